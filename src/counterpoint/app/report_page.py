@@ -57,17 +57,21 @@ def sections(report: Report) -> list[Section]:
 
 def _all(report: Report) -> Section:
     total = report.total
-    words = [counted(total.traces, "trace"), counted(report.agents, "agent"), f"{compact(total.tokens)} tokens"]
+    words = [counted(total.traces, "trace"), counted(report.agents, "agent"), f"{_tokens(total)} tokens"]
     words += [cost_words(total.cost_usd, total.unpriced), f"{duration(total.seconds)} in all", counted(total.errors, "error")]
     if report.reward is not None:
         words.append(f"team reward {number(report.reward, 3)} over {counted(report.rewarded, 'trace')}")
-    return Section("In all", " · ".join(words))
+    text = " · ".join(words)
+    if total.unseen:
+        who = counted(total.unseen, "agent")
+        text += f". A plus: there is more, since {who} left no transcript, or since some tokens have no price."
+    return Section("In all", text)
 
 
 def _spend(title: str, what: str, sums: Sequence[Sum], name: Callable[[Sum], str]) -> Section:
     most = max((_weight(s) for s in sums), default=0.0) or 1.0
     shown = sums[:_LINES]
-    rows = [[name(s), number(s.traces), compact(s.tokens), _money(s), duration(s.seconds), number(s.errors)] for s in shown]
+    rows = [[name(s), number(s.traces), _tokens(s), _money(s), duration(s.seconds), number(s.errors)] for s in shown]
     words = f"{len(sums) - len(shown):,} more are not shown." if len(sums) > len(shown) else ""
     head = (what, "traces", "tokens", "cost", "busy" if what == "model" else "time", "errors")
     return Section(title, words, head, rows, (1, 2, 3, 4, 5), [_weight(s) / most for s in shown])
@@ -78,14 +82,18 @@ def _weight(s: Sum) -> float:
 
 
 def _money(s: Sum) -> str:
-    return money(s.cost_usd) + ("+" if s.cost_usd is not None and s.unpriced else "")
+    return money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.unseen) else "")
+
+
+def _tokens(s: Sum) -> str:
+    return compact(s.tokens) + "+" * bool(s.tokens and s.unseen)
 
 
 def _days(report: Report) -> Section:
     """Day by day, the last ones where there are many."""
     days = report.days[-_DAYS:]
     most = max((_weight(s) for s in days), default=0.0) or 1.0
-    rows = [[s.name or "-", number(s.traces), compact(s.tokens), _money(s), duration(s.seconds), number(s.errors)] for s in days]
+    rows = [[s.name or "(no date)", number(s.traces), _tokens(s), _money(s), duration(s.seconds), number(s.errors)] for s in days]
     words = f"The last {_DAYS} of {len(report.days):,} days on which anything ran." if len(report.days) > _DAYS else ""
     head = ("day", "traces", "tokens", "cost", "time", "errors")
     return Section("Day by day", words, head, rows, (1, 2, 3, 4, 5), [_weight(s) / most for s in days])

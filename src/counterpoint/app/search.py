@@ -169,7 +169,7 @@ def facet(row: Any, name: str) -> tuple[str, ...]:
     if name == "model":
         return tuple(row.models)
     if name == "day":
-        return (moment(row.date)[:10],)
+        return () if row.started is None and not row.is_open else (moment(row.date)[:10],)  # when it was added is not its day
     value = getattr(row, FIELDS[name])
     return (str(value),) if value else ()
 

@@ -19,6 +19,7 @@ from counterpoint.audit.rollups import By, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
+from counterpoint.trace.quantities import missing_transcripts
 from counterpoint.trace.tabular import Tabular
 
 WHOLE = ("trace", "project", "day", "system", "topology")
@@ -45,6 +46,8 @@ class Sum(Struct, kw_only=True):
     cost_usd: float | None = None
     unpriced: dict[str, int] = {}
     """Tokens that no cost covers, by model."""
+    unseen: int = 0
+    """Agents that are known and whose records are not there: tokens and cost are then at least what is said."""
     seconds: float | None = None
     """Wall clock of whole traces; busy time of their parts."""
 
@@ -53,6 +56,7 @@ class Sum(Struct, kw_only=True):
         self.traces += other.traces
         self.events += other.events
         self.errors += other.errors
+        self.unseen += other.unseen
         for field in ("calls", "tokens", "cost_usd", "seconds"):
             more = getattr(other, field)
             if more is not None:
@@ -104,7 +108,7 @@ def sums_of_lines(lines: Iterable[Summary], group: str, by: str | None = None) -
         piece = Sum(
             name=name, label=line.title if group == "trace" else None, traces=1, events=line.events, errors=line.errors,
             tokens=line.tokens, cost_usd=None if line.cost_usd is None else float(line.cost_usd), unpriced=dict(line.unpriced),
-            seconds=None if line.wall_clock_s is None else float(line.wall_clock_s),
+            seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), unseen=line.unseen,
         )  # fmt: skip
         found.setdefault(name, Sum(name=name, label=piece.label)).add(piece)
         total.add(piece)
@@ -127,6 +131,7 @@ def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None) ->
             total.add(piece)
             count += 1
         total.traces += 1 - count
+        total.unseen += missing_transcripts(trace.meta)
     return _ranked(group, by, found, total)
 
 

@@ -78,7 +78,7 @@ _LEAVE = ("project", "model", "events", "errors", "cost", "labels", "agents", "t
 def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
     """A line per trace, without columns in which no trace has anything; without short names whole ids, tasks and topologies."""
     columns: dict[str, list[str]] = {"id": [short.get(row.id, row.id) for row in rows]}
-    columns["date"] = [moment(row.date) for row in rows]
+    columns["date"] = [("" if row.started is not None or row.is_open else "added ") + moment(row.date) for row in rows]
     columns["title"] = [row.title or row.task_id for row in rows]
     columns["project"] = [row.project or "" for row in rows]
     columns["model"] = [_models(row.models) for row in rows]
@@ -87,7 +87,7 @@ def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
         columns["topology"] = [row.topology or "" for row in rows]
     columns["agents"] = [number(row.agents) for row in rows]
     columns["events"] = [number(row.events) for row in rows]
-    columns["tokens"] = [compact(row.tokens) for row in rows]
+    columns["tokens"] = [compact(row.tokens) + "+" * bool(row.tokens and row.unseen) for row in rows]
     columns["cost"] = [_cost(row) for row in rows]
     columns["time"] = [duration(row.wall_clock_s) for row in rows]
     columns["R team"] = [number(row.team_reward, 3) for row in rows]
@@ -106,8 +106,8 @@ def _models(models: Sequence[str]) -> str:
 
 
 def _cost(row: Summary) -> str:
-    """The cost; with a plus where tokens of some calls have no price."""
-    return money(row.cost_usd) + ("+" if row.cost_usd is not None and row.unpriced else "")
+    """The cost; with a plus where tokens of some calls have no price, or records of some agents are not there."""
+    return money(row.cost_usd) + ("+" if row.cost_usd is not None and (row.unpriced or row.unseen) else "")
 
 
 def _marks(row: Summary) -> str:

@@ -22,7 +22,7 @@ from counterpoint.app.library import about
 from counterpoint.app.pricing import cost_words
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind
-from counterpoint.display import compact, duration, money, number
+from counterpoint.display import compact, counted, duration, money, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
@@ -137,13 +137,16 @@ def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
     text = table(head, cells, right=range(1, len(head)))
     left = told.total.unpriced
     has_words = left and (told.total.cost_usd is not None or any(left))
+    if told.total.unseen:
+        text += f"\ntokens    and cost are at least that: {counted(told.total.unseen, 'agent')} without a transcript"
     return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}; --prices FILE prices them" if has_words else "")
 
 
 def _sum_cells(name: str, s: Sum, *, is_whole: bool) -> list[str]:
-    cost = money(s.cost_usd) + ("+" if s.cost_usd is not None and s.unpriced else "")
+    cost = money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.unseen) else "")
+    tokens = compact(s.tokens) + "+" * bool(s.tokens and s.unseen)
     calls = [] if is_whole else [number(s.calls)]
-    return [name, number(s.traces), number(s.events), *calls, number(s.errors), compact(s.tokens), cost, duration(s.seconds)]
+    return [name, number(s.traces), number(s.events), *calls, number(s.errors), tokens, cost, duration(s.seconds)]
 
 
 def _said(row: Row, *, with_ids: bool) -> str:
