@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.made import Story, fan_out
+from counterpoint.audit.failures import failures
 from counterpoint.audit.rollups import behind, coverage, rollup
 from counterpoint.errors import InputError, NotFound
 from counterpoint.testing import SIZES, synthetic_trace
@@ -46,6 +47,20 @@ def test_by_role_counts_a_subtree_once() -> None:
     several = {r.name: r for r in rollup(story.trace(), "role")}
     assert several["critic"].tokens_own == 5
     assert several["manager"].tokens_total is None
+
+
+def test_what_a_tool_did_counts_for_the_model_that_its_agent_thinks_with() -> None:
+    story = Story()
+    story.add("message", "lead", model="large", tokens_in=10)
+    story.add("tool_call", "lead", tool="read")
+    story.add("tool_result", "lead", tool="read", ok=False)
+    story.add("message", "lead", model="small", tokens_in=20)
+    story.add("tool_result", "lead", tool="read", ok=False)
+    story.add("return", "other", tokens_in=7)  # tokens of nobody's model stay nobody's
+    trace = story.trace()
+    rows = {r.name: (r.events, r.calls, r.errors, r.tokens_own) for r in rollup(trace, "model")}
+    assert rows == {"large": (3, 1, 1, 10), "small": (2, 0, 1, 20), None: (1, 0, 0, 7)}
+    assert [f.model for f in failures(trace)] == ["large", "small"]
 
 
 def test_by_tool_type_and_model() -> None:

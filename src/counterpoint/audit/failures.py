@@ -11,6 +11,7 @@ import re
 from msgspec import Struct
 
 from counterpoint.audit.facts import Facts
+from counterpoint.audit.rollups import models_in_force
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.naming import first_line
 
@@ -45,6 +46,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The beginning of what was called or handed over, where the trace has it."""
     reason: str | None
     """Why, as the source says it; None where it only says that it failed."""
+    model: str | None
+    """What its agent was thinking with."""
     is_mended: bool
     """Whether a later call of the same tool by the same agent worked."""
 
@@ -68,7 +71,7 @@ def failures(trace: Trace, *, facts: Facts | None = None) -> list[Failure]:
         return []
     facts = facts or Facts(trace)
     team, events = facts.team, trace.events
-    calls = _calls(facts)
+    calls, models = _calls(facts), models_in_force(facts)
     worked = _worked(facts)
     out = []
     for i in sorted(trace.failures, key=lambda i: int(team.place_E[i])):
@@ -79,7 +82,7 @@ def failures(trace: Trace, *, facts: Facts | None = None) -> list[Failure]:
         failure = Failure(
             event=event.id, t=float(event.t), agent=team.names[agent], name=team.label_A[agent], type=event.type, tool=tool,
             tried=first_line(tried, _TRIED) if tried else None, reason=_reason(trace, event, call),
-            is_mended=tool is not None and worked.get((agent, tool), -1) > int(team.place_E[i]),
+            model=models[i], is_mended=tool is not None and worked.get((agent, tool), -1) > int(team.place_E[i]),
         )  # fmt: skip
         out.append(failure)
     return out

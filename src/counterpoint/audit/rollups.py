@@ -111,10 +111,25 @@ def _groups(facts: Facts, by: By) -> tuple[list[str | None], NDArray[np.int32]]:
         role_A = facts.role_A
         agent = team.agent_E.tolist()
         labels = [e.role if e.role is not None and e.type != "spawn" else role_A[a] for e, a in zip(events, agent, strict=True)]
+    elif by == "model":
+        labels = models_in_force(facts)
     else:
         labels = [getattr(e, by) for e in events]
     number = {label: g for g, label in enumerate(dict.fromkeys(labels))}
     return list(number), np.fromiter(map(number.__getitem__, labels), np.int32, len(labels))
+
+
+def models_in_force(facts: Facts) -> list[str | None]:
+    """The model of each event: its own, or of what carries no tokens (as a tool's result) the one that its agent thinks with."""
+    agent, order = facts.team.agent_E.tolist(), facts.team.order_E.tolist()
+    labels = [e.model for e in facts.events]
+    in_force = {agent[i]: labels[i] for i in reversed(order) if labels[i] is not None}  # at first the agent's first
+    for i in order:
+        if labels[i] is not None:
+            in_force[agent[i]] = labels[i]
+        elif not facts.has_tokens_E[i]:
+            labels[i] = in_force.get(agent[i])
+    return labels
 
 
 def _depth_first(facts: Facts) -> list[int]:

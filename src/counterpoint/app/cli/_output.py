@@ -77,6 +77,8 @@ def fitted(text: str, lead: str = "", *, most: int = 110) -> list[str]:
 
 _READABLE = 20
 """To this width the widest column is cut before another one is left out."""
+_LEAST = 8
+"""No column is cut to less."""
 
 
 def table(
@@ -84,12 +86,13 @@ def table(
 ) -> str:
     """Aligned columns in plain text; columns in `right` are right-aligned.
 
-    On a terminal that is too narrow the widest column is cut, and the columns that `drop` names are left out, in that order.
+    On a terminal that is too narrow the widest columns are cut and those that `drop` names are left out, in that order. In a pipe
+    everything is there.
     """
     body = [[plain_text(c) if isinstance(c, str) else number(c) for c in row] for row in rows]
     cells = [list(header), *body]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    kept, room = list(range(len(header))), _width()
+    kept, room = list(range(len(header))), _width() if sys.stdout.isatty() else sys.maxsize
 
     def over() -> int:
         return sum(widths[i] for i in kept) + 2 * (len(kept) - 1) - room
@@ -97,9 +100,12 @@ def table(
     for name in drop:
         if over() > max(0, max(widths[i] for i in kept) - _READABLE) and name in header:
             kept.remove(list(header).index(name))
-    if over() > 0:
+    while (left := over()) > 0:
         widest = max(kept, key=widths.__getitem__)
-        widths[widest] = max(8, widths[widest] - over())
+        if widths[widest] <= _LEAST:
+            break
+        second = max((widths[i] for i in kept if i != widest), default=0)
+        widths[widest] -= max(1, min(left, widths[widest] - max(second, _LEAST)))
     lines = []
     for row in cells:
         parts = []

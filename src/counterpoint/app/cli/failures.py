@@ -39,8 +39,8 @@ GROUPS: dict[str, Callable[[Told], str]] = {
     "agent": lambda told: told.failure.name,
     "trace": lambda told: told.line.title or told.line.id,
     "project": lambda told: told.line.project or "(none)",
-    "model": lambda told: next(iter(told.line.models), "(none)"),
-    "day": lambda told: facet(told.line, "day")[0],
+    "model": lambda told: told.failure.model or "(none)",
+    "day": lambda told: next(iter(facet(told.line, "day")), "(no date)"),
 }
 """What failures are counted by."""
 
