@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts
+from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts, stated_calls
 
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
@@ -36,6 +36,7 @@ class Row(Struct, frozen=True, kw_only=True):
     events: int
     steps: int
     calls: int
+    """Tool calls, those that another states of it included."""
     messages: int
     errors: int
     tokens_in: int | None
@@ -193,7 +194,9 @@ class _Sums:
         team = facts.team
         self.events = self._count(np.ones(facts.n, np.bool_))
         self.steps = self._count(facts.steps_E)
-        self.calls = self._count(team.of_types(("tool_call",)))
+        self.calls = self._count(team.of_types(("tool_call",))) + self._exact(
+            np.array([stated_calls(e) if e.extra else 0 for e in facts.events], np.int64)
+        )
         self.messages = self._count(team.of_types(("message",)) & ~np.array([is_thinking(e) for e in facts.events], np.bool_))
         self.errors = self._count(facts.failed_E)
         self.tokens_in, self.tokens_out = self._exact(facts.tokens_in_E), self._exact(facts.tokens_out_E)

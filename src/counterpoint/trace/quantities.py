@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from counterpoint.trace.keys import STATED
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES, TEAM_TYPES
 
@@ -153,6 +154,13 @@ def failures(events: Sequence[Event], edges: Iterable[Edge]) -> list[int]:
             if events[call].type == "tool_call" and events[result].type in ("tool_result", "return"):
                 told.add(edge.src)
     return [i for name, i in failed.items() if name not in told]
+
+
+def stated_calls(event: Event) -> int:
+    """Tool calls that another states of an agent whose own records are not there: they are no events."""
+    said = event.extra or {}
+    found = said.get("tool_calls") if STATED in said else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < 2**31 else 0
 
 
 def said_messages(events: Sequence[Event]) -> int:

@@ -335,7 +335,7 @@ class Transcript:
                 lane.reached(at)
                 return
             stats = {k: answer.made.get(k) for k in ("totalDurationMs", "totalTokens", "totalToolUseCount")}
-            stated = Stated.of_result(answer.made)
+            stated = Stated.of_result(answer)
             self._return(child, _report_of(answer), at, lane, event, stated, ok=not answer.is_error, extra=stats)
             return
         sent = self.draft.rows.get(call)
