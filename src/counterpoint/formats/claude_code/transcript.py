@@ -415,7 +415,8 @@ class Transcript:
             self.left_out[f"system {kind}"] += 1
 
     def _safety(self, lane: Lane, at: float | None, uuid: str | None, text: str, **what: Any) -> None:
-        event = self.draft.event("safety_event", lane.agent, id=uuid, at=at, text=text, role=lane.role, extra=what)
+        """Something was stopped: by a hook, or by a model that refused."""
+        event = self.draft.event("safety_event", lane.agent, id=uuid, at=at, text=text, role=lane.role, ok=True, extra=what)
         self.draft.edge(lane.last, event, "causal")
         lane.hears(event)
 
