@@ -13,6 +13,8 @@ from audit.made import Story, fan_out
 from counterpoint import registry
 from counterpoint.audit.records import DEFINITIONS, HACKS
 from counterpoint.trace import Trace, encode
+from counterpoint.trace.lines import encode_lines
+from counterpoint.trace.quantities import PLACEHOLDER
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -136,6 +138,13 @@ def test_top_is_a_tree_with_folded_siblings(run: Run, clean: Path) -> None:
     assert [line.split()[1] for line in unfolded[2:5]] == ["w0", "w1", "w2"]
 
 
+def test_top_says_at_least_where_calls_state_placeholders(run: Run, tmp_path: Path) -> None:
+    about = {"import": {"lacks": {PLACEHOLDER: 1}}}
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(encode_lines(fan_out(3).trace(meta=about)))
+    assert "accounted 491 of at least 491 tokens (1 model call with a placeholder for the output)" in run("top", path)[1]
+
+
 def test_top_limit_says_what_it_cut(run: Run, clean: Path) -> None:
     out = run("top", clean, "--unfold", "--limit", 2)[1]
     assert "… 2 more lines (--limit)" in out
@@ -146,7 +155,7 @@ def test_top_by_and_group(run: Run, clean: Path) -> None:
     found = json.loads(run("top", clean, "--group", "tool", "--by", "events", "--json")[1])
     assert (found["group"], found["by"], found["path"]) == ("tool", "events", "time")
     assert {r["name"]: r["calls"] for r in found["rows"]} == {"search": 9, None: 0}
-    assert found["coverage"] == {"accounted": 491, "total": 1000, "share": 0.491, "no_record": 0, "missing": 0}
+    assert found["coverage"] == {"accounted": 491, "total": 1000, "share": 0.491, "no_record": 0, "missing": 0, "placeholders": 0}
     role = run("top", clean, "--group", "role")[1]
     assert "worker" in role
     assert run("top", clean, "--by", "colour")[0] == 2

@@ -12,6 +12,7 @@ import pytest
 from counterpoint.audit.rollups import coverage, rollup
 from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
+from counterpoint.trace.quantities import PLACEHOLDER
 from logs import SAMPLES, assert_sound, files_of, imported, importer, kinds, real, sessions, tokens
 
 SHOP = "0a000000-0000-4000-8000-00000000000a"
@@ -421,3 +422,24 @@ def test_totals_in_a_notification_do_not_count_beside_the_transcript() -> None:
     assert trace.tokens == 15 + 15
     assert not any("stated_by" in (e.extra or {}) for e in trace.events)
     assert next(r for r in rollup(trace) if r.name == "x1").calls == 0
+
+
+@pytest.mark.parametrize(
+    ("stops", "output", "words", "count"),
+    [
+        ((None, None), 1, 1800, 1),
+        ((None, "end_turn"), 1, 1800, 0),  # a record says how it ended: its usage is the whole one
+        ((None, None), 400, 1800, 0),
+        ((None, None), 2, 8, 0),
+    ],
+)
+def test_a_placeholder_of_the_stream_is_kept_and_said(stops: tuple[str | None, ...], output: int, words: int, count: int) -> None:
+    usage = {"input_tokens": 10, "output_tokens": output}
+    parts = [{"type": "text", "text": "x" * (words // 2)}, {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"c": "y" * (words // 2 - 8)}}]
+    said = [says(f"a{k}", 2 + k, part, message={"id": "m", "usage": usage, "stop_reason": stop}) for k, (part, stop) in enumerate(zip(parts, stops, strict=True))]
+    (trace,) = imported("claude_code", {f"p/{SHOP}.jsonl": lines(line("user", "u1", 0, message={"content": "Go."}), *said)})
+    assert trace.tokens == 10 + output
+    assert trace.meta["import"].get("lacks", {}).get(PLACEHOLDER, 0) == count
+    assert sum((e.extra or {}).get("tokens_out_are") == "a placeholder" for e in trace.events) == count
+    covered = coverage(trace)
+    assert (covered.placeholders, covered.share) == (count, None if count else 1.0)

@@ -35,7 +35,7 @@ from counterpoint.formats.masking import glance
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import STATED
-from counterpoint.trace.quantities import NO_TRANSCRIPT
+from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
 # Traces wait to be stored until there are so many events or characters of text: small sessions share a part of the lake.
 _BATCH = 10_000
@@ -164,6 +164,11 @@ class Account:
         """Agents that are known and whose records are not there."""
         return self.report.lacks.get(NO_TRANSCRIPT, 0)
 
+    @property
+    def placeholders(self) -> int:
+        """Model calls that state a placeholder for the tokens of their output."""
+        return self.report.lacks.get(PLACEHOLDER, 0)
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
@@ -175,6 +180,7 @@ class Account:
                 "stated": self.stated,
                 "model_calls_without_usage": self.without_usage,
                 "agents_without_transcript": self.without_transcript,
+                "model_calls_with_placeholder_output": self.placeholders,
             },
             "secrets": dict(self.secrets),
             "failed": [o.as_dict() for o in self.failed],

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts, stated_calls
+from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts, placeholder_outputs, stated_calls
 
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
@@ -66,6 +66,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
     """Acting events without a token record."""
     missing: int = 0
     """Agents that are known and whose records are not there: then nobody knows the share."""
+    placeholders: int = 0
+    """Model calls that state a placeholder for their output: then nobody knows the share."""
 
 
 def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
@@ -74,9 +76,10 @@ def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
     accounted = counted_tokens(trace.events)
     total = int(trace.tokens or 0)
     silent = facts.thinks_E & ~facts.has_tokens_E
-    missing = missing_transcripts(trace.meta)
-    share = accounted / total if total and not missing else None
-    return Coverage(accounted=accounted, total=total, share=share, no_record=int(silent.sum()), missing=missing)
+    missing, placeholders = missing_transcripts(trace.meta), placeholder_outputs(trace.meta)
+    share = accounted / total if total and not missing and not placeholders else None
+    known = {"accounted": accounted, "total": total, "no_record": int(silent.sum())}
+    return Coverage(**known, share=share, missing=missing, placeholders=placeholders)
 
 
 def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> list[Row]:

@@ -22,11 +22,24 @@ NO_TRANSCRIPT = "the transcript of a sub-agent"
 """What an importer writes into `meta.import.lacks`, with how many, when the records of agents that it knows are not there."""
 
 
+PLACEHOLDER = "the true output of a model call: a placeholder of the stream stands for its tokens"
+"""What an importer writes into `meta.import.lacks`, with how many, when calls state too few output tokens for their words."""
+
+
 def missing_transcripts(meta: Mapping[str, Any]) -> int:
     """Of how many agents the importer knew and found no records: what the trace counts is then not all that was spent."""
+    return _lacking(meta, NO_TRANSCRIPT)
+
+
+def placeholder_outputs(meta: Mapping[str, Any]) -> int:
+    """How many model calls state a placeholder for their output: what the trace counts is then less than was spent."""
+    return _lacking(meta, PLACEHOLDER)
+
+
+def _lacking(meta: Mapping[str, Any], what: str) -> int:
     about = meta.get("import")
     lacks = about.get("lacks") if isinstance(about, dict) else None
-    found = lacks.get(NO_TRANSCRIPT) if isinstance(lacks, dict) else None
+    found = lacks.get(what) if isinstance(lacks, dict) else None
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 

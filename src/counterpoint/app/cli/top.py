@@ -22,7 +22,7 @@ from counterpoint.app.library import about
 from counterpoint.app.pricing import cost_words
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind
-from counterpoint.display import compact, duration, money, number
+from counterpoint.display import compact, counted, duration, money, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
@@ -223,8 +223,11 @@ def _percent(value: float | None) -> str:
 def _accounted(covered: Coverage) -> str:
     if not covered.total:
         return "tokens: none recorded"
-    share = f"{100 * covered.share:.0f} %" if covered.share is not None else f"{covered.missing:,} agents have no transcript"
-    least = "at least " if covered.missing else ""
+    unknown = [f"{covered.missing:,} agents have no transcript"] if covered.missing else []
+    if covered.placeholders:
+        unknown.append(f"{counted(covered.placeholders, 'model call')} with a placeholder for the output")
+    share = f"{100 * covered.share:.0f} %" if covered.share is not None else ", ".join(unknown)
+    least = "at least " if unknown else ""
     text = f"accounted {compact(covered.accounted)} of {least}{compact(covered.total)} tokens ({share})"
     left = covered.total - covered.accounted
     text += f"; {compact(left)} have no usage record" if left else ""

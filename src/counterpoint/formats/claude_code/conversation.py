@@ -51,6 +51,11 @@ class Reply:
     """The first of its records."""
     stop_reason: str | None = None
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether its records were written while it was streamed and none says how it ended: its usage may be of the start."""
+        return self.stop_reason is None and "stop_reason" in as_dict(self.record.get("message"))
+
 
 @dataclass
 class Conversation:
