@@ -77,6 +77,33 @@ def test_audit_begins_with_a_verdict_and_three_sentences(run: Run, clean: Path, 
     assert (told["level"], len(told["sentences"])) == ("look", 3)
 
 
+def test_the_verdict_says_for_how_much_of_the_time_any_agent_worked(run: Run, tmp_path: Path) -> None:
+    """Two agents who work at the same time for two of ten seconds are at work for a fifth of the time, not for two fifths."""
+    story = Story(topology="centralized")
+    story.add("spawn", "lead", to="a", t=0, dur=0)
+    story.add("spawn", "lead", to="b", t=0, dur=0)
+    story.add("tool_call", "a", t=1, dur=2, tool="search")
+    story.add("tool_call", "b", t=1, dur=2, tool="search")
+    story.add("orchestrator_decision", "lead", t=10, dur=0)
+    told = json.loads(run("audit", _file(tmp_path, story.trace()), "--json")[1])["verdict"]
+    assert told["sentences"][1].startswith("Some agent was at work 20 % of the time")
+    story.add("tool_call", "lead", t=2, tool="search")  # nobody says how long it took
+    told = json.loads(run("audit", _file(tmp_path, story.trace()), "--json")[1])["verdict"]
+    assert told["sentences"][1].startswith("Some agent was at work at least 20 % of the time")
+
+
+def test_a_score_past_the_bar_that_is_clear_says_why(run: Run, tmp_path: Path) -> None:
+    story = Story()
+    for k in range(4):
+        said = story.add("message", "a", to="b", text=f"finding number {k} about gauge {k * 7} at place {k * 13}")
+        if k == 2:
+            story.add("orchestrator_decision", "b", reads=said)
+    out = run("audit", _file(tmp_path, story.trace()), "--full")[1]
+    line = next(line for line in out.splitlines() if "communication_padding" in line)
+    assert line.split()[2:6] == ["0.5", ">=", "0.3", "clear"]
+    assert "2 unread; fewer than 3 are let pass" in line
+
+
 def test_audit_json_names_the_events(run: Run, serial: Path) -> None:
     code, out, _ = run("audit", serial, "--json")
     found: dict[str, Any] = json.loads(out)
