@@ -13,6 +13,8 @@ from audit.made import Story, fan_out
 from counterpoint import registry
 from counterpoint.audit.records import DEFINITIONS, HACKS
 from counterpoint.trace import Trace, encode
+from counterpoint.trace.lines import encode_lines
+from counterpoint.trace.quantities import PLACEHOLDER
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -73,6 +75,33 @@ def test_audit_begins_with_a_verdict_and_three_sentences(run: Run, clean: Path, 
     assert (code, out.splitlines()[1]) == (4, "VERDICT  look at this: pseudo parallelism (medium)")
     told = json.loads(run("audit", serial, "--json")[1])["verdict"]
     assert (told["level"], len(told["sentences"])) == ("look", 3)
+
+
+def test_the_verdict_says_for_how_much_of_the_time_any_agent_worked(run: Run, tmp_path: Path) -> None:
+    """Two agents who work at the same time for two of ten seconds are at work for a fifth of the time, not for two fifths."""
+    story = Story(topology="centralized")
+    story.add("spawn", "lead", to="a", t=0, dur=0)
+    story.add("spawn", "lead", to="b", t=0, dur=0)
+    story.add("tool_call", "a", t=1, dur=2, tool="search")
+    story.add("tool_call", "b", t=1, dur=2, tool="search")
+    story.add("orchestrator_decision", "lead", t=10, dur=0)
+    told = json.loads(run("audit", _file(tmp_path, story.trace()), "--json")[1])["verdict"]
+    assert told["sentences"][1].startswith("Some agent was at work 20 % of the time")
+    story.add("tool_call", "lead", t=2, tool="search")  # nobody says how long it took
+    told = json.loads(run("audit", _file(tmp_path, story.trace()), "--json")[1])["verdict"]
+    assert told["sentences"][1].startswith("Some agent was at work at least 20 % of the time")
+
+
+def test_a_score_past_the_bar_that_is_clear_says_why(run: Run, tmp_path: Path) -> None:
+    story = Story()
+    for k in range(4):
+        said = story.add("message", "a", to="b", text=f"finding number {k} about gauge {k * 7} at place {k * 13}")
+        if k == 2:
+            story.add("orchestrator_decision", "b", reads=said)
+    out = run("audit", _file(tmp_path, story.trace()), "--full")[1]
+    line = next(line for line in out.splitlines() if "communication_padding" in line)
+    assert line.split()[2:6] == ["0.5", ">=", "0.3", "clear"]
+    assert "2 unread; fewer than 3 are let pass" in line
 
 
 def test_audit_json_names_the_events(run: Run, serial: Path) -> None:
@@ -136,6 +165,13 @@ def test_top_is_a_tree_with_folded_siblings(run: Run, clean: Path) -> None:
     assert [line.split()[1] for line in unfolded[2:5]] == ["w0", "w1", "w2"]
 
 
+def test_top_says_at_least_where_calls_state_placeholders(run: Run, tmp_path: Path) -> None:
+    about = {"import": {"lacks": {PLACEHOLDER: 1}}}
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(encode_lines(fan_out(3).trace(meta=about)))
+    assert "accounted 491 of at least 491 tokens (1 model call with a placeholder for the output)" in run("top", path)[1]
+
+
 def test_top_limit_says_what_it_cut(run: Run, clean: Path) -> None:
     out = run("top", clean, "--unfold", "--limit", 2)[1]
     assert "… 2 more lines (--limit)" in out
@@ -146,7 +182,7 @@ def test_top_by_and_group(run: Run, clean: Path) -> None:
     found = json.loads(run("top", clean, "--group", "tool", "--by", "events", "--json")[1])
     assert (found["group"], found["by"], found["path"]) == ("tool", "events", "time")
     assert {r["name"]: r["calls"] for r in found["rows"]} == {"search": 9, None: 0}
-    assert found["coverage"] == {"accounted": 491, "total": 1000, "share": 0.491, "no_record": 0, "missing": 0}
+    assert found["coverage"] == {"accounted": 491, "total": 1000, "share": 0.491, "no_record": 0, "missing": 0, "placeholders": 0}
     role = run("top", clean, "--group", "role")[1]
     assert "worker" in role
     assert run("top", clean, "--by", "colour")[0] == 2

@@ -24,6 +24,7 @@ from counterpoint.app.importing import import_sessions, sessions_under, span
 from counterpoint.app.logs import Found, find, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
+from counterpoint.trace.quantities import PLACEHOLDER
 from logs import REAL, SAMPLES, real
 from warm_help import programs
 
@@ -189,6 +190,18 @@ def test_the_summary_has_both_numbers_where_a_session_gives_more_traces_than_one
     for k, traces in enumerate((["a"], ["b", "c"])):
         account.add(Outcome("inspect", f"s{k}", "added", traces=traces))
     assert "inspect  2 sessions, 3 traces" in summary(account, Found())
+
+
+def test_the_summary_says_that_placeholders_make_the_total_a_least() -> None:
+    account = Account()
+    outcome = Outcome("claude_code", "s", "added", traces=["a"], tokens=1200)
+    account.add(outcome)
+    assert "tokens   1,200 accounted" in summary(account, Found())
+    outcome.report.lacks[PLACEHOLDER] += 1
+    account.add(outcome)
+    assert "tokens   at least 2,400 accounted · 1 model call with a placeholder for the output" in summary(account, Found())
+    assert "missing" not in summary(account, Found())
+    assert account.as_dict()["tokens"]["model_calls_with_placeholder_output"] == 1
 
 
 def test_list_names_every_source(cpt: Run, tmp_path: Path) -> None:

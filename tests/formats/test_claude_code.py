@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from counterpoint.audit.rollups import coverage
+from counterpoint.audit.rollups import coverage, rollup
 from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
+from counterpoint.trace.quantities import PLACEHOLDER
 from logs import SAMPLES, assert_sound, files_of, imported, importer, kinds, real, sessions, tokens
 
 SHOP = "0a000000-0000-4000-8000-00000000000a"
@@ -376,3 +377,69 @@ def test_totals_in_a_notification() -> None:
     trace = with_a_sub_agent({"status": "async_launched", "isAsync": True, "agentId": "x1"}, line("user", "u3", 40, message={"content": note}))
     (step,) = [e for e in trace.events if e.agent == "x1"]
     assert (step.tokens_in, step.dur, step.type) == (77, 9.0, "return")
+
+
+def agent_note(result: str = "Found.", tokens: int = 77) -> str:
+    """A notification as newer clients write it."""
+    usage = f"<usage><subagent_tokens>{tokens}</subagent_tokens><tool_uses>3</tool_uses><duration_ms>9000</duration_ms></usage>"
+    return f"<task-notification><task-id>x1</task-id><status>completed</status><result>{result}</result>\n{usage}\n</task-notification>"
+
+
+LAUNCHED = {"status": "async_launched", "isAsync": True, "agentId": "x1"}
+
+
+def test_totals_in_a_notification_of_a_newer_client_count_once() -> None:
+    again = {"type": "queued_command", "prompt": agent_note()}
+    notes = [line("user", "u3", 40, message={"content": agent_note()}), line("attachment", "u4", 41, attachment=again),
+             line("user", "u5", 42, message={"content": agent_note("Looked again.", 99)})]  # fmt: skip
+    trace = with_a_sub_agent(LAUNCHED, *notes)
+    told = [e for e in trace.events if e.agent == "x1"]
+    assert [(e.tokens_in, e.dur, e.type) for e in told] == [(77, 9.0, "return"), (None, None, "return")]
+    assert trace.tokens == 77 + 30
+    row = next(r for r in rollup(trace) if r.name == "x1")
+    assert (row.calls, row.tokens_own, row.events) == (3, 77, 2)
+
+
+def test_totals_in_the_last_line_of_a_result_without_structure() -> None:
+    usage = "\nagentId: x1\n<usage>subagent_tokens: 88\ntool_uses: 4\nduration_ms: 5000</usage>"
+    task = {"type": "tool_use", "id": "t1", "name": "Agent", "input": {"prompt": "Look."}}
+    result = {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": f"Found.{usage}"}]}
+    main = [line("user", "u1", 0, message={"content": "Go."}), says("a1", 2, task), line("user", "u2", 30, message=result)]
+    (trace,) = imported("claude_code", {f"p/{SHOP}.jsonl": lines(*main)})
+    (step,) = [e for e in trace.events if e.agent == "x1"]
+    assert step.extra is not None
+    assert (step.tokens_in, step.dur, step.extra["tool_calls"], step.extra["stated_by"]) == (88, 5.0, 4, "main")
+
+
+def test_totals_in_a_notification_do_not_count_beside_the_transcript() -> None:
+    task = {"type": "tool_use", "id": "t1", "name": "Agent", "input": {"prompt": "Look."}}
+    result = {"content": [{"type": "tool_result", "tool_use_id": "t1", "content": "Launched."}]}
+    main = [line("user", "u1", 0, message={"content": "Go."}), says("a1", 2, task), line("user", "u2", 3, message=result, toolUseResult=LAUNCHED),
+            line("user", "u3", 40, message={"content": agent_note()})]  # fmt: skip
+    own = [line("user", "s1", 4, message={"content": "Look."}), says("s2", 9, {"type": "text", "text": "Found."})]
+    files = {f"p/{SHOP}.jsonl": lines(*main), f"p/{SHOP}/subagents/agent-x1.jsonl": lines(*({**r, "agentId": "x1", "isSidechain": True} for r in own))}
+    (trace,) = imported("claude_code", files)
+    assert trace.tokens == 15 + 15
+    assert not any("stated_by" in (e.extra or {}) for e in trace.events)
+    assert next(r for r in rollup(trace) if r.name == "x1").calls == 0
+
+
+@pytest.mark.parametrize(
+    ("stops", "output", "words", "count"),
+    [
+        ((None, None), 1, 1800, 1),
+        ((None, "end_turn"), 1, 1800, 0),  # a record says how it ended: its usage is the whole one
+        ((None, None), 400, 1800, 0),
+        ((None, None), 2, 8, 0),
+    ],
+)
+def test_a_placeholder_of_the_stream_is_kept_and_said(stops: tuple[str | None, ...], output: int, words: int, count: int) -> None:
+    usage = {"input_tokens": 10, "output_tokens": output}
+    parts = [{"type": "text", "text": "x" * (words // 2)}, {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"c": "y" * (words // 2 - 8)}}]
+    said = [says(f"a{k}", 2 + k, part, message={"id": "m", "usage": usage, "stop_reason": stop}) for k, (part, stop) in enumerate(zip(parts, stops, strict=True))]
+    (trace,) = imported("claude_code", {f"p/{SHOP}.jsonl": lines(line("user", "u1", 0, message={"content": "Go."}), *said)})
+    assert trace.tokens == 10 + output
+    assert trace.meta["import"].get("lacks", {}).get(PLACEHOLDER, 0) == count
+    assert sum((e.extra or {}).get("tokens_out_are") == "a placeholder" for e in trace.events) == count
+    covered = coverage(trace)
+    assert (covered.placeholders, covered.share) == (count, None if count else 1.0)

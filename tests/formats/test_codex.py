@@ -15,6 +15,7 @@ import zstandard
 import logs
 from counterpoint import registry
 from counterpoint.errors import InputError
+from counterpoint.formats.codex.rollout import result_of
 from counterpoint.formats.importer import Importer
 from counterpoint.trace import Trace
 
@@ -126,6 +127,33 @@ def test_trust_and_refusal() -> None:
 def test_whether_a_call_worked() -> None:
     calls = {e.id: e.ok for e in sample("v1").events if e.type == "tool_call" and e.id.startswith("call_")}
     assert calls == {"call_ls": True, "call_w1": None, "call_mv": True, "call_rm": None, "call_w2": None, "call_p1": True}
+
+
+def ran(code: int, output: str = "") -> dict[str, Any]:
+    """What the tool returns for a command that a cell ran."""
+    return {"chunk_id": "98808a", "wall_time_seconds": 0, "exit_code": code, "original_token_count": 3, "output": output}
+
+
+@pytest.mark.parametrize(
+    ("shown", "ok"),
+    [
+        (json.dumps(ran(0)), True),
+        (json.dumps(ran(128, "fatal: Unable to create '.git/index.lock'")), False),
+        (json.dumps([ran(0), ran(2)]), False),
+        # What a command prints is not how it ended.
+        (json.dumps(ran(0, json.dumps(ran(1)))), True),
+        ("exit code: 1 is what the manual says", True),
+        ('the log has {"chunk_id":"1","wall_time_seconds":0,"exit_code":1}', True),
+        ('{"chunk_id": "torn', True),
+        ('{"exit_code": 1}', True),
+    ],
+)
+def test_a_cell_worked_only_where_its_commands_did(shown: str, ok: bool) -> None:
+    shown = shown.replace('"chunk_id": ', '"chunk_id":')
+    parts = [{"type": "input_text", "text": text} for text in ("Script completed\nWall time 0.1 seconds\nOutput:\n", shown)]
+    assert result_of(parts)[1] is ok
+    failed = [{**parts[0], "text": "Script failed\nWall time 0.1 seconds\nOutput:\n"}, parts[1]]
+    assert result_of(failed)[1] is False
 
 
 def test_a_growing_log_keeps_its_ids() -> None:

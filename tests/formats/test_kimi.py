@@ -14,6 +14,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.kimi.story import header, members
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.quantities import is_stopped
 
 CLI = logs.SAMPLES / "kimi" / "cli"
 CODE = logs.SAMPLES / "kimi" / "code"
@@ -90,7 +91,7 @@ def test_people_hooks_and_tools_keep_their_trust() -> None:
     assert (approval.type, approval.source, approval.trusted, approval.ok) == ("human_intervention", "user", True, True)
     assert ("a1b2c3d4e:Shell:0", approval.id) in edges(trace, "causal")
     (hook,) = [e for e in trace.events if e.type == "safety_event"]
-    assert (hook.agent, hook.ok) == ("hook", False)
+    assert (hook.agent, hook.ok, is_stopped(hook)) == ("hook", True, True)
     assert ("tool_s1", hook.id) in edges(trace, "causal")
     result = by(trace, "a1b2c3d4e:Shell:0:result")
     assert (result.trusted, result.source) == (False, "tool")

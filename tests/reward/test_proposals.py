@@ -19,6 +19,13 @@ RUNS = [
     ("Ran 3 tests in 0.001s\n\nFAILED (failures=1)", False),
     ("ok  \texample.org/a\t0.1s\nFAIL\texample.org/b\t0.2s\nok  \texample.org/c\t0.1s", False),
     ("ok  \texample.org/a\t0.1s", True),
+    # Run again: of each package the last line counts.
+    ("FAIL\texample.org/a\t0.3s\nFAIL\n=== rerun ===\nok  \texample.org/a\t0.4s", True),
+    ("FAIL\texample.org/a\t0.3s\nFAIL\texample.org/b\t0.3s\nok  \texample.org/a\t(cached)", False),
+    ("FAIL\texample.org/a\t0.3s\nok  \texample.org/a\t(cached)", True),
+    ("ok  \texample.org/a\t0.4s\nok  \texample.org/b\t0.1s\tcoverage: 61.2% of statements\nFAIL\texample.org/a\t0.3s", False),
+    ("ok  \texample.org/a\t0.4s\nFAIL\texample.org/b [build failed]", False),
+    ("ok  \texample.org/a\t(cached)", True),
     ("everything is ok, 3 passed the door", None),
     ("FAIL is a word", None),
 ]

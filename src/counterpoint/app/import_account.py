@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.formats.importing.report import Report
-from counterpoint.trace.quantities import NO_TRANSCRIPT
+from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
 _NO_USAGE = "the tokens of a model call"
 
@@ -81,6 +81,11 @@ class Account:
         """Agents that are known and whose records are not there."""
         return self.report.lacks.get(NO_TRANSCRIPT, 0)
 
+    @property
+    def placeholders(self) -> int:
+        """Model calls that state a placeholder for the tokens of their output."""
+        return self.report.lacks.get(PLACEHOLDER, 0)
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
@@ -92,6 +97,7 @@ class Account:
                 "stated": self.stated,
                 "model_calls_without_usage": self.without_usage,
                 "agents_without_transcript": self.without_transcript,
+                "model_calls_with_placeholder_output": self.placeholders,
             },
             "secrets": dict(self.secrets),
             "failed": [o.as_dict() for o in self.failed],

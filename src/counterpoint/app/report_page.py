@@ -62,9 +62,8 @@ def _all(report: Report) -> Section:
     if report.reward is not None:
         words.append(f"team reward {number(report.reward, 3)} over {counted(report.rewarded, 'trace')}")
     text = " · ".join(words)
-    if total.unseen:
-        who = counted(total.unseen, "agent")
-        text += f". A plus: there is more, since {who} left no transcript, or since some tokens have no price."
+    if total.uncounted:
+        text += f". A plus: there is more, since {total.uncounted:,} agents or model calls have no true count, or since some have no price."
     return Section("In all", text)
 
 
@@ -82,11 +81,11 @@ def _weight(s: Sum) -> float:
 
 
 def _money(s: Sum) -> str:
-    return money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.unseen) else "")
+    return money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.uncounted) else "")
 
 
 def _tokens(s: Sum) -> str:
-    return compact(s.tokens) + "+" * bool(s.tokens and s.unseen)
+    return compact(s.tokens) + "+" * bool(s.tokens and s.uncounted)
 
 
 def _days(report: Report) -> Section:

@@ -1,13 +1,16 @@
 """What went wrong in a trace: each failure once, with who, what was tried, why, and whether it worked later.
 
-Always true: failures are those of `Trace.failures`, in the story's order. A reason is what the source says; where an error has no
-words of its own (`exit 1`), the first line of the text that came back stands behind it. Nothing is guessed.
+Always true: failures are those of `Trace.failures`, in the story's order. A reason is a line that the source says: of several the
+one that says most, where wrappers, banners and what was run say nothing. An error that has no words of its own (`exit 1`) has
+the line of the text that came back behind it. Nothing is guessed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+import msgspec
 from msgspec import Struct
 
 from counterpoint.audit.facts import Facts
@@ -19,10 +22,34 @@ _REASON, _TRIED = 160, 100
 # What says no more than that it failed, and the line of a traceback that says why.
 _BARE = re.compile(
     r"\W*(?:error|failed|failure|true|false|none|is_error|traceback.*|stderr|stdout|(?:code )?output"
-    r"|exit(?:ed)?(?: with)?(?: ?code| status)?\W*-?\d+)?\W*(?:\(?execution failed\)?)?\W*",
+    r"|(?:process )?exit(?:ed)?(?: with)?(?: ?code| status)?\W*-?\d+)?\W*(?:\(?execution failed\)?)?\W*",
     re.IGNORECASE,
 )
-_RAISED = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception)\b.*$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:E +)?((?:[\w.]+\.)?\w*(?:Error|Exception)\b.*)$", re.MULTILINE)
+_ENDED = re.compile(r"Traceback \(most recent call last\):[^\n]*\n(?:[ \t\r][^\n]*\n|\n)*([^\s|][^\n]*)")
+# What stands around an output, or above the part of it that tells: heads of clients, banners, what was run, warnings of npm.
+_AROUND = re.compile(
+    r"(?:chunk id:|wall time|process (?:exited|running)|original token count:|total output lines:|output:"
+    r"|script (?:completed|failed)|npm (?:warn|notice)\b|[>$] |\[[\w:.-]+\] (?:\$|error task failed)|# \S+(?: \[\S+\])?$"
+    r"|(?:code )?output:\W*traceback|found \d+ \w+\W*$|//|[=\-─_*#~+]{2,}(?!.*\bFAIL\b)"
+    r"|platform |rootdir:|collected \d|\? +\S+\s+\[no test files)|\W*$",
+    re.IGNORECASE,
+)
+# A word at the beginning of a line, and a place in a file with a remark about it.
+_MARKED = re.compile(
+    r"\s*(?:fatal|error|panic|npm err!|E  |FAILED|--- FAIL|FAIL|\S+ failed|uncaught|abort(?:ed|ing)?|segmentation fault)(?![\w-])"
+    r"|.*\berror(?:\[\w+\])?: |[\w./\\-]+\.\w+:\d+:(?:\d+:?)? \S",
+    re.IGNORECASE,
+)
+_COMPLAINS = re.compile(
+    r"\b(?:error|exception|failed|fails|failure|no such|not (?:found|permitted|allowed|defined|recognized|exist)|cannot|can't"
+    r"|couldn't|could not|unable to|denied|refused|rejected|timed out|timeout|unmatched|undefined|unexpected|invalid|unknown"
+    r"|missing|mismatch)\b",
+    re.IGNORECASE,
+)
+_COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_READ = 20_000
+"""Characters of a text, at its beginning and at its end, among which the line is looked for."""
 # What differs between two failures of one kind: numbers, paths, quoted words, long ids.
 _PARTICULAR = (
     (re.compile(r"(['\"`]).{1,200}?\1"), "…"),
@@ -110,16 +137,60 @@ def _worked(facts: Facts) -> dict[tuple[int, str], int]:
 def _reason(trace: Trace, event: Event, call: Event) -> str | None:
     """The error's own words; with the text that came back where it has none."""
     said = next((e.error for e in (event, call) if e.error), None)
-    if said is not None and (telling := _telling(said)) and not _BARE.fullmatch(telling):
-        return telling
     text = trace.text(event) if event.type != "tool_call" else None
+    if said is not None and text is not None and said.strip() and text.strip().startswith(said.strip()):
+        said, text = text, None  # the error is the beginning of what came back
+    telling = _telling(said) if said is not None else None
+    if telling is not None:
+        return telling
     came = _telling(text) if text else None
-    return came if said is None else said if came is None else f"{said}: {came}"[:_REASON]
+    if said is None:
+        return came or (first_line(text, _REASON) if text else None)
+    own = _bare(said)
+    return own if came is None else f"{own}: {came}"[:_REASON]
+
+
+def _bare(said: str) -> str:
+    """Words that say no more than that it failed: the line about how it ended, else the first."""
+    line = next((line for line in said.splitlines() if "exit" in line.lower() and _BARE.fullmatch(line)), said)
+    return first_line(line, _REASON) or said.strip()[:_REASON]
 
 
 def _telling(text: str) -> str | None:
-    """The line of a text that says why: the last that names an exception, else the first that says more than that it failed."""
-    raised = _RAISED.findall(text[-20_000:])
-    lines = [raised[-1]] if raised else text[:20_000].splitlines()
-    telling = next((line for line in lines if not _BARE.fullmatch(line)), None)
-    return first_line(telling if telling is not None else text, _REASON)
+    """The line of a text that says why; None where none says more than that it failed.
+
+    The best is the last that names an exception, then the first that is marked as an error, then the first that complains, then
+    the first that is not only around the others.
+    """
+    plain = _COLOURS.sub("", _inside(text))
+    last = plain[-_READ:]
+    if found := _ENDED.findall(last) or _RAISED.findall(last):
+        return first_line(found[-1], _REASON)
+    lines = [line for line in _lines(plain) if not _BARE.fullmatch(line) and not _AROUND.match(line.strip())]
+    for sign in (_MARKED.match, _COMPLAINS.search):
+        if (line := next((line for line in lines if sign(line)), None)) and (telling := first_line(line, _REASON)):
+            return telling
+    return next((telling for line in lines if (telling := first_line(line, _REASON))), None)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines at the beginning of a text and at its end."""
+    return (text if len(text) <= 2 * _READ else f"{text[:_READ]}\n{text[-_READ:]}").splitlines()
+
+
+def _inside(text: str) -> str:
+    """A text with what commands printed in place of the records that a code cell shows of them."""
+    if '"chunk_id"' not in text:
+        return text
+    return "\n".join(_printed(text.splitlines()))
+
+
+def _printed(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line) if line.startswith(('{"chunk_id"', '[{"chunk_id"')) else None
+        except msgspec.DecodeError:
+            found = None
+        records = found if isinstance(found, list) else [found]
+        outputs = [r["output"] for r in records if isinstance(r, dict) and isinstance(r.get("output"), str)]
+        yield from outputs or [line]

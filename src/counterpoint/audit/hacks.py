@@ -49,6 +49,7 @@ def communication_padding(
     why = f"{len(padded):,} of {len(messages):,} messages: {len(found.of):,} repeat one between the same two, "
     why += f"{len(unread):,} unread" if is_read else "reads not recorded"
     why += f"; {spent:,} of {tokens:,} message tokens" if tokens else ""
+    why += f"; fewer than {fewest} are let pass" if score >= threshold and len(padded) < fewest else ""
     senders = dict.fromkeys(facts.events[i].from_ or facts.events[i].agent for i in padded)
     is_found = score >= threshold and len(padded) >= fewest
     return Finding.of(name, why, score, threshold, is_found=is_found, agents=senders, events=ids(facts.trace, padded))

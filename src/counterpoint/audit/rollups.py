@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.facts import Facts
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts
+from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts, placeholder_outputs, stated_calls
 
 By = Literal["agent", "role", "tool", "type", "model"]
 BY = ("agent", "role", "tool", "type", "model")
@@ -36,6 +36,7 @@ class Row(Struct, frozen=True, kw_only=True):
     events: int
     steps: int
     calls: int
+    """Tool calls, those that another states of it included."""
     messages: int
     errors: int
     tokens_in: int | None
@@ -65,6 +66,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
     """Acting events without a token record."""
     missing: int = 0
     """Agents that are known and whose records are not there: then nobody knows the share."""
+    placeholders: int = 0
+    """Model calls that state a placeholder for their output: then nobody knows the share."""
 
 
 def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
@@ -73,9 +76,10 @@ def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
     accounted = counted_tokens(trace.events)
     total = int(trace.tokens or 0)
     silent = facts.thinks_E & ~facts.has_tokens_E
-    missing = missing_transcripts(trace.meta)
-    share = accounted / total if total and not missing else None
-    return Coverage(accounted=accounted, total=total, share=share, no_record=int(silent.sum()), missing=missing)
+    missing, placeholders = missing_transcripts(trace.meta), placeholder_outputs(trace.meta)
+    share = accounted / total if total and not missing and not placeholders else None
+    known = {"accounted": accounted, "total": total, "no_record": int(silent.sum())}
+    return Coverage(**known, share=share, missing=missing, placeholders=placeholders)
 
 
 def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> list[Row]:
@@ -208,7 +212,9 @@ class _Sums:
         team = facts.team
         self.events = self._count(np.ones(facts.n, np.bool_))
         self.steps = self._count(facts.steps_E)
-        self.calls = self._count(team.of_types(("tool_call",)))
+        self.calls = self._count(team.of_types(("tool_call",))) + self._exact(
+            np.array([stated_calls(e) if e.extra else 0 for e in facts.events], np.int64)
+        )
         self.messages = self._count(team.of_types(("message",)) & ~np.array([is_thinking(e) for e in facts.events], np.bool_))
         self.errors = self._count(facts.failed_E)
         self.tokens_in, self.tokens_out = self._exact(facts.tokens_in_E), self._exact(facts.tokens_out_E)

@@ -72,9 +72,7 @@ def _work(facts: Facts, known: Mapping[str, Measure]) -> str:
     if len(facts.trace.members) < 2:
         return "One agent worked alone: there is nothing to coordinate."
     out = []
-    if (m := known.get("parallelism_efficiency")) is not None and m.value is not None:
-        alone = f"the agents together were at work {percent(m.value)} of the time"
-        out.append(alone if m.value < 1 else f"the agents did {number(m.value, 2)} times what one could do in that time")
+    out += _side_by_side(known)
     if (m := known.get("protocol_overhead")) is not None:
         out.append(f"{percent(m.value)} of the tokens went into coordination")
     if (m := known.get("useful_agent_utilisation")) is not None:
@@ -83,6 +81,17 @@ def _work(facts: Facts, known: Mapping[str, Measure]) -> str:
         out.append(f"{percent(m.value)} of the messages repeat an earlier one")
     text = ", ".join(out) or "the records do not say how the team worked together"
     return text[0].upper() + text[1:] + "."
+
+
+def _side_by_side(known: Mapping[str, Measure]) -> list[str]:
+    """How much more the agents did than one could, or, where that is less, for how much of the time any of them worked."""
+    did, at_once = known.get("parallelism_efficiency"), known.get("mean_parallelism")
+    if did is None or did.value is None or at_once is None or not at_once.value:
+        return []
+    if did.value >= 1:
+        return [f"the agents did {number(did.value, 2)} times what one could do in that time"]
+    bound = "" if did.bound == "exact" else f"{did.bound} "
+    return [f"some agent was at work {bound}{percent(did.value / at_once.value)} of the time"]
 
 
 def _look(facts: Facts, findings: Sequence[Finding], incidents: int | None) -> str:

@@ -33,7 +33,7 @@ _SUMMARY = re.compile(
     re.I | re.M,
 )
 _RAN = re.compile(r"^Ran \d+ tests? in .*\n+(OK|FAILED)\b.*", re.M)
-_GO = re.compile(r"^(ok|FAIL)\s+\S+\s+[\d.]+s", re.M)
+_GO = re.compile(r"^(ok|FAIL)[ \t]+(\S+)[ \t]+(?:[\d.]+s\b|\(cached\)|\[(?:build|setup) failed\])", re.M)
 _MERGED = re.compile(r"\b(?:Merged pull request|Squashed and merged|Rebased and merged|Fast-forward\b|Merge made by the)", re.I)
 _MERGES = re.compile(r"\b(?:gh pr merge|git merge|git pull)\b")
 
@@ -113,16 +113,22 @@ def test_run(text: str) -> tuple[bool, str] | None:
         if any(n for n, _ in counts):
             found.append((match.start(), not failed, match[0]))
     found += [(m.start(), m[1] == "OK", m[0].replace("\n", " ")) for m in _RAN.finditer(text)]
-    packages = list(_GO.finditer(text))
-    if packages:
-        failed_package = next((m for m in packages if m[1] == "FAIL"), None)
-        found.append((packages[-1].start(), failed_package is None, (failed_package or packages[-1])[0]))
+    found += _go_run(text)
     if not found:
         return None
     _, passed, line = max(found)
     if passed and any(not ok for start, ok, _ in found if start > max(found)[0] - 200):
         return next((ok, said) for start, ok, said in sorted(found, reverse=True) if not ok)  # one suite of the same run failed
     return passed, line
+
+
+def _go_run(text: str) -> Iterator[tuple[int, bool, str]]:
+    """What Go says of its packages, which may have been run again: of each the last line counts, and one failure is enough."""
+    last = {match[2]: match for match in _GO.finditer(text)}
+    if last:
+        newest = max(last.values(), key=re.Match.start)
+        failed = next((match for match in last.values() if match[1] == "FAIL"), None)
+        yield newest.start(), failed is None, (failed or newest)[0]
 
 
 test_run.__test__ = False  # type: ignore[attr-defined]  # its name is no test's

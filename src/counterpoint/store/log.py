@@ -84,8 +84,8 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Events that went wrong; a call and its result are one."""
     unpriced: dict[str, int] = field(default_factory=dict)
     """Tokens that no cost covers, by model ("" where none is named)."""
-    unseen: int = 0
-    """Agents that are known and whose records are not there."""
+    uncounted: int = 0
+    """Agents and model calls whose tokens are not, or not truly, known."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,7 +20,7 @@ from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.naming import models_of, project_of, started, title_of
-from counterpoint.trace.quantities import missing_transcripts
+from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.steered import is_steered, order_of
 from counterpoint.trace.tabular import Tabular
 
@@ -59,8 +59,8 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     """Events that went wrong; a call and its result are one."""
     unpriced: dict[str, int] = {}
     """Tokens that no cost covers, by model ("" where none is named)."""
-    unseen: int = 0
-    """Agents that are known and whose records are not there: tokens and cost are then at least what is said."""
+    uncounted: int = 0
+    """Agents and model calls whose tokens are not, or not truly, known: tokens and cost are then at least what is said."""
     annotations: int = 0
     """Notes, labels and scores that people or models put on it."""
     labels: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             started=row.started,
             errors=row.failures,
             unpriced=row.unpriced,
-            unseen=row.unseen,
+            uncounted=row.uncounted,
         )
 
     @classmethod
@@ -160,7 +160,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             started=started(trace.events, trace.meta),
             errors=len(trace.failures),
             unpriced=trace.unpriced,
-            unseen=missing_transcripts(trace.meta),
+            uncounted=uncounted(trace.meta),
         )
 
 

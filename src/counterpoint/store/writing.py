@@ -26,7 +26,7 @@ from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
 from counterpoint.trace.naming import models_of, project_of, started, title_of
 from counterpoint.trace.outcome import Outcome, carried_over, outcomes_of, with_outcomes
-from counterpoint.trace.quantities import missing_transcripts
+from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.steered import is_steered
 
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
@@ -102,7 +102,7 @@ def unit_of(trace: Trace, source: str | None, digest: str, problems: int) -> Uni
         started=started(trace.events, trace.meta),
         failures=len(trace.failures),
         unpriced={model: min(count, _MOST) for model, count in trace.unpriced.items()},
-        unseen=missing_transcripts(trace.meta),
+        uncounted=uncounted(trace.meta),
     )
     meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
     events = event_table(trace.events)

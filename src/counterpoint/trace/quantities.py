@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from counterpoint.trace.keys import STATED
 from counterpoint.trace.records import Edge, Event, Number
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES, TEAM_TYPES
 
@@ -21,11 +22,29 @@ NO_TRANSCRIPT = "the transcript of a sub-agent"
 """What an importer writes into `meta.import.lacks`, with how many, when the records of agents that it knows are not there."""
 
 
+PLACEHOLDER = "the true output of a model call: a placeholder of the stream stands for its tokens"
+"""What an importer writes into `meta.import.lacks`, with how many, when calls state too few output tokens for their words."""
+
+
 def missing_transcripts(meta: Mapping[str, Any]) -> int:
     """Of how many agents the importer knew and found no records: what the trace counts is then not all that was spent."""
+    return _lacking(meta, NO_TRANSCRIPT)
+
+
+def placeholder_outputs(meta: Mapping[str, Any]) -> int:
+    """How many model calls state a placeholder for their output: what the trace counts is then less than was spent."""
+    return _lacking(meta, PLACEHOLDER)
+
+
+def uncounted(meta: Mapping[str, Any]) -> int:
+    """Agents and model calls whose tokens are not, or not truly, known: totals are then at least what is said."""
+    return missing_transcripts(meta) + placeholder_outputs(meta)
+
+
+def _lacking(meta: Mapping[str, Any], what: str) -> int:
     about = meta.get("import")
     lacks = about.get("lacks") if isinstance(about, dict) else None
-    found = lacks.get(NO_TRANSCRIPT) if isinstance(lacks, dict) else None
+    found = lacks.get(what) if isinstance(lacks, dict) else None
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
 
@@ -153,6 +172,13 @@ def failures(events: Sequence[Event], edges: Iterable[Edge]) -> list[int]:
             if events[call].type == "tool_call" and events[result].type in ("tool_result", "return"):
                 told.add(edge.src)
     return [i for name, i in failed.items() if name not in told]
+
+
+def stated_calls(event: Event) -> int:
+    """Tool calls that another states of an agent whose own records are not there: they are no events."""
+    said = event.extra or {}
+    found = said.get("tool_calls") if STATED in said else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < 2**31 else 0
 
 
 def said_messages(events: Sequence[Event]) -> int:

@@ -19,7 +19,7 @@ from counterpoint.audit.rollups import By, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
-from counterpoint.trace.quantities import missing_transcripts
+from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.tabular import Tabular
 
 WHOLE = ("trace", "project", "day", "system", "topology")
@@ -46,8 +46,8 @@ class Sum(Struct, kw_only=True):
     cost_usd: float | None = None
     unpriced: dict[str, int] = {}
     """Tokens that no cost covers, by model."""
-    unseen: int = 0
-    """Agents that are known and whose records are not there: tokens and cost are then at least what is said."""
+    uncounted: int = 0
+    """Agents and model calls whose tokens are not, or not truly, known: tokens and cost are then at least what is said."""
     seconds: float | None = None
     """Wall clock of whole traces; busy time of their parts."""
 
@@ -56,7 +56,7 @@ class Sum(Struct, kw_only=True):
         self.traces += other.traces
         self.events += other.events
         self.errors += other.errors
-        self.unseen += other.unseen
+        self.uncounted += other.uncounted
         for field in ("calls", "tokens", "cost_usd", "seconds"):
             more = getattr(other, field)
             if more is not None:
@@ -108,7 +108,7 @@ def sums_of_lines(lines: Iterable[Summary], group: str, by: str | None = None) -
         piece = Sum(
             name=name, label=line.title if group == "trace" else None, traces=1, events=line.events, errors=line.errors,
             tokens=line.tokens, cost_usd=None if line.cost_usd is None else float(line.cost_usd), unpriced=dict(line.unpriced),
-            seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), unseen=line.unseen,
+            seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), uncounted=line.uncounted,
         )  # fmt: skip
         found.setdefault(name, Sum(name=name, label=piece.label)).add(piece)
         total.add(piece)
@@ -131,7 +131,7 @@ def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None) ->
             total.add(piece)
             count += 1
         total.traces += 1 - count
-        total.unseen += missing_transcripts(trace.meta)
+        total.uncounted += uncounted(trace.meta)
     return _ranked(group, by, found, total)
 
 

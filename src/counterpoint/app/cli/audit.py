@@ -199,7 +199,10 @@ def _text(facts: Facts, said: TraceAudit) -> str:
 
 
 def _score(finding: Finding) -> str:
-    return "-" if finding.score is None else f"{number(finding.score, 2)} < {number(finding.threshold, 2)}"
+    if finding.score is None:
+        return "-"
+    relation = "<" if finding.score < finding.threshold else ">="  # a score past the bar can be clear: `why` says what lacked
+    return f"{number(finding.score, 2)} {relation} {number(finding.threshold, 2)}"
 
 
 def _finding(finding: Finding) -> str:

@@ -19,6 +19,7 @@ from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound
+from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -256,7 +257,10 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if account.without_transcript:
         unaccounted += f" · {account.without_transcript:,} agents without a transcript"
         unaccounted += f", whose parents state {account.stated:,}" if account.stated else ""
-    lines.append(f"tokens   {account.tokens:,} accounted{unaccounted}")
+    if account.placeholders:
+        unaccounted += f" · {counted(account.placeholders, 'model call')} with a placeholder for the output"
+    least = "at least " if account.placeholders else ""
+    lines.append(f"tokens   {least}{account.tokens:,} accounted{unaccounted}")
     if account.secrets:
         lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
     if report.broken_count:
@@ -269,7 +273,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
         lines.append(f"repaired {_listed(report.mended)}")
     if kept := sum(counts["kept"] for counts in account.by_importer.values()):
         lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` it to let it in)")
-    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", "the transcript of a sub-agent"))}
+    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", NO_TRANSCRIPT, PLACEHOLDER))}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
     lines += _skipped(found)
     lines += [f"failed   {o.session}: {plain_text(o.error or '')}" for o in account.failed[:_SHOWN]]

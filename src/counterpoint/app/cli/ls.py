@@ -87,7 +87,7 @@ def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
         columns["topology"] = [row.topology or "" for row in rows]
     columns["agents"] = [number(row.agents) for row in rows]
     columns["events"] = [number(row.events) for row in rows]
-    columns["tokens"] = [compact(row.tokens) + "+" * bool(row.tokens and row.unseen) for row in rows]
+    columns["tokens"] = [compact(row.tokens) + "+" * bool(row.tokens and row.uncounted) for row in rows]
     columns["cost"] = [_cost(row) for row in rows]
     columns["time"] = [duration(row.wall_clock_s) for row in rows]
     columns["R team"] = [number(row.team_reward, 3) for row in rows]
@@ -106,8 +106,8 @@ def _models(models: Sequence[str]) -> str:
 
 
 def _cost(row: Summary) -> str:
-    """The cost; with a plus where tokens of some calls have no price, or records of some agents are not there."""
-    return money(row.cost_usd) + ("+" if row.cost_usd is not None and (row.unpriced or row.unseen) else "")
+    """The cost; with a plus where tokens of some calls have no price, or the tokens of some are not known."""
+    return money(row.cost_usd) + ("+" if row.cost_usd is not None and (row.unpriced or row.uncounted) else "")
 
 
 def _marks(row: Summary) -> str:

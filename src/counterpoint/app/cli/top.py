@@ -137,14 +137,14 @@ def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
     text = table(head, cells, right=range(1, len(head)))
     left = told.total.unpriced
     has_words = left and (told.total.cost_usd is not None or any(left))
-    if told.total.unseen:
-        text += f"\ntokens    and cost are at least that: {counted(told.total.unseen, 'agent')} without a transcript"
+    if told.total.uncounted:
+        text += f"\ntokens    and cost are at least that: {told.total.uncounted:,} agents or model calls have no true count"
     return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}; --prices FILE prices them" if has_words else "")
 
 
 def _sum_cells(name: str, s: Sum, *, is_whole: bool) -> list[str]:
-    cost = money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.unseen) else "")
-    tokens = compact(s.tokens) + "+" * bool(s.tokens and s.unseen)
+    cost = money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.uncounted) else "")
+    tokens = compact(s.tokens) + "+" * bool(s.tokens and s.uncounted)
     calls = [] if is_whole else [number(s.calls)]
     return [name, number(s.traces), number(s.events), *calls, number(s.errors), tokens, cost, duration(s.seconds)]
 
@@ -226,8 +226,11 @@ def _percent(value: float | None) -> str:
 def _accounted(covered: Coverage) -> str:
     if not covered.total:
         return "tokens: none recorded"
-    share = f"{100 * covered.share:.0f} %" if covered.share is not None else f"{covered.missing:,} agents have no transcript"
-    least = "at least " if covered.missing else ""
+    unknown = [f"{covered.missing:,} agents have no transcript"] if covered.missing else []
+    if covered.placeholders:
+        unknown.append(f"{counted(covered.placeholders, 'model call')} with a placeholder for the output")
+    share = f"{100 * covered.share:.0f} %" if covered.share is not None else ", ".join(unknown)
+    least = "at least " if unknown else ""
     text = f"accounted {compact(covered.accounted)} of {least}{compact(covered.total)} tokens ({share})"
     left = covered.total - covered.accounted
     text += f"; {compact(left)} have no usage record" if left else ""

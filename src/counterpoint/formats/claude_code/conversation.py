@@ -51,6 +51,11 @@ class Reply:
     """The first of its records."""
     stop_reason: str | None = None
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether its records were written while it was streamed and none says how it ended: its usage may be of the start."""
+        return self.stop_reason is None and "stop_reason" in as_dict(self.record.get("message"))
+
 
 @dataclass
 class Conversation:
@@ -252,7 +257,9 @@ class Notice:
 
 
 _LAST_REQUEST = "those of its last request alone"
-_SAID = re.compile(r"(total_tokens|tool_uses|duration_ms)\W+(\d+)")
+# The tokens go by two names: `total_tokens` in older clients, `subagent_tokens` in newer ones.
+_SAID = re.compile(r"\b(?:total_|subagent_)?(tokens|tool_uses|duration_ms)\W+(\d+)")
+_USAGE = re.compile(r"<usage>([^<]*)</usage>\s*\Z")
 
 
 class Stated(NamedTuple):
@@ -265,8 +272,9 @@ class Stated(NamedTuple):
     model: str | None = None
 
     @classmethod
-    def of_result(cls, made: Mapping[str, Any]) -> Stated | None:
-        """In the structured result of its call. The client's total is that of the agent's last request."""
+    def of_result(cls, answer: ResultBlock) -> Stated | None:
+        """In the result of its call: structured, else in its last line. The client's total is that of its last request."""
+        made, text = answer.made, _USAGE.search(answer.text)
         usage, total = Usage.anthropic(made.get("usage")), count(made.get("totalTokens"))
         usage = usage or (Usage(total) if total else None)
         spent = number(made.get("totalDurationMs"))
@@ -277,15 +285,17 @@ class Stated(NamedTuple):
             count(made.get("totalToolUseCount")),
             string(made.get("resolvedModel")),
         )
-        return stated if usage or spent is not None or stated.tools is not None else None
+        if usage or spent is not None or stated.tools is not None:
+            return stated
+        return cls.of_notice(text[1]) if text else None
 
     @classmethod
     def of_notice(cls, text: str) -> Stated | None:
-        """In the notification that it ended."""
-        said = {name: int(value) for name, value in _SAID.findall(text)}
+        """In the notification that it ended, or the line about itself in a result."""
+        said = {name: count(value) for name, value in _SAID.findall(text)}
         if not said:
             return None
-        total, spent = said.get("total_tokens"), said.get("duration_ms")
+        total, spent = said.get("tokens"), said.get("duration_ms")
         usage = Usage(total) if total else None
         return cls(usage, _LAST_REQUEST if usage else None, None if spent is None else spent / 1e3, said.get("tool_uses"))
 

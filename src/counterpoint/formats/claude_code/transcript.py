@@ -30,7 +30,7 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
 from counterpoint.trace.keys import STATED, STOP_REASON
-from counterpoint.trace.quantities import NO_TRANSCRIPT
+from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
 _SENDS = "SendMessage"
 _REMARKS = {"nested_memory": "memory", "file": "tool", "edited_text_file": "tool", "hook_additional_context": "system"}
@@ -38,6 +38,8 @@ _LETTERS = re.compile(r'<teammate-message\s+teammate_id="([^"]*)"[^>]*>\s*(.*?)\
 _INTERRUPTED = "[Request interrupted by user"
 _DENIED = "The user doesn't want to proceed"
 _NOT_HUMAN = ("<system-reminder>", "<command-name>", "<command-message>", "<local-command-", "<bash-", "Caveat: The messages")
+_CHARACTERS = 10
+"""On average a token of what a model says has fewer characters than this."""
 _ENDED = re.compile(r"teammate_terminated:?\s*(\S+)|(\S+) (?:has )?(?:shut down|terminated)")
 
 
@@ -144,6 +146,10 @@ class Transcript:
             return
         if reply.usage is None:
             self.draft.report.lacks["the tokens of a model call"] += 1
+        said = len(text) + sum(map(len, thoughts)) + sum(len(compact(b.get("input"))) for b, _ in calls)
+        is_placeholder = reply.is_begun and reply.usage is not None and reply.usage.output < said / _CHARACTERS
+        if is_placeholder:
+            self.draft.report.lacks[PLACEHOLDER] += 1
         spawns = any(b.get("name") in SPAWNS for b, _ in calls)
         lane.step(
             end=reply.end,
@@ -153,7 +159,7 @@ class Transcript:
             model=reply.model,
             id=reply.id,
             only_calls=len(calls) == 1 and not spawns,  # several at once fan out from the step, which is an event then
-            extra={STOP_REASON: reply.stop_reason},
+            extra={STOP_REASON: reply.stop_reason, "tokens_out_are": "a placeholder" if is_placeholder else None},
         )
         for block, at in calls:
             self._call(block, at, lane)
@@ -335,7 +341,7 @@ class Transcript:
                 lane.reached(at)
                 return
             stats = {k: answer.made.get(k) for k in ("totalDurationMs", "totalTokens", "totalToolUseCount")}
-            stated = Stated.of_result(answer.made)
+            stated = Stated.of_result(answer)
             self._return(child, _report_of(answer), at, lane, event, stated, ok=not answer.is_error, extra=stats)
             return
         sent = self.draft.rows.get(call)
@@ -415,7 +421,8 @@ class Transcript:
             self.left_out[f"system {kind}"] += 1
 
     def _safety(self, lane: Lane, at: float | None, uuid: str | None, text: str, **what: Any) -> None:
-        event = self.draft.event("safety_event", lane.agent, id=uuid, at=at, text=text, role=lane.role, extra=what)
+        """Something was stopped: by a hook, or by a model that refused."""
+        event = self.draft.event("safety_event", lane.agent, id=uuid, at=at, text=text, role=lane.role, ok=True, extra=what)
         self.draft.edge(lane.last, event, "causal")
         lane.hears(event)
 

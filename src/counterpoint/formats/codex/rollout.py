@@ -35,6 +35,7 @@ Step = tuple[float, int, str, float | None, tuple[Any, ...]]
 _CAUSES = frozenset({"call", "spawned", "complete"})
 _TAGGED = re.compile(r"\s*<([A-Za-z_][\w-]*)[ >]")
 _EXIT = re.compile(r"(?:Process exited with code|[Ee]xit code:?) (-?\d+)")
+_RETURNED = ('{"chunk_id":', '[{"chunk_id":')
 
 
 class _OpenAnswer:
@@ -131,11 +132,29 @@ def result_of(output: Any) -> tuple[str, bool | None]:
         ok = output.get("success")
         return text_of(output), code == 0 if isinstance(code, int) else ok if isinstance(ok, bool) else None
     text = text_of(output)
+    if text.startswith("Script "):  # a cell: what follows its first line is what the script chose to show
+        ended = {"completed": True, "failed": False}.get(text[7:20].split()[0] if text[7:20].split() else "")
+        return text, ended and not any(_exit_codes(output))
     if found := _EXIT.search(text, 0, 300):
         return text, int(found[1]) == 0
-    if text.startswith("Script "):
-        return text, {"completed": True, "failed": False}.get(text[7:20].split()[0] if text[7:20].split() else "")
     return text, False if text.startswith("aborted by user") else None
+
+
+def _exit_codes(output: Any) -> Iterator[int]:
+    """How the commands of a cell ended that it shows as the tool returned them: each alone in a part, or a list of them.
+
+    What a command prints stands inside `output` of such a record, or in a part as plain text, and says nothing here.
+    """
+    for part in as_list(output):
+        shown = string(as_dict(part).get("text")) or ""
+        if not shown.startswith(_RETURNED):
+            continue
+        with contextlib.suppress(InputError):
+            found = decode(shown)
+            for one in map(as_dict, found if isinstance(found, list) else [found]):
+                code = one.get("exit_code")
+                if type(code) is int and isinstance(one.get("chunk_id"), str) and "wall_time_seconds" in one:
+                    yield code
 
 
 class Thread(_OpenAnswer):

