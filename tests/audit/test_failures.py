@@ -77,6 +77,10 @@ def test_a_line_that_the_error_was_cut_before_is_found_in_the_text() -> None:
     assert reason(text, error=text[:200]) == "KeyError: 'till'"
 
 
+def test_an_error_in_words_of_its_own_stands_as_it_is() -> None:
+    assert reason("timeout after 43 s while reading the log", error="timeout") == "timeout"
+
+
 def test_empty_outputs_of_one_command_are_one_kind() -> None:
     story = Story()
     for name in ("8e34a0", "08ad7e"):

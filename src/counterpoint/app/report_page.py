@@ -63,7 +63,8 @@ def _all(report: Report) -> Section:
         words.append(f"team reward {number(report.reward, 3)} over {counted(report.rewarded, 'trace')}")
     text = " · ".join(words)
     if total.uncounted:
-        text += f". A plus: there is more, since {total.uncounted:,} agents or model calls have no true count, or since some have no price."
+        who = f"{total.uncounted:,} agents or model calls have no true count"
+        text += f". A plus: there is more, since {who}, or since some have no price."
     return Section("In all", text)
 
 

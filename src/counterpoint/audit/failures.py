@@ -48,6 +48,8 @@ _COMPLAINS = re.compile(
     re.IGNORECASE,
 )
 _COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_CUT = 200
+"""Characters that importers keep of an error at least: a longer one may be cut."""
 _READ = 20_000
 """Characters of a text, at its beginning and at its end, among which the line is looked for."""
 # What differs between two failures of one kind: numbers, paths, quoted words, long ids.
@@ -138,7 +140,7 @@ def _reason(trace: Trace, event: Event, call: Event) -> str | None:
     """The error's own words; with the text that came back where it has none."""
     said = next((e.error for e in (event, call) if e.error), None)
     text = trace.text(event) if event.type != "tool_call" else None
-    if said is not None and text is not None and said.strip() and text.strip().startswith(said.strip()):
+    if said is not None and text is not None and len(said) >= _CUT and text.strip().startswith(said.strip()):
         said, text = text, None  # the error is the beginning of what came back
     telling = _telling(said) if said is not None else None
     if telling is not None:
