@@ -12,6 +12,7 @@ import counterpoint
 from counterpoint.app.cli.view import _opened
 from counterpoint.app.library import names_file
 from counterpoint.errors import NotFound
+from counterpoint.store.handles import handle
 from counterpoint.testing import synthetic_trace
 
 HAND, OTHER = "hand-crafted/7/a b.json", "algorithm-generated/7"
@@ -45,6 +46,18 @@ def test_ls_sql_and_the_page_agree_on_the_id(here: Path, run: Callable[..., tupl
     assert run("sql", query)[1].split() == ["n", str(len(synthetic_trace(3, 19, "debate", 4).events))]
     opened = _opened(HAND, None, here / "runs")
     assert (opened.trace, opened.path) == (HAND, "/t/hand-crafted%2F7%2Fa%20b.json")
+
+
+def test_the_short_name_that_ls_shows_is_found_and_removed_by_it(here: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    alike = [f"wide_verify.0d9cf9-{n}-reference" for n in (1, 2)]
+    with counterpoint.Store(here / "traces") as store:
+        store.add_many([synthetic_trace(3, 19, "debate", 4, trace_id=name) for name in alike])
+    short = handle(alike[0])
+    assert short in run("ls")[1]
+    assert [json.loads(row)["id"] for row in run("ls", short, "--json")[1].splitlines()] == [alike[0]]
+    assert run("rm", short[:5], "--yes")[0] != 0
+    assert run("rm", short, "--yes")[0] == 0
+    assert [json.loads(row)["id"] for row in run("ls", "--json")[1].splitlines()] == [HAND, OTHER, alike[1]]
 
 
 def test_which_of_a_file_and_a_trace_is_meant(here: Path) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from counterpoint.display import moment
 from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.store.handles import handle, is_handle
 
 if TYPE_CHECKING:
     from counterpoint.store.annotations import Dataset
@@ -182,6 +183,8 @@ def is_narrow(query: str) -> bool:
 def _test(term: Term) -> Callable[[Any], bool]:
     if not term.name:
         word = term.value.lower()
+        if is_handle(word):  # the short name that a list shows
+            return lambda row: handle(row.id) == word or any(word in (value or "").lower() for value in _words(row))
         return lambda row: any(word in (value or "").lower() for value in _words(row))
     if not term.sign:
         return _FLAGS[term.name]

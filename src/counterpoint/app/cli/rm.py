@@ -14,6 +14,7 @@ from counterpoint.app.search import is_narrow, matcher
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound, TryAgain
+from counterpoint.store.handles import short_ids
 
 if TYPE_CHECKING:
     from counterpoint.store import Store
@@ -33,7 +34,8 @@ _SHOWN = 10
 def rm(what: tuple[str, ...], yes: bool, now: bool, store: Path | None, as_json: bool) -> None:
     """Remove traces from the store, by id or by a query of `counterpoint ls`; asks first.
 
-    A word alone must be a whole id: only a query with a field or a flag, such as task:demo or open, may match several.
+    A word alone must be a whole id, or all of the short one that `ls` shows: only a query with a field or a flag, such as
+    task:demo or open, may match several.
     """
     with open_store(store) as opened:
         names = _named(opened, what)
@@ -64,6 +66,8 @@ def rm(what: tuple[str, ...], yes: bool, now: bool, store: Path | None, as_json:
 def _named(opened: Store, what: tuple[str, ...]) -> list[str]:
     """The ids that are meant; all are ids, or all together are a query."""
     rows = opened.rows()
+    short = {short: name for name, short in short_ids(row.id for row in rows).items()}
+    what = tuple(short.get(name, name) for name in what)
     known = {row.id for row in rows} | {name for name in what if opened.version(name) is not None}
     if all(name in known for name in what):
         return list(dict.fromkeys(what))
@@ -72,7 +76,8 @@ def _named(opened: Store, what: tuple[str, ...]) -> list[str]:
     if not is_narrow(text):
         missing = next(name for name in what if name not in known)
         opened.find(missing)  # the error that suggests one
-        raise InputError(f"{missing!r} is not a whole id", fix="`counterpoint ls` lists them; a query needs a field: task:demo")
+        fix = "`counterpoint ls --ids` lists them; a query needs a field: task:demo"
+        raise InputError(f"{missing!r} is not a whole id", fix=fix)
     found = [row.id for row in rows if matches(row)]
     if not found:
         raise NotFound("no trace matches", where=str(opened.path), fix="counterpoint ls shows what there is")
