@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Natural
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
@@ -29,7 +30,7 @@ _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orche
 def _run(
     traces: Sequence[Trace],
     *,
-    budget: int | None = None,
+    budget: Natural | None = None,
     convention: str | Convention = "dr_grpo",
     key: Key = "task_id",
     channel: str = "team",

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import Convention, convention_of, group_codes, soft_rank
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Count
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -40,7 +41,7 @@ def _run(
     unit: str = "team",
     key: Key = "task_id",
     channel: str = "team",
-    size: int | None = None,
+    size: Count | None = None,
     ddof: int | None = None,
     eps: float | None = None,
     singleton: str | None = None,

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.credit.accounts import Account, Ledger
 from counterpoint.credit.games import extension
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Natural
 from counterpoint.credit.own_scores import beside_drafts, unused
 from counterpoint.credit.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
@@ -167,8 +168,8 @@ def _run(
     *,
     value: Critic = None,
     q: Critic = None,
-    extensions: int = 0,
-    seed: int = 0,
+    extensions: Natural = 0,
+    seed: Natural = 0,
     unit: str = "message",
     channel: str = "team",
 ) -> Credit:

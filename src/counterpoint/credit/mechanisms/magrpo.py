@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
@@ -105,7 +106,7 @@ def _run(
     *,
     mode: str = "aligned",
     convention: str | Convention = "comlrl",
-    gamma: float = 0.9,
+    gamma: Share = 0.9,
     key: Key = "task_id",
     channel: str = "team",
     singleton: str | None = None,

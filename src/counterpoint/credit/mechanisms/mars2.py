@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Convention, Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import Key, credit_of, grouped_credit, keys_of, step_units, tree_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
@@ -62,7 +63,7 @@ def _run(
     *,
     shape: bool = False,
     gain: float = 0.5,
-    mix: float = 0.5,
+    mix: Share = 0.5,
     convention: str | Convention = "marti",
     key: Key = "task_id",
     channel: str = "team",

@@ -24,6 +24,7 @@ import numpy as np
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Count, Share
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, paid_steps
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -52,12 +53,12 @@ def _run(
     traces: Sequence[Trace],
     *,
     lam: float = 0.1,
-    gamma: float = 0.99,
+    gamma: Share = 0.99,
     phi: float = 4.0,
     by: str = "steps",
     channel: str = "team",
     form: str = "paper",
-    most: int = 4,
+    most: Count = 4,
     factors: Mapping[str, float] | None = None,
 ) -> Credit:
     if by not in ("steps", "tokens"):

@@ -19,6 +19,7 @@ import numpy as np
 
 from counterpoint.credit.games import Game
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Count, Natural
 from counterpoint.credit.team_games import solve
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
@@ -41,7 +42,7 @@ class Merged(Protocol):
 
 
 def _run(
-    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: int = 64, seed: int = 0
+    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: Count = 64, seed: Natural = 0
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}

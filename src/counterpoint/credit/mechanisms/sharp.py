@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.team_games import Worth, play
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
@@ -68,7 +69,7 @@ def _run(
     lambda_p: float = 0.1,
     worth: Worth | None = None,
     replay: Replay | None = None,
-    tie: float = 0.5,
+    tie: Share = 0.5,
     ddof: int = 1,
     eps: float = 1e-6,
     event: str = "size",

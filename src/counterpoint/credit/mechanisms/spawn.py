@@ -24,6 +24,7 @@ from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credit.logged_effects import Cases, Features, logged_effects, prefix_features
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Count
 from counterpoint.credit.own_scores import unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -150,7 +151,7 @@ def _run(
     leaf: Callable[[Trace, Event], Hashable] | None = None,
     is_rule: Callable[[Trace, Event], bool] | None = None,
     bandwidth: float | None = None,
-    folds: int = 5,
+    folds: Count = 5,
     penalty: float = 1.0,
     channel: str = "team",
 ) -> Credit:

@@ -28,6 +28,7 @@ import numpy as np
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credit.logged_effects import Cases, Features, draft_features, logged_effects
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Count
 from counterpoint.credit.own_scores import beside_drafts, unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -245,7 +246,7 @@ def _run(
     propensity: str = "logged",
     leaf: Callable[[Trace, Event], Hashable] | None = None,
     bandwidth: float | None = None,
-    folds: int = 5,
+    folds: Count = 5,
     penalty: float = 1.0,
 ) -> Credit:
     if estimator not in _ESTIMATORS:

@@ -19,6 +19,7 @@ import numpy as np
 
 from counterpoint.credit import off_policy
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, paid_steps, values_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
@@ -33,10 +34,10 @@ def _run(
     *,
     target: Callable[[Trace], Mapping[str, float]] | None = None,
     value: Callable[[Trace], Any] | None = None,
-    gamma: float = 1.0,
+    gamma: Share = 1.0,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
-    lam: float = 1.0,
+    lam: Share = 1.0,
     channel: str = "team",
 ) -> Credit:
     rows: list[TraceUnit] = []
