@@ -227,14 +227,18 @@ def compared(
     return {**asdict(convention), "groups": {k: len(v) for k, v in members.items()}, "compared": members}
 
 
+ALONE = "a group of one: nobody to compare with"
+ALONE_FIX = "several traces per task, or the option singleton: zero or keep"
+
+
 def credit_of(
     mechanism: str,
     estimand: str,
     traces: Sequence[Trace],
     rows: Iterable[tuple[TraceUnit, float]],
     *,
-    why_not: str = "a group of one: nobody to compare with",
-    fix: str = "several traces per task, or the option singleton: zero or keep",
+    why_not: str = "what it is computed from is not a number (NaN)",
+    fix: str = "a critic, counterfactual or rating that answers with a number for every unit",
     notes: Mapping[str, Any] | None = None,
     declared: np.ndarray | None = None,
     cost: Cost | None = None,
@@ -277,7 +281,8 @@ def grouped_credit(
         raise InputError(f"groups of {size} were expected: {', '.join(wrong)}", fix="complete the groups, or leave out `size`")
     advantages = group_advantages(values, codes, convention, episodes=[r.trace for r in rows])
     table = {**compared(rows, keys, traces, convention), **(notes or {})}
-    return credit_of(mechanism, estimand, traces, zip(rows, advantages.tolist(), strict=True), notes=table)
+    told = zip(rows, advantages.tolist(), strict=True)
+    return credit_of(mechanism, estimand, traces, told, why_not=ALONE, fix=ALONE_FIX, notes=table)
 
 
 # -- Traces that share their beginning, as a tree: siblings are what was said next after the same words ---------------

@@ -95,7 +95,8 @@ def _run(
         notes={} if counterfactual is not None else unused(traces, channel),
         cost=Cost(forks=forks),
         unidentified=refused,
-        fix="ask for spawned agents, or messages",
+        why_not="what the team gets without it is not a number (NaN)",
+        fix="ask for spawned agents, or messages" if counterfactual is None else "a counterfactual= that answers with numbers",
     )
 
 

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Floats, group_codes, group_stats
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.credit.rows import ALONE, Key, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -145,7 +145,8 @@ def _run(
     notes: dict[str, Any] = {"ddof": ddof, "int8": int8} | ({} if rescale is None else {"rescale": rescale})
     notes["groups"] = {str(n): size for n, size in zip(names, sizes, strict=True)}
     return credit_of(
-        "fold_grpo", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes=notes, fix="several traces per task"
+        "fold_grpo", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), why_not=ALONE, fix="several traces per task",
+        notes=notes,
     )
 
 

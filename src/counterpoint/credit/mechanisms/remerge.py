@@ -58,7 +58,8 @@ def _run(
         is_exact = len(workers) <= MOST_EXACT
         top = np.full(len(workers), -1)
         solved = solve(game, "exact" if is_exact else "sampled", top, orders=None if is_exact else orders, seed=[seed, k])
-        se = [None] * len(workers) if solved.se_A is None else solved.se_A.tolist()
+        found_se = np.full(len(workers), np.nan) if solved.se_A is None else solved.se_A
+        se = [x if np.isfinite(x) else None for x in found_se.tolist()]  # one antithetic pair shows no spread
         rows += [CreditRow(k, "agent", *row) for row in zip(workers.tolist(), solved.value_A.tolist(), se, strict=True)]
         everybody, nobody = found.score(()), found.score(workers.tolist())
         declared.append(everybody - nobody)
