@@ -10,6 +10,7 @@ import counterpoint as cpt
 from counterpoint.credit.choosing import agent_shares
 from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import pair_interaction
+from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.difference import difference
 from counterpoint.credit.mechanisms.ledger import ledger
 from counterpoint.credit.mechanisms.message_delete import message_delete
@@ -52,7 +53,7 @@ def test_a_trace_as_recorded_has_what_its_source_stated() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [difference, message_delete, tool_call, spawn, shapley, winter])
-def test_a_score_by_hand_does_not_move_what_forks_say(mechanism: cpt.Mechanism) -> None:
+def test_a_score_by_hand_does_not_move_what_forks_say(mechanism: Mechanism) -> None:
     traces = rollouts()
     plain = mechanism(traces, replay=Recount())
     told = mechanism([scored(t) for t in traces], replay=Recount())
@@ -76,7 +77,7 @@ def test_what_only_a_person_scored_is_asked_of_the_replay() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [difference, message_delete])
-def test_a_channel_that_no_fork_has_is_refused(mechanism: cpt.Mechanism) -> None:
+def test_a_channel_that_no_fork_has_is_refused(mechanism: Mechanism) -> None:
     said = scored(three_messages(team=30.0), 1.0, "mood")
     options = {"unit": "message"} if mechanism is difference else {}
     with pytest.raises(NotIdentified, match=r"'mood' was scored by hand \(mood 1 by ann\)") as error:
