@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from counterpoint.app.viewer.panel import Panel, panels
 from counterpoint.app.viewer.typescript import interfaces
+from counterpoint.credit.foreign import known_ids
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.envs.contract import check_task as check_text_task
 from counterpoint.envs.contract import check_world
@@ -225,14 +226,6 @@ def check_claim(claim: Callable[..., Any]) -> None:
 # -- rewards and credit --------------------------------------------------------------------------------------------------
 
 
-def _known_ids(trace: Trace) -> dict[str, set[str]]:
-    """The ids that a unit may have in a trace; tokens and turns are checked by their first part."""
-    agents, events = set(trace.agents), {e.id for e in trace.events}
-    roles = {e.role for e in trace.events if e.role}
-    some: dict[str, set[str]] = {"team": {""}, "agent": agents, "orchestrator": agents | events, "role": roles}
-    return some | {"message": events, "tool": events, "token": events, "turn": agents | events}
-
-
 def _check_unit(unit: str, unit_id: str, known: dict[str, set[str]], what: str) -> None:
     first = unit_id.rsplit("#", 1)[0] if unit in ("token", "turn") else unit_id
     _require(unit in known, f"{what}: {unit!r} is no unit")
@@ -293,7 +286,7 @@ def check_reward(reward: Reward) -> None:
     _refuses_options(lambda: reward(traces[0], **{_NO_OPTION: 1}))
     units: set[str] = set()
     for trace in traces:
-        before, known = encode_lines(trace), _known_ids(trace)
+        before, known = encode_lines(trace), known_ids(trace)
         signals = _answer(lambda trace=trace: reward(trace, **options))  # type: ignore[misc]
         for s in signals:
             _require(isinstance(s, Signal), f"gives a {type(s).__name__}, not a Signal")
@@ -339,7 +332,7 @@ def _check_rows(mechanism: Mechanism, credit: Credit, traces: list[Trace]) -> No
     _require(credit.trace_ids == tuple(t.trace_id for t in traces), "its credit names other traces than it was given")
     _require(bool(credit.mechanism and credit.estimand), "its credit does not say which mechanism it is of, or what it estimates")
     _require(mechanism.unit in credit.units, f"gives no {mechanism.unit} a row in its example, though that is its unit")
-    known = [_known_ids(t) for t in traces]
+    known = [known_ids(t) for t in traces]
     for row in credit.rows:
         _require(0 <= row.trace < len(traces), f"credits trace {row.trace} of {len(traces)}")
         _check_unit(row.unit, row.unit_id, known[row.trace], "credits")

@@ -11,7 +11,7 @@ from counterpoint.credit.mechanisms.agent_lightning import agent_lightning, toke
 from counterpoint.credit.mechanisms.agent_wise import agent_wise, inflation
 from counterpoint.credit.mechanisms.c3 import c3, sibling_advantages
 from counterpoint.credit.mechanisms.critical_steps import critical_steps
-from counterpoint.credit.mechanisms.fold_grpo import fold_advantages, fold_grpo
+from counterpoint.credit.mechanisms.fold_grpo import fold_advantages, fold_grpo, rescaled
 from counterpoint.credit.mechanisms.group_relative import group_relative
 from counterpoint.credit.mechanisms.hierarchical import aligned, hierarchical
 from counterpoint.credit.mechanisms.magrpo import magrpo, tree_returns
@@ -238,12 +238,38 @@ def test_a_budget_of_critical_steps_counts_to_the_last_one() -> None:
 
 def test_folding_by_hand() -> None:
     # outcomes 1 and 0: mean 1/2, std 1/2 (ddof 0); a group of one and an even group beside them
-    a = fold_advantages([1.0, 0.0, 5.0, 2.0, 2.0], [0, 0, 1, 2, 2], [0, 0, 1, 2, 3, 4], [0.0, -0.25, 0.5, 0.0, 0.0, -1.0])
+    a = fold_advantages([1.0, 0.0, 0.5, 0.25, 0.25], [0, 0, 1, 2, 2], [0, 0, 1, 2, 3, 4], [0.0, -0.25, 0.5, 0.0, 0.0, -1.0])
     assert a[:3] == pytest.approx([1.0, 0.5, 0.0])
     assert np.isnan(a[3])
     assert a[4:].tolist() == [0.0, 0.0]
     assert fold_advantages([1.0, 0.0], [0, 0], [0], [0.0], ddof=1) == pytest.approx([0.5 / 0.5**0.5])
     assert fold_advantages([1.0, 0.0], [0, 0], [0, 1], [1.0, -1.0]) == pytest.approx([1.0, -1.0])  # clipped to 0 and 1
+
+
+def test_folding_refuses_outcomes_beyond_its_clip_and_can_rescale_them() -> None:
+    with pytest.raises(InputError, match="an outcome is 5, and the clip") as error:
+        fold_advantages([5.0, 4.0], [0, 0], [0, 1], [0.0, 0.0])
+    assert "rescale=group" in str(error.value.fix)
+    paid = [-0.1, -0.7, -0.05, 0.0, -0.62, 0.0, -0.83, -0.3]
+    traces = [team(f"t{i}", r, [said("m")]) for i, r in enumerate(paid)]
+    with pytest.raises(InputError, match=r"an outcome is -0\.1,"):
+        fold_grpo(traces)
+    told = [r.value for r in fold_grpo(traces, rescale="group").rows]
+    assert told == pytest.approx([(r + 0.325) / np.std(paid) for r in paid])  # with Q = 0, as if nothing were clipped
+    four = [team(f"t{i}", r, [said("m"), said("m")]) for i, r in enumerate([5.0, 4.0, 2.0, 3.0])]
+    # 1, 2/3, 0, 1/3: mean 1/2, std sqrt(5)/6; the second action of each has Q = -1 and is clipped to 0
+    credit = fold_grpo(four, rescale="group", process=lambda t: {"e1": -1.0})
+    std = 5**0.5 / 6
+    assert [credit.of(i)["e0"] for i in range(4)] == pytest.approx([x / std for x in (1 / 2, 1 / 6, -1 / 2, -1 / 6)])
+    assert [credit.of(i)["e1"] for i in range(4)] == pytest.approx([-0.5 / std] * 4)
+    assert credit.notes["rescale"] == "group"
+    assert rescaled([5.0, 4.0, 2.0, 2.0], [0, 0, 1, 1], "group").tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert rescaled([-1.0, 1.0, 0.0], [0, 0, 0], [-1, 1]).tolist() == [0.0, 1.0, 0.5]
+    with pytest.raises(InputError, match="an outcome is 5, outside of the bounds 2 and 3"):
+        fold_grpo(four, rescale=[2, 3])
+    for wrong in ("batch", [1], [1, 1]):
+        with pytest.raises(InputError, match="rescale is"):
+            rescaled([0.0], [0], wrong)
 
 
 def folded(**options: Any) -> dict[str, float]:

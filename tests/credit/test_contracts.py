@@ -72,6 +72,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
             "out_of_scope": None,
             "scope": None,
             "int8": False,
+            "rescale": None,
             "ddof": 0,
             "key": "task_id",
             "channel": "team",
@@ -359,6 +360,8 @@ def given(name: str) -> dict[str, Any]:
         options["target"] = lambda t: {"e0": -0.25}
     if name == "difference":
         options["counterfactual"] = lambda t, unit_id: 0.5
+    if name == "fold_grpo":
+        options["rescale"] = "group"
     if "singleton" in known and name != "c3":
         options["singleton"] = "zero"
     return options

@@ -575,6 +575,8 @@ def test_it_runs_on_the_simulator_and_names_its_units(name: str, rollouts: list[
     options = {"key": "batch"} if "key" in mechanism.options else {}
     if name in ("hierarchical", "agent_wise"):
         options["singleton"] = "zero"
+    if name == "fold_grpo":
+        options["rescale"] = "group"
     credit = mechanism(rollouts, **options)
     assert credit.mechanism == name
     assert {r.trace for r in credit.rows} == {0, 1, 2}

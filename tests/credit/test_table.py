@@ -163,7 +163,7 @@ def test_credit_names_what_it_refuses_and_keeps_the_order_of_traces() -> None:
     rows = [(TraceUnit(2, "agent", "x"), 1.0), (TraceUnit(0, "agent", "y"), np.nan), (TraceUnit(0, "agent", "x"), 2.0), (TraceUnit(2, "agent", "a"), 3.0)]
     credit = credit_of("uniform", "words", three(), rows, unidentified={(1, "z"): "told"}, notes={"k": 1}, cost=Cost(2, 3))
     assert credit.rows == (CreditRow(0, "agent", "x", 2.0), CreditRow(2, "agent", "x", 1.0), CreditRow(2, "agent", "a", 3.0))
-    assert credit.unidentified == {(1, "z"): "told", (0, "y"): "a group of one: nobody to compare with"}
+    assert credit.unidentified == {(1, "z"): "told", (0, "y"): "what it is computed from is not a number (NaN)"}
     assert (credit.mechanism, credit.estimand, credit.trace_ids) == ("uniform", "words", ("a", "b", "c"))
     assert (credit.notes, credit.cost, credit.additive, credit.declared) == ({"k": 1}, Cost(2, 3), False, None)
     plain = credit_of("uniform", "words", three(), [])
@@ -176,7 +176,7 @@ def test_credit_names_what_it_refuses_and_keeps_the_order_of_traces() -> None:
 def test_when_no_row_is_left_the_question_is_refused() -> None:
     with pytest.raises(NotIdentified, match="because; do this"):
         credit_of("uniform", "words", three(), [(TraceUnit(0, "agent", "x"), np.nan)], why_not="because", fix="do this")
-    with pytest.raises(NotIdentified, match="first; several traces per task, or the option singleton: zero or keep"):
+    with pytest.raises(NotIdentified, match="first; a critic, counterfactual or rating that answers with a number for every unit"):
         credit_of("uniform", "words", three(), [], unidentified={(0, "a"): "first", (1, "b"): "second"})
 
 

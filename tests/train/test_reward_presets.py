@@ -73,6 +73,8 @@ def _foldgrpo() -> None:
     assert [list(credit.of(i).values()) for i in range(4)] == [near([1, -1, 0.6]), near([-1, -1]), near([1]), near([-1])]
     _, released = credited("foldgrpo", [trace("t", 1.0, LEAD, out), trace("u", 0.0, LEAD)], **named_preset("foldgrpo").as_released["credit"])
     assert released.of(0)["e1"] == near(1.0)  # the cast to int8 drops -0.2
+    _, shifted = credited("foldgrpo", [trace(f"t{i}", r, LEAD) for i, r in enumerate([-0.1, -0.7])])
+    assert [shifted.of(i)["e0"] for i in range(2)] == near([1, -1])  # the better one is the one that is paid
 
 
 def _debate_as_reward() -> None:

@@ -17,6 +17,7 @@ import counterpoint.registry as registry
 from counterpoint.credit.row_places import RowPlaces
 from counterpoint.errors import CounterpointError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import as_recorded
 from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Credit, Shares
 
@@ -200,12 +201,13 @@ def _only_one(traces: Sequence[Trace], found: Credit) -> str | None:
 def agent_shares(trace: Trace, *, replay: Replay | None = None, merged: Merges | None = None) -> Shares | None:
     """Each agent's share by the mechanism that is chosen for this trace; None where there is no answer.
 
-    Agents plus `unassigned` are the team reward; for provenance they are the whole result, which is 1.
+    Agents plus `unassigned` are the team reward as the run scored itself, which is what all of these share out (the reward that a
+    person gave where it did not); for provenance they are the whole result, which is 1.
     """
     try:
         found = choose([trace], replay=replay, merged=merged, most_read=MOST_READ).credit
     except CounterpointError:
         return None
     agents = RowPlaces(trace).by_agent(found)
-    whole = 1.0 if found.mechanism == "provenance" else float(trace.rewards["team"])
+    whole = 1.0 if found.mechanism == "provenance" else float(as_recorded(trace).rewards.get("team", trace.rewards["team"]))
     return Shares(found.mechanism, whole, agents, whole - math.fsum(agents.values()))

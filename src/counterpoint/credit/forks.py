@@ -2,7 +2,8 @@
 
 Always true: both arms keep every event before the fork. Replicate i of a coupled contrast uses one noise in both arms, of a fresh
 contrast two independent ones; so both have the same mean, and the coupled one the smaller variance. Replicate 0 of an arm that
-changes nothing is the recorded trace itself and costs no fork. Effect and standard error of k replicates:
+changes nothing is the recorded trace itself, as its run scored it (`credit.own_scores`), and costs no fork. Effect and standard
+error of k replicates:
 
     d_i = R(a; seed_i) - R(b; seed_i)      effect = mean(d)      se = sd(d, ddof 1) / sqrt(k), none for k = 1
 
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from counterpoint.credit.own_scores import beside_forks, unused
 from counterpoint.display import tracked
 from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.trace import Event, Trace
@@ -131,6 +133,7 @@ def effects(
         raise InputError(f"the trace has no reward {channel!r}", where=trace.trace_id, fix="score it first")
     if not contrasts:
         return Effects(np.zeros(0), np.zeros(0), {}, Cost())
+    trace = beside_forks(trace, replay, contrasts[0].at, channel)
     seeds = fork_seeds(seed, trace, 2 * k)
     noise = (seeds[:k], seeds[:k] if coupled else seeds[k:])
     arms = [[[_fork(c.at, (c.a, c.b)[arm], i, noise[arm][i], coupled) for i in range(k)] for c in contrasts] for arm in (0, 1)]
@@ -184,7 +187,7 @@ def fork_credit(
         tuple(rows),
         cost=added(costs),
         unidentified=silent,
-        notes={"k": k, "noise": noise, "tokens": "of the recorded suffix, once per fork"},
+        notes={"k": k, "noise": noise, "tokens": "of the recorded suffix, once per fork", **unused(traces, channel)},
     )
 
 
@@ -273,6 +276,7 @@ def pair_interaction(
     early, late = sorted((a, b), key=lambda at: (trace.events[trace.index[at]].t, trace.index[at]))
     if early == late:
         raise InputError(f"{a!r} twice", fix="two different messages")
+    trace = beside_forks(trace, replay, early, channel)
     without = replay.fork(trace, early, Delete())
     key = trace.events[trace.index[late]].key
     again = [e.id for e in without.events if (e.key == key if key is not None else e.id == late)]

@@ -165,6 +165,7 @@ def group_advantages(
 ) -> Floats:
     """(rows,) the advantage of each row in its group; NaN for a group of one that the convention refuses.
 
+    A row is alone where the baseline or the scale would be its own: with neither (`reinforce`) nobody is.
     `episodes` numbers the rollout of each row and is asked for by `count="episodes"`.
     """
     how, x = convention_of(convention), _values(values)
@@ -187,7 +188,8 @@ def group_advantages(
         out = x.copy()
     if how.scale != "none":
         out = _scaled(out, np.full(k, x.var(ddof=how.ddof)) if how.scale == "batch" and len(x) > how.ddof else var, code, how)
-    if how.baseline != "none" and (count == 1).any():
+    compares = how.baseline != "none" or how.scale == "std"
+    if compares and (count == 1).any():
         alone = count[code] == 1
         out[alone] = _alone(x[alone], how)
     return out

@@ -1,8 +1,8 @@
 """What a credit mechanism is: traces (and what was paid) in, credit out, with its unit, estimand, assumptions and cost stated.
 
 Always true: a mechanism that cannot answer raises `NotIdentified` with what would fix it, or names the units it refuses; it never
-guesses. Rows of an additive mechanism are checked to sum to what they declare. Unknown options are one clear error; rewards that
-are not numbers are refused before any arithmetic.
+guesses. Rows of an additive mechanism are checked to sum to what they declare. Unknown options, and values that are not of the
+kind that the option is annotated with, are one clear error; rewards that are not numbers are refused before any arithmetic.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from counterpoint.credit.option_types import check_options
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
@@ -53,6 +54,7 @@ class Mechanism:
         for name in options:
             if name not in self.options:
                 raise InputError(f"no option {name!r}", fix=did_you_mean(name, self.options))
+        check_options(self.run, options)
         many = [traces] if isinstance(traces, Trace) else traces.traces() if isinstance(traces, TraceBatch) else list(traces)
         if not many:
             raise InputError("no traces", fix="give at least one")

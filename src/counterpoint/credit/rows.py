@@ -3,12 +3,14 @@
 Always true: an action is an event in which a member's model acts (decision, message, tool call, aggregate, and whatever else
 keeps a model call), in the order of time and then of the file; outsiders (user, tool, system) have none. What is paid for a
 unit is, in this order: its rows in `signals`, where given (none: not scored); the rewards that its own events carry in the
-channel, where any event of the trace carries one; else the team's reward, which all share. A row without a number is refused
-by name and never becomes 0.
+channel, where any event of the trace carries one; else the team's reward, which all share. A reward on an event that is no
+action (a return, a tool's result) is one of the action that led to it, so that all units together are paid what the events
+carry. A row without a number is refused by name and never becomes 0.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
@@ -99,6 +101,41 @@ def unit_events(trace: Trace, unit: str) -> dict[str, list[int]]:
     return out
 
 
+def paid_actions(trace: Trace, channel: str) -> dict[int, float] | None:
+    """Place of each action to the rewards in the channel of itself and of what it led to; None where no event carries any.
+
+    What is no action was led to by the latest action of its agent at or before it, in the graph's order; where its agent had not
+    acted, by the latest action that it depends on; else by its agent's first. The sum is that of all events.
+    """
+    paid_E = {i: float(e.reward[channel]) for i, e in enumerate(trace.events) if e.reward and e.reward.get(channel) is not None}
+    if not paid_E:
+        return None
+    out = dict.fromkeys(actions(trace), 0.0)
+    lost = [i for i in paid_E if i not in out]
+    own: dict[str, list[int]] = {}
+    for k in sorted(out, key=trace.graph.rank.__getitem__) if lost else ():
+        own.setdefault(trace.events[k].agent, []).append(k)
+    place = {i: _led_to(trace, own, i) for i in lost}
+    for i, amount in paid_E.items():
+        out[place.get(i, i)] += amount
+    return out
+
+
+def _led_to(trace: Trace, acts: Mapping[str, list[int]], i: int) -> int:
+    """The place of the action that led to event i; `acts` are those of each agent, in the graph's order."""
+    rank, event = trace.graph.rank, trace.events[i]
+    own = acts.get(event.agent, [])
+    if n := bisect_right(own, rank[i], key=rank.__getitem__):
+        return own[n - 1]
+    above = trace.graph.ancestors(i)
+    if before := [k for some in acts.values() for k in some if above[k]]:
+        return max(before, key=rank.__getitem__)
+    if own:
+        return own[0]
+    what = f"event {event.id!r} carries a reward, and nothing that the team did led to it: {event.agent} never acts"
+    raise NotIdentified(what, "record what it did, or an edge from the action that led to it", where=trace.trace_id)
+
+
 def paid(
     traces: Sequence[Trace],
     units: Sequence[Mapping[str, list[int]]],
@@ -117,19 +154,25 @@ def paid(
         return [{u: given[t.trace_id, u] for u in own if (t.trace_id, u) in given} for t, own in zip(traces, units, strict=True)]
     out = []
     for trace, own in zip(traces, units, strict=True):
-        paid_E = [e.reward.get(channel) if e.reward else None for e in trace.events]
-        if any(r is not None for r in paid_E):
-            out.append({u: float(sum(paid_E[i] or 0.0 for i in places)) for u, places in own.items()})
+        amounts = paid_actions(trace, channel)
+        if amounts is not None:
+            out.append({u: float(sum(amounts[i] for i in places)) for u, places in own.items()})
         else:
             out.append(dict.fromkeys(own, team_reward(trace, channel)))
     return out
 
 
 def paid_steps(
-    trace: Trace, steps: Sequence[Sequence[int]], channel: str = "team", signals: Mapping[str, float] | None = None
+    trace: Trace,
+    steps: Sequence[Sequence[int]],
+    channel: str = "team",
+    signals: Mapping[str, float] | None = None,
+    *,
+    leads: bool = False,
 ) -> list[float]:
     """What was paid for each step of a chain: what `signals` has by unit id for its events, for turns and agents that end in it;
-    without signals the rewards of its events; or else the team's reward on the last step."""
+    without signals the rewards of its events; or else the team's reward on the last step. Where the chain `leads` the team, what
+    was paid for others' actions is of its latest step before them, in the graph's order (of the first, where there is none)."""
     if signals is not None:
         last: dict[str, int] = {}
         for k, step in enumerate(steps):
@@ -139,9 +182,15 @@ def paid_steps(
         for name, k in last.items():
             out[k] += signals.get(name, 0.0)
         return out
-    paid_E = [e.reward.get(channel) if e.reward else None for e in trace.events]
-    if any(r is not None for r in paid_E):
-        return [float(sum(paid_E[i] or 0.0 for i in step)) for step in steps]
+    amounts = paid_actions(trace, channel)
+    if amounts is not None:
+        told = [float(sum(amounts.pop(i) for i in step)) for step in steps]
+        if leads and steps:
+            rank = trace.graph.rank
+            first = sorted((min(int(rank[i]) for i in step), k) for k, step in enumerate(steps))
+            for i, amount in amounts.items():
+                told[first[max(bisect_right(first, (int(rank[i]), len(steps))) - 1, 0)][1]] += amount
+        return told
     return [0.0] * (len(steps) - 1) + [team_reward(trace, channel)] if steps else []
 
 
@@ -178,14 +227,18 @@ def compared(
     return {**asdict(convention), "groups": {k: len(v) for k, v in members.items()}, "compared": members}
 
 
+ALONE = "a group of one: nobody to compare with"
+ALONE_FIX = "several traces per task, or the option singleton: zero or keep"
+
+
 def credit_of(
     mechanism: str,
     estimand: str,
     traces: Sequence[Trace],
     rows: Iterable[tuple[TraceUnit, float]],
     *,
-    why_not: str = "a group of one: nobody to compare with",
-    fix: str = "several traces per task, or the option singleton: zero or keep",
+    why_not: str = "what it is computed from is not a number (NaN)",
+    fix: str = "a critic, counterfactual or rating that answers with a number for every unit",
     notes: Mapping[str, Any] | None = None,
     declared: np.ndarray | None = None,
     cost: Cost | None = None,
@@ -228,7 +281,8 @@ def grouped_credit(
         raise InputError(f"groups of {size} were expected: {', '.join(wrong)}", fix="complete the groups, or leave out `size`")
     advantages = group_advantages(values, codes, convention, episodes=[r.trace for r in rows])
     table = {**compared(rows, keys, traces, convention), **(notes or {})}
-    return credit_of(mechanism, estimand, traces, zip(rows, advantages.tolist(), strict=True), notes=table)
+    told = zip(rows, advantages.tolist(), strict=True)
+    return credit_of(mechanism, estimand, traces, told, why_not=ALONE, fix=ALONE_FIX, notes=table)
 
 
 # -- Traces that share their beginning, as a tree: siblings are what was said next after the same words ---------------

@@ -6,7 +6,8 @@ this order, by `worth(trace, agents)`, by forks (`replay`), or by counting the r
 none of the three raises `NotIdentified`.
 
 With forks, the absent are never spawned and everybody else reacts; nobody can be without those whom nobody spawned, so these are
-no players, and absent agents take their subtrees with them whatever the value asked for.
+no players, and absent agents take their subtrees with them whatever the value asked for. Everybody together is worth what the run
+scored itself, as the forks do (`credit.own_scores`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from counterpoint.credit.games import (
     tree,
 )
 from counterpoint.credit.mechanism import team_reward
+from counterpoint.credit.own_scores import beside_forks, unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Replay
@@ -237,6 +239,9 @@ def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = No
     parent_A = np.array([number.get(int(team.parent_A[a]), -1) for a in chosen], np.int64)
     roles = roles_of(trace)
     spent: list[Cost] = []
+    if replay is not None and worth is None:
+        born = next((e.id for e in trace.events if e.type == "spawn" and e.to in names), None)
+        trace = beside_forks(trace, replay, born, "team")
     game, found = _game(trace, names, worth, replay, tie, spent)
     return Played(names, [roles.get(name, name) for name in names], parent_A, game, found, spent)
 
@@ -360,5 +365,5 @@ def game_credit(
         rows=tuple(rows),
         declared=np.array(declared),
         cost=Cost(sum(c.forks for c in costs), sum(c.tokens for c in costs)),
-        notes=notes or {},
+        notes={**(notes or {}), **(unused(traces, "team") if worth is None and replay is not None else {})},
     )

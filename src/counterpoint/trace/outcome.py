@@ -81,6 +81,22 @@ def in_words(trace: Trace) -> list[str]:
     return [f"{o.channel} {o.value:g} by {o.by}" + (f": {o.note or o.basis}" if o.note or o.basis else "") for o in said]
 
 
+def by_hand(trace: Trace, channel: str) -> str | None:
+    """The verdict of a person that counts now in a channel, as `team 1 by ann`; None where the source's own number counts."""
+    said = [one for one in outcomes(trace) if one.channel == channel]
+    return f"{channel} {said[-1].value:g} by {said[-1].by}" if said and said[-1].by != SOURCE else None
+
+
+def as_recorded(trace: Trace) -> Trace:
+    """The trace with the rewards that its source stated, and without what people said; a channel that only they gave is gone."""
+    said = outcomes(trace)
+    if not said:
+        return trace
+    given, stated = {one.channel for one in said}, {one.channel: one.value for one in said if one.by == SOURCE}
+    rewards = {name: stated.get(name, value) for name, value in trace.rewards.items() if name not in given or name in stated}
+    return replace(trace, rewards=rewards, meta={name: value for name, value in trace.meta.items() if name != OUTCOMES})
+
+
 def carried_over(trace: Trace, given: Sequence[Outcome]) -> Trace:
     """A trace that was imported again, with the outcomes that people gave it before; what the source states now counts."""
     return with_outcomes(trace, [one for one in given if one.by != SOURCE]) if given else trace

@@ -135,7 +135,8 @@ def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = No
 # -- Credit of traces by the name of a mechanism, with the replay that the trace's world gives ------------------------
 # For the command and the page alike.
 #
-# Always true: the mechanisms are those of the registry, run as they are; nothing is forked that was not asked for by name.
+# Always true: the mechanisms are those of the registry, run as they are; nothing is forked that was not asked for by name. What a
+# mechanism that is not shipped gives is checked for its shape, and what fails in it is said to be its own.
 
 
 def mechanism(name: str) -> Mechanism:
@@ -173,6 +174,10 @@ def credit_of(
         given["credit"] = credit_of(given["credit"], traces, replay=replay, budget_tokens=budget_tokens)
     if "merged" in chosen.options:
         given.setdefault("merged", last_merge)
+    if ":" in name:
+        from counterpoint.credit.foreign import foreign_credit
+
+        return foreign_credit(name, chosen, traces, given)
     return chosen(traces, **given)
 
 

@@ -18,6 +18,7 @@ from counterpoint.audit.diff import Diff
 from counterpoint.audit.diff import diff as compared
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import as_recorded
 from counterpoint.trace.replay import Do
 from counterpoint.trace.tabular import Tabular
 
@@ -32,6 +33,7 @@ class Forked(Tabular):
     TABLE: ClassVar = {"event": "string", "t": "double", "agent": "string", "type": "string", "badge": "string"}
 
     original: Trace
+    """As its run scored itself."""
     trace: Trace
     at: str
     diff: Diff
@@ -80,7 +82,8 @@ def fork(
     `do` is `cpt.Delete()`, `cpt.Substitute(value)`, `cpt.Insert(value)` or `cpt.Force({"spawn": 2})`; None changes nothing, so
     that with a `seed` the rest is drawn anew. `samples` estimates the effect on the team reward over fresh continuations.
     `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names irreversible tools,
-    and code that the trace names, that may run. `cpt.save(forked.trace, FILE)` keeps the fork.
+    and code that the trace names, that may run. `cpt.save(forked.trace, FILE)` keeps the fork. A person's score is of the run as
+    it was: the fork does not have it, and the rewards before and after are those that the world or the team's task gives.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
@@ -91,7 +94,7 @@ def fork(
     """
     if samples is not None and do is None:
         raise InputError("samples compare an edit with none", where="samples", fix="do=cpt.Delete(), or no samples")
-    loaded = one_trace(trace, store)
+    loaded = as_recorded(one_trace(trace, store))
     if isinstance(model, str):
         model = named_model(loaded, {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow})
     replay = replay_for(loaded, model=model, allow=allow)

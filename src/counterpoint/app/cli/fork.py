@@ -22,6 +22,7 @@ from counterpoint.app.library import about, load, names_file, save
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import by_hand
 from counterpoint.trace.replay import Substitute
 
 
@@ -81,7 +82,7 @@ def fork(
     if as_json:
         emit(_object(found, kept))
     else:
-        click.echo(_text(found, kept))
+        click.echo(_text(found, kept, by_hand(loaded, "team")))
 
 
 def _edited(trace: Trace, at: str) -> str:
@@ -144,7 +145,7 @@ def _object(found: Forked, kept: str | None) -> dict[str, Any]:
     }
 
 
-def _text(found: Forked, kept: str | None) -> str:
+def _text(found: Forked, kept: str | None, said: str | None) -> str:
     trace, forked, blast, effect = found.original, found.trace, found.blast, found.effect
     lines = [f"fork {forked.trace_id} at {found.at} of {trace.trace_id}"]
     lines.append(" · ".join(f"{name} {count:,}" for name, count in found.counts.items()))
@@ -155,6 +156,8 @@ def _text(found: Forked, kept: str | None) -> str:
     before, after = trace.rewards.get("team"), forked.rewards.get("team")
     one = "" if effect else "  (one continuation is no effect; --samples 16 for an interval)"
     lines.append(f"team   {number(before)} -> {number(after)}{one}")
+    if said is not None:
+        lines.append(f"       both as the run scores itself; {said} is of the run as it was, and is not compared")
     if effect is not None:
         ends = f"95 % {number(effect['low'])} to {number(effect['high'])}"
         lines.append(f"effect {effect['mean']:+.4g}  ({ends}, {effect['samples']} paired samples)")

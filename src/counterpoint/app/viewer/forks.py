@@ -16,6 +16,7 @@ from counterpoint.app.viewer.collection import Collection
 from counterpoint.display import number
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import as_recorded
 
 KINDS = ("delete", "substitute", "force")
 _KEPT = 8
@@ -38,7 +39,7 @@ class Forks:
             raise InputError(f"no edit named {kind!r}", where="kind", fix=did_you_mean(kind, KINDS))
         if kind != "delete" and value is None:
             raise InputError(f"{kind} needs a value", where="value", fix="JSON or plain text")
-        trace = self._collection.get(trace_id)
+        trace = as_recorded(self._collection.get(trace_id))  # a person's score is of the run as it was, a fork has its own
         if not can_fork(trace):
             fix = "fork a trace of `counterpoint record`, or of a shipped world: `counterpoint world run wide_verify --store`"
             raise NotIdentified("nobody knows how this team would have continued: it cannot be run again", fix, where=trace_id)

@@ -8,7 +8,8 @@ no row).
 
 With a critic: `value_assisted` A_i = r_i - [(1 - alpha) LOO(r) + alpha LOO(Q)] (the code's default is alpha = 1);
 `value_only`: A_i = Q_i - LOO(Q). `normalise` then divides the centred A by sqrt(var + 1e-8), ddof 0. `replay=False` merges
-all parents into one group per agent and place, `baseline="mean"` includes the message itself: the paper's ablations.
+all parents into one group per agent and place, `baseline="mean"` has mean() for LOO() everywhere, which includes the message
+itself: the paper's ablations.
 
 `by="turn"` compares whole turns of the team after the same turns: what an orchestrator decides in a round is one message.
 
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from counterpoint.credit.groups import Convention, group_advantages, group_codes, leave_one_out
+from counterpoint.credit.groups import Convention, group_advantages, group_codes, group_stats, leave_one_out
 from counterpoint.credit.mechanism import Mechanism, team_reward
 from counterpoint.credit.rows import Key, credit_of, keys_of, step_units, tree_of, values_of
 from counterpoint.errors import InputError
@@ -55,7 +56,11 @@ def sibling_advantages(
     if baseline not in ("leave_one_out", "mean"):
         raise InputError(f"no baseline {baseline!r}", fix="leave_one_out or mean")
     own = r if q is None or mode != "value_only" else np.asarray(q, np.float64)
-    if baseline == "mean":
+    if baseline == "mean" and mode == "value_assisted" and q is not None:
+        whole, judged = group_stats(r, code), group_stats(q, code)
+        out = r - ((1 - alpha) * whole.mean + alpha * judged.mean)[whole.code]
+        out[whole.size[whole.code] < 2] = np.nan
+    elif baseline == "mean":
         out = group_advantages(own, code, Convention(scale="none"))
     elif mode == "value_assisted" and q is not None:
         out = r - ((1 - alpha) * leave_one_out(r, code) + alpha * leave_one_out(q, code))

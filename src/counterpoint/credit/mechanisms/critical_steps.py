@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
+from counterpoint.credit.option_types import Natural
+from counterpoint.credit.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -29,7 +30,7 @@ _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orche
 def _run(
     traces: Sequence[Trace],
     *,
-    budget: int | None = None,
+    budget: Natural | None = None,
     convention: str | Convention = "dr_grpo",
     key: Key = "task_id",
     channel: str = "team",
@@ -48,7 +49,8 @@ def _run(
     over = {(i, main_of(t)): f"over the budget of {budget} critical steps" for i, t in enumerate(traces) if i not in within}
     kept = [(TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows]
     refused = {**credit.unidentified, **over}
-    return credit_of("critical_steps", _ESTIMAND, traces, kept, notes=credit.notes, unidentified=refused)
+    told = credit.notes
+    return credit_of("critical_steps", _ESTIMAND, traces, kept, why_not=ALONE, fix=ALONE_FIX, notes=told, unidentified=refused)
 
 
 critical_steps = Mechanism(

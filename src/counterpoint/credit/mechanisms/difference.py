@@ -3,7 +3,8 @@
     D_u = G(z) - G(z without u)
 
 Always true: a unit that nobody reads and nothing depends on gets 0 under a coupled replay. The rows do not sum to the reward,
-and need not. Without a replay or a function that answers "what if", nothing is answered.
+and need not. Without a replay or a function that answers "what if", nothing is answered. G(z) beside forks is the run's own
+score, as the forks' is, whatever a person said of the run (`credit.own_scores`); beside a function it is the trace's reward.
 
 Source: Wolpert and Tumer, difference rewards (textbook); SHARP's mask is this with a placeholder. The default action c_u is
 absence: a message or tool call is deleted, an agent is never spawned, a decision becomes a noop. Agents that nobody spawned
@@ -17,6 +18,7 @@ from typing import Any
 
 from counterpoint.credit.example import Recount
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.own_scores import beside_forks, unused
 from counterpoint.credit.rows import TraceUnit, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
@@ -39,14 +41,18 @@ def _places(trace: Trace, unit: str) -> dict[str, str | None]:
     raise InputError(f"no difference rewards for unit {unit!r}", fix="agent, message, tool or orchestrator")
 
 
-def _without(replay: Any, trace: Trace, ids: Sequence[str], channel: str) -> list[float]:
+def _without(replay: Replay, trace: Trace, ids: Sequence[str], channel: str) -> list[float]:
     if not ids:
         return []
     if channel == "team" and isinstance(replay, ManyReplay):
         return [float(g) for g in replay.returns(trace, [Fork(at, Delete()) for at in ids])]
-    if isinstance(replay, Replay):
-        return [team_reward(replay.fork(trace, at, Delete()), channel) for at in ids]
-    raise InputError(f"{type(replay).__name__} cannot replay", fix="an object with fork(trace, at, do, seed)")
+    return [team_reward(replay.fork(trace, at, Delete()), channel) for at in ids]
+
+
+def _able(replay: Any) -> Replay:
+    if not isinstance(replay, Replay):
+        raise InputError(f"{type(replay).__name__} cannot replay", fix="an object with fork(trace, at, do, seed)")
+    return replay
 
 
 def _run(
@@ -66,16 +72,19 @@ def _run(
     refused: dict[tuple[int, str], str] = {}
     forks = 0
     for i, trace in enumerate(traces):
-        places, real = _places(trace, unit), team_reward(trace, channel)
+        places = _places(trace, unit)
         more = {e.id: e.id for e in trace.events if e.type == "orchestrator_decision" and e.decision in also}
         if counterfactual is not None:
+            real = team_reward(trace, channel)
             rows += [(TraceUnit(i, unit, name), real - float(counterfactual(trace, name))) for name in places]
             rows += [(TraceUnit(i, "orchestrator", name), real - float(counterfactual(trace, name))) for name in more]
             continue
         asked = {name: at for name, at in places.items() if at is not None}
         refused |= {(i, name): "nobody spawned it: its absence has no event" for name in places if name not in asked}
         forks += len(asked) + len(more)
-        without = _without(replay, trace, [*asked.values(), *more], channel)
+        at = [*asked.values(), *more]
+        own = beside_forks(trace, _able(replay), at[0] if at else None, channel)
+        real, without = team_reward(own, channel) if at else 0.0, _without(replay, own, at, channel)
         for name, other in zip([*asked, *more], without, strict=True):
             rows.append((TraceUnit(i, "orchestrator" if name in more else unit, name), real - other))
     return credit_of(
@@ -83,9 +92,11 @@ def _run(
         _ESTIMAND,
         traces,
         rows,
+        notes={} if counterfactual is not None else unused(traces, channel),
         cost=Cost(forks=forks),
         unidentified=refused,
-        fix="ask for spawned agents, or messages",
+        why_not="what the team gets without it is not a number (NaN)",
+        fix="ask for spawned agents, or messages" if counterfactual is None else "a counterfactual= that answers with numbers",
     )
 
 

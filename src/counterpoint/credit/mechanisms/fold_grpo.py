@@ -9,20 +9,27 @@ equal: no std, every A is 0. The context is what the action read (`tokens_in`), 
 what it wrote and its own tools gave it so far: branches are folded away. `scope` is a judge without a model: agents whose
 scores (R2) have a mean below it are out of scope.
 
-Source: Context-Folding arXiv 2510.11967 (SECONDARY). Departure: rows are per action; `int8=True` casts Q as the release does,
-which turns -0.2 into 0.
+The paper's outcomes are 0 or 1. Outside [0, 1] the clipped R + Q would be compared with a mean that is not clipped, and a whole
+group could get one number, whoever was best; so such outcomes are refused, unless `rescale` maps them into [0, 1] first:
+
+    "group": R <- (R - min) / (max - min) over the group;      (low, high): R <- (R - low) / (high - low), for all alike
+
+Source: Context-Folding arXiv 2510.11967 (SECONDARY). Departures: rows are per action; `rescale` is ours; `int8=True` casts Q as
+the release does, which turns -0.2 into 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Floats, group_codes, group_stats
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.credit.rows import ALONE, Key, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -34,8 +41,11 @@ _ESTIMAND = "(clip(R + Q, 0, 1) - mean R) / std R"
 def fold_advantages(
     outcomes: ArrayLike, groups: ArrayLike, rollout_of_row: ArrayLike, process: ArrayLike, *, ddof: int = 0
 ) -> Floats:
-    """(rows,) advantages; `outcomes` and `groups` by rollout, the process term by row; NaN for a group of one."""
+    """(rows,) advantages; `outcomes` (in [0, 1]) and `groups` by rollout, the process term by row; NaN for a group of one."""
     r, row = np.asarray(outcomes, np.float64), np.asarray(rollout_of_row, np.int64)
+    if outside := [x for x in r.tolist() if not -1e-9 <= x <= 1 + 1e-9]:
+        fix = "rescale=group maps each group's outcomes to [0, 1], rescale=[low, high] those between two bounds"
+        raise InputError(f"an outcome is {outside[0]:g}, and the clip to [0, 1] assumes outcomes in there", fix=fix)
     stats = group_stats(r, groups, ddof=ddof)
     of_row = stats.code[row]
     above = np.clip(r[row] + np.asarray(process, np.float64), 0.0, 1.0) - stats.mean[of_row]
@@ -44,6 +54,29 @@ def fold_advantages(
         out = np.where(std > 0, above / std, 0.0)
     out[stats.size[of_row] < 2] = np.nan
     return out
+
+
+def rescaled(outcomes: ArrayLike, groups: ArrayLike, how: str | Sequence[float] | None) -> Floats:
+    """Outcomes mapped to [0, 1]: by the least and the most of their group, by two bounds, or (None) as they are.
+
+    A group whose outcomes are all equal gets 0: it has no std, and no advantage either way.
+    """
+    r, code = np.asarray(outcomes, np.float64), np.asarray(groups, np.int64)
+    if how is None:
+        return r
+    if how == "group":
+        least, most = np.full(code.max(initial=0) + 1, np.inf), np.full(code.max(initial=0) + 1, -np.inf)
+        np.minimum.at(least, code, r)
+        np.maximum.at(most, code, r)
+        span = (most - least)[code]
+        return np.where(span > 0, (r - least[code]) / np.where(span > 0, span, 1.0), 0.0)
+    if isinstance(how, str) or len(how) != 2 or not float(how[0]) < float(how[1]):
+        raise InputError(f"rescale is {how!r}", fix="group, or two bounds such as [-1, 1]")
+    low, high = float(how[0]), float(how[1])
+    if beyond := [x for x in r.tolist() if not low <= x <= high]:
+        what = f"an outcome is {beyond[0]:g}, outside of the bounds {low:g} and {high:g}"
+        raise InputError(what, fix="wider bounds, or rescale=group")
+    return (r - low) / (high - low)
 
 
 def _contexts(trace: Trace, main: str) -> dict[str, float]:
@@ -90,6 +123,7 @@ def _run(
     out_of_scope: Callable[[Trace], Collection[str]] | None = None,
     scope: float | None = None,
     int8: bool = False,
+    rescale: str | Sequence[float] | None = None,
     ddof: int = 0,
     key: Key = "task_id",
     channel: str = "team",
@@ -105,18 +139,21 @@ def _run(
             terms.append(float(own.get(event.id, 0.0)))
     q = np.trunc(terms) if int8 else np.asarray(terms)
     codes, names = group_codes(keys_of(traces, key))
-    amounts = fold_advantages([team_reward(t, channel) for t in traces], codes, [r.trace for r in rows], q, ddof=ddof)
+    outcomes = rescaled([team_reward(t, channel) for t in traces], codes, rescale)
+    amounts = fold_advantages(outcomes, codes, [r.trace for r in rows], q, ddof=ddof)
     sizes = np.bincount(codes, minlength=len(names)).tolist()
-    notes = {"ddof": ddof, "int8": int8, "groups": {str(n): size for n, size in zip(names, sizes, strict=True)}}
+    notes: dict[str, Any] = {"ddof": ddof, "int8": int8} | ({} if rescale is None else {"rescale": rescale})
+    notes["groups"] = {str(n): size for n, size in zip(names, sizes, strict=True)}
     return credit_of(
-        "fold_grpo", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes=notes, fix="several traces per task"
+        "fold_grpo", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), why_not=ALONE, fix="several traces per task",
+        notes=notes,
     )
 
 
 fold_grpo = Mechanism(
     unit="message",
     estimand=_ESTIMAND,
-    assumptions="outcomes lie in [0, 1]; several rollouts per task",
+    assumptions="outcomes lie in [0, 1], or are rescaled to it; several rollouts per task",
     cost="nothing beyond several traces per task",
     additive=False,
     source="Context-Folding, arXiv 2510.11967; departures in the module",

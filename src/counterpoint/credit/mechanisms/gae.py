@@ -23,6 +23,7 @@ from counterpoint.credit import advantages
 from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import group_advantages, group_codes, whiten
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, signals_by_trace, values_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
@@ -63,8 +64,8 @@ def _run(
     *,
     value: Callable[[Trace], Any] | None = None,
     preset: str = "plain",
-    gamma: float | None = None,
-    lam: float | None = None,
+    gamma: Share | None = None,
+    lam: Share | None = None,
     chain: str | None = None,
     normalise: str | None = None,
     channel: str = "team",

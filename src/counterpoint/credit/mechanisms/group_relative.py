@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 from counterpoint.credit.groups import Convention, convention_of, group_codes, soft_rank
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
+from counterpoint.credit.option_types import Count
+from counterpoint.credit.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -30,7 +31,8 @@ def broadcast(credit: Credit, traces: Sequence[Trace], unit: str) -> Credit:
     of_trace = {row.trace: row.value for row in credit.rows}
     rows = [(TraceUnit(i, unit, name), a) for i, a in of_trace.items() for name in unit_events(traces[i], unit)]
     refused = {(i, n): why for (i, _), why in credit.unidentified.items() for n in unit_events(traces[i], unit)}
-    return credit_of(credit.mechanism, credit.estimand, traces, rows, notes=credit.notes, unidentified=refused)
+    name, what, notes = credit.mechanism, credit.estimand, credit.notes
+    return credit_of(name, what, traces, rows, why_not=ALONE, fix=ALONE_FIX, notes=notes, unidentified=refused)
 
 
 def _run(
@@ -40,7 +42,7 @@ def _run(
     unit: str = "team",
     key: Key = "task_id",
     channel: str = "team",
-    size: int | None = None,
+    size: Count | None = None,
     ddof: int | None = None,
     eps: float | None = None,
     singleton: str | None = None,
@@ -55,7 +57,8 @@ def _run(
     if ranked:
         _, amounts = soft_rank(rewards, group_codes(keys)[0], tau=tau)
         notes = {"convention": name, "tau": tau, "groups": credit.notes["groups"], "compared": credit.notes["compared"]}
-        credit = credit_of("group_relative", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), notes=notes)
+        told = zip(rows, amounts.tolist(), strict=True)
+        credit = credit_of("group_relative", _ESTIMAND, traces, told, why_not=ALONE, fix=ALONE_FIX, notes=notes)
     return broadcast(credit, traces, unit)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Natural
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -44,7 +45,7 @@ def _run(
     convention: str | Convention = "m_grpo",
     sub: str = "task",
     d: int | None = None,
-    seed: int = 0,
+    seed: Natural = 0,
     key: Key = "task_id",
     channel: str = "team",
     signals: Signals | None = None,

@@ -11,8 +11,8 @@ of a decision when it was taken, the worker the surprise against it. A stop is j
 skill is Y_t - V_{t-1}; as the last event it gets this without any rule of its own.
 
 Where no critic is given, V_t is the last draft's score (`reward.draft` on aggregate events) and 0 before the first: a convention,
-not an estimate of E[R | prefix]; it credits whoever joins the drafts, and leaves finer shares to a better critic. Without draft
-scores the ledger is not identified and says so.
+not an estimate of E[R | prefix]; it credits whoever joins the drafts, and leaves finer shares to a better critic. R is then the
+run's own score, not a person's (`credit.own_scores`). Without draft scores the ledger is not identified and says so.
 
 With `extensions=k`, delta is averaged over k antithetic pairs of random linear extensions, for events that ran in parallel; the
 critic is then called as `value(trace, order)`.
@@ -32,6 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.credit.accounts import Account, Ledger
 from counterpoint.credit.games import extension
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Natural
+from counterpoint.credit.own_scores import beside_drafts, unused
 from counterpoint.credit.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
@@ -84,7 +86,7 @@ def parts_of(
     trace: Trace, k: int = 0, *, value: Critic = None, q: Critic = None, extensions: int = 0, seed: int = 0, channel: str = "team"
 ) -> RewardParts:
     """Prior, skill and luck of a trace, the k-th of those that the critic's numbers are given for."""
-    reward, n = team_reward(trace, channel), len(trace.events)
+    reward, n = _reward(trace, value, channel), len(trace.events)
     if not extensions:
         order = trace.graph.order.astype(np.int64)
         found = doob(_values(value, trace, k, None), reward, None if q is None else _called(q, trace, k, None, n, "q"))
@@ -103,6 +105,11 @@ def parts_of(
         np.mean([p.luck_E for p in all_parts], axis=0),
         np.any([p.split_E for p in all_parts], axis=0),
     )
+
+
+def _reward(trace: Trace, value: Critic, channel: str) -> float:
+    """R: beside drafts as the run scored itself, as it did them; beside a critic, the trace's reward."""
+    return beside_drafts(trace, channel) if value is None else team_reward(trace, channel)
 
 
 def _placed(x_T: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
@@ -161,8 +168,8 @@ def _run(
     *,
     value: Critic = None,
     q: Critic = None,
-    extensions: int = 0,
-    seed: int = 0,
+    extensions: Natural = 0,
+    seed: Natural = 0,
     unit: str = "message",
     channel: str = "team",
 ) -> Credit:
@@ -173,7 +180,7 @@ def _run(
     declared, about = [], []
     for k, trace in enumerate(traces):
         parts = parts_of(trace, k, value=value, q=q, extensions=extensions, seed=seed, channel=channel)
-        book = accounts(trace, parts, reward := team_reward(trace, channel))
+        book = accounts(trace, parts, reward := _reward(trace, value, channel))
         error = book.check()
         roles = roles_of(trace)
         for level in wanted:
@@ -188,7 +195,8 @@ def _run(
         trace_ids=tuple(t.trace_id for t in traces),
         rows=tuple(rows),
         declared=np.array(declared),
-        notes={"critic": "drafts" if value is None else "given", "traces": about},
+        notes={"critic": "given", "traces": about} if value is not None
+        else {"critic": "drafts", "traces": about, **unused(traces, channel)},
     )
 
 

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism, team_reward
-from counterpoint.credit.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid_steps, unit_events
+from counterpoint.credit.option_types import Share
+from counterpoint.credit.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -66,7 +67,7 @@ def _cross(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, how:
     credit = grouped_credit("magrpo", _ESTIMAND, traces, rows, list(sums.values()), [n[:2] for n in names], how)
     first = {(r.trace, r.unit_id): r.value for r in credit.rows}
     wide = [(TraceUnit(i, "agent", n[1]), first.get((holders[n][0], n[1]), np.nan)) for n in names for i in holders[n]]
-    return credit_of("magrpo", _ESTIMAND, traces, wide, notes={**credit.notes, "mode": "cross"})
+    return credit_of("magrpo", _ESTIMAND, traces, wide, why_not=ALONE, fix=ALONE_FIX, notes={**credit.notes, "mode": "cross"})
 
 
 def _tree(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, gamma: float, how: Convention) -> Credit:
@@ -97,7 +98,8 @@ def _tree(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, gamma
     credit = grouped_credit("magrpo", _ESTIMAND, names, nodes, returns.tolist(), groups, how)
     amount = {r.trace: r.value for r in credit.rows}
     out = [(row, amount.get(node, np.nan)) for node, row in rows]
-    return credit_of("magrpo", _ESTIMAND, traces, out, notes={**credit.notes, "mode": "tree", "gamma": gamma})
+    notes = {**credit.notes, "mode": "tree", "gamma": gamma}
+    return credit_of("magrpo", _ESTIMAND, traces, out, why_not=ALONE, fix=ALONE_FIX, notes=notes)
 
 
 def _run(
@@ -105,7 +107,7 @@ def _run(
     *,
     mode: str = "aligned",
     convention: str | Convention = "comlrl",
-    gamma: float = 0.9,
+    gamma: Share = 0.9,
     key: Key = "task_id",
     channel: str = "team",
     singleton: str | None = None,

@@ -22,6 +22,7 @@ from counterpoint.credit import advantages
 from counterpoint.credit.example import running_mean
 from counterpoint.credit.groups import Floats, whiten
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -42,8 +43,8 @@ def _run(
     traces: Sequence[Trace],
     *,
     value: Callable[[Trace], Any] | None = None,
-    gamma: float = 0.99,
-    lam: float = 0.95,
+    gamma: Share = 0.99,
+    lam: Share = 0.95,
     normalise: bool = True,
     channel: str = "team",
 ) -> Credit:

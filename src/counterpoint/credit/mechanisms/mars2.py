@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credit.groups import Convention, Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.rows import Key, credit_of, grouped_credit, keys_of, step_units, tree_of
+from counterpoint.credit.option_types import Share
+from counterpoint.credit.rows import ALONE, ALONE_FIX, Key, credit_of, grouped_credit, keys_of, step_units, tree_of
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -62,7 +63,7 @@ def _run(
     *,
     shape: bool = False,
     gain: float = 0.5,
-    mix: float = 0.5,
+    mix: Share = 0.5,
     convention: str | Convention = "marti",
     key: Key = "task_id",
     channel: str = "team",
@@ -87,7 +88,7 @@ def _run(
     amount = {(r.trace, r.unit_id): r.value for r in credit.rows}
     of_node = {s.node: amount.get((r.trace, r.unit_id), np.nan) for s, r in zip(scored, rows, strict=True)}
     out = [(unit, of_node[s.node]) for s in tree.steps if s.node in of_node for unit in step_units(traces, s, by)]
-    return credit_of("mars2", _ESTIMAND, traces, out, notes={**credit.notes, "shaped": shape})
+    return credit_of("mars2", _ESTIMAND, traces, out, why_not=ALONE, fix=ALONE_FIX, notes={**credit.notes, "shaped": shape})
 
 
 mars2 = Mechanism(

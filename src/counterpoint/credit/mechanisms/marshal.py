@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import Floats, group_codes, group_stats, whiten
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -58,7 +59,7 @@ def released(rewards: ArrayLike, is_end: ArrayLike, chains: ArrayLike, players: 
 
 
 def _run(
-    traces: Sequence[Trace], *, form: str = "plain", gamma: float = 1.0, key: Key = "task_id", channel: str = "team"
+    traces: Sequence[Trace], *, form: str = "plain", gamma: Share = 1.0, key: Key = "task_id", channel: str = "team"
 ) -> Credit:
     tasks = keys_of(traces, key)
     rows, returns, players = [], [], []  # type: list[TraceUnit], list[float], list[object]

@@ -22,6 +22,8 @@ from counterpoint.credit.groups import Convention, convention_of
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.mechanisms.group_relative import group_relative
 from counterpoint.credit.rows import (
+    ALONE,
+    ALONE_FIX,
     Key,
     TraceUnit,
     credit_of,
@@ -127,7 +129,7 @@ def _stages(
             out.append((TraceUnit(step.trace, event_unit(event), event.id), value))
         elif step.node in of_node:
             refused[step.trace, event.id] = "nobody else read the same input"
-    return credit_of("marsrl", _ESTIMAND, traces, out, notes=credit.notes, unidentified=refused)
+    return credit_of("marsrl", _ESTIMAND, traces, out, why_not=ALONE, fix=ALONE_FIX, notes=credit.notes, unidentified=refused)
 
 
 marsrl = Mechanism(

@@ -30,6 +30,7 @@ from counterpoint.credit.doubly_robust import LEAST_ESS
 from counterpoint.credit.forks import MESSAGES, check_ids, messages_of
 from counterpoint.credit.logged_effects import Cases, logged_effects, task_features
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Count
 from counterpoint.credit.rows import Key, keys_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -172,7 +173,7 @@ def _run(
     features: About = task_features,
     propensity_features: About | None = None,
     propensity: str = "estimate",
-    folds: int = 5,
+    folds: Count = 5,
     penalty: float = 1.0,
     key: Key = "task_id",
     channel: str = "team",

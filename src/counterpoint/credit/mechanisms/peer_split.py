@@ -7,7 +7,8 @@ Always true: the terms of a rollout sum to 0 over its rated agents, so that the 
 with an even split every w is 0.5, whatever the size of the team. An agent that nobody rated gets R alone. R is 1 where the
 team's reward is above `threshold` ("mean": above the mean of its task), else -1.
 
-`ratings(trace)` gives (rater, rated) -> score of 0 or more; a rater's scores are scaled to a split. Without it the split is an
+`ratings(trace)` gives (rater, rated) -> score of 0 or more; a rater's scores are scaled to a split. Who rates and is not rated (a
+judge from outside) is one more peer of everybody; who is rated and rates nobody splits evenly. Without `ratings` the split is an
 oracle's: the mean score (R2) of each agent's claims, the same from every rater.
 
 Source: SEPO, in CCPO, arXiv 2603.21563 (lam 0.2; two agents there, any number here). A = R - mean: no std, as there.
@@ -35,16 +36,20 @@ _GIVES = {
 }
 
 
-def split_weights(score_AA: Sequence[Sequence[float]] | Floats, *, self_weight: float = 0.3) -> Floats:
-    """(A,) w of each agent, from what each rater (row) scores each agent (column); a row of zeros is an even split."""
-    score = np.asarray(score_AA, np.float64)
-    n = len(score)
-    if score.shape != (n, n) or not n or not np.isfinite(score).all() or (score < 0).any():
-        raise InputError(f"scores are at least 0, rater by rated, not shape {score.shape}", fix="a square of finite numbers")
+def split_weights(score_RA: Sequence[Sequence[float]] | Floats, *, self_weight: float = 0.3) -> Floats:
+    """(A,) w of each agent, from what each rater (row) scores each agent (column); a row of zeros is an even split.
+
+    The first A rows are the agents themselves, those after them raters from outside, who are peers of everybody.
+    """
+    score = np.asarray(score_RA, np.float64)
+    n = score.shape[1] if score.ndim == 2 else 0
+    if not 0 < n <= len(score) or not np.isfinite(score).all() or (score < 0).any():
+        fix = "finite numbers, a row for each agent and then for each rater from outside"
+        raise InputError(f"scores are at least 0, rater by rated, not shape {score.shape}", fix=fix)
     total = score.sum(axis=1, keepdims=True)
     share = np.where(total > 0, score / np.where(total > 0, total, 1.0), 1.0 / n) * n / 2
-    own = np.diag(share)
-    peer = (share.sum(axis=0) - own) / (n - 1) if n > 1 else own
+    own, others = np.diag(share), len(score) - 1
+    peer = (share.sum(axis=0) - own) / others if others else own
     return self_weight * own + (1 - self_weight) * peer
 
 
@@ -68,7 +73,8 @@ def _of_trace(trace: Trace, verdict: float, given: Ratings, lam: float, self_wei
     names = list(dict.fromkeys(rated for _, rated in given))
     out = dict.fromkeys(unit_events(trace, "agent"), verdict)
     if names:
-        scores = [[given.get((rater, rated), 0.0) for rated in names] for rater in names]
+        outside = [rater for rater in dict.fromkeys(rater for rater, _ in given) if rater not in names]
+        scores = [[given.get((rater, rated), 0.0) for rated in names] for rater in (*names, *outside)]
         paid = split_rewards(verdict, split_weights(scores, self_weight=self_weight), lam=lam).tolist()
         out |= {name: value for name, value in zip(names, paid, strict=True) if name in out}
     return out

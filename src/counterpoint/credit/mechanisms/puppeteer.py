@@ -3,7 +3,7 @@
     R_T = r - lam C_T,   R_t = gamma R_{t+1} - lam C_t,   C_t = F_t log(1 + t / phi)        t = 1, 2, ..., T
 
 Always true: plain REINFORCE: no critic, no baseline, no comparison between traces (the survey says otherwise). With lam = 0
-the first decision gets gamma^(T - 1) r.
+the first decision gets gamma^(T - 1) r. Rewards that stand on events, whoever's, are of the latest decision before them.
 
 Source: Puppeteer arXiv 2505.19591 (equation SECONDARY; lambda 0.1, gamma 0.99). Departures: every orchestrator decision is a
 step; F is 1, or the tokens that the decision wrote (`by="tokens"`). `form="released"` is the code's other cost, in which the
@@ -24,6 +24,7 @@ import numpy as np
 from counterpoint.credit.advantages import reward_to_go
 from counterpoint.credit.groups import Floats
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Count, Share
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, paid_steps
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -52,12 +53,12 @@ def _run(
     traces: Sequence[Trace],
     *,
     lam: float = 0.1,
-    gamma: float = 0.99,
+    gamma: Share = 0.99,
     phi: float = 4.0,
     by: str = "steps",
     channel: str = "team",
     form: str = "paper",
-    most: int = 4,
+    most: Count = 4,
     factors: Mapping[str, float] | None = None,
 ) -> Credit:
     if by not in ("steps", "tokens"):
@@ -68,7 +69,7 @@ def _run(
     for i, trace in enumerate(traces):
         own = [k for k in actions(trace) if trace.events[k].type == "orchestrator_decision"]
         tokens = [float(trace.events[k].tokens_out or 0) for k in own]
-        paid = np.array(paid_steps(trace, [[k] for k in own], channel))
+        paid = np.array(paid_steps(trace, [[k] for k in own], channel, leads=True))
         if form == "released" and own:
             weights = [(factors or {}).get(trace.events[k].decision or "", -1.0) for k in own]
             rewards = released_rewards(float(paid.sum()), tokens[:-1], weights[:-1], most=most)

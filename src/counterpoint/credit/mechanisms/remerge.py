@@ -19,6 +19,7 @@ import numpy as np
 
 from counterpoint.credit.games import Game
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Count, Natural
 from counterpoint.credit.team_games import solve
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
@@ -41,7 +42,7 @@ class Merged(Protocol):
 
 
 def _run(
-    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: int = 64, seed: int = 0
+    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: Count = 64, seed: Natural = 0
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -57,7 +58,8 @@ def _run(
         is_exact = len(workers) <= MOST_EXACT
         top = np.full(len(workers), -1)
         solved = solve(game, "exact" if is_exact else "sampled", top, orders=None if is_exact else orders, seed=[seed, k])
-        se = [None] * len(workers) if solved.se_A is None else solved.se_A.tolist()
+        found_se = np.full(len(workers), np.nan) if solved.se_A is None else solved.se_A
+        se = [x if np.isfinite(x) else None for x in found_se.tolist()]  # one antithetic pair shows no spread
         rows += [CreditRow(k, "agent", *row) for row in zip(workers.tolist(), solved.value_A.tolist(), se, strict=True)]
         everybody, nobody = found.score(()), found.score(workers.tolist())
         declared.append(everybody - nobody)

@@ -23,6 +23,7 @@ import numpy as np
 
 from counterpoint.credit.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Natural, Share
 from counterpoint.credit.team_games import Played, Worth, game_credit, solve
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -38,8 +39,8 @@ def _run(
     replay: Replay | None = None,
     orders: int | None = None,
     stop_se: float | None = None,
-    seed: int = 0,
-    tie: float = 0.5,
+    seed: Natural = 0,
+    tie: Share = 0.5,
 ) -> Credit:
     about: list[dict[str, Any]] = []
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Natural
 from counterpoint.credit.rows import TraceUnit, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
@@ -52,7 +53,7 @@ def _run(
     *,
     marginal: Callable[[Trace], Callable[[tuple[str, ...], str], float]] | None = None,
     orders: int = 16,
-    seed: int = 0,
+    seed: Natural = 0,
 ) -> Credit:
     rows: list[tuple[TraceUnit, float]] = []
     for i, trace in enumerate(traces):

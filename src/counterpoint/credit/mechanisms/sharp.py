@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.team_games import Worth, play
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
@@ -47,9 +48,18 @@ def rewards(base: float, delta_A: Floats, tool_A: ArrayLike, lambda_s: float, la
 
 
 def normalised(values_G: ArrayLike, ddof: int = 1, eps: float = 1e-6) -> Floats:
-    """(x - mean) / (std + eps) over a group."""
+    """(x - mean) / (std + eps) over a group; where nobody differs, everybody gets exactly 0, whatever eps is."""
+    apart = _centred(values_G)
+    if not apart.any():
+        return apart
+    return apart / (apart.std(ddof=ddof) + eps)
+
+
+def _centred(values_G: ArrayLike) -> Floats:
+    """x - mean, measured from the first: equal values centre to exactly 0."""
     x = np.asarray(values_G, np.float64)
-    return (x - x.mean()) / (x.std(ddof=ddof) + eps)
+    apart = x - x[0]
+    return np.asarray(apart - apart.mean(), np.float64)
 
 
 def _tools(trace: Trace, names: list[str]) -> Floats:
@@ -68,7 +78,7 @@ def _run(
     lambda_p: float = 0.1,
     worth: Worth | None = None,
     replay: Replay | None = None,
-    tie: float = 0.5,
+    tie: Share = 0.5,
     ddof: int = 1,
     eps: float = 1e-6,
     event: str = "size",
@@ -118,7 +128,7 @@ def _by_group(
             unidentified[rows[members[0]].trace, rows[members[0]].unit_id] = "the only trace of its task in which it takes part"
             continue
         own = np.array([rows[i].value for i in members])
-        advantages = own - own.mean() if eps is None else normalised(own, ddof, eps)
+        advantages = _centred(own) if eps is None else normalised(own, ddof, eps)
         for i, value in zip(members, advantages.tolist(), strict=True):
             out[i] = rows[i]._replace(value=value)
     return [out[i] for i in sorted(out)]

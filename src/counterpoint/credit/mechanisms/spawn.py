@@ -24,6 +24,8 @@ from counterpoint.credit.example import Recount
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credit.logged_effects import Cases, Features, logged_effects, prefix_features
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Count
+from counterpoint.credit.own_scores import unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -149,7 +151,7 @@ def _run(
     leaf: Callable[[Trace, Event], Hashable] | None = None,
     is_rule: Callable[[Trace, Event], bool] | None = None,
     bandwidth: float | None = None,
-    folds: int = 5,
+    folds: Count = 5,
     penalty: float = 1.0,
     channel: str = "team",
 ) -> Credit:
@@ -168,7 +170,11 @@ def _run(
         found = _by_log(traces, points, channel, features, leaf, is_rule, bandwidth, folds, penalty)
         if estimator == "both":
             found = _filled(found, traces, points, replay, force, forks)
-    return _credit(traces, points, found, value, estimator)
+    return _credit(traces, points, found, value, {"estimator": estimator, **_forked_note(traces, channel, found.cost)})
+
+
+def _forked_note(traces: Sequence[Trace], channel: str, cost: Cost) -> dict[str, Any]:
+    return unused(traces, channel) if cost.forks else {}
 
 
 def _filled(
@@ -181,7 +187,7 @@ def _filled(
     return _Tau(found.tau, found.se, {left[u]: why for u, why in more.reasons.items()}, more.cost)
 
 
-def _credit(traces: Sequence[Trace], points: Sequence[Point], found: _Tau, value: str, estimator: str) -> Credit:
+def _credit(traces: Sequence[Trace], points: Sequence[Point], found: _Tau, value: str, about: dict[str, Any]) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
     for j, p in enumerate(points):
@@ -197,7 +203,7 @@ def _credit(traces: Sequence[Trace], points: Sequence[Point], found: _Tau, value
         why = next(iter(silent.values())).removeprefix("not identified: ").removesuffix(f"; {_FORKS_FIX}")
         raise NotIdentified(why, f"more traces with logp, or {_FORKS_FIX}")
     tau = {(p.trace, p.event.id): float(t) for p, t in zip(points, found.tau, strict=True) if np.isfinite(t)}
-    notes = {"estimator": estimator, "value": value, "tau": tau, "points": len(points), "answered": len(rows)}
+    notes = {**about, "value": value, "tau": tau, "points": len(points), "answered": len(rows)}
     trace_ids = tuple(t.trace_id for t in traces)
     return Credit("spawn", _ESTIMAND, False, trace_ids, tuple(rows), cost=found.cost, unidentified=silent, notes=notes)
 

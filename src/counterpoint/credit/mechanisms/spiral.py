@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from counterpoint.credit.groups import ema_advantages, group_codes
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import Key, TraceUnit, credit_of, keys_of, paid, unit_events
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -26,7 +27,7 @@ _ESTIMAND = "R of the role - running mean of the role's rewards"
 def _run(
     traces: Sequence[Trace],
     *,
-    decay: float = 0.95,
+    decay: Share = 0.95,
     start: float | Mapping[str, float] = 0.0,
     by: str = "role",
     key: Key = "task_id",

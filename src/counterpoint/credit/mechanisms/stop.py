@@ -28,6 +28,8 @@ import numpy as np
 from counterpoint.credit.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credit.logged_effects import Cases, Features, draft_features, logged_effects
 from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credit.option_types import Count
+from counterpoint.credit.own_scores import beside_drafts, unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -122,7 +124,7 @@ def _by_drafts(i: int, trace: Trace, channel: str, value: Value | None) -> Rows:
     elif is_forced:
         going_on = [*(float(value(trace, p.event)) if value else 0.0 for p in scored[1:]), None]
     else:
-        r = team_reward(trace, channel)
+        r = beside_drafts(trace, channel)
         going_on = [None if p is last and p.is_stop else r for p in scored]
     rows = []
     for p, c in zip(scored, going_on, strict=True):
@@ -244,12 +246,12 @@ def _run(
     propensity: str = "logged",
     leaf: Callable[[Trace, Event], Hashable] | None = None,
     bandwidth: float | None = None,
-    folds: int = 5,
+    folds: Count = 5,
     penalty: float = 1.0,
 ) -> Credit:
     if estimator not in _ESTIMATORS:
         raise InputError(f"no estimator {estimator!r}", fix=did_you_mean(estimator, _ESTIMATORS))
-    notes: dict[str, Any] = {"estimator": estimator}
+    notes: dict[str, Any] = {"estimator": estimator, **(unused(traces, channel) if estimator != "doubly_robust" else {})}
     if estimator == "doubly_robust":
         fit = {"propensity": propensity, "bandwidth": bandwidth, "folds": folds, "penalty": penalty}
         part, notes["delta"] = _by_log(traces, channel, features, propensity_features, leaf, **fit)

@@ -3,7 +3,8 @@
     v_s = V_s + sum_t gamma^(t-s) (prod c) d_t;    row: min(rho_bar, rho)(r + gamma v_{s+1} - V_s)
 
 Always true: on the policy's own traces (all ratios 1), gamma 1 and V = 0, every row is the plain return from there on. A
-decision without a logged log-probability cannot be weighed: the trace is refused.
+decision without a logged log-probability cannot be weighed: the trace is refused. Rewards that stand on events, whoever's, are of
+the latest decision before them.
 
 Source: V-trace arXiv 1802.01561; deepmind/scalable_agent. Departure: steps are decisions, not tokens. `target(trace)` gives
 the new policy's log-probability of what was done, by event id; `value(trace)` the critic, 0 where none is given.
@@ -18,6 +19,7 @@ import numpy as np
 
 from counterpoint.credit import off_policy
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Share
 from counterpoint.credit.rows import TraceUnit, actions, credit_of, paid_steps, values_of
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
@@ -32,10 +34,10 @@ def _run(
     *,
     target: Callable[[Trace], Mapping[str, float]] | None = None,
     value: Callable[[Trace], Any] | None = None,
-    gamma: float = 1.0,
+    gamma: Share = 1.0,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
-    lam: float = 1.0,
+    lam: Share = 1.0,
     channel: str = "team",
 ) -> Credit:
     rows: list[TraceUnit] = []
@@ -55,7 +57,7 @@ def _run(
             log_rho.append(float(new[event.id]) - event.logp)
             values.append(float(critic[event.id]))
             segments.append(i)
-        rewards += paid_steps(trace, [[trace.index[e.id]] for e in own], channel)
+        rewards += paid_steps(trace, [[trace.index[e.id]] for e in own], channel, leads=True)
     rho = np.exp(np.clip(log_rho, -20, 20))
     use = {"gamma": gamma, "rho_bar": rho_bar, "c_bar": c_bar, "lam": lam}
     _, amounts = off_policy.vtrace(rho, rewards, values, segments=segments, pg_rho_bar=rho_bar, **use)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from counterpoint.credit.games import Game, TeamGame, VoteGame
 from counterpoint.credit.mechanism import Mechanism
+from counterpoint.credit.option_types import Natural, Share
 from counterpoint.credit.team_games import Played, Worth, game_credit, solve
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -46,8 +47,8 @@ def _run(
     replay: Replay | None = None,
     orders: int | None = None,
     stop_se: float | None = None,
-    seed: int = 0,
-    tie: float = 0.5,
+    seed: Natural = 0,
+    tie: Share = 0.5,
 ) -> Credit:
     def give(k: int, played: Played) -> list[CreditRow]:
         roles, parent_A = _levels(played.roles)
