@@ -14,7 +14,7 @@ from counterpoint import registry
 from counterpoint.app.cli import cli, main
 
 HIT, MISS, CRASH, EMPTY, WRONG = (f"bench.claims_made:{n}" for n in ("hit", "miss", "crash", "empty", "wrong"))
-LACKING, IMPORTING = (f"bench.claims_made:{n}" for n in ("lacking", "importing"))
+LACKING, IMPORTING, PARTLY, FREE = (f"bench.claims_made:{n}" for n in ("lacking", "importing", "partly", "free"))
 KEYS = ["name", "value", "low", "high", "target", "ok"]
 
 
@@ -57,6 +57,22 @@ def test_a_missed_target_ends_with_4(capsys: pytest.CaptureFixture[str]) -> None
     assert "MISSED" in out
     assert "= 2" in out
     assert "1 of 2 targets met" in err
+
+
+def test_a_row_without_a_target_is_not_counted_as_met(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ends(capsys, PARTLY)
+    assert code == 0
+    assert "1 of 1 target met, 2 rows without a target" in err
+    marks = {row.split()[0]: row.split()[4] for row in out.splitlines()[2:]}
+    assert marks == {"held": "ok", "first": "-", "second": "-"}
+    assert [row["ok"] for row in lines(ends(capsys, PARTLY, "--json")[1])] == [True, None, None]
+    code, out, err = ends(capsys, FREE)
+    assert (code, "ok" in out.split()) == (0, False)
+    assert "no target: 2 rows as they are" in err
+    assert "met" not in err
+    code, _, err = ends(capsys, MISS, PARTLY)
+    assert code == 4
+    assert "2 of 3 targets met, 2 rows without a target" in err
 
 
 def test_several_claims_say_whose_row_it_is() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.bench.claim import ClaimRow, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most, reported
 from counterpoint.errors import NotFound
 
 played: list[tuple[int, int]] = []
@@ -54,3 +54,16 @@ def importing(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     import no_such_package_at_all  # type: ignore[import-not-found]  # noqa: F401
 
     yield at_least("never", 1, 0)
+
+
+def partly(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """One row with a target, two without."""
+    yield at_least("held", 1, 0)
+    yield reported("first", [1, 2])
+    yield reported("second", [3, 4])
+
+
+def free(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """Only rows without a target."""
+    yield reported("first", [1, 2])
+    yield reported("second", [3, 4])

@@ -48,11 +48,16 @@ class ClaimRow:
     target: str
     """What it is held to, for reading: `>= 0.99`."""
     ok: bool
-    """Whether the target is met."""
+    """Whether the target is met; True where there is none."""
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it is held to anything; a row that is not counts neither as met nor as missed."""
+        return self.target != NO_TARGET
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as `reproduce --json` prints it."""
-        return asdict(self)
+        """The row as `reproduce --json` prints it; `ok` is None where there is no target to meet."""
+        return asdict(self) | {"ok": self.ok if self.has_target else None}
 
 
 def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None, float | None]:
@@ -119,4 +124,5 @@ def as_row(given: ClaimRow | Mapping[str, Any]) -> ClaimRow:
         keys = f"the keys {', '.join(map(str, given))}" if isinstance(given, Mapping) else type(given).__name__
         raise InputError(f"a claim yields rows with the keys {', '.join(_FIELDS)}, not {keys}")
     low, high = (None if given[end] is None else float(given[end]) for end in ("low", "high"))
-    return ClaimRow(str(given["name"]), float(given["value"]), low, high, str(given["target"]), bool(given["ok"]))
+    ok = bool(given["ok"]) or given["target"] == NO_TARGET
+    return ClaimRow(str(given["name"]), float(given["value"]), low, high, str(given["target"]), ok)

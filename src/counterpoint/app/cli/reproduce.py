@@ -42,7 +42,7 @@ def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, se
     """Run the experiments behind our numbers again.
 
     NAME is a claim of --list, or one of yours as package.module:function. A row gives a value, its 95 % interval over the
-    seeds, and the target it is held to.
+    seeds, and the target it is held to; rows without a target are counted apart.
     """
     if is_list + is_all + bool(names) != 1:
         raise InputError("name claims, or give --list or --all, one of the three", fix="counterpoint reproduce --list")
@@ -73,7 +73,7 @@ class _Told:
 
     def __init__(self, claims: int, as_json: bool) -> None:
         self.is_one, self.as_json = claims == 1, as_json
-        self.total = self.missed = 0
+        self.held = self.missed = self.free = 0  # rows with a target, those of them that miss it, rows without one
         self.lacks: list[str] = []
         self._begun = 0
 
@@ -86,12 +86,14 @@ class _Told:
 
     def row(self, name: str, row: ClaimRow) -> None:
         """Print a row and count it."""
-        self.total, self.missed = self.total + 1, self.missed + (not row.ok)
+        is_missed = row.has_target and not row.ok
+        self.held, self.free, self.missed = self.held + row.has_target, self.free + (not row.has_target), self.missed + is_missed
         if self.as_json:
             emit(({} if self.is_one else {"claim": _shown(name)}) | row.as_dict())
         else:
             numbers = (number(row.value), number(row.low), number(row.high))
-            click.echo(_line((row.name, *numbers, "ok" if row.ok else "MISSED", row.target)))
+            mark = "MISSED" if is_missed else "ok" if row.has_target else "-"
+            click.echo(_line((row.name, *numbers, mark, row.target)))
 
     def lacking(self, name: str, error: Refused) -> None:
         """One of several claims cannot run here: say so, and go on."""
@@ -106,7 +108,11 @@ class _Told:
         is_few = self.missed and seeds < _SEEDS
         few = f"; targets are for the mean of {_SEEDS} seeds, and {seeds} may miss by chance" if is_few else ""
         lacks = f"; not run, as this machine lacks what they need: {', '.join(self.lacks)}" if self.lacks else ""
-        note(f"{self.total - self.missed} of {self.total} targets met{few}{lacks}")
+        if self.held:
+            free = f", {counted(self.free, 'row')} without a target" if self.free else ""
+            note(f"{self.held - self.missed} of {counted(self.held, 'target')} met{free}{few}{lacks}")
+        else:
+            note(f"no target: {counted(self.free, 'row')} as {'they are' if self.free != 1 else 'it is'}{lacks}")
 
 
 def _shown(name: str) -> str:
