@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from counterpoint.bench.claim import mean_interval
-from counterpoint.bench.comparison import holm, student_two_sided
+from counterpoint.bench.comparison import holm
 from counterpoint.bench.race.plan import CURVE, PUBLISHED
+from counterpoint.trace.student import student_two_sided
 
 Row = Mapping[str, Any]
 CLAIM_SEEDS = 12
