@@ -64,6 +64,6 @@ def partly(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 
 def free(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """Only rows without a target."""
+    """Only rows without a target, one in words of its own."""
     yield reported("first", [1, 2])
-    yield reported("second", [3, 4])
+    yield ClaimRow("second", 3.5, None, None, "none: only told", False)

@@ -53,7 +53,7 @@ class ClaimRow:
     @property
     def has_target(self) -> bool:
         """Whether it is held to anything; a row that is not counts neither as met nor as missed."""
-        return self.target != NO_TARGET
+        return not self.target.startswith("none:")
 
     def as_dict(self) -> dict[str, Any]:
         """The row as `reproduce --json` prints it; `ok` is None where there is no target to meet."""
@@ -124,5 +124,4 @@ def as_row(given: ClaimRow | Mapping[str, Any]) -> ClaimRow:
         keys = f"the keys {', '.join(map(str, given))}" if isinstance(given, Mapping) else type(given).__name__
         raise InputError(f"a claim yields rows with the keys {', '.join(_FIELDS)}, not {keys}")
     low, high = (None if given[end] is None else float(given[end]) for end in ("low", "high"))
-    ok = bool(given["ok"]) or given["target"] == NO_TARGET
-    return ClaimRow(str(given["name"]), float(given["value"]), low, high, str(given["target"]), ok)
+    return ClaimRow(str(given["name"]), float(given["value"]), low, high, str(given["target"]), bool(given["ok"]))
