@@ -87,6 +87,10 @@ class Difference:
     """The training seeds that both have and that were subtracted one by one; none when rows were resampled apart."""
     by_task_T: np.ndarray
     """The mean difference on each task."""
+    left_out: tuple[int, ...] = ()
+    """Training seeds of this side that have no partner and did not enter; none when rows were resampled apart."""
+    left_out_against: tuple[int, ...] = ()
+    """Those of the other side."""
 
     def counts(self) -> tuple[int, int, int]:
         """Tasks with more, with less, and with the same."""
@@ -129,7 +133,8 @@ def difference(side: Side, against: Side, *, seed: int = 0, draws: int = DRAWS) 
         parts = [(1, side.values_ST), (-1, against.values_ST)]
         by_task = side.values_ST.mean(0) - against.values_ST.mean(0)
     found = estimate(parts, seed=seed, draws=draws)
-    return Difference(side.label, against.label, found, found.p, shared if most else (), by_task)
+    alone = [tuple(s for s in one.seeds if most and s not in shared) for one in (side, against)]
+    return Difference(side.label, against.label, found, found.p, shared if most else (), by_task, *alone)
 
 
 def estimate(parts: Sequence[tuple[int, np.ndarray]], *, seed: int = 0, draws: int = DRAWS) -> Estimate:
