@@ -213,6 +213,9 @@ def test_runs_of_one_preset_with_other_settings_are_not_taken_for_seeds_of_it(en
     before = toml.read_text()
     toml.write_text("eval_every = 77\n" + before)
     assert ends("a*", "b*")[0] == 0  # how often it is looked at is no other way
+    toml.write_text("staleness = 3\n" + before)
+    code, _, err = ends("a*", "b*")
+    assert (code, "is c3 like b0, with another staleness" in err) == (2, True)
     toml.write_text(before + "\n[learn]\nlr = 0.5\n")
     code, _, err = ends("a*", "b*")
     assert (code, "is c3 like b0, with another learn.lr" in err, "LABEL=" in err) == (2, True, True)

@@ -98,9 +98,9 @@ def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:
 
 _APART = {
     "seed", "device", "runner", "workers", "threads", "slots", "tokens", "eval_every", "checkpoint_every", "keep_traces",
-    "keep_episodes", "staleness",
+    "keep_episodes",
 }  # fmt: skip
-"""Settings in which the training seeds of one way may differ."""
+"""Settings in which the training seeds of one way may differ: they say where it runs and what is kept, not what is learned."""
 
 
 def _check_alike(group: Group, runs: Sequence[RunFolder]) -> None:
