@@ -147,6 +147,7 @@ def test_the_other_claims_run_where_one_lacks_something(capsys: pytest.CaptureFi
         ([HIT, "--all"], 2),
         ([HIT, "--seeds", "0"], 2),
         ([HIT, "--seed", "-1"], 2),
+        ([HIT, "--seed", "99999999999999999999999"], 2),
         ([HIT, "--seeds", "x"], 2),
     ],
 )

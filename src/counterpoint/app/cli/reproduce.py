@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._output import emit, json_option, note, table
+from counterpoint.app.cli._output import SEEDS, emit, json_option, note, table
 from counterpoint.app.cli._progress import progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
@@ -34,7 +34,7 @@ _SEEDS = 5
 @click.option("--list", "is_list", is_flag=True, help="List the claims and run nothing.")
 @click.option("--all", "is_all", is_flag=True, help="Run every claim.")
 @click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed; another seed means fresh data."
+    "--seed", default=0, show_default=True, type=SEEDS, help="The first seed; another seed means fresh data."
 )
 @click.option("--seeds", default=_SEEDS, show_default=True, type=click.IntRange(min=1), help="How many seeds.")
 @json_option
