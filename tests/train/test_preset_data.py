@@ -14,7 +14,7 @@ import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.app.cli.train import train
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
-from counterpoint.train.preset import CAPABILITIES, GRADES, REGIMES, Preset, named_preset
+from counterpoint.train.preset import CAPABILITIES, GRADES, LOSS_BRINGS, REGIMES, Preset, named_preset
 from counterpoint.train.settings import toml_text
 from counterpoint.train.start import train_run
 
@@ -132,6 +132,21 @@ def test_a_run_may_change_a_preset_and_nothing_that_is_not_there() -> None:
     ):
         with pytest.raises(InputError, match=says):
             found.changed(change)
+
+
+def test_what_a_loss_brings_is_among_the_departures() -> None:
+    for name, brings in LOSS_BRINGS.items():
+        usual = registry.get("loss", name).resolved({})
+        assert f"an entropy bonus of {usual.entropy:g}" in brings
+        assert name != "clip" or f"{usual.epochs} epochs in {usual.parts} parts" in brings
+    for name in ("grpo", "dr_mas", "matpo", "wideseek_r1", "kimi_parl"):
+        assert named_preset(name).all_departures.endswith(LOSS_BRINGS["clip"])
+    assert named_preset("counterpoint").all_departures == named_preset("counterpoint").departures
+
+
+def test_m_grpo_as_released_is_not_aligned() -> None:
+    assert named_preset("m_grpo").credit["hierarchical"]["d"] == 8
+    assert named_preset("m_grpo").changed({"as_released": True}).credit["hierarchical"]["d"] is None
 
 
 def test_the_released_form_and_the_knob_are_changes_by_name() -> None:

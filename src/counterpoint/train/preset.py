@@ -54,6 +54,11 @@ TRAINS = {
 only where they are named, and the team does not where nothing else is."""
 LEARNERS = {"network": "the network that plays TeamWorld", "lm": "a language model"}
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "T": "textbook", "M": "measured here"}
+LOSS_BRINGS = {
+    "clip": "an entropy bonus of 0.005 that falls to 0, and 4 epochs in 3 parts",
+    "reinforce": "an entropy bonus of 0.005 that falls to 0",
+}
+"""What these losses do in every preset that does not say otherwise; a test holds it to their defaults."""
 BESIDE = {"attack": "opponent", "proposal": "proposer"}
 """Decision types of those beside the team, and whose they are."""
 _TYPES_OF = {"O1": ("spawn",), "O2": ("point",), "O3": ("brief", "talk"), "O4": ("rule",), "O5": ("item", "stop")}
@@ -87,7 +92,7 @@ class Preset:
     grade: str
     """How the source was read: one of `GRADES`."""
     departures: str
-    """Where this differs from the source."""
+    """Where this differs from the source; what the loss brings besides is in `all_departures`."""
     credit: Mapping[str, Mapping[str, Any]]
     """One credit mechanism of `credit/` with its options; those in `ON_ROWS` are computed on rollout rows, others on traces."""
     loss: Mapping[str, Mapping[str, Any]]
@@ -206,6 +211,12 @@ class Preset:
     def loss_name(self) -> str:
         """Which loss."""
         return next(iter(self.loss))
+
+    @property
+    def all_departures(self) -> str:
+        """Where this differs from the source, with what its loss does where neither the source nor the preset says otherwise."""
+        brings = LOSS_BRINGS.get(self.loss_name)
+        return self.departures + (f"; as always with loss {self.loss_name}, unless said otherwise: {brings}" if brings else "")
 
     @property
     def credit_name(self) -> str:
