@@ -66,6 +66,24 @@ def test_the_same_as_json_by_preset_with_another_baseline(ends: Any, tmp_path: P
     assert len(diff["losses"]) == 3
 
 
+def test_training_seeds_without_a_partner_are_named(ends: Any, tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        made(tmp_path / f"a{seed}", "grpo", seed, mean=5.0)
+    for seed in (1, 2, 5):
+        made(tmp_path / f"b{seed}", "c3", seed, mean=6.0)
+    code, out, err = ends("a*", "b*")
+    assert code == 0, err
+    told = " ".join(out.split())
+    assert "3 training seeds each · paired on 40 tasks of s1 and on training seeds 1, 2 only" in told
+    assert "c3 minus grpo is over training seeds 1, 2, which both have; left out of it, not of the means: 5 of c3 and 0 of grpo" in told
+    (diff,) = json.loads(ends("a*", "b*", "--json")[1])["differences"]
+    assert (diff["paired_seeds"], diff["left_out_seeds"]) == ([1, 2], {"c3": [5], "grpo": [0]})
+    made(tmp_path / "b0", "c3", 0, mean=6.0)  # 1 more on this side, the other three are paired
+    told = " ".join(ends("a*", "b*")[1].split())
+    assert "paired on 40 tasks of s1 and on training seeds 0, 1, 2 only" in told
+    assert "left out of it, not of the means: 5 of c3" in told
+
+
 def test_another_metric_says_higher_and_lower(ends: Any, tmp_path: Path) -> None:
     two_sides(tmp_path)
     code, out, _ = ends("a*", "b*", "--metric", "agents")
@@ -195,6 +213,9 @@ def test_runs_of_one_preset_with_other_settings_are_not_taken_for_seeds_of_it(en
     before = toml.read_text()
     toml.write_text("eval_every = 77\n" + before)
     assert ends("a*", "b*")[0] == 0  # how often it is looked at is no other way
+    toml.write_text("staleness = 3\n" + before)
+    code, _, err = ends("a*", "b*")
+    assert (code, "is c3 like b0, with another staleness" in err) == (2, True)
     toml.write_text(before + "\n[learn]\nlr = 0.5\n")
     code, _, err = ends("a*", "b*")
     assert (code, "is c3 like b0, with another learn.lr" in err, "LABEL=" in err) == (2, True, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from counterpoint import registry
 from counterpoint.app.cli import cli, main
 
 HIT, MISS, CRASH, EMPTY, WRONG = (f"bench.claims_made:{n}" for n in ("hit", "miss", "crash", "empty", "wrong"))
+LACKING, IMPORTING, PARTLY, FREE = (f"bench.claims_made:{n}" for n in ("lacking", "importing", "partly", "free"))
 KEYS = ["name", "value", "low", "high", "target", "ok"]
 
 
@@ -57,6 +59,22 @@ def test_a_missed_target_ends_with_4(capsys: pytest.CaptureFixture[str]) -> None
     assert "1 of 2 targets met" in err
 
 
+def test_a_row_without_a_target_is_not_counted_as_met(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ends(capsys, PARTLY)
+    assert code == 0
+    assert "1 of 1 target met, 2 rows without a target" in err
+    marks = {row.split()[0]: row.split()[4] for row in out.splitlines()[2:]}
+    assert marks == {"held": "ok", "first": "-", "second": "-"}
+    assert [row["ok"] for row in lines(ends(capsys, PARTLY, "--json")[1])] == [True, None, None]
+    code, out, err = ends(capsys, FREE)
+    assert (code, "ok" in out.split()) == (0, False)
+    assert "no target: 2 rows as they are" in err
+    assert "met" not in err
+    code, _, err = ends(capsys, MISS, PARTLY)
+    assert code == 4
+    assert "2 of 3 targets met, 2 rows without a target" in err
+
+
 def test_several_claims_say_whose_row_it_is() -> None:
     result = run(HIT, MISS, HIT, "--json")
     assert result.exit_code == 4
@@ -81,6 +99,42 @@ def test_a_claim_without_rows_or_with_other_things_fails(capsys: pytest.CaptureF
     assert "keys" in err
 
 
+@pytest.mark.parametrize("name", ["blame-who-when", "blame-zero-shot"])
+def test_a_claim_without_its_logs_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WHO_AND_WHEN", str(tmp_path))
+    code, out, err = ends(capsys, name)
+    assert code == 5
+    assert "ok" not in out.split()
+    assert "targets met" not in err
+    assert "WHO_AND_WHEN=FOLDER" in err
+
+
+def test_what_a_claim_lacks_ends_with_5(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COUNTERPOINT_MODELS", str(tmp_path))
+    code, _, err = ends(capsys, "small-model")
+    assert code == 5
+    assert "models install smollm2-135m" in err
+    assert ends(capsys, LACKING)[0] == 5
+    code, _, err = ends(capsys, IMPORTING)
+    assert (code, "no_such_package_at_all" in err) == (5, True)
+
+
+def test_the_other_claims_run_where_one_lacks_something(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ends(capsys, LACKING, HIT)
+    assert code == 5
+    assert "not run: tiny-1b is not installed" in out
+    assert out.count("mean of a uniform") == 2
+    assert f"not run, as this machine lacks what they need: {LACKING}" in err
+    assert ends(capsys, LACKING, MISS)[0] == 4  # a miss is the graver finding
+    rows = lines(ends(capsys, LACKING, HIT, "--json")[1])
+    assert [row["claim"] for row in rows] == [LACKING, LACKING, HIT, HIT]
+    assert rows[1]["error"]["exit"] == 5
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -93,6 +147,7 @@ def test_a_claim_without_rows_or_with_other_things_fails(capsys: pytest.CaptureF
         ([HIT, "--all"], 2),
         ([HIT, "--seeds", "0"], 2),
         ([HIT, "--seed", "-1"], 2),
+        ([HIT, "--seed", "99999999999999999999999"], 2),
         ([HIT, "--seeds", "x"], 2),
     ],
 )

@@ -164,6 +164,7 @@ def test_replaced_traces_are_said(tmp_path: Path) -> None:
         (["show", COIN, "--set", "heads=0", "--set", "heads=1"], 2, "twice"),
         (["run", COIN, "--episodes", "0"], 2, "episodes"),
         (["run", COIN, "--seed", "-1"], 2, "seed"),
+        (["run", COIN, "--seed", "99999999999999999999999"], 2, "seed"),
         (["shwo", COIN], 2, "shwo"),
     ],
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.bench.claim import ClaimRow, at_least, at_most
+from counterpoint.bench.claim import ClaimRow, at_least, at_most, reported
+from counterpoint.errors import NotFound
 
 played: list[tuple[int, int]] = []
 
@@ -40,3 +41,29 @@ def empty(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def wrong(*, seed: int, seeds: int) -> Iterator[dict[str, Any]]:
     """Yields what is no row."""
     yield {"name": "half a row"}
+
+
+def lacking(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """Needs a model that nobody has."""
+    yield at_least("fine so far", 1, 0)
+    raise NotFound("tiny-1b is not installed", fix="counterpoint models install tiny-1b")
+
+
+def importing(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """Needs a package that nobody has."""
+    import no_such_package_at_all  # type: ignore[import-not-found]  # noqa: F401
+
+    yield at_least("never", 1, 0)
+
+
+def partly(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """One row with a target, two without."""
+    yield at_least("held", 1, 0)
+    yield reported("first", [1, 2])
+    yield reported("second", [3, 4])
+
+
+def free(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """Only rows without a target, one in words of its own."""
+    yield reported("first", [1, 2])
+    yield ClaimRow("second", 3.5, None, None, "none: only told", False)

@@ -42,6 +42,8 @@ def test_who_overspends_is_held_to_what_it_had_at_its_budget() -> None:
     far = row("a", 0, 9.0, curve=curve) | {"spent": {"charged": 180}}
     assert final_of(far) == pytest.approx(5.0)  # 4 at 80, 9 at 180: 100 is a fifth of the way
     assert final_of(far | {"spent": {"charged": 110}}) == 9.0
+    # 80 calls at 3 on average, 20 at 4.5, of a bound of 10: what comes after the budget does not count
+    assert area(far) == pytest.approx((0.8 * 3 + 0.2 * 4.5) / 10)
     assert calls_to(far, 5.5) == pytest.approx(110)
     assert calls_to(far, 5.6) is None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint import registry
 from counterpoint.errors import InputError
 from counterpoint.train.objectives import clip_loss, dpo, kl, ratios, token_weights, turn_loss
 from credit import vectors as v
@@ -152,3 +156,23 @@ def test_preferences_by_hand() -> None:
 def test_shapes_that_do_not_fit_are_named() -> None:
     with pytest.raises(InputError, match=r"ratio \(2,\), advantages \(3,\)"):
         clip_loss([1.0, 1.0], [1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "takes"),
+    [
+        ("parts", 0, "a whole number of 1 or more"),
+        ("epochs", 0, "a whole number of 1 or more"),
+        ("epochs", -2, "a whole number of 1 or more"),
+        ("clip", -0.5, "a number above 0"),
+        ("clip", math.nan, "a number above 0"),
+        ("max_norm", 0.0, "a number above 0"),
+        ("max_norm", -1.0, "a number above 0"),
+        ("kl_weight", -5.0, "a number of 0 or more"),
+        ("dual", 0.5, "a number above 1"),
+    ],
+)
+def test_numbers_that_make_no_step_are_refused(name: str, value: float, takes: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"loss: {name} is {value!r}; {name} takes {takes}")):
+        registry.get("loss", "clip").resolved({name: value})
+    assert registry.get("loss", "clip").resolved({"max_norm": math.inf, "dual": None, "kl_weight": 0}).dual is None

@@ -14,7 +14,7 @@ import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.app.cli.train import train
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
-from counterpoint.train.preset import CAPABILITIES, GRADES, REGIMES, Preset, named_preset
+from counterpoint.train.preset import CAPABILITIES, GRADES, LOSS_BRINGS, REGIMES, Preset, named_preset
 from counterpoint.train.settings import toml_text
 from counterpoint.train.start import train_run
 
@@ -44,7 +44,24 @@ def test_every_default() -> None:
         ({"credit": {"task_returns": {}, "shapley": {}}}, "a preset has one credit mechanism, not 2"),
         ({"loss": {"clip": {}, "soft": {}}}, "a preset has one loss, not 2"),
         ({"loss": {"cilp": {}}}, "no loss 'cilp'.*did you mean 'clip'"),
-        ({"group": 0}, "24 episodes do not make groups of 0"),
+        ({"group": 0}, "group is 0; group takes a whole number of 1 or more"),
+        ({"group": -3}, "group is -3; group takes a whole number of 1 or more"),
+        ({"group": "two"}, "group is 'two'; group takes a whole number"),
+        ({"group": 4.0}, "group is 4.0"),
+        ({"episodes": 0}, "episodes is 0; episodes takes a whole number of 1 or more"),
+        ({"episodes": -32}, "episodes is -32"),
+        ({"forks": 3}, "forks is 3; forks takes a number from 0 to 1"),
+        ({"keeps": -0.1}, "keeps is -0.1"),
+        ({"averaging": 1.0}, "averaging is 1.0; averaging takes a number from 0 to below 1"),
+        ({"fixed_team": 1}, "fixed_team is 1; fixed_team takes true or false"),
+        ({"regime": 3}, "regime is 3; regime takes text"),
+        ({"trains": "O5"}, "trains is 'O5'; trains takes a list"),
+        ({"widens": (1,)}, "widens takes two numbers"),
+        ({"tree": (2.0, 2)}, "tree takes a list of whole numbers"),
+        ({"rates": {"policy": "abc"}}, "rates.policy is 'abc'; rates.policy takes a number of 0 or more"),
+        ({"rates": {"policy": float("nan")}}, "rates.policy is nan"),
+        ({"rates": {"policy": float("inf")}}, "rates.policy is inf"),
+        ({"rates": {"policy": -1}}, "rates.policy is -1"),
         ({"group": 5}, "24 episodes do not make groups of 5"),
         ({"needs": ("vote",)}, "no need named 'vote'.*did you mean 'votes'"),
         ({"trains": ("O6",)}, "no thing to train named 'O6'"),
@@ -117,6 +134,21 @@ def test_a_run_may_change_a_preset_and_nothing_that_is_not_there() -> None:
             found.changed(change)
 
 
+def test_what_a_loss_brings_is_among_the_departures() -> None:
+    for name, brings in LOSS_BRINGS.items():
+        usual = registry.get("loss", name).resolved({})
+        assert f"an entropy bonus of {usual.entropy:g}" in brings
+        assert name != "clip" or f"{usual.epochs} epochs in {usual.parts} parts" in brings
+    for name in ("grpo", "dr_mas", "matpo", "wideseek_r1", "kimi_parl"):
+        assert named_preset(name).all_departures.endswith(LOSS_BRINGS["clip"])
+    assert named_preset("counterpoint").all_departures == named_preset("counterpoint").departures
+
+
+def test_m_grpo_as_released_is_not_aligned() -> None:
+    assert named_preset("m_grpo").credit["hierarchical"]["d"] == 8
+    assert named_preset("m_grpo").changed({"as_released": True}).credit["hierarchical"]["d"] is None
+
+
 def test_the_released_form_and_the_knob_are_changes_by_name() -> None:
     own = {"as_released": {"group": 2, "loss": {"lam": 0.5}}, "knob": {"loss": {"steps": 3}}}
     found = Preset(**LEAST | own)
@@ -132,6 +164,8 @@ def test_the_released_form_and_the_knob_are_changes_by_name() -> None:
     [
         ({"loss": {"tau_form": 1}}, "loss soft has no option 'tau_form'.*did you mean 'tau_from'"),
         ({"loss": {"tau_from": "hot"}}, "tau_from is 'hot'"),
+        ({"loss": {"tau_from": -0.5}}, "loss: tau_from is -0.5; tau_from takes a number above 0"),
+        ({"loss": {"steps": 0}}, "loss: steps is 0; steps takes a whole number of 1 or more"),
         ({"reward": {"team_outcom": {}}}, "no reward named 'team_outcom'.*did you mean 'team_outcome'"),
         ({"reward": {"team_outcome": {"wieght": 2}}}, "reward team_outcome has no option 'wieght'.*did you mean 'weight'"),
     ],

@@ -34,6 +34,7 @@ def test_defaults_and_a_round_trip_through_toml(tmp_path: Path) -> None:
         ({"seed": "3"}, "seed is '3'.*whole number"),
         ({"seed": True}, "seed is True"),
         ({"seed": -1}, "seed is -1; 0 or more"),
+        ({"seed": 10**23}, f"seed is {10**23}; seed takes a whole number from 0 to"),
         ({"eval_every": 0}, "eval_every is 0; 1 or more"),
         ({"workers": 0}, "workers is 0"),
         ({"staleness": 0.5}, "staleness is 0.5"),

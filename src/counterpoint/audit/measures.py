@@ -22,6 +22,7 @@ from counterpoint.audit.records import DEFINITIONS, Measure, Summary, ids, stand
 from counterpoint.audit.redundancy import THRESHOLD
 from counterpoint.trace import Trace
 from counterpoint.trace.quantities import counted_tokens, has_times, is_thinking
+from counterpoint.trace.student import mean_ends
 
 
 def measures(
@@ -103,21 +104,19 @@ def summary(
     traces: Iterable[Trace] | Sequence[Sequence[Measure]],
     *,
     level: float = 0.95,
-    draws: int = 10_000,
-    seed: int = 0,
     **options: Any,
 ) -> list[Summary]:
-    """Each measure over many traces (or over measures already taken): its mean and a percentile bootstrap interval of it.
+    """Each measure over many traces (or over measures already taken): its mean and Student's interval for it.
 
     Traces without a value are counted in `missing` and left out of the mean; with fewer than two values there is no interval.
-    The draws depend on `seed` alone. Traces are taken as independent runs; several runs of one task are not.
+    Traces are taken as independent runs; several runs of one task are not, and make it too narrow.
     """
     taken = [list(t) if not isinstance(t, Trace) else measures(t, **options) for t in traces]
     out = []
     for k, (name, (family, unit, _)) in enumerate(DEFINITIONS.items()):
         rows = [row[k] for row in taken]
         values = [float(m.value) for m in rows if m.value is not None]
-        low, high = _interval(np.array(values), level, draws, np.random.default_rng([seed, k]))
+        low, high = mean_ends(values, level)
         out.append(
             Summary(
                 name=name,
@@ -132,17 +131,3 @@ def summary(
             )
         )
     return out
-
-
-def _interval(
-    values: NDArray[np.float64], level: float, draws: int, rng: np.random.Generator
-) -> tuple[float | None, float | None]:
-    if len(values) < 2:
-        return None, None
-    block = max(1, 2_000_000 // len(values))  # so many draws at a time that memory stays flat
-    means = [
-        values[rng.integers(len(values), size=(min(block, draws - done), len(values)))].mean(axis=1)
-        for done in range(0, draws, block)
-    ]
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)

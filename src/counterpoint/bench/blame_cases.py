@@ -22,10 +22,10 @@ from counterpoint.audit.blame.learning import RIDGES, Case, averaged
 from counterpoint.audit.blame.ranker import HASHED, Ranker, softmax, table
 from counterpoint.audit.blame.signals import signals
 from counterpoint.audit.blame.steps import Floats, Steps
-from counterpoint.bench.claim import NO_TARGET, ClaimRow
 from counterpoint.envs.expert_chat import broken_chats
 from counterpoint.envs.keyed import child_seed, purpose
 from counterpoint.envs.world import world
+from counterpoint.errors import Refused
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.team.live_replay import LiveReplay
@@ -169,10 +169,12 @@ def who_and_when() -> list[Known]:
             out.append(Known(trace, steps, truth, str(labels["mistake_agent"]), shape))
     return out
 
-
-def not_here() -> ClaimRow:
-    """The row of a claim whose logs are not at hand."""
-    return ClaimRow(f"skipped: no logs of Who&When; set {WHERE}=FOLDER", float("nan"), None, None, NO_TARGET, True)
+def needed_logs() -> list[Known]:
+    """The labelled runs, for a claim that says nothing without them."""
+    if not (found := who_and_when()):
+        fix = f"set {WHERE}=FOLDER, the folder that its files are in"
+        raise Refused("this claim is about the logs of Who&When, and they are not here", fix=fix)
+    return found
 
 
 # -- judging ---------------------------------------------------------------------------------------------------------------

@@ -48,11 +48,16 @@ class ClaimRow:
     target: str
     """What it is held to, for reading: `>= 0.99`."""
     ok: bool
-    """Whether the target is met."""
+    """Whether the target is met; True where there is none."""
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it is held to anything; a row that is not counts neither as met nor as missed."""
+        return not self.target.startswith("none:")
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as `reproduce --json` prints it."""
-        return asdict(self)
+        """The row as `reproduce --json` prints it; `ok` is None where there is no target to meet."""
+        return asdict(self) | {"ok": self.ok if self.has_target else None}
 
 
 def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None, float | None]:

@@ -33,6 +33,7 @@ import numpy as np
 from counterpoint.errors import InputError, Refused, did_you_mean
 from counterpoint.store import Store
 from counterpoint.trace.steered import STEERED
+from counterpoint.trace.student import student_quantile, student_two_sided
 from counterpoint.train.folder import TOTALS, RunFolder
 
 DRAWS = 10_000
@@ -86,6 +87,10 @@ class Difference:
     """The training seeds that both have and that were subtracted one by one; none when rows were resampled apart."""
     by_task_T: np.ndarray
     """The mean difference on each task."""
+    left_out: tuple[int, ...] = ()
+    """Training seeds of this side that have no partner and did not enter; none when rows were resampled apart."""
+    left_out_against: tuple[int, ...] = ()
+    """Those of the other side."""
 
     def counts(self) -> tuple[int, int, int]:
         """Tasks with more, with less, and with the same."""
@@ -128,7 +133,8 @@ def difference(side: Side, against: Side, *, seed: int = 0, draws: int = DRAWS) 
         parts = [(1, side.values_ST), (-1, against.values_ST)]
         by_task = side.values_ST.mean(0) - against.values_ST.mean(0)
     found = estimate(parts, seed=seed, draws=draws)
-    return Difference(side.label, against.label, found, found.p, shared if most else (), by_task)
+    alone = [tuple(s for s in one.seeds if most and s not in shared) for one in (side, against)]
+    return Difference(side.label, against.label, found, found.p, shared if most else (), by_task, *alone)
 
 
 def estimate(parts: Sequence[tuple[int, np.ndarray]], *, seed: int = 0, draws: int = DRAWS) -> Estimate:
@@ -185,49 +191,6 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
         so_far = max(so_far, min(1.0, p * (len(known) - rank)))
         out[i] = so_far
     return out
-
-
-def student_two_sided(t: float, df: float) -> float:
-    """P(|T| >= |t|) for Student's T: the regularised incomplete beta I_x(df/2, 1/2) at x = df / (df + t^2)."""
-    return _incomplete_beta(df / (df + t * t), df / 2, 0.5)
-
-
-def student_quantile(df: float, level: float = 0.975) -> float:
-    """The t that T stays below with this probability, by bisection."""
-    low, high = 0.0, 1.0
-    while student_two_sided(high, df) > 2 * (1 - level):
-        high *= 2
-    for _ in range(80):
-        middle = (low + high) / 2
-        if middle in (low, high):  # neighbours: nothing lies between them
-            break
-        low, high = (middle, high) if student_two_sided(middle, df) > 2 * (1 - level) else (low, middle)
-    return (low + high) / 2
-
-
-def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """I_x(a, b) by its continued fraction (Abramowitz and Stegun 26.5.8), from the side where that converges fast."""
-    if x <= 0.0 or x >= 1.0:
-        return float(x >= 1.0)
-    if x > (a + 1) / (a + b + 2):
-        return 1.0 - _incomplete_beta(1 - x, b, a)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    tiny = 1e-300
-    f, c, d = 1.0, 1.0, 0.0
-    for i in range(400):
-        m = i // 2
-        if i == 0:
-            term = 1.0
-        elif i % 2 == 0:
-            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        else:
-            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1.0 / (1.0 + term * d or tiny)
-        c = 1.0 + term / c or tiny
-        f *= c * d
-        if i and abs(1.0 - c * d) < 1e-14:
-            break
-    return front * (f - 1.0)
 
 
 # -- May these runs be compared? From run folders to sides of a comparison, with every reason against it --------------

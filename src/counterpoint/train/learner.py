@@ -35,9 +35,7 @@ class NotFinite(CounterpointError):
 def finite(loss: Tensor, what: str) -> Tensor:
     """The loss, or `NotFinite`."""
     if not torch.isfinite(loss):
-        raise NotFinite(
-            f"the {what} loss is {float(loss.detach())}", fix="a lower learning rate; the last good checkpoint is kept"
-        )
+        raise NotFinite(f"the {what} loss is {float(loss.detach())}", fix="a lower learning rate, or another seed")
     return loss
 
 

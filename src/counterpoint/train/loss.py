@@ -19,6 +19,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
 from counterpoint.train.learner import Balancer
 from counterpoint.train.policies.network import Network
+from counterpoint.train.ranges import OF_LOSSES
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.spawn_critic import SpawnCritic
 from counterpoint.train.spawn_head import SpawnGradient
@@ -95,4 +96,6 @@ class Loss:
             wanted = (int, float) if default is None or isinstance(default, float) else (type(default),)
             if (isinstance(value, bool) and not isinstance(default, bool)) or not (isinstance(value, wanted) or value is default):
                 raise InputError(f"{name} is {value!r}", fix=f"a value of the type of its default, {default!r}")
+            if name in OF_LOSSES and self.takes.__module__.startswith("counterpoint."):
+                OF_LOSSES[name].check(name, value, where="loss")
         return self.takes(**given)

@@ -17,6 +17,7 @@ import counterpoint.registry as registry
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.trace.vocabulary import SUB_DECISIONS, UNITS
+from counterpoint.train.ranges import MAYBE, OF_PRESETS, RATE
 
 REGIMES = {
     "A": "sub-agents frozen, the orchestrator learns",
@@ -42,6 +43,7 @@ DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "wo
 """What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself
 _RATES = ("policy", "spawn", "critic")
+_KINDS: dict[str, tuple[type, str]] = {"str": (str, "text"), "bool": (bool, "true or false"), "tuple": (tuple, "a list")}
 TRAINS = {
     **SUB_DECISIONS,
     "w": "what workers say and do",
@@ -52,6 +54,11 @@ TRAINS = {
 only where they are named, and the team does not where nothing else is."""
 LEARNERS = {"network": "the network that plays TeamWorld", "lm": "a language model"}
 GRADES = {"P": "paper read", "R": "code read", "S": "secondary", "T": "textbook", "M": "measured here"}
+LOSS_BRINGS = {
+    "clip": "an entropy bonus of 0.005 that falls to 0, and 4 epochs in 3 parts",
+    "reinforce": "an entropy bonus of 0.005 that falls to 0",
+}
+"""What these losses do in every preset that does not say otherwise; a test holds it to their defaults."""
 BESIDE = {"attack": "opponent", "proposal": "proposer"}
 """Decision types of those beside the team, and whose they are."""
 _TYPES_OF = {"O1": ("spawn",), "O2": ("point",), "O3": ("brief", "talk"), "O4": ("rule",), "O5": ("item", "stop")}
@@ -85,7 +92,7 @@ class Preset:
     grade: str
     """How the source was read: one of `GRADES`."""
     departures: str
-    """Where this differs from the source."""
+    """Where this differs from the source; what the loss brings besides is in `all_departures`."""
     credit: Mapping[str, Mapping[str, Any]]
     """One credit mechanism of `credit/` with its options; those in `ON_ROWS` are computed on rollout rows, others on traces."""
     loss: Mapping[str, Mapping[str, Any]]
@@ -148,6 +155,7 @@ class Preset:
     """What the source does not say, so that the number here is ours."""
 
     def __post_init__(self) -> None:
+        self._check_values()
         whose = ("orchestrator", "agent")
         named = (("grade", self.grade, GRADES), ("regime", self.regime, REGIMES), ("delegate", self.delegate, whose),
                  ("balance", self.balance, BALANCES))  # fmt: skip
@@ -159,9 +167,6 @@ class Preset:
                 raise InputError(f"a preset has one {what}, not {len(given)}")
         if ":" not in self.loss_name and self.loss_name not in registry.ids("loss"):
             raise InputError(f"no loss {self.loss_name!r}", fix=did_you_mean(self.loss_name, registry.ids("loss")))
-        for name in self.rates:
-            if name not in _RATES:
-                raise InputError(f"there is no learning rate for {name!r}", fix=did_you_mean(name, _RATES))
         self.episodes_of(self.episodes)
         if self.tree and math.prod(self.tree) != self.group:
             said = f"a tree of {self.tree} has {math.prod(self.tree)} ends, a group {self.group}"
@@ -175,11 +180,27 @@ class Preset:
                     raise InputError(f"no {what} named {name!r}", fix=did_you_mean(name, all_names))
         if not self.trains or not self.learns:
             raise InputError("a preset trains nothing, or learns nowhere", fix="name at least one of trains and of learns")
-        if self.alternate < 0:
-            raise InputError(f"alternate is {self.alternate}", fix="a number of updates, or 0: all learn in every update")
         bare = dataclasses.replace(self, as_released={}, knob={}) if self.as_released or self.knob else self
         for change in (self.as_released, self.knob):
             bare.changed(change)
+
+    def _check_values(self) -> None:
+        """Raise where a field is not of its type, or a number not one that it takes."""
+        for f in dataclasses.fields(self):
+            value, kind = getattr(self, f.name), str(f.type).partition("[")[0]
+            if kind in _KINDS and not isinstance(value, _KINDS[kind][0]):
+                raise InputError(f"{f.name} is {value!r}", fix=f"{f.name} takes {_KINDS[kind][1]}")
+        for name, takes in OF_PRESETS.items():
+            takes.check(name, getattr(self, name))
+        for name, rate in self.rates.items():
+            if name not in _RATES:
+                raise InputError(f"there is no learning rate for {name!r}", fix=did_you_mean(name, _RATES))
+            RATE.check(f"rates.{name}", rate)
+        for name in ("widens", "tree"):
+            if not all(MAYBE.holds(n) for n in getattr(self, name)):
+                raise InputError(f"{name} is {getattr(self, name)!r}", fix=f"{name} takes a list of whole numbers of 0 or more")
+        if len(self.widens) != 2:
+            raise InputError(f"widens is {self.widens!r}", fix="widens takes two numbers: from which update on, how many times")
 
     @property
     def world(self) -> dict[str, Any]:
@@ -190,6 +211,12 @@ class Preset:
     def loss_name(self) -> str:
         """Which loss."""
         return next(iter(self.loss))
+
+    @property
+    def all_departures(self) -> str:
+        """Where this differs from the source, with what its loss does where neither the source nor the preset says otherwise."""
+        brings = LOSS_BRINGS.get(self.loss_name)
+        return self.departures + (f"; as always with loss {self.loss_name}, unless said otherwise: {brings}" if brings else "")
 
     @property
     def credit_name(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.files import read_toml
+from counterpoint.train.ranges import MOST_SEED, Range
 
 RUNNERS = ("here", "processes", "ray")
 
@@ -85,6 +86,7 @@ class Settings:
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
+        Range(0, MOST_SEED, whole=True).check("seed", self.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """Every key, for `run.toml`."""

@@ -98,9 +98,9 @@ def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:
 
 _APART = {
     "seed", "device", "runner", "workers", "threads", "slots", "tokens", "eval_every", "checkpoint_every", "keep_traces",
-    "keep_episodes", "staleness",
+    "keep_episodes",
 }  # fmt: skip
-"""Settings in which the training seeds of one way may differ."""
+"""Settings in which the training seeds of one way may differ: they say where it runs and what is kept, not what is learned."""
 
 
 def _check_alike(group: Group, runs: Sequence[RunFolder]) -> None:
@@ -227,10 +227,33 @@ class RunComparison(Tabular):
         seeds = "training seeds differ in number"
         if len(set(counts)) == 1:
             seeds = f"{counts[0]} training seed{'s' if counts[0] > 1 else ''} each"
-        paired = all(d.paired_seeds for d in self.result.differences)
         about = self.baseline.runs[0].about
-        tasks = f"paired on {len(self.sides.tasks):,} tasks of {about['world']}" + (" and on training seeds" if paired else "")
+        tasks = f"paired on {len(self.sides.tasks):,} tasks of {about['world']}" + self._paired_on()
         return f"{seeds} · {tasks} · {DRAWS:,} bootstrap draws · budgets within {self.budget_gap:.1%} in calls and rounds"
+
+    def _paired_on(self) -> str:
+        """How training seeds were paired: all of them, some of them, or none."""
+        differences = self.result.differences
+        if not all(d.paired_seeds for d in differences):
+            return ""
+        partial = any(d.left_out or d.left_out_against for d in differences)
+        if not partial:
+            return " and on training seeds"
+        shared = {d.paired_seeds for d in differences}
+        if len(shared) > 1:
+            return " and on the training seeds that two sides share"
+        return f" and on training seeds {', '.join(map(str, shared.pop()))} only"
+
+    def _unpaired(self) -> list[str]:
+        """Which training seeds entered no difference."""
+        out = []
+        for d in self.result.differences:
+            alone = ((d.label, d.left_out), (d.against, d.left_out_against))
+            left = [f"{', '.join(map(str, seeds))} of {label}" for label, seeds in alone if seeds]
+            if left:
+                what = f"{d.label} minus {d.against} is over training seeds {', '.join(map(str, d.paired_seeds))}"
+                out.append(f"{what}, which both have; left out of it, not of the means: {' and '.join(left)}")
+        return out
 
     def remarks(self) -> list[str]:
         """What to know beside the numbers."""
@@ -238,6 +261,7 @@ class RunComparison(Tabular):
         fallen = [f"{g.collapsed} of {len(g.runs)} runs of {g.label}" for g in self.groups if g.collapsed]
         if fallen:
             out.append(f"collapsed (the team ended up calling nobody; the final value counts): {', '.join(fallen)}")
+        out += self._unpaired()
         for d in differences:
             losses = [f"{tasks[i]} ({float(d.by_task_T[i]):+.4g})" for i in d.losses(_LOSSES_SHOWN)]
             if losses and self.metric == "value":
@@ -423,6 +447,7 @@ def difference_row(d: Difference, tasks: Sequence[int]) -> dict[str, Any]:
     better, worse, same = d.counts()
     e = d.estimate
     numbers = {"diff": e.mean, "low": e.low, "high": e.high, "p": e.p, "p_holm": d.p_holm, "df": e.df, "over_seeds": e.over_seeds}
-    counts = {"better": better, "worse": worse, "same": same, "paired_seeds": list(d.paired_seeds)}
+    counts: dict[str, Any] = {"better": better, "worse": worse, "same": same, "paired_seeds": list(d.paired_seeds)}
+    counts |= {"left_out_seeds": {d.label: list(d.left_out), d.against: list(d.left_out_against)}}
     losses = [{"task": tasks[i], "diff": float(d.by_task_T[i])} for i in d.losses(_LOSSES_SHOWN)]
     return {"label": d.label, "against": d.against, **numbers, **counts, "losses": losses}

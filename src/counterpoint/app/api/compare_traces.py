@@ -1,7 +1,9 @@
 """Collections of traces against each other: reward, tokens, cost, time, errors, each with an interval.
 
-Always true: traces are only listed, not opened; a number that a trace lacks is left out and counted, never taken for 0; tasks
-that two collections share are compared task by task, else trace by trace. The same call gives the same numbers.
+Always true: traces are only listed, not opened; a number that a trace lacks is left out and counted, never taken for 0. Runs of
+one task are not independent, so tasks are the units: their runs are averaged first (one task alone: its runs are the units, and
+the interval is about that task; so is every trace whose task is not known). Tasks that two collections share are compared task
+by task, else Welch's interval is taken. Intervals are Student's, see `trace.student`.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
 
 from counterpoint.app.api.annotate import opened
 from counterpoint.app.api.inputs import found_ids
 from counterpoint.errors import InputError
 from counterpoint.store.summary import Summary
+from counterpoint.trace.student import difference_ends, mean_ends
 from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ FIGURES = {
     "events": "events", "errors": "errors",
 }  # fmt: skip
 """What is compared, and where a line of the list has it."""
-_DRAWS = 4_000
+_UNKNOWN = {"", "unnamed"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class FigureRow:
     traces: int
     """Those that have the figure."""
     mean: float
+    """Over the tasks; over the traces where all are of one task."""
     low: float | None
     """The lower end of the mean's 95 % interval; None where one trace, or one task, says nothing of it."""
     high: float | None
@@ -48,7 +51,7 @@ class FigureRow:
     diff_low: float | None
     diff_high: float | None
     tasks: int
-    """Shared tasks that the difference is over; 0: it is over all traces."""
+    """Shared tasks that the difference is over; 0: it is of the two means."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,18 @@ class TraceComparison(Tabular):
     def caption(self) -> str:
         """The sides."""
         sides = (f"{label} ({count:,} traces)" for label, count in zip(self.labels, self.counts, strict=True))
-        return " against ".join(sides) + f"; {_DRAWS:,} bootstrap draws"
+        return " against ".join(sides) + "; Student's intervals, tasks as units"
+
+    def remark(self) -> str | None:
+        """What traces on more than one side do to the differences; None where there are none."""
+        if not self.shared:
+            return None
+        wide = any(not row.tasks and row.diff_low is not None and row.diff_low != row.diff_high for row in self.rows)
+        many = f"{self.shared:,} traces are" if self.shared > 1 else "1 trace is"
+        return f"{many} on more than one side" + (": the intervals of the differences are too wide" if wide else "")
 
 
-def compare_traces(*sides: str, store: StorePlace = None, seed: int = 0) -> TraceComparison:
+def compare_traces(*sides: str, store: StorePlace = None) -> TraceComparison:
     """Compare what queries find, such as `in:before` and `in:after`: each figure with a 95 % interval, and the differences."""
     if len(sides) < 2:
         raise InputError("a comparison has two sides or more", fix="counterpoint compare --traces in:before in:after")
@@ -100,55 +111,42 @@ def compare_traces(*sides: str, store: StorePlace = None, seed: int = 0) -> Trac
         made
         for figure, attribute in FIGURES.items()
         for label, group in zip(sides, groups, strict=True)
-        if (made := _row(label, figure, attribute, group, groups[0], np.random.default_rng(seed))) is not None
+        if (made := _row(label, figure, attribute, group, groups[0])) is not None
     ]
     shared = sum(count > 1 for count in sides_of.values())
     return TraceComparison(tuple(map(os.fspath, sides)), tuple(map(len, groups)), tuple(rows), shared)
 
 
-def _row(
-    label: str, figure: str, attribute: str, group: list[Summary], first: list[Summary], rng: np.random.Generator
-) -> FigureRow | None:
+def _row(label: str, figure: str, attribute: str, group: list[Summary], first: list[Summary]) -> FigureRow | None:
     values, against = _by_task(group, attribute), _by_task(first, attribute)
-    flat = np.array([v for of_task in values.values() for v in of_task])
-    if not len(flat):
+    if not values:
         return None
-    mean, low, high = float(flat.mean()), *_ends(_drawn(flat, rng))
+    units, others = _units(values), _units(against)
+    mean, (low, high) = fmean(units), mean_ends(units)
     diff = diff_low = diff_high = None
     common = sorted(values.keys() & against.keys())
     is_paired = len(common) > 1
     if group is not first and against:
         if is_paired:
-            by_task = np.array([np.mean(values[task]) - np.mean(against[task]) for task in common])
-            diff, ends = float(by_task.mean()), _ends(_drawn(by_task, rng))
+            by_task = [fmean(values[task]) - fmean(against[task]) for task in common]
+            diff, (diff_low, diff_high) = fmean(by_task), mean_ends(by_task)
         else:
-            other = np.array([v for of_task in against.values() for v in of_task])
-            draws = [_drawn(side, rng) for side in (flat, other)]
-            ends = (None, None) if any(d is None for d in draws) else _ends(draws[0] - draws[1])  # type: ignore[operator]
-            diff = mean - float(other.mean())
-        diff_low, diff_high = ends
+            diff, (diff_low, diff_high) = mean - fmean(others), difference_ends(units, others)
     tasks = len(common) if is_paired and group is not first else 0
-    return FigureRow(label, figure, len(flat), mean, low, high, diff, diff_low, diff_high, tasks)
+    count = sum(map(len, values.values()))
+    return FigureRow(label, figure, count, mean, low, high, diff, diff_low, diff_high, tasks)
 
 
 def _by_task(rows: list[Summary], attribute: str) -> dict[str, list[float]]:
+    """What the runs of each task have; a trace whose task is not known is a task of its own."""
     out: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         value = getattr(row, attribute)
         if value is not None:
-            out[row.task_id].append(float(value))
+            out[f"trace {row.id}" if row.task_id in _UNKNOWN else f"task {row.task_id}"].append(float(value))
     return out
 
 
-def _drawn(values: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """Means of samples drawn with replacement; None for one value."""
-    if len(values) < 2:
-        return None
-    return np.array([values[rng.integers(0, len(values), len(values))].mean() for _ in range(_DRAWS)])
-
-
-def _ends(draws: np.ndarray | None) -> tuple[float | None, float | None]:
-    if draws is None:
-        return None, None
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)
+def _units(values: dict[str, list[float]]) -> list[float]:
+    """What is independent: the mean of each task, or the runs of the only one."""
+    return next(iter(values.values())) if len(values) == 1 else [fmean(of_task) for of_task in values.values()]

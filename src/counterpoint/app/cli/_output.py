@@ -23,7 +23,8 @@ SCHEMA_VERSION = 1
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-
+SEEDS = click.IntRange(min=0, max=2**62)
+"""What a seed is: others are counted on from it, and all are 64-bit numbers."""
 _SAME = {"list": "ls", "ls": "list"}
 
 

@@ -165,8 +165,8 @@ def _compare_traces(queries: tuple[str, ...], store: Path | None, as_json: bool)
     header = ("", "traces of", "n", "mean", "95 % low", "high", f"minus {found.labels[0]}", "95 % low", "high", "tasks")
     click.echo(plain_text(found.caption()))
     click.echo(table(header, cells, right=range(2, 10)))
-    if found.shared:
-        note(f"{found.shared:,} traces are on more than one side: the intervals of the differences are too wide")
+    if remark := found.remark():
+        note(remark)
     return None
 
 

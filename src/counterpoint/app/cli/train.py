@@ -198,7 +198,7 @@ def _list(as_json: bool) -> None:
         for name, p in rows:
             emit({"preset": name, "source": p.source, "grade": p.grade, "trains": list(p.trains), "unit": p.unit,
                   "regime": p.regime, "learns": list(p.learns), "reward": list(p.reward), "credit": p.credit_name,
-                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.departures, "guessed": list(p.guessed),
+                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.all_departures, "guessed": list(p.guessed),
                   "as_released": dict(p.as_released), "knob": dict(p.knob)})  # fmt: skip
         for method in NOT_PRESETS:
             emit({"no_preset": method.name, **{k: v for k, v in method._asdict().items() if k != "name"}})

@@ -14,7 +14,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli._dials import given, impossible, set_option
-from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, fitted, json_option, note, table
+from counterpoint.app.cli._output import SCHEMA_VERSION, SEEDS, Group, emit, fitted, json_option, note, table
 from counterpoint.app.cli._progress import track
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -131,7 +131,7 @@ def _optimum(best: Optimum) -> list[tuple[str, str]]:
 @click.argument("name")
 @click.option("--policy", "policies", multiple=True, metavar="P", help="A policy by name; may be repeated. Default: all of them.")
 @click.option("--episodes", default=100, show_default=True, type=click.IntRange(min=1), help="How many each policy plays.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed; then seed + 1, ...")
+@click.option("--seed", default=0, show_default=True, type=SEEDS, help="The first seed; then seed + 1, ...")
 @click.option(
     "--store", is_flag=False, flag_value="", metavar="[DIR]", help="Keep every trace, in $COUNTERPOINT_STORE or ./traces or DIR."
 )

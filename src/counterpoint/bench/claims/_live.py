@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.audit.diff import fingerprint
-from counterpoint.bench.claim import ClaimRow, mean_interval
+from counterpoint.bench.claim import NO_TARGET, ClaimRow, mean_interval
 from counterpoint.envs.task import Instance
 from counterpoint.errors import InputError
 from counterpoint.store import Store
@@ -39,7 +39,7 @@ def none(name: str, count: int) -> ClaimRow:
 def reported(name: str, samples: Sequence[float]) -> ClaimRow:
     """A number that nobody promised anything about."""
     value, low, high = mean_interval(samples)
-    return ClaimRow(name, value, low, high, "none: reported", True)
+    return ClaimRow(name, value, low, high, NO_TARGET, True)
 
 
 def recorded(spec: Spec, *, model: Model | None = None) -> Trace:

@@ -24,9 +24,8 @@ from counterpoint.bench.blame_cases import (
     constants,
     error_rule,
     hits_of,
-    not_here,
+    needed_logs,
     ranker_of_chats,
-    who_and_when,
 )
 from counterpoint.bench.claim import ClaimRow, at_least, reported
 from counterpoint.display import tracked
@@ -39,10 +38,7 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Step and agent accuracy by nested cross-validation on Who&When, beside the published best and every constant."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    every = who_and_when()
-    if not every:
-        yield not_here()
-        return
+    every = needed_logs()
     names = column_names(places=True, words=True)
     for part in sorted({k.world for k in every}):
         known = [k for k in every if k.world == part]

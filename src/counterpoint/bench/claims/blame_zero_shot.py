@@ -21,9 +21,8 @@ from counterpoint.bench.blame_cases import (
     constants,
     error_rule,
     hits_of,
-    not_here,
+    needed_logs,
     ranker_of_chats,
-    who_and_when,
 )
 from counterpoint.bench.claim import ClaimRow, at_least, reported
 from counterpoint.display import tracked
@@ -34,10 +33,7 @@ def blame_zero_shot(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Step and agent accuracy on Who&When of a ranker trained on planted mistakes alone, beside every constant and the rule."""
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
-    every = who_and_when()
-    if not every:
-        yield not_here()
-        return
+    every = needed_logs()
     names = column_names(places=False, words=False)
     for part in sorted({k.world for k in every}):
         known = [k for k in every if k.world == part]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.bench.claim import ClaimRow, at_most, equal_within
+from counterpoint.bench.claim import NO_TARGET, ClaimRow, at_most, equal_within
 from counterpoint.bench.claims._live import check_seeds, none, recorded, reported
 from counterpoint.credit.mechanisms.message_delete import message_delete
 from counterpoint.display import tracked
@@ -75,7 +75,7 @@ def rows(seed: int, seeds: int, teams: tuple[tuple[str, str], ...], k: int) -> I
     yield reported(f"{name}: orders and statements", [_ratio(pairs, of_returns=False) for pairs in found])
     for team in dict.fromkeys(p.team for p in every):
         mine = [p for p in every if p.team == team]
-        yield ClaimRow(f"{team}: returns, all seeds in one", _ratio(mine, of_returns=True), None, None, "none: reported", True)
+        yield ClaimRow(f"{team}: returns, all seeds in one", _ratio(mine, of_returns=True), None, None, NO_TARGET, True)
     yield ClaimRow("forks, coupled less fresh", *_forks(every), "= 0", _forks(every)[0] == 0)
     # One number per run: the messages of a run share their noise. In some runs nobody says anything.
     spoke = [list(zip(p.coupled.rows, p.fresh.rows, strict=True)) for p in every if p.coupled.rows]

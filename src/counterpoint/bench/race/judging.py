@@ -3,7 +3,8 @@
 Always true: pure functions of rows; methods are compared on the training seeds and tasks that both have; fewer than 12 such seeds
 are a screening and establish nothing. Values are shares of the world's bound.
 
-    area         mean of the held-out curve over what was charged, from 0 to the budget (trapezoids; flat after the last point)
+    area         mean of the held-out curve over what was charged, from 0 to the budget (trapezoids, linear at the budget; flat
+                 after the last point)
     calls to q   what was charged when the curve first reaches q times the best known value, linear between points
     sign flips   p = share of the 2^n sign patterns of the paired differences d_s whose |sum| is at least that of d
                  (Fisher 1935, The Design of Experiments, section 21); Holm (1979) over the rows of a world, for each baseline
@@ -23,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from counterpoint.bench.claim import mean_interval
-from counterpoint.bench.comparison import holm, student_two_sided
+from counterpoint.bench.comparison import holm
 from counterpoint.bench.race.plan import CURVE, PUBLISHED
+from counterpoint.trace.student import student_two_sided
 
 Row = Mapping[str, Any]
 CLAIM_SEEDS = 12
@@ -52,8 +54,8 @@ def area(row: Row) -> float:
     """The mean height of a run's curve over its budget, as a share of the bound."""
     spent, value = zip(*(point[:2] for point in row["curve"]), strict=True)
     budget = max(row["budget"], 1)
-    x = np.array([*(min(s, budget) for s in spent), budget], float)
-    y = np.array([*value, value[-1]], float)
+    inside = [(x, y) for x, y in zip(spent, value, strict=True) if x < budget]
+    x, y = zip(*inside, (budget, float(np.interp(budget, spent, value))), strict=True)
     return float(np.trapezoid(y, x) / budget / row["bound"])
 
 

@@ -25,6 +25,6 @@ m_grpo = Preset(
     trains=("O1", "O2", "w"),
     unit="agent",
     learns=("network", "lm"),
-    as_released={"reward": {"team_outcome": {"weight": 1.0}, "individual": {"weight": 0.0}}},
+    as_released={"reward": {"team_outcome": {"weight": 1.0}, "individual": {"weight": 0.0}}, "credit": {"d": None}},
     knob={"credit": {"d": 4}},
 )

@@ -14,7 +14,8 @@ marshal = Preset(
     grade="R",
     departures="the game is a team against a second side that chooses its attacks, AV1 to AV8; a turn is a round, paid by "
     "what it changed in the team's return; the team is one player, its orchestrator, whose decisions alone learn "
-    "on its side; the means are over the whole batch, not by task",
+    "on its side; the means are over the whole batch, not by task; as_released is the mean of the distinct returns alone: the "
+    "two whitenings of the released code are over tokens, and are left out",
     credit={"marshal": {"channel": "zero_sum", "key": "batch"}},
     loss={"clip": {"clip": 0.2, "dual": 1.4, "scale": False, "kl": "k3", "kl_weight": 0.2}},
     group=1,

@@ -12,9 +12,9 @@ from counterpoint.train.preset import Preset
 matpo = Preset(
     source="MATPO, arXiv 2510.04678; official code",
     grade="R",
-    departures="the outcome is the team's reward as a share of the world's optimum, not 0 or 1; a format is kept where no tool "
-    "call failed; every worker keeps its own mask (the released code copies the planner's masked tensor, which silences workers "
-    "at random); rows are averaged within each decision type",
+    departures="the outcome is the team's reward as a share of the world's optimum, not 0 or 1; the format is the share of an "
+    "agent's tool calls that did not fail; every worker keeps its own mask (the released code copies the planner's masked "
+    "tensor, which silences workers at random); rows are averaged within each decision type",
     reward={"matpo": {"share": True, "format": "tools"}},
     credit={"matpo": {}},
     loss={"clip": {"clip": 0.2, "dual": 3.0, "scale": False}},

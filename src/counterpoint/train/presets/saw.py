@@ -1,6 +1,8 @@
-"""SAW: rewards weighed by their coefficient of variation in the batch, so that their scale does not matter.
+"""SAW: rewards weighed by their coefficient of variation in the batch; the weights do not depend on scale.
 
     w_k = K (std_k / |mean_k|) / sum,   R = sum w_k r_k;      A = (R - mean) / (std + 1e-6)
+
+The sum does: a reward on a larger scale counts for more in R.
 
 Source: SAW, arXiv 2606.07705 (secondary; the exact form was not found).
 """
