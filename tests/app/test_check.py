@@ -227,6 +227,10 @@ def test_errors_are_objects_with_json(capsys: Any, tmp_path: Path, monkeypatch: 
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["exit"] == 3
     assert error["fix"]
+    for typed in (["ls", "--bogus", "--json"], ["serve", "--port", "99999", "--json"], ["nothing", "--json"]):
+        with pytest.raises(SystemExit) as done:
+            main(typed)
+        assert (done.value.code, json.loads(capsys.readouterr().out)["error"]["exit"]) == (2, 2)
 
 
 @pytest.fixture

@@ -140,18 +140,21 @@ def _example(w: WasteSum) -> str:
 
 
 def _patterns(report: Report) -> list[Section]:
-    """The kinds of sub-agents and tools that cost most, and those with the best results."""
+    """The kinds of sub-agents that cost most and the tools that took longest, and those that were of most use."""
     out = []
-    for kind, noun in (("sub-agent", "Sub-agents"), ("tool", "Tools")):
+    heads = (("sub-agent", "Sub-agents: the largest spend", "Sub-agents: the most useful"),
+             ("tool", "Tools: the longest at work", "Tools: the most read"))  # fmt: skip
+    for kind, dearest, useful in heads:
         known = [p for p in report.patterns if p.kind == kind]
         if not known:
             continue
-        dear = sorted(known, key=lambda p: (-(p.cost_usd or 0), -p.tokens, -p.busy_s))[:_LINES]
-        out.append(_pattern_table(f"{noun}: the largest spend", kind, dear))
+        spent = [(p.cost_usd or 0, p.tokens, p.busy_s) if kind == "sub-agent" else (p.busy_s, p.runs) for p in known]
+        dear = [p for _, p in sorted(zip(spent, known, strict=True), key=lambda row: row[0], reverse=True)][:_LINES]
+        out.append(_pattern_table(dearest, kind, dear))
         told = [p for p in known if p.useful is not None and p.runs >= 2]
         best = sorted(told, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
         if best:
-            out.append(_pattern_table(f"{noun}: the best results", kind, best))
+            out.append(_pattern_table(useful, kind, best))
     return out
 
 
@@ -162,13 +165,16 @@ def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern]) -> Sectio
         if is_agent
         else "Read: results that a later step read."
     )
-    head = ["role" if is_agent else "tool", "runs" if is_agent else "calls", "traces", "tokens", "cost", "busy", "errors"]
-    head += ["used", "useful", "reward"] if is_agent else ["read", "reward"]
+    # What a call cost stands on the model's step that made it, and is no tool's: a tool has a time only.
+    has_reward = any(p.reward is not None for p in patterns)
+    head = ["role", "runs", "traces", "tokens", "cost", "busy"] if is_agent else ["tool", "calls", "traces", "busy"]
+    head += ["errors", *(["used", "useful"] if is_agent else ["read"]), *(["reward"] if has_reward else [])]
     rows = []
     for p in patterns:
         used = f"{p.used:,} of {p.judged:,}" if p.judged else "-"
-        spent = [compact(p.tokens or None), money(p.cost_usd), duration(p.busy_s or None)]
-        came = [number(p.errors), used, *([percent(p.useful)] if is_agent else []), number(p.reward, 3)]
+        spent = [*([compact(p.tokens or None), money(p.cost_usd)] if is_agent else []), duration(p.busy_s or None)]
+        came = [number(p.errors), used, *([percent(p.useful)] if is_agent else [])]
+        came += [number(p.reward, 3)] if has_reward else []
         rows.append([p.name, number(p.runs), number(p.traces), *spent, *came])
     return Section(title, words, head, rows, range(1, len(head)))
 

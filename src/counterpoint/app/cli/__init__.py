@@ -120,7 +120,10 @@ def main(argv: list[str] | None = None) -> None:
     except click.exceptions.Exit as exit_:
         code = exit_.exit_code
     except click.ClickException as error:
-        error.show()
+        if "--json" in args:
+            _print_error(InputError(error.format_message(), fix="--help says what it takes"), as_json=True)
+        else:
+            error.show()
         code = 2
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)

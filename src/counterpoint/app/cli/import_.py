@@ -262,7 +262,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     least = "at least " if account.placeholders else ""
     lines.append(f"tokens   {least}{account.tokens:,} accounted{unaccounted}")
     if account.secrets:
-        lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
+        about = f"{account.secrets.total():,} ({_listed(account.secrets)})"
+        lines.append(f"secrets  about {about} by a quick look: all are masked in every export")
     if report.broken_count:
         lines.append(f"broken   {counted(report.broken_count, 'record')} left out")
         places = [f"{b['file']}:{b['line']}: {b['what']}" if b["line"] else f"{b['file']}: {b['what']}" for b in report.broken]
