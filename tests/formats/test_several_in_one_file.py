@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import logs
+from counterpoint.formats.codex import _MIXED
 from counterpoint.formats.importing.files import File, lines_of, part_of
 from counterpoint.formats.importing.values import apart
 from counterpoint.trace import Trace
@@ -71,6 +72,12 @@ def test_threads_of_codex_are_told_apart_by_their_heads() -> None:
     whole = logs.imported("codex", files)
     for put in (one_behind_the_other, backwards, packed, glued):
         assert told(logs.imported("codex", {"all.jsonl": put(list(files.values()))})) == told(whole)
+
+
+def test_mixed_lines_of_codex_are_said_because_they_cannot_be_told_apart() -> None:
+    first, second = [data for data in threads().values() if b'"subagent"' not in data and b"session_meta" in data][:2]
+    found = logs.sessions("codex", {"all.jsonl": interleaved([first, second])})
+    assert {row["what"] for session in found for row in session.report.broken} == {_MIXED}
 
 
 def test_streams_of_codex_in_one_file_stay_apart() -> None:

@@ -176,19 +176,31 @@ def _sidecar(name: str) -> bool:
 def _group(files: Sequence[File]) -> Iterable[Session]:
     heads: list[tuple[File, ThreadHead]] = []
     bundles: dict[str, list[File]] = {}
-    for file in (part for whole in files for part in _threads(whole)):
-        is_payload = _sidecar(file.name)
-        head = None if is_payload else peek(file)
-        if is_payload or head is None or head.shape == "bundle":
-            bundles.setdefault(folder_of(file.name), []).append(file)
-        else:
-            heads.append((file, head if head.id else ThreadHead(file.name, head.shape)))
+    mixed: set[str] = set()
+    for whole in files:
+        parts = _threads(whole)
+        if len(parts) > 1 and any(len(_lines(part)) == 1 for part in parts):
+            mixed.add(whole.name)
+        for file in parts:
+            is_payload = _sidecar(file.name)
+            head = None if is_payload else peek(file)
+            if is_payload or head is None or head.shape == "bundle":
+                bundles.setdefault(folder_of(file.name), []).append(file)
+            else:
+                heads.append((file, head if head.id else ThreadHead(file.name, head.shape)))
     known = {head.id: head for _, head in heads}
     trees: dict[str, list[File]] = {}
     for file, head in heads:
         trees.setdefault(_root(head, known), []).append(file)
-    yield from (Session(root, found) for root, found in trees.items())
+    for root, found in trees.items():
+        session = Session(root, found)
+        for name in sorted(mixed & {file.name for file in found}):
+            session.report.broke(name, None, _MIXED)
+        yield session
     yield from (Session(f"{folder}/", found) for folder, found in bundles.items())
+
+
+_MIXED = "a thread of nothing but its head beside others: if their lines are mixed, import the files one by one"
 
 
 def _threads(file: File) -> list[File]:
