@@ -11,7 +11,7 @@ import pytest
 
 import logs
 from counterpoint.errors import InputError
-from counterpoint.formats.openinference import flat
+from counterpoint.formats.spans.openinference import flat
 from counterpoint.trace import Trace
 
 FOLDER = logs.SAMPLES / "openinference"

@@ -10,23 +10,21 @@ from __future__ import annotations
 import io
 import os
 import stat
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import counterpoint.registry as registry
+from counterpoint.app.archives import is_tar, is_zip, members
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import open_plain
 from counterpoint.formats.importer import Importer, Session
-from counterpoint.formats.importing.files import HEAD, MAX_UNPACKED, File, first_keys
+from counterpoint.formats.importing.files import HEAD, File, first_keys
 from counterpoint.trace import Trace
 
 _BUFFER = 1 << 18
-_ZIP = b"PK\x03\x04"
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 # How far a file is looked into when its first part shows no source.
 _FURTHER = (1 << 20, 1 << 24)
 # A source of which fewer signs are there is not near.
@@ -103,16 +101,21 @@ _Seen = Iterable[tuple[File, str | None]]
 
 
 def _sort(some: _Seen, forced: str | None, found: Found, files: dict[str, list[File]], *, is_inside: bool = False) -> None:
-    """Put files to the importers that know them; what is in a zip archive that nobody knows is looked at one by one."""
+    """Put files to the importers that know them; what is in an archive that is no log itself is looked at one by one."""
     owner: str | None = None
     for file, why in some:
         found.files += 1
         found.bytes += file.size
-        owner = None if why else forced if forced and not _is_archive(file, forced) else _owner(file, owner)
+        # A tar archive begins with its first file, and would pass for it.
+        is_tarred = why is None and is_tar(file)
+        if is_tarred and is_inside:
+            why = "is an archive inside another: unpack the outer one"
+        is_open = why is None and not is_tarred
+        owner = None if not is_open else forced if forced and not _is_zip(file, forced) else _owner(file, owner)
         if owner is not None:
             files.setdefault(owner, []).append(file)
-        elif why is None and not is_inside and _is_archive(file, None):
-            _sort(_members(file), forced, found, files, is_inside=True)
+        elif why is None and not is_inside and (is_tarred or _is_zip(file, None)):
+            _sort(members(file), forced, found, files, is_inside=True)
         else:
             found.skipped.append(Skipped(file.name, why or _nearest(file)))
 
@@ -153,40 +156,9 @@ def _owner(file: File, before: str | None) -> str | None:
     return None
 
 
-# -- archives ------------------------------------------------------------------------------------------------------------------
-
-
-def _is_archive(file: File, forced: str | None) -> bool:
+def _is_zip(file: File, forced: str | None) -> bool:
     """Whether a file is a zip archive, and not one that is the log itself."""
-    return file.size > 0 and file.head(4) == _ZIP and (forced is None or not importer(forced).sniff(file.head()))
-
-
-def _members(archive: File) -> Iterator[tuple[File, str | None]]:
-    """Every file in a zip archive, in order of name, with why it cannot be read where that is so."""
-    try:
-        with archive.open() as stream, zipfile.ZipFile(stream) as opened:
-            inside = sorted((i for i in opened.infolist() if not i.is_dir()), key=lambda i: i.filename)
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-        yield archive, f"is a zip archive that cannot be read: {error}"
-        return
-    for info in inside:
-        why = None
-        if info.flag_bits & 1:
-            why = "is encrypted"
-        elif info.compress_type not in _METHODS:
-            why = f"is packed by a method that we do not know ({info.compress_type})"
-        elif info.file_size > MAX_UNPACKED:
-            why = "unpacks to more than the limit"
-        name = f"{archive.name}/{info.filename}"
-        yield File(name, info.file_size, partial(_open_member, archive.open, info.filename), archive.changed), why
-
-
-def _open_member(archive: Callable[[], BinaryIO], name: str) -> BinaryIO:
-    stream = archive()
-    try:
-        return cast(BinaryIO, zipfile.ZipFile(stream).open(name))
-    except (NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
-        raise InputError("cannot be read from its archive", where=name, why=str(error)) from error
+    return is_zip(file) and (forced is None or not importer(forced).sniff(file.head()))
 
 
 # -- what a file that nobody knows is nearest to ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
-from counterpoint.formats.importing.values import compact, decode
+from counterpoint.formats.importing.values import apart, compact, decode
 from counterpoint.trace import Trace
 
 
@@ -39,10 +39,14 @@ class Session:
         """Line number and object of each record of a file of JSON lines; broken ones are counted."""
         try:
             for number, line in file.lines():
-                record = self._record(file, number, line)
-                if record is not None:
-                    self.report.records += 1
-                    yield number, record
+                pieces = [None] if line is None else apart(line)
+                if len(pieces) > 1:
+                    self.report.mended["lines of several records: read apart"] += 1
+                for piece in pieces:
+                    record = self._record(file, number, piece)
+                    if record is not None:
+                        self.report.records += 1
+                        yield number, record
         except InputError as error:
             self.report.broke(file.name, None, error.one_line())
 

@@ -21,8 +21,8 @@ from typing import Any
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, number, seconds, string, text_of
-from counterpoint.formats.openinference import is_sdk_trace
 from counterpoint.formats.spans.langgraph import KEPT, mark_graphs, mark_tool, result_text
+from counterpoint.formats.spans.openinference import is_sdk_trace
 from counterpoint.formats.spans.span import Kind, Span, close_wrappers, opened, said, told
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace

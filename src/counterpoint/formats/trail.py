@@ -22,7 +22,7 @@ import msgspec
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, as_list, duration, number, seconds, string, text_of
-from counterpoint.formats.openinference import flat, spans_of
+from counterpoint.formats.spans.openinference import flat, spans_of
 from counterpoint.formats.spans.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.span import Span
 from counterpoint.formats.spans.trees import traces_of

@@ -1,7 +1,7 @@
 """Claude Code transcripts: every layout from inline sidechains (1.0) to subagents/ files, teams and workflows.
 
-This module finds the files of a session. `conversation.py` reads them, `spawns.py` says which call made which sub-agent, and
-`transcript.py` puts the conversations down as events.
+This module finds the files of a session, and `several.py` the sessions in a file that holds more than one. `conversation.py`
+reads them, `spawns.py` says which call made which sub-agent, and `transcript.py` puts the conversations down as events.
 
 | record | becomes |
 |---|---|
@@ -21,7 +21,8 @@ per API message; a sub-agent's own `totalTokens` is only its last request, and i
 What is lost: client bookkeeping (titles, modes, queues, snapshots, reminders: counted in `left_out`), images, overflowed tool
 outputs in tool-results/, the thinking that the vendor encrypts.
 
-Always true: the files of a session make one trace, and its id is the session's.
+Always true: the files of a session make one trace, and its id is the session's; records of sessions that have nothing to do with
+each other are not mixed, whatever file they stand in.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from typing import NamedTuple
 
 from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
+from counterpoint.formats.claude_code.several import parts_of
 from counterpoint.formats.claude_code.transcript import Transcript
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
@@ -92,12 +94,15 @@ class _Scan(NamedTuple):
     """`name@team` of the teammate whose transcript it is; None for a lead and for a session without a team."""
     first: float | None
     last: float | None
+    named: frozenset[bytes] = frozenset()
+    """Every session that its text names, also deep inside a record."""
 
 
 @lru_cache(maxsize=8192)
 def _scan(file: File) -> _Scan:
     session = root = first = last = None
     teams: set[str] = set()
+    named: set[bytes] = set()
     mate: str | None = None
     rest = b""
     try:
@@ -108,6 +113,7 @@ def _scan(file: File) -> _Scan:
                     continue
                 session, root = session or _SESSION.search(block), root or _UUID.search(block)
                 first, last = first or _TIME.search(block), _last_time(block) or last
+                named.update(_SESSION.findall(block))
                 if b'"teamName"' in block or b'"team_name"' in block:
                     mate = _read_teams(block, teams) or mate
     except (InputError, OSError, EOFError, ValueError):
@@ -115,9 +121,11 @@ def _scan(file: File) -> _Scan:
     if rest:
         session, root = session or _SESSION.search(rest), root or _UUID.search(rest)
         first, last = first or _TIME.search(rest), _last_time(rest) or last
+        named.update(_SESSION.findall(rest))
         mate = mate or _read_teams(rest, teams)
     times = [seconds(found[1].decode("ascii", "replace")) if found else None for found in (first, last)]
-    return _Scan(_words(session), root[1] if root else None, frozenset(teams), mate, times[0], times[1])
+    root_id = root[1] if root else None
+    return _Scan(_words(session), root_id, frozenset(teams), mate, times[0], times[1], frozenset(named))
 
 
 def _last_time(block: bytes) -> re.Match[bytes] | None:
@@ -151,7 +159,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     """Files of one session: the transcript, its sub-agents beside or below it, sidecars. Teammates join their lead, and a
     resumed session the one whose records it copied, so that nothing counts twice."""
     by_key: dict[tuple[str, str], list[File]] = {}
-    for file in files:
+    for file in (part for whole in files for part in _parts(whole)):
         by_key.setdefault(_session_of(file), []).append(file)
     scans = {key: [_scan(f) for f in found if _is_main(f)] for key, found in by_key.items()}
     mates = {key: next(s for s in found if s.mate) for key, found in scans.items() if any(s.mate for s in found)}
@@ -170,6 +178,11 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
         together.setdefault(home[key], []).extend(found_files)
     for key in sorted(together):
         yield Session(key[1], sorted(together[key], key=lambda f: f.name))
+
+
+def _parts(file: File) -> list[File]:
+    """A transcript, or the sessions that somebody put into one file."""
+    return parts_of(file) if _is_main(file) and len(_scan(file).named) > 1 else [file]
 
 
 def _lead_of(mate: _Scan, folder: str, leads: Mapping[tuple[str, str], _Scan]) -> tuple[str, str] | None:
@@ -193,6 +206,8 @@ def _is_main(file: File) -> bool:
 
 def _session_of(file: File) -> tuple[str, str]:
     """The folder of the project and the id of the session that a file belongs to."""
+    if file.part:
+        return file.name.rsplit("/", 1)[0] if "/" in file.name else "", file.part
     if under := _UNDER.search(file.name):
         return file.name[: under.start(1)].rstrip("/"), under[1]
     folder = file.name.rsplit("/", 1)[0] if "/" in file.name else ""

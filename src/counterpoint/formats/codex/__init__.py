@@ -13,9 +13,9 @@ calls are `safety_event`.
 
 What is lost: developer instructions, the state of the world, settings, plans and deltas; reasoning that is encrypted.
 
-Always true: a tree gives one trace; a thread whose parent is not among the files is a trace of its own, and reported as
-unlinked; history that a fork copied is in the trace of the thread that made it, once; tokens are the differences of a
-thread's totals.
+Always true: a tree gives one trace, also where the logs of several threads were put into one file; a thread whose parent is
+not among the files is a trace of its own, and reported as unlinked; history that a fork copied is in the trace of the thread
+that made it, once; tokens are the differences of a thread's totals.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.codex.bundle import IS_PAYLOAD, folder_of, is_about_bundle, read_bundle
 from counterpoint.formats.codex.rollout import Thread, usage_of
-from counterpoint.formats.codex.thread_head import OLD_DOCUMENT, ThreadHead, head_of, peek
+from counterpoint.formats.codex.thread_head import OLD_DOCUMENT, ThreadHead, head_of, peek, threads_in
 from counterpoint.formats.codex.thread_team import ThreadTeam
 from counterpoint.formats.codex.threads import Member
 from counterpoint.formats.importer import Importer, Session
@@ -176,19 +176,37 @@ def _sidecar(name: str) -> bool:
 def _group(files: Sequence[File]) -> Iterable[Session]:
     heads: list[tuple[File, ThreadHead]] = []
     bundles: dict[str, list[File]] = {}
-    for file in files:
-        is_payload = _sidecar(file.name)
-        head = None if is_payload else peek(file)
-        if is_payload or head is None or head.shape == "bundle":
-            bundles.setdefault(folder_of(file.name), []).append(file)
-        else:
-            heads.append((file, head if head.id else ThreadHead(file.name, head.shape)))
+    mixed: set[str] = set()
+    for whole in files:
+        parts = _threads(whole)
+        if len(parts) > 1 and any(len(_lines(part)) == 1 for part in parts):
+            mixed.add(whole.name)
+        for file in parts:
+            is_payload = _sidecar(file.name)
+            head = None if is_payload else peek(file)
+            if is_payload or head is None or head.shape == "bundle":
+                bundles.setdefault(folder_of(file.name), []).append(file)
+            else:
+                heads.append((file, head if head.id else ThreadHead(file.name, head.shape)))
     known = {head.id: head for _, head in heads}
     trees: dict[str, list[File]] = {}
     for file, head in heads:
         trees.setdefault(_root(head, known), []).append(file)
-    yield from (Session(root, found) for root, found in trees.items())
+    for root, found in trees.items():
+        session = Session(root, found)
+        for name in sorted(mixed & {file.name for file in found}):
+            session.report.broke(name, None, _MIXED)
+        yield session
     yield from (Session(f"{folder}/", found) for folder, found in bundles.items())
+
+
+_MIXED = "a thread of nothing but its head beside others: if their lines are mixed, import the files one by one"
+
+
+def _threads(file: File) -> list[File]:
+    """A log, or the threads that somebody put into one file."""
+    head = None if _sidecar(file.name) else peek(file)
+    return [file] if head is None or head.shape in ("bundle", "document") else threads_in(file)
 
 
 def _root(head: ThreadHead, known: dict[str, ThreadHead]) -> str:
@@ -240,13 +258,12 @@ def _newest(files: Sequence[File], report: Report) -> Iterator[File]:
 
 
 def _longest(files: list[File], report: Report) -> File:
-    lines = {file.name: _lines(file) for file in files}
-    best = max(files, key=lambda f: (len(lines[f.name]), f.name))
-    for file in files:
-        if file is not best:
-            begins = lines[file.name][:-1] == lines[best.name][: max(len(lines[file.name]) - 1, 0)]
-            what = "older copies of a thread" if begins else "other versions of a thread, which went another way"
-            report.mended[f"{what}: left out"] += 1
+    found = sorted(((_lines(file), file) for file in files), key=lambda row: (len(row[0]), row[1].name))
+    most, best = found.pop()
+    for lines, _ in found:
+        begins = lines[:-1] == most[: max(len(lines) - 1, 0)]
+        what = "older copies of a thread" if begins else "other versions of a thread, which went another way"
+        report.mended[f"{what}: left out"] += 1
     return best
 
 

@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import zstandard
+
 from counterpoint.errors import InputError
-from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.files import File, Line, lines_of, part_of
 from counterpoint.formats.importing.values import as_dict, count, decode, seconds, string
 
 ENVELOPE = frozenset(
@@ -132,6 +134,59 @@ def peek(file: File) -> ThreadHead | None:
     except InputError:
         return None
     return None
+
+
+_BEGINS = re.compile(rb'"(?:session_meta|thread\.started|instructions)"')
+_BLOCK = 1 << 20
+
+
+def threads_in(file: File) -> list[File]:
+    """The threads in a log, each as a file; the file itself where it is one thread.
+
+    A log that was forked repeats, right behind its own head, the heads of the threads that it was forked from; every other head
+    of another thread begins the log of that thread, which somebody put into the same file.
+    """
+    if not _may_be_several(file):
+        return [file]
+    parts: list[tuple[str, list[Line]]] = []
+    above: set[str | None] = set()
+    is_head = False
+    for line, data in lines_of(file):
+        head = _begins(data)
+        is_new = head is not None and (not parts or head.id != parts[-1][0])
+        if head is not None and is_new and not (is_head and head.id in above):
+            parts.append((head.id, []))
+            above = set()
+        if head is not None:
+            above |= {head.forked_from, head.parent, head.session}
+        is_head = head is not None or (is_head and data.isspace())
+        if not parts:
+            parts.append(("", []))
+        parts[-1][1].append(line)
+    return [file] if len({name for name, _ in parts if name}) < 2 else [part_of(file, name, lines) for name, lines in parts]
+
+
+def _may_be_several(file: File) -> bool:
+    """Whether words that begin a thread's log stand in more than one place."""
+    found = 0
+    try:
+        with file.unpacked() as stream:
+            while found < 2 and (data := stream.read(_BLOCK)):
+                found += len(_BEGINS.findall(data + stream.readline()))
+    except (InputError, OSError, EOFError, zstandard.ZstdError):
+        pass
+    return found > 1
+
+
+def _begins(data: bytes) -> ThreadHead | None:
+    """The head in a line that begins a thread's log."""
+    if not _BEGINS.search(data):
+        return None
+    try:
+        head = head_of(as_dict(decode(data)))
+    except InputError:
+        return None
+    return head if head is not None and head.id and head.shape in ("rollout", "plain", "exec") else None
 
 
 def head_of_meta(meta: dict[str, Any]) -> ThreadHead:

@@ -12,14 +12,16 @@ import codecs
 import gzip
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import zstandard
 
 from counterpoint.errors import InputError
+from counterpoint.formats.importing.values import apart
 
 HEAD = 1 << 16
 """How many bytes a format is recognised by."""
@@ -46,6 +48,8 @@ class File:
     size: int
     open: Callable[[], BinaryIO]
     changed: float = 0.0
+    part: str = ""
+    """The session whose lines these are, where a file holds several."""
 
     @classmethod
     def of(cls, data: bytes | memoryview, name: str = "") -> File:
@@ -115,6 +119,101 @@ class File:
         if len(data) > limit:
             raise InputError(f"is larger than {limit >> 20:,} MB, and must be read whole", where=self.name, fix="split it")
         return data
+
+
+# -- some lines of a file ----------------------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """Where a line lies in what a file unpacks to."""
+
+    start: int
+    size: int
+    number: int
+
+
+def lines_of(file: File) -> Iterator[tuple[Line, bytes]]:
+    """Every line with its place; one beyond the limit, or with several records, in several pieces of one number.
+
+    Ends where the file cannot be unpacked.
+    """
+    start, number = 0, 1
+    try:
+        with file.unpacked() as stream:
+            while line := stream.readline(MAX_LINE):
+                for piece in apart(line):
+                    yield Line(start, len(piece), number), piece
+                    start += len(piece)
+                number += line.endswith(b"\n")
+    except (InputError, *_UNPACKING):
+        return
+
+
+def part_of(file: File, name: str, lines: Iterable[Line]) -> File:
+    """The lines of one session in a file that holds several: a file of the same name, in which every line keeps its number."""
+    runs: list[tuple[Line, int]] = []
+    for line in lines:
+        before = runs[-1] if runs else None
+        if before is not None and before[0].start + before[0].size == line.start:
+            runs[-1] = before[0]._replace(size=before[0].size + line.size), line.number
+        else:
+            runs.append((line, line.number))
+    size = sum(run.size for run, _ in runs)
+    return File(file.name, size, partial(_open_part, file, tuple(runs)), file.changed, name)
+
+
+def _open_part(file: File, runs: tuple[tuple[Line, int], ...]) -> BinaryIO:
+    return io.BufferedReader(_Part(file, runs), 1 << 18)
+
+
+class _Part(io.RawIOBase):
+    """Some runs of lines of a file (each with the number of its last line); blank lines stand for those between them."""
+
+    def __init__(self, file: File, runs: tuple[tuple[Line, int], ...]) -> None:
+        self._file, self._runs, self._at, self._left = file, runs, 0, b""
+        self._data = self._read()
+
+    def _read(self) -> Iterator[bytes]:
+        at, number, data = 0, 1, b"\n"
+        with self._file.unpacked() as stream:
+            for run, last in self._runs:
+                yield b"\n" * (run.number - number + (not data.endswith(b"\n")))
+                if stream.seekable():
+                    stream.seek(run.start)
+                else:
+                    while at < run.start and (data := stream.read(min(run.start - at, 1 << 20))):
+                        at += len(data)
+                at, number, end = run.start, last + 1, run.start + run.size
+                while at < end and (data := stream.read(min(end - at, 1 << 20))):
+                    at += len(data)
+                    yield data
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET or offset not in (0, self._at):
+            raise io.UnsupportedOperation("only back to the beginning")
+        if offset != self._at:
+            self._at, self._left, self._data = 0, b"", self._read()
+        return offset
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            data = next(self._data, None)
+            if data is None:
+                return 0
+            self._left = data
+        n = min(len(buffer), len(self._left))
+        buffer[:n], self._left = self._left[:n], self._left[n:]
+        self._at += n
+        return n
 
 
 def bounded(stream: Any, name: str, limit: int = MAX_UNPACKED) -> BinaryIO:

@@ -42,6 +42,33 @@ def decode(data: bytes | memoryview | str) -> Any:
         raise InputError("is not JSON", why=str(error)[:200]) from error
 
 
+def apart(line: bytes) -> list[bytes]:
+    """The objects in a line that holds several, as where files without a last newline were put together; else the line itself."""
+    if _GLUED not in line or not is_broken(line):
+        return [line]
+    found, begin, at = [], 0, line.find(_GLUED)
+    for _ in range(_TRIED):
+        if at < 0:
+            break
+        if not is_broken(line[begin : at + 1]):
+            found.append(line[begin : at + 1])
+            begin = at + 1
+        at = line.find(_GLUED, at + 1)
+    return [*found, line[begin:]]
+
+
+def is_broken(data: bytes) -> bool:
+    """Whether some bytes are not JSON."""
+    try:
+        decode(data)
+    except InputError:
+        return True
+    return False
+
+
+_GLUED, _TRIED = b"}{", 64
+
+
 def _same_everywhere(error: json.JSONDecodeError) -> json.JSONDecodeError:
     """The error as Python 3.11 and 3.12 word it: 3.13 has other words for a comma before a closing bracket, and a trace keeps
     the words."""

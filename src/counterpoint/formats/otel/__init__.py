@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from counterpoint.errors import InputError
@@ -27,9 +27,10 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.values import as_dict, as_list, decode
-from counterpoint.formats.otel.dialects import TRACE, is_ours, joined, restored, spans_for
+from counterpoint.formats.otel.dialects import TRACE, Dialect, is_ours, joined, restored, spans_for
 from counterpoint.formats.otel.log_records import add_logs
 from counterpoint.formats.spans.genai import settled
+from counterpoint.formats.spans.openinference import Beside
 from counterpoint.formats.spans.raw_records import Records, files_together, unwrapped_head
 from counterpoint.formats.spans.span import Span
 from counterpoint.formats.spans.trees import traces_of
@@ -61,9 +62,12 @@ def records_of(data: bytes, content_type: str = "") -> tuple[Records, Report]:
     return records, report
 
 
-def spans_of_records(records: Records, report: Report) -> list[Span]:
-    """Spans in our form: read by dialect, joined across traces, with what logs say about them."""
-    spans = spans_for(records.spans)
+def spans_of_records(
+    records: Records, report: Report, *, system: Dialect = "otel", beside: Mapping[str, Beside] | None = None
+) -> list[Span]:
+    """Spans in our form: each read by its dialect (`system` for one that shows none), joined across traces, with what logs say
+    about them."""
+    spans = spans_for(records.spans, report, system=system, beside=beside)
     join_traces(spans, records, report)
     return add_logs(records.logs, settled(spans), report)
 
@@ -124,6 +128,30 @@ def _holds_records(document: dict[str, Any]) -> bool:
                 if "timeUnixNano" in log or "observedTimeUnixNano" in log:
                     return True
     return False
+
+
+def read_files(session: Session, records: Records) -> None:
+    """Take in and count the records of a session's files."""
+    for file in session.files:
+        before = len(records.spans) + len(records.logs)
+        read_file(file, session, records)
+        count_records(records, session.report, file.name, before=before)
+
+
+def traces_in(
+    records: Records, session: Session, *, system: Dialect, beside: Mapping[str, Beside] | None = None
+) -> Iterator[Trace]:
+    """The traces in some records: those that our own exporter wrote, then the others, each of the system whose dialect its spans
+    speak (`system` where that is both or none)."""
+    ours = [raw for raw in records.spans if is_ours(raw)]
+    if ours:
+        records.spans = [raw for raw in records.spans if not is_ours(raw)]
+        try:
+            yield from restored(ours)
+        except InputError as error:
+            session.report.broke(session.files[0].name, None, error.one_line())
+    spans = spans_of_records(records, session.report, system=system, beside=beside)
+    yield from traces_of(spans, session, system=system)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
@@ -215,18 +243,8 @@ def _group(files: Sequence[File]) -> list[Session]:
 
 def _read(session: Session) -> Iterator[Trace]:
     records = Records()
-    for file in session.files:
-        before = len(records.spans) + len(records.logs)
-        read_file(file, session, records)
-        count_records(records, session.report, file.name, before=before)
-    ours = [raw for raw in records.spans if is_ours(raw)]
-    if ours:
-        records.spans = [raw for raw in records.spans if not is_ours(raw)]
-        try:
-            yield from restored(ours)
-        except InputError as error:
-            session.report.broke(session.files[0].name, None, error.one_line())
-    yield from traces_of(spans_of_records(records, session.report), session, system="otel")
+    read_files(session, records)
+    yield from traces_in(records, session, system="otel")
 
 
 otel = Importer(

@@ -11,27 +11,62 @@ its cause (AutoGen and AG2 begin a trace per message), or where their spans name
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from counterpoint.errors import InputError
+from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string
-from counterpoint.formats.spans.genai import genai_span, parsed
+from counterpoint.formats.spans.genai import genai_span, kind_of, parsed
+from counterpoint.formats.spans.openinference import Beside, flat, speaks_openinference
+from counterpoint.formats.spans.openinference import spans_of as openinference_spans
 from counterpoint.formats.spans.raw_records import RawSpan
 from counterpoint.formats.spans.span import Kind, Span
 from counterpoint.trace import Trace, lines
 
+Dialect = Literal["otel", "openinference"]
+"""The two sets of attributes that spans of one file, and of one trace, may have."""
 
-def spans_for(raws: list[RawSpan]) -> list[Span]:
-    """Our spans for OpenTelemetry's, each by the dialect that it is written in."""
-    found: list[Span] = []
+
+def spans_for(
+    raws: list[RawSpan], report: Report, *, system: Dialect = "otel", beside: Mapping[str, Beside] | None = None
+) -> list[Span]:
+    """Our spans for OpenTelemetry's, each by the dialect that it is written in; one that shows none by that of `system`."""
+    beside = beside or {}
+    other: list[Span] = []
+    inference: list[RawSpan] = []
+    speaks: dict[int, Dialect | None] = {}
     for raw in raws:
+        speaks[raw.order] = dialect = _dialect(raw, system, beside)
+        if (dialect or system) == "openinference":
+            raw.attrs = flat(raw.attrs)
+            inference.append(raw)
+            continue
         reader = _reader(raw)
-        found.extend(reader(raw) if reader is not None else [genai_span(raw)])
-    return _claude_agents(found)
+        other.extend(reader(raw) if reader is not None else [genai_span(raw)])
+    other = _claude_agents(other)
+    if not inference:
+        return other
+    found = openinference_spans(inference, report, beside)
+    for raw, span in zip(inference, found, strict=True):
+        span.order = raw.order
+    for span in (*other, *found):
+        span.dialect = speaks[span.order]
+    return sorted((*found, *other), key=lambda span: span.order) if other else found
+
+
+def _dialect(raw: RawSpan, system: Dialect, beside: Mapping[str, Beside]) -> Dialect | None:
+    """The dialect that a span shows, if any."""
+    if raw.id in beside and beside[raw.id].body:
+        return "openinference"
+    if system == "openinference" and (nested := flat(raw.attrs)) != raw.attrs:  # Phoenix exports them so
+        raw.attrs = {**nested, **raw.attrs}
+    if speaks_openinference(raw.attrs):
+        return "openinference"
+    return "otel" if _reader(raw) is not None or kind_of(raw) != "chain" else None
 
 
 def _reader(raw: RawSpan) -> Callable[[RawSpan], list[Span]] | None:

@@ -54,6 +54,7 @@ class _Told:
         length = number(log.attrs.get("duration_ms"))
         start = log.at if log.at is None or length is None else log.at - length / 1e3
         span = Span(id=id or f"log:{trace}:{_sequence(log)}", trace=trace, kind=kind, start=start, end=log.at, order=log.order)
+        span.dialect = "otel"
         for name, value in fields.items():
             setattr(span, name, value)
         self.spans.append(span)

@@ -59,6 +59,8 @@ class Span:
     """Ids of spans that this one names as its cause, beside its parent."""
     order: int = 0
     """Place in the source, to break ties of time."""
+    dialect: str | None = None
+    """The system whose conventions it follows, where spans of several are read together."""
     extra: dict[str, Any] = field(default_factory=dict)
     """What else is worth keeping, by the source's name."""
 

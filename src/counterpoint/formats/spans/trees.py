@@ -29,7 +29,8 @@ _STOPPED = frozenset({"deny", "denied", "block", "blocked", "reject", "rejected"
 
 
 def traces_of(spans: Iterable[Span], session: Session, *, system: str) -> Iterator[Trace]:
-    """One trace per `Span.trace`, in the order in which they first appear.
+    """One trace per `Span.trace`, in the order in which they first appear; of the system whose dialect all of its spans speak
+    where they say so, else of `system`.
 
     What dialects should know: of a model call, `input` is best the latest message only; a tool that is meant to start an
     agent names its type in `to`; `extra["response_id"]` tells two records of one model call apart from two calls.
@@ -38,7 +39,8 @@ def traces_of(spans: Iterable[Span], session: Session, *, system: str) -> Iterat
     for span in spans:
         groups.setdefault(span.trace, []).append(span)
     for name, group in groups.items():
-        draft = session.draft(name, name, system=system)
+        spoken = {span.dialect for span in group if span.dialect is not None}
+        draft = session.draft(name, name, system=spoken.pop() if len(spoken) == 1 else system)
         _Tree(draft, group).put()
         yield from draft.traces()
 

@@ -1,0 +1,81 @@
+"""Several sessions of Claude Code in one file: whose record each line is.
+
+Always true: a record is of the session that it states; sessions stay together where a record of one hangs on a record of
+another, as those of a resumed or forked session do. What states no session (summaries, snapshots, torn lines) goes with the
+record that it names, else with the next that states one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from counterpoint.errors import InputError
+from counterpoint.formats.importing.files import File, Line, lines_of, part_of
+from counterpoint.formats.importing.values import as_dict, decode, string
+
+
+class _Record(NamedTuple):
+    """What a line says about whose it is."""
+
+    line: Line
+    session: str | None
+    uuid: str | None
+    above: tuple[str, ...]
+    """The records that it hangs on."""
+    about: str | None
+    """The record that a summary or a snapshot is about."""
+
+
+def parts_of(file: File) -> list[File]:
+    """The sessions in a transcript, each as a file; the file itself where it is one session."""
+    records = [_read(line, data) for line, data in lines_of(file)]
+    # Who only leaves notes (titles, modes, queues) in a file has no conversation there.
+    own: dict[str, set[str]] = {}
+    for record in records:
+        if record.session is not None and record.uuid is not None:
+            own.setdefault(record.session, set()).add(record.uuid)
+    home = _together(records, own)
+    if len(set(home.values())) < 2:
+        return [file]
+    names = {first: file.stem if home.get(file.stem) == first else first for first in home.values()}
+    parts: dict[str, list[Line]] = {}
+    for line, session in zip((r.line for r in records), _owners(records, own), strict=True):
+        parts.setdefault(names[home[session]], []).append(line)
+    return [part_of(file, name, lines) for name, lines in parts.items()]
+
+
+def _read(line: Line, data: bytes) -> _Record:
+    try:
+        got: dict[str, Any] = as_dict(decode(data))
+    except InputError:
+        got = {}
+    above = tuple(name for key in ("parentUuid", "logicalParentUuid") if (name := string(got.get(key))))
+    about = string(got.get("messageId")) or string(got.get("leafUuid"))
+    return _Record(line, string(got.get("sessionId")), string(got.get("uuid")), above, about)
+
+
+def _together(records: list[_Record], own: dict[str, set[str]]) -> dict[str, str]:
+    """Session to the first of those that it stays together with."""
+    of = {uuid: session for session, uuids in own.items() for uuid in uuids}
+    home = {session: session for session in own}
+    for record in records:
+        if record.session not in own:
+            continue
+        for name in record.above:
+            other = of.get(name)
+            if other is not None and name not in own[record.session] and home[other] != home[record.session]:
+                first, second = sorted((home[other], home[record.session]), key=list(own).index)
+                home = {session: first if found == second else found for session, found in home.items()}
+    return home
+
+
+def _owners(records: list[_Record], own: dict[str, set[str]]) -> list[str]:
+    """The session of each record."""
+    of = {uuid: session for session, uuids in own.items() for uuid in uuids}
+    after = next(reversed([r.session for r in records if r.session in own]))
+    owners: list[str] = []
+    for record in reversed(records):
+        if record.session in own:
+            after = record.session
+        owners.append(str(after if record.session in own else of.get(record.about or "", after)))
+    return owners[::-1]
