@@ -94,6 +94,13 @@ def _print_error(error: CounterpointError, *, as_json: bool) -> None:
     click.echo("\n".join(lines), err=True)
 
 
+def _print_usage(error: click.ClickException, *, as_json: bool) -> None:
+    if as_json:
+        _print_error(InputError(error.format_message(), fix="--help says what it takes"), as_json=True)
+    else:
+        error.show()
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as one line on stderr, without the place in the source that gave it."""
     click.echo(f"warning: {message}", err=True)
@@ -120,10 +127,7 @@ def main(argv: list[str] | None = None) -> None:
     except click.exceptions.Exit as exit_:
         code = exit_.exit_code
     except click.ClickException as error:
-        if "--json" in args:
-            _print_error(InputError(error.format_message(), fix="--help says what it takes"), as_json=True)
-        else:
-            error.show()
+        _print_usage(error, as_json="--json" in args)
         code = 2
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
