@@ -21,7 +21,7 @@ from counterpoint import Store
 from counterpoint.app.cli.import_ import summary
 from counterpoint.app.import_account import Account, Outcome
 from counterpoint.app.importing import import_sessions, sessions_under, span
-from counterpoint.app.logs import Found, find, importers, read_logs
+from counterpoint.app.logs import Found, find, importer, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
 from counterpoint.trace.quantities import PLACEHOLDER
@@ -447,6 +447,39 @@ def test_a_refused_file_says_what_it_is_nearest_to(tmp_path: Path) -> None:
         "a.json": "comes from no source we know; nearest is who_and_when: it has history, question, and lacks ground_truth, mistake_agent, mistake_step",
         "b.json": "comes from no source we know: JSON with colour, size",
         "c.txt": "comes from no source we know: it is not JSON",
+    }
+
+
+@pytest.mark.parametrize("odd", ["null", "[1, 2, 3]", "42", '"words"', "just words"])
+@pytest.mark.parametrize(
+    "log",
+    [
+        SAMPLES / "claude_code" / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl",
+        SAMPLES / "codex" / "exec" / "run.jsonl",
+        next((SAMPLES / "codex" / "v1").rglob("rollout-*.jsonl")),
+    ],
+)
+def test_a_first_line_that_is_no_record_costs_only_itself(odd: str, log: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(odd + "\n" + log.read_text())
+    ((name, session),) = find([tmp_path]).sessions
+    (trace,) = importer(name).read_session(session)
+    (whole,) = read_logs(log)
+    assert (trace.trace_id, len(trace.events)) == (whole.trace_id, len(whole.events))
+    assert [(row["line"], session.report.broken_count) for row in session.report.broken] == [(1, 1)]
+
+
+def test_a_refused_file_is_told_the_truth(tmp_path: Path) -> None:
+    spans = (SAMPLES / "otel" / "claude_code.jsonl").read_text()
+    claude = SAMPLES / "claude_code" / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl"
+    for name, text in {"a": "null", "b": "null\n" + spans, "c": "{}\n" + claude.read_text(), "d": "x\ny\n" + spans}.items():
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    why = {Path(s.name).stem: s.why for s in find([tmp_path]).skipped}
+    assert why == {
+        "a": "comes from no source we know: JSON without an object in it",
+        "b": "looks like otel from line 2 on, but line 1 is no record of it: take the beginning out",
+        "c": "comes from no source we know; nearest is claude_code: it has sessionId, uuid, parentUuid, type, "
+        "but not where claude_code has them (--format claude_code reads it as such)",
+        "d": "looks like otel from line 3 on, but lines 1 to 2 are no records of it: take the beginning out",
     }
 
 

@@ -44,6 +44,13 @@ def text(trace: Trace, name: str) -> str:
     return trace.contents[event.content_ref or ""]
 
 
+def test_a_first_line_that_is_no_object_costs_only_itself() -> None:
+    data = (SAMPLES / "handoff.otlp.jsonl").read_bytes()
+    (whole,), (trace,) = read(data), read(b"[1, 2, 3]\n" + data)
+    assert shown(trace) == shown(whole)
+    assert trace.meta["import"]["session"]["broken"] == whole.meta["import"].get("session", {}).get("broken", 0) + 1
+
+
 # -- samples ---------------------------------------------------------------------------------------------------------------
 
 LEAD, GUIDE = "0000000000000a01", "0000000000000c01"

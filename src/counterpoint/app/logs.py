@@ -22,11 +22,14 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import open_plain
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import HEAD, File, first_keys
+from counterpoint.formats.importing.values import is_broken
 from counterpoint.trace import Trace
 
 _BUFFER = 1 << 18
 # How far a file is looked into when its first part shows no source.
 _FURTHER = (1 << 20, 1 << 24)
+# How many lines in front of a log are looked past, to say what is behind them.
+_ODD_LINES = 50
 # A source of which fewer signs are there is not near.
 _NEAR = 0.4
 
@@ -169,9 +172,11 @@ def _nearest(file: File) -> str:
     head = file.head(_FURTHER[0]) if file.size else b""
     if not head:
         return "cannot be unpacked" if file.size else "is empty"
+    if (odd := _behind_odd_lines(head)) is not None:
+        return odd
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if begins[:1] not in (b"{", b"["):
-        return "comes from no source we know: it is not JSON"
+        return "comes from no source we know: " + ("JSON without an object in it" if not is_broken(head) else "it is not JSON")
     best: tuple[float, str, list[str], list[str]] = (0.0, "", [], [])
     for name, one in importers().items():
         there = [sign for sign in one.signs if f'"{sign}"'.encode() in head]
@@ -180,13 +185,26 @@ def _nearest(file: File) -> str:
             best = share, name, there, [sign for sign in one.signs if sign not in there]
     if best[0] >= _NEAR:
         has, lacks = (", ".join(signs[:4]) for signs in best[2:])
-        return f"comes from no source we know; nearest is {best[1]}: it has {has}" + (f", and lacks {lacks}" if lacks else "")
+        missing = f", and lacks {lacks}" if lacks else f", but not where {best[1]} has them (--format {best[1]} reads it as such)"
+        return f"comes from no source we know; nearest is {best[1]}: it has {has}{missing}"
     keys = ", ".join(sorted(first_keys(head))[:6])
     return (
         f"comes from no source we know: JSON with {keys}"
         if keys
         else "comes from no source we know: JSON without keys at its top level"
     )
+
+
+def _behind_odd_lines(head: bytes) -> str | None:
+    """What a file is that begins with lines which are no objects, before those of a source that we know."""
+    lines = head.split(b"\n")
+    first = next((k for k, line in enumerate(lines[:_ODD_LINES]) if line.lstrip()[:1] == b"{" and not is_broken(line)), 0)
+    if not any(line.strip() for line in lines[:first]):
+        return None
+    rest = b"\n".join(lines[first:])
+    name = next((name for name, one in importers().items() if one.sniff(rest)), None)
+    few = "line 1 is no record" if first == 1 else f"lines 1 to {first} are no records"
+    return None if name is None else f"looks like {name} from line {first + 1} on, but {few} of it: take the beginning out"
 
 
 # -- folders -------------------------------------------------------------------------------------------------------------------

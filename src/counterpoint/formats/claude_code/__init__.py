@@ -67,7 +67,9 @@ def _sniff(head: bytes) -> bool:
             if k == 0 and _SESSION.search(line) and (b'"parentUuid"' in line or b'"isSidechain"' in line or _UUID.search(line)):
                 return True  # one record longer than the head
             continue
-        if not isinstance(record, dict) or not isinstance(record.get("type"), str):
+        if not isinstance(record, dict):
+            continue  # counted as broken when it is read, like a line that is not JSON
+        if not isinstance(record.get("type"), str):
             return False
         if record["type"] in _TYPES and "sessionId" in record and ("uuid" in record or "operation" in record):
             return True

@@ -231,6 +231,9 @@ def _read(session: Session) -> Iterator[Trace]:
     streams: list[File] = []
     report = Report()
     for file in _newest(session.files, report):
+        if (head := peek(file)) is not None and head.shape == "exec":
+            streams.append(file)
+            continue
         thread = _thread(session, file, report)
         if thread is None:
             continue

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import zstandard
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.files import File, Line, lines_of, part_of
-from counterpoint.formats.importing.values import as_dict, count, decode, seconds, string
+from counterpoint.formats.importing.values import as_dict, count, decode, is_broken, seconds, string
 
 ENVELOPE = frozenset(
     [
@@ -123,19 +124,20 @@ def is_bundle_event(record: dict[str, Any]) -> bool:
 
 
 def peek(file: File) -> ThreadHead | None:
-    """The head of a file, from its first readable line."""
+    """The head of a file, from its first line that is a record."""
     try:
         if OLD_DOCUMENT.match(file.head()):
             session = as_dict(as_dict(decode(file.data())).get("session"))
             return ThreadHead(string(session.get("id")) or file.stem, "document", created=seconds(session.get("timestamp")))
-        for _, line in file.lines():
-            record = decode(line) if line is not None else None
-            return head_of(record) if isinstance(record, dict) else None
+        for _, line in islice(file.lines(), _LINES_PEEKED):
+            if line is not None and not is_broken(line) and isinstance(record := decode(line), dict):
+                return head_of(record)
     except InputError:
         return None
     return None
 
 
+_LINES_PEEKED = 20
 _BEGINS = re.compile(rb'"(?:session_meta|thread\.started|instructions)"')
 _BLOCK = 1 << 20
 

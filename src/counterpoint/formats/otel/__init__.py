@@ -175,11 +175,12 @@ def read_file(file: File, session: Session, records: Records) -> None:
 
 
 def _is_lines(file: File) -> bool:
-    """Whether the first line is a whole object and not the last."""
+    """Whether the first line is a whole object and not the last, or another value (which is no record) before an object."""
     try:
         lines = file.lines()
         _, first = next(lines)
-        return first is not None and isinstance(decode(first), dict) and next(lines, None) is not None
+        _, second = next(lines)
+        return first is not None and (isinstance(decode(first), dict) or (second or b"").lstrip()[:1] == b"{")
     except (InputError, StopIteration):
         return False
 
