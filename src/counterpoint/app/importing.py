@@ -29,7 +29,7 @@ from counterpoint.errors import InputError
 from counterpoint.files import put
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
-from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.report import ODD_COUNTS, Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.masking import glance
 from counterpoint.store import Store
@@ -160,6 +160,11 @@ class Account:
         return self.report.lacks.get(_NO_USAGE, 0)
 
     @property
+    def odd_counts(self) -> int:
+        """Counts of tokens that are stated and cannot be read."""
+        return self.report.lacks.get(ODD_COUNTS, 0)
+
+    @property
     def without_transcript(self) -> int:
         """Agents that are known and whose records are not there."""
         return self.report.lacks.get(NO_TRANSCRIPT, 0)
@@ -175,6 +180,7 @@ class Account:
                 "stated": self.stated,
                 "model_calls_without_usage": self.without_usage,
                 "agents_without_transcript": self.without_transcript,
+                "counts_left_out": self.odd_counts,
             },
             "secrets": dict(self.secrets),
             "failed": [o.as_dict() for o in self.failed],

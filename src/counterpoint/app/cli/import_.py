@@ -255,6 +255,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if account.without_transcript:
         unaccounted += f" · {account.without_transcript:,} agents without a transcript"
         unaccounted += f", whose parents state {account.stated:,}" if account.stated else ""
+    if account.odd_counts:
+        unaccounted += f" · {counted(account.odd_counts, 'count')} left out: no whole number of tokens"
     lines.append(f"tokens   {account.tokens:,} accounted{unaccounted}")
     if account.secrets:
         lines.append(f"secrets  about {account.secrets.total():,} ({_listed(account.secrets)}): masked in every export")
@@ -266,7 +268,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
         lines.append(f"unknown  {counted(report.unknown.total(), 'record')} of kinds we do not know ({_listed(report.unknown)})")
     if report.mended:
         lines.append(f"repaired {_listed(report.mended)}")
-    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", "the transcript of a sub-agent"))}
+    said = ("the tokens", "token counts", "the transcript of a sub-agent")
+    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(said)}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
     lines += _skipped(found)
     lines += [f"failed   {o.session}: {plain_text(o.error or '')}" for o in account.failed[:_SHOWN]]
