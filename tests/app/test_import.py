@@ -24,7 +24,7 @@ from counterpoint.app.importing import import_sessions, sessions_under, span
 from counterpoint.app.logs import Found, find, importer, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
-from counterpoint.trace.quantities import PLACEHOLDER
+from counterpoint.trace.quantities import PLACEHOLDER, uncounted
 from logs import REAL, SAMPLES, real
 from warm_help import programs
 
@@ -495,3 +495,21 @@ def test_an_archive_that_is_broken_locked_or_nested_is_named(tmp_path: Path) -> 
     why = {Path(s.name).name: s.why for s in found.skipped}
     assert "cannot be read" in why["broken.zip"]
     assert "not JSON" in why["inner.zip"]
+
+
+def test_totals_that_are_not_all_have_a_plus(cpt: Run, tmp_path: Path) -> None:
+    told(cpt("import", CLAUDE, "--json", cwd=tmp_path))
+    with Store(tmp_path / "traces", create=False) as store:
+        rows = {row.id: row for row in store.rows()}
+        for name, row in rows.items():
+            assert row.uncounted == uncounted(store.get(name).meta)
+    least = [row for row in rows.values() if row.uncounted and row.tokens]
+    assert least
+    assert len(least) < len(rows)
+    listed = {row["id"]: row["uncounted"] for row in map(json.loads, cpt("ls", "--json", cwd=tmp_path).stdout.splitlines())}
+    assert listed == {name: row.uncounted for name, row in rows.items()}
+    lines = cpt("ls", cwd=tmp_path).stdout.splitlines()[1:]
+    assert sum("+ " in line for line in lines) == sum(bool(row.tokens and (row.uncounted or row.unpriced)) for row in rows.values())
+    many = sum(row.uncounted for row in rows.values())
+    assert f"{many:,} agents or model calls have no true count" in cpt("report", cwd=tmp_path).stdout
+    assert f"at least that: {many:,} agents or model calls" in cpt("top", "--group", "project", cwd=tmp_path).stdout

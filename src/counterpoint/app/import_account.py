@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.formats.importing.report import Report
+from counterpoint.formats.importing.report import ODD_COUNTS, Report
 from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
 _NO_USAGE = "the tokens of a model call"
@@ -77,6 +77,11 @@ class Account:
         return self.report.lacks.get(_NO_USAGE, 0)
 
     @property
+    def odd_counts(self) -> int:
+        """Counts of tokens that are stated and cannot be read."""
+        return self.report.lacks.get(ODD_COUNTS, 0)
+
+    @property
     def without_transcript(self) -> int:
         """Agents that are known and whose records are not there."""
         return self.report.lacks.get(NO_TRANSCRIPT, 0)
@@ -98,6 +103,7 @@ class Account:
                 "model_calls_without_usage": self.without_usage,
                 "agents_without_transcript": self.without_transcript,
                 "model_calls_with_placeholder_output": self.placeholders,
+                "counts_left_out": self.odd_counts,
             },
             "secrets": dict(self.secrets),
             "failed": [o.as_dict() for o in self.failed],

@@ -20,7 +20,7 @@ from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
-from counterpoint.formats.importing.values import apart, compact, decode
+from counterpoint.formats.importing.values import apart, compact, decode, is_utf8
 from counterpoint.trace import Trace
 
 
@@ -63,15 +63,23 @@ class Session:
         if not isinstance(record, dict):
             self.report.broke(file.name, number, "a record that is not an object")
             return None
+        self.check_coding(line)
         return record
+
+    def check_coding(self, data: bytes) -> None:
+        """Count a record in which bytes are no text: each of them was read as U+FFFD."""
+        if not is_utf8(data):
+            self.report.mended["records with bytes that are not UTF-8: read as U+FFFD"] += 1
 
     def document(self, file: File) -> Any:
         """The JSON document that a file is, or None when it is not one (which is counted)."""
         try:
-            found = decode(file.data())
+            data = file.data()
+            found = decode(data)
         except InputError as error:
             self.report.broke(file.name, None, error.one_line())
             return None
+        self.check_coding(data)
         self.report.records += 1
         return found
 

@@ -259,6 +259,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
         unaccounted += f", whose parents state {account.stated:,}" if account.stated else ""
     if account.placeholders:
         unaccounted += f" · {counted(account.placeholders, 'model call')} with a placeholder for the output"
+    if account.odd_counts:
+        unaccounted += f" · {counted(account.odd_counts, 'count')} left out: no whole number of tokens"
     least = "at least " if account.placeholders else ""
     lines.append(f"tokens   {least}{account.tokens:,} accounted{unaccounted}")
     if account.secrets:
@@ -274,7 +276,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
         lines.append(f"repaired {_listed(report.mended)}")
     if kept := sum(counts["kept"] for counts in account.by_importer.values()):
         lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` it to let it in)")
-    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(("the tokens", NO_TRANSCRIPT, PLACEHOLDER))}
+    said = ("the tokens", "token counts", NO_TRANSCRIPT, PLACEHOLDER)
+    lacks = {what: n for what, n in report.lacks.items() if not what.startswith(said)}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
     lines += _skipped(found)
     lines += [f"failed   {o.session}: {plain_text(o.error or '')}" for o in account.failed[:_SHOWN]]

@@ -236,7 +236,7 @@ def _read(session: Session) -> Iterator[Trace]:
     for key, mate in mates.items():
         lead = (_lead_of(mate, "", leads) or ("", own[0]))[1]
         led.setdefault(lead, []).extend(parts[key])
-    copied: set[str] = set()
+    copied: dict[str, dict[int, str]] = {}
     before = None
     for key in own:
         files = [f for f in parts[key] if key not in mates]
@@ -248,7 +248,9 @@ def _read(session: Session) -> Iterator[Trace]:
             yield trace
 
 
-def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[File], copied: set[str]) -> Iterator[Trace]:
+def _trace(
+    session: Session, key: str, files: Sequence[File], mates: Sequence[File], copied: dict[str, dict[int, str]]
+) -> Iterator[Trace]:
     """The trace of a session, with the transcripts of its teammates and of all their sub-agents."""
     conversations = Conversations(session, copied)
     runs = _read_agents(session, conversations, [*files, *mates])

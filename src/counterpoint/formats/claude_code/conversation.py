@@ -1,8 +1,8 @@
 """The conversations in Claude Code's files: records merged into the model's replies, each agent's own in its own order.
 
 Always true: one API message is one `Reply` however many records it was split over, with its usage once (that of the record
-with the most output); a record that was copied (same uuid) counts where it came first; records keep the order of the file,
-because its clock cannot be trusted.
+with the most output); a record that was copied (same uuid and the same words) counts where it came first; records keep the
+order of the file, because its clock cannot be trusted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
+
 from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.usage import ANTHROPIC, Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.trace.keys import PROJECT, TITLE
 
@@ -82,8 +84,8 @@ class Conversation:
 class Conversations:
     """All conversations of a session."""
 
-    def __init__(self, session: Session, seen: set[str]) -> None:
-        """`seen` holds the uuids of records that a session this one was resumed from has already."""
+    def __init__(self, session: Session, seen: dict[str, dict[int, str]]) -> None:
+        """`seen` holds the records that a session this one was resumed from has already: by uuid, then by what they say."""
         self.session = session
         self.main = Conversation("main")
         self.others: dict[str, Conversation] = {}
@@ -149,10 +151,11 @@ class Conversations:
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), record.get("uuid")
         if isinstance(uuid, str):
-            if uuid in self._seen:
+            name = self._first_seen(uuid, _digest(record))
+            if name is None:
                 self.copied += 1
                 return
-            self._seen.add(uuid)
+            record = record if name == uuid else {**record, "uuid": name}
         if kind == "assistant":
             self._assistant(record, conversation)
         elif kind in ("user", "system", "attachment"):
@@ -164,6 +167,16 @@ class Conversations:
             return
         if conversation is self.main and not self.facts and record.get("version"):
             self.facts = {k: record[k] for k in ("cwd", "gitBranch", "version", "entrypoint", "slug") if record.get(k)}
+
+    def _first_seen(self, uuid: str, digest: int) -> str | None:
+        """What a record is called here: by its uuid, or by another where one that differs has that; None for a copy."""
+        names = self._seen.setdefault(uuid, {})
+        if digest in names:
+            return None
+        names[digest] = name = uuid if not names else f"{uuid}~{len(names) + 1}"
+        if name != uuid:
+            self.session.report.mended["records that share the uuid of another and differ: kept under another"] += 1
+        return name
 
     def _assistant(self, record: dict[str, Any], conversation: Conversation) -> None:
         inner = as_dict(record.get("message"))
@@ -178,6 +191,7 @@ class Conversations:
             self._messages[conversation.agent, name] = message
             conversation.items.append(message)
         usage = Usage.anthropic(inner.get("usage"))
+        self.session.report.note_odd_counts(odd_counts(as_dict(inner.get("usage")), ANTHROPIC))
         if usage is not None and (message.usage is None or usage.output >= message.usage.output):
             message.usage = usage
         message.stop_reason = string(inner.get("stop_reason")) or message.stop_reason
@@ -187,13 +201,26 @@ class Conversations:
         if at is not None:
             message.end = at if message.end is None else max(message.end, at)
 
-
     def about(self) -> dict[str, Any]:
         """For the trace's `meta`: where the session ran, and its title and project where the records say so."""
         title = self.titled.get("custom-title") or self.titled.get("ai-title")
         where = str(self.facts.get("cwd") or "").replace("\\", "/").rstrip("/")
         said = {TITLE: one_line(title or ""), PROJECT: where.rpartition("/")[2]}
         return {**{key: text for key, text in said.items() if text}, **self.facts, "titles": self.titles}
+
+
+_SAYS = ("type", "subtype", "content", "attachment")
+_in_order = msgspec.json.Encoder(order="sorted").encode
+
+
+def _digest(record: dict[str, Any]) -> int:
+    """A digest of what a record says, whichever session it stands in: a copy has another session, time and place."""
+    inner = as_dict(record.get("message"))
+    says = [*(record.get(name) for name in _SAYS), inner.get("role"), inner.get("id"), inner.get("content")]
+    try:
+        return hash(_in_order(says))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return hash(compact(says))
 
 
 def user_text(record: dict[str, Any]) -> str:

@@ -27,14 +27,14 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.codex.bundle import IS_PAYLOAD, folder_of, is_about_bundle, read_bundle
-from counterpoint.formats.codex.rollout import Thread, usage_of
+from counterpoint.formats.codex.rollout import COUNTS, Thread, usage_of
 from counterpoint.formats.codex.thread_head import OLD_DOCUMENT, ThreadHead, head_of, peek, threads_in
 from counterpoint.formats.codex.thread_team import ThreadTeam
 from counterpoint.formats.codex.threads import Member
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.usage import Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string, text_of
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT
@@ -72,6 +72,7 @@ class _Stream:
     def record(self, record: dict[str, Any]) -> None:
         kind = string(record.get("type")) or ""
         item = as_dict(record.get("item"))
+        self.team.report.note_odd_counts(odd_counts(as_dict(record.get("usage")), COUNTS))
         if kind in ("item.started", "item.updated"):
             self._open[str(item.get("id"))] = item
         elif kind == "item.completed":

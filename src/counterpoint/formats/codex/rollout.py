@@ -19,7 +19,7 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.codex.thread_head import KNOWN_DONE, KNOWN_EVENTS, KNOWN_ITEMS, ThreadHead
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.usage import Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, decode, seconds, string, text_of
 
 _COPY_S = 5.0
@@ -108,6 +108,11 @@ class _OpenAnswer:
         for at, text, name in asked:
             if not _TAGGED.match(text):
                 self.hear("injected" if self._says_who else "asked", text, name, at=at)
+
+
+def _total(stated: Any, before: int) -> int:
+    found = count(stated)
+    return found if found is not None else before if stated is not None else 0
 
 
 def usage_of(usage: Any) -> Usage | None:
@@ -342,8 +347,10 @@ class Thread(_OpenAnswer):
         total = as_dict(as_dict(event.get("info")).get("total_token_usage"))
         if not total:
             return None
-        now = tuple(count(total.get(name)) or 0 for name in _TOTALS)
-        before, self._total = self._total, now
+        self.report.note_odd_counts(odd_counts(total, COUNTS))
+        before = self._total  # a total that cannot be read is taken not to have changed: the next one tells what was added
+        now = tuple(_total(total.get(name), was) for name, was in zip(COUNTS, before, strict=True))
+        self._total = now
         return (before, now) if now != before else None
 
     def _on_user(self, number: int, event: dict[str, Any]) -> None:
@@ -437,7 +444,7 @@ class Thread(_OpenAnswer):
         self.do("failed", string(event.get("message")) or "error")
 
 
-_TOTALS = (
+COUNTS = (
     "input_tokens",
     "cached_input_tokens",
     "output_tokens",

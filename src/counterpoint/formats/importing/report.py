@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 _SHOWN = 20
+ODD_COUNTS = "token counts that are no whole number of tokens: left out of the sums"
 
 
 class Report:
@@ -39,6 +40,11 @@ class Report:
         self.broken_count += 1
         if len(self.broken) < _SHOWN:
             self.broken.append({"file": file, "line": line, "what": what[:200]})
+
+    def note_odd_counts(self, found: int) -> None:
+        """Counts of tokens that are stated and cannot be read."""
+        if found:
+            self.lacks[ODD_COUNTS] += found
 
     def linked(self, rule: str, *, exact: bool = True) -> None:
         """A sub-agent is linked to its spawn: because the source says so (exact), or by a rule of ours (inferred)."""

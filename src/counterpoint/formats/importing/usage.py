@@ -11,7 +11,7 @@ does not name has tokens and no cost.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,6 +80,15 @@ class Usage(NamedTuple):
         read, wrote = (min(count(said.get(f"tokens_cache_{kind}")) or 0, total) for kind in ("read", "write"))
         wrote = min(wrote, total - read)
         return cls(total - read - wrote, read, wrote, out, cache_write_1h=min(count(said.get(CACHE_WRITE_1H)) or 0, wrote))
+
+
+ANTHROPIC = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""The counts in a usage of Anthropic's."""
+
+
+def odd_counts(got: Mapping[str, Any], names: Iterable[str]) -> int:
+    """How many of some counts of tokens are stated and are none: negative, not whole, or beyond 63 bits."""
+    return sum(1 for name in names if (value := got.get(name)) is not None and count(value) is None)
 
 
 class Price(NamedTuple):

@@ -5,6 +5,7 @@ Always true: nothing here raises on a strange value; what cannot be understood i
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -40,6 +41,22 @@ def decode(data: bytes | memoryview | str) -> Any:
         raise InputError("is not JSON", why=str(_same_everywhere(error))[:200]) from error
     except ValueError as error:  # such as a number of too many digits
         raise InputError("is not JSON", why=str(error)[:200]) from error
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether some bytes are text in UTF-8."""
+    if data.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(data), _PIECE):
+            decoder.decode(data[at : at + _PIECE], at + _PIECE >= len(data))
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_PIECE = 1 << 20
 
 
 def apart(line: bytes) -> list[bytes]:

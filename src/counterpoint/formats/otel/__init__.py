@@ -188,7 +188,9 @@ def _is_lines(file: File) -> bool:
 def _documents(file: File, session: Session) -> Iterator[Any]:
     """The document that a file is; or several, as a console exporter prints them."""
     try:
-        text = file.data().decode("utf-8", "replace").lstrip("\ufeff")
+        data = file.data()
+        session.check_coding(data)
+        text = data.decode("utf-8", "replace").lstrip("\ufeff")
     except InputError as error:
         session.report.broke(file.name, None, error.one_line())
         return

@@ -18,10 +18,10 @@ import msgspec
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.report import Report
-from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.usage import Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string
-from counterpoint.formats.spans.genai import genai_span, kind_of, parsed
-from counterpoint.formats.spans.openinference import Beside, flat, speaks_openinference
+from counterpoint.formats.spans.genai import COUNTS, genai_span, kind_of, parsed
+from counterpoint.formats.spans.openinference import OWN_COUNTS, Beside, flat, speaks_openinference
 from counterpoint.formats.spans.openinference import spans_of as openinference_spans
 from counterpoint.formats.spans.raw_records import RawSpan
 from counterpoint.formats.spans.span import Kind, Span
@@ -40,6 +40,7 @@ def spans_for(
     inference: list[RawSpan] = []
     speaks: dict[int, Dialect | None] = {}
     for raw in raws:
+        report.note_odd_counts(odd_counts(raw.attrs, _COUNTS))
         speaks[raw.order] = dialect = _dialect(raw, system, beside)
         if (dialect or system) == "openinference":
             raw.attrs = flat(raw.attrs)
@@ -56,6 +57,11 @@ def spans_for(
     for span in (*other, *found):
         span.dialect = speaks[span.order]
     return sorted((*found, *other), key=lambda span: span.order) if other else found
+
+
+_COUNTS = (
+    *COUNTS, *OWN_COUNTS, "input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens",
+)  # fmt: skip
 
 
 def _dialect(raw: RawSpan, system: Dialect, beside: Mapping[str, Beside]) -> Dialect | None:

@@ -67,6 +67,8 @@ _REASONING = (
 )  # fmt: skip
 
 
+COUNTS = (*_INPUT, *_OUTPUT, *_READ, *_WROTE, *_REASONING)
+"""Every name of a count of tokens."""
 _AGENT_NAMES = ("gen_ai.agent.name", "agent_name", "agent.name")
 _AGENT_IDS = ("gen_ai.agent.id", "agent.id", "agent_id")
 

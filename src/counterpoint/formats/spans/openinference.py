@@ -34,6 +34,10 @@ _KINDS: dict[str, Kind] = {
 KIND = "openinference.span.kind"
 # A kind beside nothing but gen_ai attributes is a courtesy to viewers: such spans are OpenTelemetry's.
 OWN = ("input.value", "output.value", "llm.", "agent.name")
+OWN_COUNTS = (
+    "llm.token_count.prompt_details.cache_read", "llm.token_count.prompt_details.cache_write",
+    "llm.token_count.completion_details.reasoning",
+)  # fmt: skip
 # Some tracers set both sets of attributes: what OpenInference's own do not say is taken from the others.
 _MODELS = ("llm.model_name", "embedding.model_name", "gen_ai.response.model", "gen_ai.request.model")
 _NO_PARENTS = "parents of spans: they stand under the trace's only agent"
