@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
+from counterpoint.formats.claude_code.several import digest_of
 from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -151,7 +150,7 @@ class Conversations:
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), record.get("uuid")
         if isinstance(uuid, str):
-            name = self._first_seen(uuid, _digest(record))
+            name = self._first_seen(uuid, digest_of(record))
             if name is None:
                 self.copied += 1
                 return
@@ -207,20 +206,6 @@ class Conversations:
         where = str(self.facts.get("cwd") or "").replace("\\", "/").rstrip("/")
         said = {TITLE: one_line(title or ""), PROJECT: where.rpartition("/")[2]}
         return {**{key: text for key, text in said.items() if text}, **self.facts, "titles": self.titles}
-
-
-_SAYS = ("type", "subtype", "content", "attachment")
-_in_order = msgspec.json.Encoder(order="sorted").encode
-
-
-def _digest(record: dict[str, Any]) -> int:
-    """A digest of what a record says, whichever session it stands in: a copy has another session, time and place."""
-    inner = as_dict(record.get("message"))
-    says = [*(record.get(name) for name in _SAYS), inner.get("role"), inner.get("id"), inner.get("content")]
-    try:
-        return hash(_in_order(says))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return hash(compact(says))
 
 
 def user_text(record: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Several sessions of Claude Code in one file: whose record each line is.
+"""Several sessions of Claude Code in one file: whose record each line is, and which are copies.
 
 Always true: a record is of the session that it states; sessions stay together where a record of one hangs on a record of
 another, as those of a resumed or forked session do. What states no session (summaries, snapshots, torn lines) goes with the
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.files import File, Line, lines_of, part_of
-from counterpoint.formats.importing.values import as_dict, decode, string
+from counterpoint.formats.importing.values import as_dict, compact, decode, string
 
 
 class _Record(NamedTuple):
@@ -79,3 +81,17 @@ def _owners(records: list[_Record], own: dict[str, set[str]]) -> list[str]:
             after = record.session
         owners.append(str(after if record.session in own else of.get(record.about or "", after)))
     return owners[::-1]
+
+
+_SAYS = ("type", "subtype", "content", "attachment")
+_in_order = msgspec.json.Encoder(order="sorted").encode
+
+
+def digest_of(record: dict[str, Any]) -> int:
+    """A digest of what a record says, whichever session it stands in: a copy has another session, time and place."""
+    inner = as_dict(record.get("message"))
+    says = [*(record.get(name) for name in _SAYS), inner.get("role"), inner.get("id"), inner.get("content")]
+    try:
+        return hash(_in_order(says))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return hash(compact(says))
