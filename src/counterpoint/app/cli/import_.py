@@ -255,7 +255,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     lines += _first(report.unlinked, report.unlinked_count)
     unaccounted = f" · {counted(account.without_usage, 'model call')} without a usage record" if account.without_usage else ""
     if account.without_transcript:
-        unaccounted += f" · {account.without_transcript:,} agents without a transcript"
+        unaccounted += f" · {counted(account.without_transcript, 'agent')} without a transcript"
         unaccounted += f", whose parents state {account.stated:,}" if account.stated else ""
     if account.placeholders:
         unaccounted += f" · {counted(account.placeholders, 'model call')} with a placeholder for the output"

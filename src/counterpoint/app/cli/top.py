@@ -226,7 +226,7 @@ def _percent(value: float | None) -> str:
 def _accounted(covered: Coverage) -> str:
     if not covered.total:
         return "tokens: none recorded"
-    unknown = [f"{covered.missing:,} agents have no transcript"] if covered.missing else []
+    unknown = [f"{counted(covered.missing, 'agent')} without a transcript"] if covered.missing else []
     if covered.placeholders:
         unknown.append(f"{counted(covered.placeholders, 'model call')} with a placeholder for the output")
     share = f"{100 * covered.share:.0f} %" if covered.share is not None else ", ".join(unknown)
