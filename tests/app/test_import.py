@@ -103,6 +103,8 @@ def test_a_session_of_which_less_is_left_stays_as_it_is_stored(jobs: str, cpt: R
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:8]))
     done = cpt("import", "logs", "--jobs", jobs, cwd=tmp_path)
     assert "kept     1 session of which the store has more than was read" in done.stdout
+    again = told(cpt("import", "logs", "--again", "--json", "--jobs", jobs, cwd=tmp_path))
+    assert again["sources"]["claude_code"]["kept"] == 1
     with Store(tmp_path / "traces", create=False) as store:
         assert store.get(SHOP) == before
     assert cpt("rm", SHOP, "--yes", cwd=tmp_path).returncode == 0

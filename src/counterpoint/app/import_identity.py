@@ -50,7 +50,7 @@ def put_away(waiting: list[tuple[Outcome, Trace]], store: Store | None) -> None:
     except InputError:
         done = [_store_alone(outcome, trace, source, store) for outcome, trace, source in kept]
     for (outcome, _, _), what, is_new in zip(kept, done, new, strict=True):
-        if outcome.status != "failed" and not is_new:
+        if outcome.status not in ("failed", "kept") and not is_new:
             outcome.status = what
 
 

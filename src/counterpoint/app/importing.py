@@ -303,7 +303,7 @@ class _Memory:
             outcome.traces = list(before.traces)
 
     def note(self, key: str, fingerprint: str, outcome: Outcome) -> None:
-        if outcome.status != "failed":
+        if outcome.status not in ("failed", "kept"):  # kept: the files are not those of what is stored
             known = self._files.pop(key, None) or _Known("", [])
             known.fingerprint, known.traces = fingerprint, outcome.traces
             self._known[key] = known
