@@ -119,6 +119,11 @@ def compact(value: float | int | None) -> str:
     return _digits(value, 3)
 
 
+def at_least(figure: str, is_more: object) -> str:
+    """A figure that is written already, with a plus where there is more than is known."""
+    return f"{figure}+" if is_more and figure != ABSENT else figure
+
+
 def money(dollars: float | int | None) -> str:
     """US dollars: $1,204 · $93.20 · $0.02 · $0.0014."""
     if dollars is None or dollars != dollars:

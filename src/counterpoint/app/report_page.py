@@ -13,7 +13,7 @@ from typing import NamedTuple
 from counterpoint.app.api.report import Pattern, Report, WasteSum
 from counterpoint.app.api.sums import Sum
 from counterpoint.app.pricing import cost_words
-from counterpoint.display import compact, counted, duration, moment, money, number, percent
+from counterpoint.display import at_least, compact, counted, duration, moment, money, number, percent
 from counterpoint.trace.lanes import FAMILIES
 from counterpoint.trace.naming import short_model
 
@@ -82,11 +82,11 @@ def _weight(s: Sum) -> float:
 
 
 def _money(s: Sum) -> str:
-    return money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.uncounted) else "")
+    return at_least(money(s.cost_usd), s.unpriced or s.uncounted)
 
 
 def _tokens(s: Sum) -> str:
-    return compact(s.tokens) + "+" * bool(s.tokens and s.uncounted)
+    return at_least(compact(s.tokens), s.uncounted)
 
 
 def _days(report: Report) -> Section:

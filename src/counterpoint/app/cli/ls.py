@@ -12,7 +12,7 @@ import msgspec
 from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.cli._store import list_store, store_option
 from counterpoint.app.search import FACETS, FIELDS, facet, matcher
-from counterpoint.display import compact, counted, duration, moment, money, number
+from counterpoint.display import at_least, compact, counted, duration, moment, money, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.handles import short_ids
 from counterpoint.store.summary import Summary
@@ -87,7 +87,7 @@ def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
         columns["topology"] = [row.topology or "" for row in rows]
     columns["agents"] = [number(row.agents) for row in rows]
     columns["events"] = [number(row.events) for row in rows]
-    columns["tokens"] = [compact(row.tokens) + "+" * bool(row.tokens and row.uncounted) for row in rows]
+    columns["tokens"] = [at_least(compact(row.tokens), row.uncounted) for row in rows]
     columns["cost"] = [_cost(row) for row in rows]
     columns["time"] = [duration(row.wall_clock_s) for row in rows]
     columns["R team"] = [number(row.team_reward, 3) for row in rows]
@@ -107,7 +107,7 @@ def _models(models: Sequence[str]) -> str:
 
 def _cost(row: Summary) -> str:
     """The cost; with a plus where tokens of some calls have no price, or the tokens of some are not known."""
-    return money(row.cost_usd) + ("+" if row.cost_usd is not None and (row.unpriced or row.uncounted) else "")
+    return at_least(money(row.cost_usd), row.unpriced or row.uncounted)
 
 
 def _marks(row: Summary) -> str:

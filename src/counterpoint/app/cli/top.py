@@ -22,7 +22,7 @@ from counterpoint.app.library import about
 from counterpoint.app.pricing import cost_words
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind
-from counterpoint.display import compact, counted, duration, money, number
+from counterpoint.display import at_least, compact, counted, duration, money, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
@@ -143,8 +143,7 @@ def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
 
 
 def _sum_cells(name: str, s: Sum, *, is_whole: bool) -> list[str]:
-    cost = money(s.cost_usd) + ("+" if s.cost_usd is not None and (s.unpriced or s.uncounted) else "")
-    tokens = compact(s.tokens) + "+" * bool(s.tokens and s.uncounted)
+    cost, tokens = at_least(money(s.cost_usd), s.unpriced or s.uncounted), at_least(compact(s.tokens), s.uncounted)
     calls = [] if is_whole else [number(s.calls)]
     return [name, number(s.traces), number(s.events), *calls, number(s.errors), tokens, cost, duration(s.seconds)]
 
