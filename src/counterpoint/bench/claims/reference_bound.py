@@ -2,7 +2,9 @@
 
 Always true: the bound and the exact optima share no code with the simulator; episodes are fresh for every seed. A share is the
 mean return over the optimum; its interval comes from the episodes. The prices of the last W1 rows are drawn from the seed, half
-to twice the released ones, so that the claim does not rest on one set of numbers.
+to twice the released ones, so that the claim does not rest on one set of numbers. With 64 questions they ask for 97 %: of 40
+seeds that nobody had tried (3000-3039) seven draw prices at which the reference is between 97.8 and 99 % of the bound, which
+need not be attained; with 512 questions none of twelve is below 99.4 %.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError
 
 _SIZES = (64, 128, 256, 512, 1024)
+_DRAWN = {64: 0.97, 512: 0.99}  # least share at drawn prices, by size
 _QUESTIONS = 40_000  # per size and repetition
 _ERRORS = 4.5
 # the least share of its optimum that each world's oracle reaches: a bound need not be attained
@@ -48,7 +51,7 @@ def reference_bound(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     w1: TeamWorld = registry.get("env", "wide_verify")
     for size in _SIZES:
         yield from _shares(f"W1 N={size}", w1.replace(vote_items=size), "reference", _QUESTIONS // size, seed, seeds, 0.99)
-    for size in (64, 512):
+    for size, least in _DRAWN.items():
         factors = 2.0 ** (2 * uniform(seed, purpose("drawn prices"), size, np.arange(5)) - 1)
         prices = {name: getattr(w1.config, name) * float(f) for name, f in zip(_PRICES, factors, strict=False)}
         prices["price"] = tuple(float(p * f) for p, f in zip(w1.config.price, factors[3:], strict=True))
@@ -57,11 +60,11 @@ def reference_bound(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
             for name, value in prices.items()
         )
         yield from _shares(
-            f"W1 N={size}, {drawn}", w1.replace(vote_items=size, **prices), "reference", _QUESTIONS // size, seed, seeds, 0.99
+            f"W1 N={size}, {drawn}", w1.replace(vote_items=size, **prices), "reference", _QUESTIONS // size, seed, seeds, least
         )
-    for name, least in _LEAST.items():
+    for name, share in _LEAST.items():
         world = registry.get("env", name)
-        yield from _shares(f"{world.short} oracle ({world.optimum().kind})", world, "oracle", _EPISODES[name], seed, seeds, least)
+        yield from _shares(f"{world.short} oracle ({world.optimum().kind})", world, "oracle", _EPISODES[name], seed, seeds, share)
 
 
 def _shares(name: str, world: TeamWorld, policy: str, episodes: int, seed: int, seeds: int, least: float) -> Iterator[ClaimRow]:

@@ -4,9 +4,11 @@ Always true: gap = (J − J_cap)/(J* − J_cap) with J* and J_cap exact; J = J* 
 fresh paths is exact per path (`world.lost`), so that test noise is small and the intervals show the noise of training. No test
 path is a training path. With 100 traces a seed trains several times on disjoint traces (in S2, where a payoff is one bit, six
 times) and shares the test paths out among the rules. "Drawn" worlds have parameters drawn by the seed, again and again until the
-gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. S2 has a lower target at 1,600
-traces: its payoff is one bit, and so many do not always tell two margins of votes apart whose worth differs by a tenth of the gap
-(docs/stopping.md has the spread over seeds that nobody tuned on). (docs/research/stopping.md)
+gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. S2 has lower targets at 1,600 traces
+and, drawn, at 100: its payoff is one bit, so that 1,600 do not always tell two margins of votes apart whose worth differs by a
+tenth of the gap; drawn, its gap is 3 to 8 % of J, where the mean of 100 payoffs is uncertain by 4 %, so that shares of single
+worlds reach from below zero to one and a seed's is the mean over twelve worlds (docs/stopping.md has the spread over seeds that
+nobody tuned on). (docs/research/stopping.md)
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _MANY, _FEW, _TEST, _FRESH, _FORKS = 1_600, 100, 20_000, 400, 64
 _LISTED = ("s1", "s1b", "s2", "s3")
 _CLOSED, _LOWER = 0.95, {"s2": 0.9}
 _SETS = {"s2": 6}  # how often a seed trains on 100 traces; twice elsewhere
+_SHARE, _LOWER_SHARE = 0.78, {"s2": 0.65}  # of 100 traces; lower in drawn worlds
+_WORLDS = {"s2": 12}  # how many worlds a seed draws to train once on 100 traces in each; elsewhere the one that has 1,600
 _SMALLEST_GAP = 0.03
 _PRICED, _PRICES = 400, (0.5, 2.0)
 
@@ -50,8 +54,8 @@ def stopping(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         short = worlds[0].short
         many = [_gap(w, _loss(w, _trained(w, r, _MANY), r)) for w, r in zip(worlds, runs, strict=True)]
         yield at_least(f"{short}, drawn parameters: gap closed, 1,600 traces", many, _LOWER.get(name, _CLOSED))
-        few = [_gap(w, _small_loss(w, r)) for w, r in zip(worlds, runs, strict=True)]
-        yield at_least(f"{short}, drawn parameters: gap closed, 100 traces", few, 0.78)
+        few = [_drawn_gap(w, r) for w, r in zip(worlds, runs, strict=True)]
+        yield at_least(f"{short}, drawn parameters: gap closed, 100 traces", few, _LOWER_SHARE.get(name, _SHARE))
     worlds = [_drawn("s0", r) for r in runs]
     lost = [_loss(w, _trained(w, r, _MANY), r) / w.solution().value for w, r in zip(worlds, runs, strict=True)]
     yield at_most("S0, drawn parameters: loss of J, 1,600 traces", lost, 0.005)
@@ -64,7 +68,7 @@ def stopping(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def _listed(world: StoppingWorld, found: list[dict[str, float]]) -> Iterator[ClaimRow]:
     told = {name: [f[name] for f in found] for name in found[0]}
     yield at_least(f"{world.short}: gap closed, 1,600 traces", told["many"], _LOWER.get(world.name, _CLOSED))
-    yield at_least(f"{world.short}: gap closed, 100 traces", told["few"], 0.78)
+    yield at_least(f"{world.short}: gap closed, 100 traces", told["few"], _SHARE)
     yield at_most(f"{world.short}: certificate width, 64 forks", told["width"], 0.02)
     yield at_least(f"{world.short}: exact above lower end, least of the seeds, in se", float(min(told["above"])), -3.0)
     yield at_least(f"{world.short}: upper end above exact, least of the seeds, in se", float(min(told["below"])), -3.0)
@@ -107,10 +111,18 @@ def _loss(world: StoppingWorld, rule: Rule, run: int) -> float:
     return float(world.lost(x, rule.stop_times(x)).mean())
 
 
-def _small_loss(world: StoppingWorld, run: int) -> float:
+def _drawn_gap(world: StoppingWorld, run: int) -> float:
+    """The gap closed after 100 traces in drawn worlds: in the one given, or the mean over some that the seed draws as well."""
+    if world.name not in _WORLDS:
+        return _gap(world, _small_loss(world, run))
+    drawn = [_drawn(world.name, run, k) for k in range(_WORLDS[world.name])]
+    return float(np.mean([_gap(one, _small_loss(one, run, sets=1, use=f"train on few {k}")) for k, one in enumerate(drawn)]))
+
+
+def _small_loss(world: StoppingWorld, run: int, *, sets: int | None = None, use: str = "train on few") -> float:
     """The mean loss of rules trained on 100 traces each."""
-    sets = _SETS.get(world.name, 2)
-    train = world.paths(_seeds(world, run, "train on few", sets * _FEW))
+    sets = sets or _SETS.get(world.name, 2)
+    train = world.paths(_seeds(world, run, use, sets * _FEW))
     x = world.paths(_seeds(world, run, "test", _TEST)).features
     losses = []
     for i in range(sets):
@@ -145,9 +157,10 @@ def _longer(world: StoppingWorld, run: int) -> float:
 # -- worlds with other parameters ------------------------------------------------------------------------------------------
 
 
-def _drawn(name: str, run: int) -> StoppingWorld:
+def _drawn(name: str, run: int, number: int = 0) -> StoppingWorld:
     """A world of the family whose parameters the seed draws; where there is something to gain, at least 3 % of J."""
-    world, rng = registry.get("env", name), np.random.default_rng([run % 2**63, purpose(f"stopping claim drawn {name}")])
+    which = [number] if number else []
+    world, rng = registry.get("env", name), np.random.default_rng([run % 2**63, purpose(f"stopping claim drawn {name}"), *which])
     while True:
         changed: StoppingWorld = world.replace(horizon=int(rng.integers(20, 61)), **_DRAWS[name](rng))
         solved = changed.solution()
