@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import random
 import tarfile
 from collections.abc import Callable
@@ -43,7 +45,7 @@ def told(traces: list[Trace]) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("source", ["claude_code", "codex"])
-@pytest.mark.parametrize("pack", [as_is, gzip.compress, zstd])
+@pytest.mark.parametrize("pack", [as_is, gzip.compress, zstd, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("held", [archives._HELD, 0])
 def test_a_tar_archive_holds_what_its_folder_held(
     source: str, pack: Callable[[bytes], bytes], held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import re
 from typing import Any
 
@@ -125,7 +127,7 @@ def test_documents_are_counted_or_broken() -> None:
     assert session.report.broken[0]["what"].startswith("is not JSON")
 
 
-@pytest.mark.parametrize("pack", [lambda d: d, gzip.compress, lambda d: zstandard.ZstdCompressor().compress(d)])
+@pytest.mark.parametrize("pack", [lambda d: d, gzip.compress, bz2.compress, lzma.compress, lambda d: zstandard.ZstdCompressor().compress(d)])
 def test_files_are_unpacked_by_what_they_hold(pack: Any) -> None:
     data = b'{"a": 1}\n{"b": 2}\n'
     file = File.of(pack(data), "x/y/log.a.jsonl")
@@ -145,8 +147,9 @@ def test_two_packed_frames_are_one_file() -> None:
     assert File.of(packed).data() == b"one\ntwo\n"
 
 
-def test_what_cannot_be_unpacked_says_where() -> None:
-    packed = gzip.compress(b"".join(b"%d\n" % k for k in range(9000)))[:-900]
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_what_cannot_be_unpacked_says_where(pack: Any) -> None:
+    packed = pack(b"".join(b"%d\n" % k for k in range(9000)))[:-900]
     file = File.of(packed, "half")
     with pytest.raises(InputError, match=r"half:\d+: cannot be unpacked to its end"):
         list(file.lines())
@@ -154,7 +157,7 @@ def test_what_cannot_be_unpacked_says_where() -> None:
         file.data()
     session = Session("s", [])
     assert list(session.records(File.of(gzip.compress(b'{"a": 1}\n')[:-4], "torn"))) == [(1, {"a": 1})] or session.report.broken
-    assert File.of(b"\x1f\x8b broken").head() == b""
+    assert [File.of(begin + b" broken").head() for begin in (b"\x1f\x8b", b"BZh9", b"\xfd7zX")] == [b"", b"", b""]
 
 
 def test_an_error_of_the_disk_stays_one() -> None:

@@ -1,4 +1,4 @@
-"""Archives of logs: the files inside a zip or tar archive (tar also in gzip or zstd), each as if it lay in a folder.
+"""Archives of logs: the files inside a zip or tar archive (tar also packed), each as if it lay in a folder.
 
 Always true: nothing is written anywhere, so a name inside an archive is only a name; a member that cannot be read, or is no
 plain file, is given with the reason; what an archive unpacks to has the limits of every packed file.
@@ -6,7 +6,6 @@ plain file, is given with the reason; what an archive unpacks to has the limits 
 
 from __future__ import annotations
 
-import gzip
 import io
 import tarfile
 import zipfile
@@ -14,17 +13,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import BinaryIO, cast
 
-import zstandard
-
 from counterpoint.errors import InputError
-from counterpoint.formats.importing.files import MAX_UNPACKED, File
+from counterpoint.formats.importing.files import MAX_UNPACKED, UNPACKING, File
 
 _ZIP = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 _BLOCK = 1 << 20
 # A packed tar archive that unpacks to no more than this is unpacked once; in a larger one each member is looked for anew.
 _HELD = 256 << 20
-_BROKEN = (tarfile.TarError, gzip.BadGzipFile, zstandard.ZstdError, EOFError, OSError, ValueError, InputError)
+_BROKEN = (tarfile.TarError, *UNPACKING, ValueError, InputError)
 
 
 def is_zip(file: File) -> bool:

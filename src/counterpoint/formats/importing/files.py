@@ -1,6 +1,6 @@
 """The files of a source, as an importer sees them: named bytes, unpacked, read line by line and within limits.
 
-zstd and gzip are unpacked on the way, whatever the name says, and UTF-16 becomes UTF-8.
+zstd, gzip, bzip2 and xz are unpacked on the way, whatever the name says, and UTF-16 becomes UTF-8.
 
 Always true: nothing here opens a file; `File.open` is given by whoever found it. A line or document beyond its limit is an
 `InputError` or a counted record, and never fills the memory.
@@ -8,9 +8,11 @@ Always true: nothing here opens a file; `File.open` is given by whoever found it
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
+import lzma
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,8 +38,15 @@ MAX_UNPACKED = 8 << 30
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\(?:.|\Z))*+(?:"|\Z)|[{}\[\]]|:\s*', re.S)
 _VALUE_SHOWN = 64
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[dict[str, msgspec.Raw]]).decode
-_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
-_UNPACKING = (zstandard.ZstdError, gzip.BadGzipFile, EOFError, OSError)
+_PACKED: dict[bytes, Callable[[BinaryIO], Any]] = {
+    b"\x28\xb5\x2f\xfd": lambda s: zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(s, read_across_frames=True),
+    b"\x1f\x8b": lambda s: gzip.GzipFile(fileobj=s),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zX": lzma.LZMAFile,
+}
+"""How packed files begin, and what unpacks them."""
+UNPACKING = (zstandard.ZstdError, gzip.BadGzipFile, lzma.LZMAError, EOFError, OSError)
+"""What is raised where a packed file is broken, or not all of it is there."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +80,16 @@ class File:
         try:
             with self.unpacked() as stream:
                 return stream.read(size)
-        except (InputError, *_UNPACKING):
+        except (InputError, *UNPACKING):
             return b""
 
     def unpacked(self) -> BinaryIO:
-        """The file's bytes, with zstd or gzip taken off, as UTF-8 where they were UTF-16."""
+        """The file's bytes, with what they are packed by taken off, as UTF-8 where they were UTF-16."""
         stream = self.open()
         magic = stream.read(4)
         stream.seek(0)
-        if magic == _ZSTD:
-            reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(stream, read_across_frames=True)
-            stream = bounded(reader, self.name)
-            magic = stream.peek(4)[:4]  # type: ignore[attr-defined]
-        elif magic[:2] == _GZIP:
-            stream = bounded(gzip.GzipFile(fileobj=stream), self.name)
+        if unpack := next((unpack for begins, unpack in _PACKED.items() if magic.startswith(begins)), None):
+            stream = bounded(unpack(stream), self.name)
             magic = stream.peek(4)[:4]  # type: ignore[attr-defined]
         coding = _utf16(magic)
         return stream if coding is None else io.BufferedReader(_Recoded(stream, coding), 1 << 18)
@@ -102,7 +107,7 @@ class File:
                         yield number, None
                     elif not line.isspace():
                         yield number, line
-        except _UNPACKING as error:
+        except UNPACKING as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise InputError("cannot be unpacked to its end", where=f"{self.name}:{number + 1}", why=str(error)) from error
@@ -112,7 +117,7 @@ class File:
         try:
             with self.unpacked() as stream:
                 data = stream.read(limit + 1)
-        except _UNPACKING as error:
+        except UNPACKING as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise InputError("cannot be unpacked", where=self.name, why=str(error)) from error
@@ -145,7 +150,7 @@ def lines_of(file: File) -> Iterator[tuple[Line, bytes]]:
                     yield Line(start, len(piece), number), piece
                     start += len(piece)
                 number += line.endswith(b"\n")
-    except (InputError, *_UNPACKING):
+    except (InputError, *UNPACKING):
         return
 
 
