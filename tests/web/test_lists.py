@@ -72,6 +72,37 @@ def test_alerts_sort_and_enter_in_the_search_opens_the_first(page: Any, viewer: 
     page.wait_for_url("**/t/mailroom")
 
 
+def test_enter_waits_for_what_the_query_finds(page: Any, viewer: Viewer) -> None:
+    held: list[Any] = []
+    opens(page, viewer, "/")
+    page.locator(".windowed [data-row] a").first.wait_for()
+    page.route("**/api/traces?*mailroom*", lambda route: held.append(route))
+    page.keyboard.press("/")
+    page.get_by_role("searchbox", name="Search traces").fill("mailroom")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"[?&]q=mailroom"))  # and no trace that the last query found
+    while not held:
+        page.wait_for_timeout(20)
+    for one in held:
+        one.continue_()
+    page.wait_for_url("**/t/mailroom")
+
+
+def test_a_filter_finds_as_many_as_it_says_and_the_list_how_many_there_are(page: Any, viewer: Viewer) -> None:
+    for name in ("demo", "Demo", "demo-two"):
+        event = Event(id="e0", t=0.0, type="message", agent="a")
+        with Store(viewer.store) as store:
+            store.add(Trace(trace_id=f"of-{name}", task_id=f"of-{name}", events=[event], edges=[], meta={"project": name}))
+    opens(page, viewer, "/")
+    filters = page.get_by_role("complementary", name="Filters")
+    filters.get_by_role("button", name=re.compile("^Demo 1$")).click()
+    said = page.locator(".page-head [role=status]")
+    said.filter(has_text=re.compile(r"^1 of \d+ traces in ")).wait_for()
+    assert page.locator(".windowed [data-row] a").all_inner_texts() == ["of-Demo"]
+    opens(page, viewer, "/?q=no-such-trace")
+    said.filter(has_text=re.compile(r"^0 of \d+ traces in ")).wait_for()
+
+
 def test_j_k_and_enter_walk_through_credit(page: Any, viewer: Viewer) -> None:
     opens(page, viewer, "/t/research-team?v=credit&m=uniform")
     lines = page.get_by_role("table", name="Credit by agent").locator("[data-row]")
