@@ -278,3 +278,43 @@ def test_the_page_comes_back_with_its_server(page: Any, tmp_path: Path) -> None:
         server.terminate()
         server.wait(20)
     page.wrong[:] = [one for one in page.wrong if "ERR_CONNECTION" not in one and "Failed to load" not in one]
+
+
+def test_a_tab_says_what_it_shows(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/")
+    page.wait_for_function("said => document.title === said", arg="Traces · Counterpoint")
+    page.get_by_role("link", name="Read many pages at once").first.click()
+    page.wait_for_function("said => document.title === said", arg="Read many pages at once · Counterpoint")
+    page.go_back()
+    page.wait_for_function("said => document.title === said", arg="Traces · Counterpoint")
+
+
+def test_what_says_copied_was_copied_also_without_a_clipboard(page: Any, viewer: Viewer) -> None:
+    page.add_init_script("Object.defineProperty(Navigator.prototype, 'clipboard', { get: () => undefined })")  # as off this machine
+    opens(page, viewer, "/c")
+    command = page.locator(".command").first
+    command.get_by_role("button").click()
+    command.get_by_text("copied").wait_for()
+    box = page.get_by_role("textbox", name="Sides to compare")
+    box.focus()
+    page.keyboard.press("Control+V")
+    assert box.input_value() == command.locator("code").inner_text()
+
+
+def test_names_of_any_script_do_not_run_into_numbers_or_turn_sentences(page: Any, viewer: Viewer) -> None:
+    names = ["\u0645\u0647\u0646\u062f\u0633", "\u202etluciffid", "a" * 300, "plain"]
+    said = {content_ref(name): f"{name} found 42" for name in names}
+    events = [Event(id=f"e{k}", t=float(k), type="message", agent=name, content_ref=content_ref(name), tokens_out=3) for k, name in enumerate(names)]
+    with Store(viewer.store) as store:
+        store.add(Trace(trace_id="scripts", task_id="scripts", events=events, edges=[], contents=said, rewards={"team": 0.5}))
+    opens(page, viewer, "/t/scripts?v=map")
+    nodes = page.locator(".picture .node")
+    nodes.locator("tspan.quiet").first.wait_for()
+    for k in range(nodes.count()):
+        name, credit = (nodes.nth(k).locator(f"tspan.{kind}").bounding_box() for kind in ("node-name", "quiet"))
+        assert name["x"] + name["width"] <= credit["x"] + 1
+    assert nodes.nth(1).locator(".node-name").text_content() == "U+202Etluciffid"
+    opens(page, viewer, "/t/scripts?v=credit")
+    note = page.get_by_role("region", name="First method").get_by_text("Not used in the result")
+    note.get_by_text("U+202E").wait_for()
+    assert page.locator(".credit-main").evaluate("e => e.scrollWidth <= e.clientWidth")

@@ -87,7 +87,7 @@ export const COLUMNS: readonly Column[] = [
   { text: "tokens", sort: "tokens", rem: 3.8, leaves: 6, isNumber: true },
   { text: "cost", sort: "cost_usd", rem: 4.2, leaves: 8, isNumber: true },
   { text: "time", sort: "seconds", rem: 3.8, leaves: 5, isNumber: true },
-  { text: "errors", sort: "errors", rem: 4.4, leaves: 10, isNumber: true },
+  { text: "errors", sort: "errors", rem: 5, leaves: 10, isNumber: true },
   { text: "alerts", sort: "alerts", rem: 3.6, leaves: 11, isNumber: true },
   { text: "busy", sort: null, rem: 4.5, leaves: 3 },
 ];
