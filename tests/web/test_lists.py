@@ -62,6 +62,21 @@ def test_columns_make_room_on_a_narrow_screen_and_alerts_are_counted(page: Any, 
     assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
+def test_thousands_of_errors_have_room(page: Any, viewer: Viewer) -> None:
+    events = [Event(id=f"e{k}", t=float(k), type="tool_call", agent="a", tool="t", ok=False, error="no") for k in range(4_720)]
+    with Store(viewer.store) as store:
+        store.add(Trace(trace_id="many-errors", task_id="many-errors", events=events, edges=[]))
+    opens(page, viewer, "/?q=many-errors")
+    badge = page.get_by_role("cell").locator(".badge", has_text="4.72 k")
+    badge.wait_for()
+    assert badge.evaluate("e => e.closest('[role=cell]').scrollWidth <= e.closest('[role=cell]').clientWidth")
+
+
+def test_a_link_to_an_event_that_is_not_there_says_so(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/t/research-team?e=e99999")
+    page.get_by_text("There is no event e99999 in this trace.").wait_for()
+
+
 def test_alerts_sort_and_enter_in_the_search_opens_the_first(page: Any, viewer: Viewer) -> None:
     opens(page, viewer, "/?q=mail")
     page.get_by_role("button", name="alerts").click()
