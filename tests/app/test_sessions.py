@@ -75,6 +75,18 @@ def test_facets(run: Ends, store: Path) -> None:
     assert "project   shop 2 · choir 1" in run("ls", "--facets", "--store", store)[1]
 
 
+def test_an_equals_sign_finds_as_many_as_the_facet_says(run: Ends, store: Path) -> None:
+    facets = _json(run, "ls", "--facets", "--store", store)
+    with Store(store, read_only=True) as opened:
+        rows = opened.rows()
+    for name, values in facets.items():
+        for value, many in values.items():
+            assert sum(map(matcher(f'{name}="{value}"'), rows)) == many
+            assert sum(map(matcher(f"{name}!={value}"), rows)) == len(rows) - many or name == "day"
+    assert sum(map(matcher("model:claude-opus-4-5"), rows)) == 2
+    assert not any(map(matcher("project=SHOP"), rows))
+
+
 def test_dates_are_days_months_years_and_spans() -> None:
     day = 86_400.0
     assert span_of("2026-11-15", "q") == (1_794_700_800.0, 1_794_700_800.0 + day)

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import counterpoint
 from counterpoint.app.cli import cli
+from counterpoint.app.cli.demo import command_name
 from counterpoint.audit.authority import authority
 from counterpoint.audit.injection import injections
 from counterpoint.errors import InputError, NotFound
@@ -189,3 +190,17 @@ def test_help_fits_a_screen_and_names_every_command() -> None:
     assert len(text.splitlines()) <= 52
     for name in ("check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema", "completion", "commands"):
         assert f"\n  {name} " in text
+
+
+@pytest.mark.parametrize(
+    ("called", "python", "said"),
+    [
+        ("bin/counterpoint", None, "bin/counterpoint"),
+        ("src/counterpoint/__main__.py", None, f"{sys.executable} -m counterpoint"),
+        ("src/counterpoint/__main__.py", sys.executable, "python -m counterpoint"),
+    ],
+)
+def test_the_next_commands_can_be_typed_as_they_stand(monkeypatch: pytest.MonkeyPatch, called: str, python: str | None, said: str) -> None:
+    monkeypatch.setattr("shutil.which", {"python": python}.get)
+    monkeypatch.setattr("sys.argv", [called])
+    assert command_name() == said

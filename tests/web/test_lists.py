@@ -62,6 +62,21 @@ def test_columns_make_room_on_a_narrow_screen_and_alerts_are_counted(page: Any, 
     assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
+def test_thousands_of_errors_have_room(page: Any, viewer: Viewer) -> None:
+    events = [Event(id=f"e{k}", t=float(k), type="tool_call", agent="a", tool="t", ok=False, error="no") for k in range(4_720)]
+    with Store(viewer.store) as store:
+        store.add(Trace(trace_id="many-errors", task_id="many-errors", events=events, edges=[]))
+    opens(page, viewer, "/?q=many-errors")
+    badge = page.get_by_role("cell").locator(".badge", has_text="4.72 k")
+    badge.wait_for()
+    assert badge.evaluate("e => e.closest('[role=cell]').scrollWidth <= e.closest('[role=cell]').clientWidth")
+
+
+def test_a_link_to_an_event_that_is_not_there_says_so(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/t/research-team?e=e99999")
+    page.get_by_text("There is no event e99999 in this trace.").wait_for()
+
+
 def test_alerts_sort_and_enter_in_the_search_opens_the_first(page: Any, viewer: Viewer) -> None:
     opens(page, viewer, "/?q=mail")
     page.get_by_role("button", name="alerts").click()
@@ -70,6 +85,37 @@ def test_alerts_sort_and_enter_in_the_search_opens_the_first(page: Any, viewer: 
     page.keyboard.press("/")
     page.keyboard.press("Enter")
     page.wait_for_url("**/t/mailroom")
+
+
+def test_enter_waits_for_what_the_query_finds(page: Any, viewer: Viewer) -> None:
+    held: list[Any] = []
+    opens(page, viewer, "/")
+    page.locator(".windowed [data-row] a").first.wait_for()
+    page.route("**/api/traces?*mailroom*", lambda route: held.append(route))
+    page.keyboard.press("/")
+    page.get_by_role("searchbox", name="Search traces").fill("mailroom")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"[?&]q=mailroom"))  # and no trace that the last query found
+    while not held:
+        page.wait_for_timeout(20)
+    for one in held:
+        one.continue_()
+    page.wait_for_url("**/t/mailroom")
+
+
+def test_a_filter_finds_as_many_as_it_says_and_the_list_how_many_there_are(page: Any, viewer: Viewer) -> None:
+    for name in ("demo", "Demo", "demo-two"):
+        event = Event(id="e0", t=0.0, type="message", agent="a")
+        with Store(viewer.store) as store:
+            store.add(Trace(trace_id=f"of-{name}", task_id=f"of-{name}", events=[event], edges=[], meta={"project": name}))
+    opens(page, viewer, "/")
+    filters = page.get_by_role("complementary", name="Filters")
+    filters.get_by_role("button", name=re.compile("^Demo 1$")).click()
+    said = page.locator(".page-head [role=status]")
+    said.filter(has_text=re.compile(r"^1 of \d+ traces in ")).wait_for()
+    assert page.locator(".windowed [data-row] a").all_inner_texts() == ["of-Demo"]
+    opens(page, viewer, "/?q=no-such-trace")
+    said.filter(has_text=re.compile(r"^0 of \d+ traces in ")).wait_for()
 
 
 def test_j_k_and_enter_walk_through_credit(page: Any, viewer: Viewer) -> None:
@@ -247,3 +293,43 @@ def test_the_page_comes_back_with_its_server(page: Any, tmp_path: Path) -> None:
         server.terminate()
         server.wait(20)
     page.wrong[:] = [one for one in page.wrong if "ERR_CONNECTION" not in one and "Failed to load" not in one]
+
+
+def test_a_tab_says_what_it_shows(page: Any, viewer: Viewer) -> None:
+    opens(page, viewer, "/")
+    page.wait_for_function("said => document.title === said", arg="Traces · Counterpoint")
+    page.get_by_role("link", name="Read many pages at once").first.click()
+    page.wait_for_function("said => document.title === said", arg="Read many pages at once · Counterpoint")
+    page.go_back()
+    page.wait_for_function("said => document.title === said", arg="Traces · Counterpoint")
+
+
+def test_what_says_copied_was_copied_also_without_a_clipboard(page: Any, viewer: Viewer) -> None:
+    page.add_init_script("Object.defineProperty(Navigator.prototype, 'clipboard', { get: () => undefined })")  # as off this machine
+    opens(page, viewer, "/c")
+    command = page.locator(".command").first
+    command.get_by_role("button").click()
+    command.get_by_text("copied").wait_for()
+    box = page.get_by_role("textbox", name="Sides to compare")
+    box.focus()
+    page.keyboard.press("Control+V")
+    assert box.input_value() == command.locator("code").inner_text()
+
+
+def test_names_of_any_script_do_not_run_into_numbers_or_turn_sentences(page: Any, viewer: Viewer) -> None:
+    names = ["\u0645\u0647\u0646\u062f\u0633", "\u202etluciffid", "a" * 300, "plain"]
+    said = {content_ref(name): f"{name} found 42" for name in names}
+    events = [Event(id=f"e{k}", t=float(k), type="message", agent=name, content_ref=content_ref(name), tokens_out=3) for k, name in enumerate(names)]
+    with Store(viewer.store) as store:
+        store.add(Trace(trace_id="scripts", task_id="scripts", events=events, edges=[], contents=said, rewards={"team": 0.5}))
+    opens(page, viewer, "/t/scripts?v=map")
+    nodes = page.locator(".picture .node")
+    nodes.locator("tspan.quiet").first.wait_for()
+    for k in range(nodes.count()):
+        name, credit = (nodes.nth(k).locator(f"tspan.{kind}").bounding_box() for kind in ("node-name", "quiet"))
+        assert name["x"] + name["width"] <= credit["x"] + 1
+    assert nodes.nth(1).locator(".node-name").text_content() == "U+202Etluciffid"
+    opens(page, viewer, "/t/scripts?v=credit")
+    note = page.get_by_role("region", name="First method").get_by_text("Not used in the result")
+    note.get_by_text("U+202E").wait_for()
+    assert page.locator(".credit-main").evaluate("e => e.scrollWidth <= e.clientWidth")

@@ -17,6 +17,7 @@ import { Boundary, Empty, Reconnecting } from "./shell/states";
 import { copyLink } from "./shell/share";
 import { Toast } from "./shell/toast";
 import { Tour } from "./shell/Tour";
+import { titleAt } from "./title";
 import { go, nextTheme, route, source, theme, trace } from "./state";
 
 interface Place { page: Route["page"]; text: string; to: () => Route; isFileToo: boolean }
@@ -96,8 +97,16 @@ function useCommands(): void {
   }, []);
 }
 
+function useTitle(): void {
+  const at = route.value;
+  const open = trace.value;
+  const name = at.page === "trace" && open?.id === at.id ? open.about.title ?? null : null;
+  useEffect(() => { document.title = titleAt(at, name); }, [at, name]);
+}
+
 export function App() {
   useCommands();
+  useTitle();
   const Page = PAGES[route.value.page];
   return (
     <div class="app">

@@ -80,7 +80,7 @@ export class FileSource implements Source {
     const all = Object.entries(this.block.traces).map(([id, packed]) => row(id, packed.about));
     const rows = all.filter((one) =>
       words.every((word) => `${one.title ?? ""} ${one.id} ${one.task_id} ${one.project ?? ""} ${one.system ?? ""}`.toLowerCase().includes(word)));
-    return { store: "this file", rows, total: all.length, facets: {}, version: this.block.made_by };
+    return { store: "this file", rows, found: rows.length, total: all.length, facets: {}, version: this.block.made_by };
   }
 
   async causes(): Promise<Recurring> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }

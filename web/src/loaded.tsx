@@ -3,6 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { epoch } from "./state";
 import { Plain } from "./plaintext";
+import { copied } from "./shell/copying";
+import { say } from "./shell/toast";
 import { SourceError } from "./source";
 
 export interface Loaded<T> {
@@ -61,7 +63,7 @@ export function Waiting(props: { what: string }) {
 export function Command(props: { text: string }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
-    await navigator.clipboard?.writeText(props.text).catch(() => undefined);
+    if (!await copied(props.text)) return say(`Copy it from here: ${props.text}`);
     setDone(true);
     setTimeout(() => setDone(false), 1500);
   };

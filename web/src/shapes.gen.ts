@@ -46,6 +46,7 @@ export interface AlertCount {
 export interface Traces {
   store: string;
   rows: TraceRow[];
+  found: number;
   total: number;
   facets: Record<string, Record<string, number>>;
   version: string;

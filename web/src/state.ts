@@ -2,9 +2,11 @@
 // better data is there; an event is known by its number n, an agent by its place in `about.agents`, -1 is none.
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Shade } from "./palette";
+import { visible } from "./plaintext";
 import { browserBar, format, parse, type Bar, type Route, type View } from "./router";
 import { isInArrays, search, terms } from "./search";
 import type { About, Credit, MethodInfo } from "./shapes.gen";
+import { say } from "./shell/toast";
 import { SourceError, type Bins, type Columns, type Source } from "./source";
 
 /** A trace that is open. `columns` is null for a large one (ask for windows), `bins` for a small one. */
@@ -222,8 +224,10 @@ function restore(to: Route): void {
 
 /** The event of a link into a large trace, where ids are not at hand. */
 async function lookUp(id: string, event: string): Promise<void> {
-  const found = await source.value?.find(id, `id:"${event}"`).catch(() => []);
-  if (found?.length && trace.value?.id === id) selectEvent(found[0]!);
+  const found = await source.value?.find(id, `id:"${event}"`).catch(() => null);
+  if (!found || trace.value?.id !== id) return;
+  if (found.length) selectEvent(found[0]!);
+  else say(`There is no event ${visible(event)} in this trace.`);
 }
 
 /** Puts a trace on the screen. Of the same trace again, what the user has chosen since the address was read stands. */

@@ -1,6 +1,7 @@
 // The lists of traces and runs: sorting, columns, and facets as terms of the search language. Always true: absent values sort last,
 // whichever way; a facet is a term of the query and nothing else, so the address holds the whole state; the title never leaves.
-import type { TraceRow } from "./shapes.gen";
+import { count } from "./numbers";
+import type { TraceRow, Traces } from "./shapes.gen";
 
 const KEYS = ["title", "id", "project", "model", "date", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
   "seconds", "errors", "alerts"] as const;
@@ -86,7 +87,7 @@ export const COLUMNS: readonly Column[] = [
   { text: "tokens", sort: "tokens", rem: 3.8, leaves: 6, isNumber: true },
   { text: "cost", sort: "cost_usd", rem: 4.2, leaves: 8, isNumber: true },
   { text: "time", sort: "seconds", rem: 3.8, leaves: 5, isNumber: true },
-  { text: "errors", sort: "errors", rem: 4.4, leaves: 10, isNumber: true },
+  { text: "errors", sort: "errors", rem: 5, leaves: 10, isNumber: true },
   { text: "alerts", sort: "alerts", rem: 3.6, leaves: 11, isNumber: true },
   { text: "busy", sort: null, rem: 4.5, leaves: 3 },
 ];
@@ -114,12 +115,13 @@ export function template(columns: readonly Column[]): string {
 
 /** The terms of a query: quotes keep words together, as in a shell. */
 export function terms(query: string): string[] {
-  return query.match(/(?:"(?:\\.|[^"])*"?|'[^']*'?|[^\s"'])+/g) ?? [];
+  return query.match(/(?:"[^"]*"?|'[^']*'?|[^\s"'])+/g) ?? [];
 }
 
-/** A term for a field's value, quoted where it must be. */
+/** A term for exactly this value of a field, quoted where it must be. */
 export function term(field: string, value: string): string {
-  return `${field}:${/^[\w./@+-]+$/.test(value) ? value : `"${value.replace(/(["\\])/g, "\\$1")}"`}`;
+  const quote = value.includes('"') ? "'" : '"';
+  return `${field}=${/^[\w./@+-]+$/.test(value) ? value : quote + value + quote}`;
 }
 
 export function hasTerm(query: string, wanted: string): boolean {
@@ -129,8 +131,14 @@ export function hasTerm(query: string, wanted: string): boolean {
 /** With the term, or without it where it was there; another value of the same field makes room (terms are joined by and). */
 export function toggled(query: string, field: string, value: string): string {
   const wanted = term(field, value);
-  const others = terms(query).filter((one) => !one.startsWith(`${field}:`));
+  const others = terms(query).filter((one) => !one.startsWith(`${field}:`) && !one.startsWith(`${field}=`));
   return (hasTerm(query, wanted) ? others : [...others, wanted]).join(" ");
+}
+
+/** How many traces there are, how many of them match, and how many of those are in the list. */
+export function howMany({ rows, found, total }: Traces): string {
+  const some = found === total ? count(total, "trace") : `${found.toLocaleString("en")} of ${count(total, "trace")}`;
+  return rows.length < found ? `${some}, the newest ${rows.length.toLocaleString("en")} shown` : some;
 }
 
 /** Two picked rows at most: a third takes the place of the older one. */

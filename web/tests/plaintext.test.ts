@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { pieces } from "../src/plaintext";
+import { pieces, visible } from "../src/plaintext";
 
 test("found words are marked, whatever their case and signs", () => {
   expect(pieces("Run the tests (run!)", ["run"])).toEqual([
@@ -20,4 +20,13 @@ test("characters that hide or turn the text are written out", () => {
 
 test("markup stays what it is: text", () => {
   expect(pieces("<script>alert(1)</script>")).toEqual([{ kind: "text", text: "<script>alert(1)</script>" }]);
+});
+
+test("joiners that spell an emoji or a word are no hidden characters", () => {
+  for (const text of ["\u{1F469}\u200D\u{1F680}", "\u{1F469}\u{1F3FD}\u200D\u{1F4BB}", "\u0645\u06CC\u200C\u062E\u0648\u0627\u0647\u0645", "\u0915\u094D\u200D\u0937"]) {
+    expect(pieces(text)).toEqual([{ kind: "text", text }]);
+  }
+  expect(visible("pass\u200Dword")).toBe("passU+200Dword");
+  expect(visible("\u200D\u{1F680}")).toBe("U+200D\u{1F680}");
+  expect(visible("\u202Etluciffid")).toBe("U+202Etluciffid");
 });

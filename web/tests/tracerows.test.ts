@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TraceRow } from "../src/shapes.gen";
-import { COLUMNS, fitting, hasTerm, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
+import { COLUMNS, fitting, hasTerm, howMany, nextSort, picked, sorted, sortFrom, sortText, term, terms, toggled } from "../src/tracerows";
 
 const row = (id: string, reward: number | null): TraceRow => ({
   id, title: `Title of ${id}`, project: null, models: [], date: 0, problems: 0, unpriced: 0, task_id: id, system: null, topology: null, agents: 1, events: 1, tokens: null, cost_usd: null, seconds: null, reward,
@@ -40,11 +40,13 @@ test("a column's head goes through both ways and none", () => {
 });
 
 test("facets are terms of the query", () => {
-  expect(toggled("merge agents>5", "topology", "swarm")).toBe("merge agents>5 topology:swarm");
-  expect(toggled("topology:swarm merge", "topology", "swarm")).toBe("merge");
-  expect(toggled("topology:swarm", "topology", "debate")).toBe("topology:debate");
-  expect(term("system", "claude code")).toBe('system:"claude code"');
-  expect(hasTerm('x system:"claude code"', term("system", "claude code"))).toBe(true);
+  expect(toggled("merge agents>5", "topology", "swarm")).toBe("merge agents>5 topology=swarm");
+  expect(toggled("topology=swarm merge", "topology", "swarm")).toBe("merge");
+  expect(toggled("topology:swarm", "topology", "debate")).toBe("topology=debate");
+  expect(toggled("topology=swarm", "topology", "debate")).toBe("topology=debate");
+  expect(term("system", "claude code")).toBe('system="claude code"');
+  expect(term("project", 'the "big" one')).toBe("project='the \"big\" one'");
+  expect(hasTerm('x system="claude code"', term("system", "claude code"))).toBe(true);
   expect(terms('a "b c" system:"d e" f')).toEqual(["a", '"b c"', 'system:"d e"', "f"]);
 });
 
@@ -61,4 +63,15 @@ test("columns leave a narrow list in order, the title never", () => {
 test("two rows can be picked", () => {
   expect(picked(picked(picked([], "a"), "b"), "c")).toEqual(["b", "c"]);
   expect(picked(["a", "b"], "a")).toEqual(["b"]);
+});
+
+test("a filtered list says how many there are in all, and a long one how many it shows", () => {
+  const rows = (n: number) => Array.from({ length: n }, () => ({}) as TraceRow);
+  const list = (shown: number, found: number, total: number) =>
+    howMany({ store: "s", rows: rows(shown), found, total, facets: {}, version: "" });
+  expect(list(8, 8, 8)).toBe("8 traces");
+  expect(list(0, 0, 8)).toBe("0 of 8 traces");
+  expect(list(1, 1, 8)).toBe("1 of 8 traces");
+  expect(list(2000, 9500, 9500)).toBe("9,500 traces, the newest 2,000 shown");
+  expect(list(2000, 3000, 9500)).toBe("3,000 of 9,500 traces, the newest 2,000 shown");
 });

@@ -1,8 +1,9 @@
 """The search language: words, and fields such as `project:shop errors>0 cost>=5 date>7d tokens>=5k open "two words"`.
 
 Always true: terms are joined by and; an unknown field is an error, never an empty list; what stands in double quotes is words,
-whatever it holds. Over traces a word matches the title, id, task, project, model or system; over the events of a trace
-(`app.viewer.finding`) their text, id, agent and tool. Both sets of fields stand here, so that the language is one.
+whatever it holds. Over traces `project:shop` finds a part of the name in any case, `project=shop` the whole name as written.
+A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`app.viewer.finding`) their
+text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ FIELDS = {
 `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection
 of `counterpoint dataset`."""
 _DATES = ("date", "day")
+_TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note")
+_SEVERAL = {"model": "models", "label": "labels", "note": "remarks"}
+"""Texts of which a trace may have several, and where they stand one by one."""
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""
 _FLAGS = {
@@ -192,12 +196,24 @@ def _test(term: Term) -> Callable[[Any], bool]:
         return _when(term)
     if term.name == "score":
         return _scored(term)
+    if term.name in _TEXTS and term.sign in ("=", "!="):
+        return _exactly(term)
     attribute = FIELDS[term.name]
     if term.sign == ":":
         wanted = term.value.lower()
         return lambda row: wanted in str(getattr(row, attribute) or "").lower()
     number, compare = amount(term), COMPARE[term.sign]
     return lambda row: (have := getattr(row, attribute)) is not None and not isinstance(have, str) and bool(compare(have, number))
+
+
+def _exactly(term: Term) -> Callable[[Any], bool]:
+    """Whether a text is this one, letter by letter; of several, whether one of them is."""
+    name, several = FIELDS[term.name], _SEVERAL.get(term.name)
+
+    def holds(row: Any) -> bool:
+        return term.value in getattr(row, several) if several else str(getattr(row, name) or "") == term.value
+
+    return (lambda row: not holds(row)) if term.sign == "!=" else holds
 
 
 def _scored(term: Term) -> Callable[[Any], bool]:

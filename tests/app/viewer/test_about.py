@@ -96,6 +96,9 @@ def test_what_an_importer_said_is_told() -> None:
     assert by_kind["unlinked"].text == "2 sub-agents or spawns whose other end is missing: agent x"
     assert by_kind["unlinked"].events == [6]
     assert by_kind["open"].events == [7]
+    assert (by_kind["open"].severity, by_kind["open"].text) == ("low", "1 event under way when this was read, or cut off")
+    ended = overview(replace(trace, meta={"open_events": ["e6"]}))
+    assert [one.text for one in ended.alerts if one.kind == "open"] == ["1 event started and did not finish"]
     assert {"2 unlinked children"} <= {fact.text for fact in told.facts}
     text = " ".join(told.notes)
     for part in (

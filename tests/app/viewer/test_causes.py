@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 from msgspec.structs import replace
 
 import counterpoint as cpt
 from counterpoint.app.viewer.causes import recurring
 from counterpoint.app.viewer.collection import Collection
+from counterpoint.app.viewer.panels.blame import blame
 from counterpoint.envs.expert_chat import broken_chats, expert_chat
 
 
@@ -20,3 +23,9 @@ def test_the_causes_are_those_of_blame_and_what_is_left_out_is_counted() -> None
     assert (told.judged, told.left_out) == (len(failed), 2)
     one = recurring(Collection(traces=failed), f"id:{failed[0].trace_id}")
     assert (one.judged, len(one.causes)) == (1, 1)
+
+
+def test_a_run_that_succeeded_says_so_with_a_command_and_no_bare_options() -> None:
+    (note,) = blame.answer(replace(expert_chat(1), trace_id="odd name's", rewards={"team": 1.0})).notes  # type: ignore[misc]
+    command = shlex.join(["counterpoint", "blame", "odd name's", "--anyway"])
+    assert note == f"the run succeeded (team reward 1): nobody is to blame; `{command}` ranks its steps as if it had failed"

@@ -39,6 +39,16 @@ def test_rows_stand_in_order_and_say_what_changed() -> None:
     assert all(row.what == "same" for row in told.rows[: told.first])
 
 
+def test_where_both_go_on_alone_the_first_trace_comes_first_as_the_command_says() -> None:
+    one, two = synthetic_trace(2, 6, trace_id="one"), team()
+    told, found = diff(one, two), audited(one, two)
+    assert found.first is not None
+    assert (found.first.how, told.rows[told.first].what) == ("gone", "only-a")
+    assert told.rows[told.first].a == 0
+    kinds = [row.what for row in told.rows]
+    assert kinds == ["only-a"] * len(one.events) + ["only-b"] * len(two.events)
+
+
 def test_sums_and_agents() -> None:
     told = diff(team(), other())
     assert told.sums == {"tokens": [43.0, 45.0], "seconds": [9.0, 9.0], "cost_usd": [0.5, 0.5], "reward": [1.0, None]}

@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,13 +102,13 @@ def test_an_unknown_address_answers_with_the_page_and_nothing_is_a_file(viewer: 
 
 def test_traces_lists_the_newest_first_with_facets(viewer: Viewer) -> None:
     told = viewer.ask("/api/traces").json
-    assert told["total"] == len(told["rows"]) == 3 + len(HOSTILE)
+    assert told["found"] == told["total"] == len(told["rows"]) == 3 + len(HOSTILE)
     assert told["rows"][-1]["id"] == simulated().trace_id
     assert told["facets"]["topology"] == {"debate": len(HOSTILE), "centralized": 2}
     row = next(row for row in told["rows"] if row["id"] == "plain")
     assert len(row["lanes"]) == 24
     assert max(row["lanes"]) <= 1.0
-    assert viewer.ask("/api/traces?q=agents%3E4").json["total"] < told["total"]
+    assert viewer.ask("/api/traces?q=agents%3E4").json["found"] < told["found"]
     assert len(viewer.ask("/api/traces?limit=2").json["rows"]) == 2
 
 
@@ -341,3 +342,27 @@ def test_the_traces_of_a_run_are_asked_for_under_its_name(tmp_path: Path) -> Non
         told = found.ask(f"/api/run?id={_query(run_id(found, 'kept'))}").json
         assert len(told["samples"]) == 1
         assert found.of(told["samples"][0]).json["id"] == told["samples"][0]
+
+
+def test_a_store_that_is_removed_and_made_anew_is_another_store(tmp_path: Path) -> None:
+    home = tmp_path / "traces"
+    with Store(home) as store:
+        store.add(synthetic_trace(2, 6, trace_id="old"))
+    with viewing(Collection(home), tmp_path) as found:
+        assert [row["id"] for row in found.ask("/api/traces").json["rows"]] == ["old"]
+        assert found.of("old").status == 200
+        shutil.rmtree(home)
+        assert found.ask("/api/traces").json["rows"] == []
+        assert found.of("old").status == 404
+        with Store(home) as store:
+            store.add(synthetic_trace(2, 6, trace_id="new"))
+        assert [row["id"] for row in found.ask("/api/traces").json["rows"]] == ["new"]
+        assert found.of("new").status == 200
+        assert found.of("old").status == 404
+
+
+def test_a_list_says_how_many_match_and_how_many_there_are(viewer: Viewer) -> None:
+    every = viewer.ask("/api/traces").json
+    assert every["found"] == every["total"] == len(every["rows"])
+    none = viewer.ask("/api/traces?q=nothing-is-called-so").json
+    assert (none["found"], none["total"], none["rows"]) == (0, every["total"], [])

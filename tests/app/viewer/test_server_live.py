@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -236,6 +237,20 @@ def test_without_a_store_the_stream_is_quiet_and_a_later_store_is_found(tmp_path
             run.event(event(0))
             run.sync()
             assert stream.until(lambda b: b["traces"])["traces"][0]["id"] == "late"
+
+
+def test_a_store_that_is_made_anew_is_followed(tmp_path: Path) -> None:
+    home = tmp_path / "traces"
+    with Store(home) as store:
+        store.add(synthetic_trace(2, 6, trace_id="old"))
+    follower = Follower(home)
+    assert follower.look().traces == []
+    shutil.rmtree(home)
+    assert follower.look().traces == []
+    with Store(home) as store:
+        store.add(synthetic_trace(2, 6, trace_id="new"))
+    follower._looked = -1e9  # the lake is not looked at in every round
+    assert [one.id for one in follower.look().traces] == ["new"]
 
 
 def test_the_ring_knows_what_it_has_forgotten() -> None:

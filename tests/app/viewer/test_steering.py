@@ -116,6 +116,6 @@ def test_a_steered_trace_is_marked_in_the_list_on_its_page_and_in_a_diff(viewer:
     until(lambda: viewer.of("running").json["is_steered"])
     rows = {row.id: row.is_steered for row in Listing(viewer.site.collection).traces().rows}
     assert rows == {"running": True, "done": False, "deaf": False}
-    assert viewer.ask("/api/traces?q=steered").json["total"] == 1
+    assert viewer.ask("/api/traces?q=steered").json["found"] == 1
     assert viewer.of("done").json["is_steered"] is False
     assert viewer.ask("/api/diff?a=done&b=running").json["steered"] == ["running"]

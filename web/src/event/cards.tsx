@@ -1,5 +1,6 @@
 // The right panel when no event is selected: an agent, or the whole trace. Always true: a number that is absent is a dash.
 import { compact, money, percent, plain, signed, span } from "../numbers";
+import { Plain } from "../plaintext";
 import { Outcome } from "./Outcome";
 import { Link } from "../shell/Link";
 import { Popover } from "../shell/Popover";
@@ -85,7 +86,7 @@ export function TraceCard() {
           ["models", about.models.join(", ") || "–"]]} />
         {about.parent && <p>Forked from <Link to={traceLink(about.parent)}>{about.parent}</Link></p>}
         {about.notes.length > 0 && <><h3 id="notes">Notes</h3><ul
-          class="plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul></>}
+          class="plain-list">{about.notes.map((note) => <li key={note}><Plain text={note} /></li>)}</ul></>}
       </div>
     </section>
   );
@@ -114,8 +115,8 @@ function Alerts() {
           <li key={`${alert.severity}/${alert.text}`} class="alert">
             <span class={`badge ${alert.severity === "high" ? "bad" : "warn"}`}>{alert.severity}</span>
             {alert.events.length
-              ? <button type="button" class="plain" onClick={() => selectEvent(alert.events[0]!)}>{alert.text}{many(times)}</button>
-              : <span>{alert.text}{many(times)}</span>}
+              ? <button type="button" class="plain" onClick={() => selectEvent(alert.events[0]!)}><Plain text={alert.text} />{many(times)}</button>
+              : <span><Plain text={alert.text} />{many(times)}</span>}
           </li>
         ))}
       </ul>

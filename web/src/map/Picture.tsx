@@ -2,6 +2,7 @@
 // its twin for keyboard and screen readers; both show the same rows and the same selection.
 import { signed } from "../numbers";
 import { creditColour } from "../palette";
+import { visible } from "../plaintext";
 import { hover, method, selectAgent, shade } from "../state";
 import { arcsAt, DASHES } from "./Lines";
 import type { Line, LineKind, Row } from "./layout";
@@ -40,6 +41,12 @@ function bow(from: Node, to: Node, bend: number): string {
   const length = Math.hypot(x2 - mx, y2 - my) || 1;
   const [ex, ey] = [x2 - ((x2 - mx) / length) * (to.r + 3), y2 - ((y2 - my) / length) * (to.r + 3)];
   return `M${x1} ${y1}Q${mx} ${my} ${ex} ${ey}`;
+}
+
+/** A name, cut where it is long, and never in the middle of a letter. */
+function short(name: string): string {
+  const letters = [...visible(name)];
+  return letters.length > LONGEST ? `${letters.slice(0, LONGEST - 1).join("")}…` : letters.join("");
 }
 
 /** Right of a leaf, left of the root, else above the node and to its left: where no line goes through the words. */
@@ -83,7 +90,7 @@ export function Picture({ rows, tokens, credits, lines, shown, places, focus, ch
               {row.isGroup && <circle cx={x + 3} cy={y - 3} r={node.r} class="behind" />}
               <circle cx={x} cy={y} r={node.r} fill={creditColour(credit ?? NaN, scale, shade.value)} />
               <text {...label(node, nodes[node.row + 1] !== undefined
-                && rows[node.row + 1]!.parent === node.row, row.parent < 0)}>{row.label.length > LONGEST ? `${row.label.slice(0, LONGEST - 1)}…` : row.label}
+                && rows[node.row + 1]!.parent === node.row, row.parent < 0)}><tspan class="node-name">{short(row.label)}</tspan>
                 {credit !== null && <tspan class="quiet" dx="6">{signed(credit)}</tspan>}</text>
             </g>
           );

@@ -15,7 +15,7 @@ import type { AlertCount, TraceRow, Traces as Found } from "../shapes.gen";
 import type { SourceError } from "../source";
 import { go, route, source } from "../state";
 import {
-  type Column, fitting, hasTerm, nextSort, picked, type Sort, sorted, sortFrom, sortText, template, term, toggled,
+  type Column, fitting, hasTerm, howMany, nextSort, picked, type Sort, sorted, sortFrom, sortText, template, term, toggled,
 } from "../tracerows";
 import { Windowed } from "../windowed";
 import { areCausesShown, Causes } from "./Causes";
@@ -23,7 +23,7 @@ import { openFile } from "./openfile";
 import "./pages.css";
 
 /** While the first query is one that cannot be read: the field must stay, so that it can be mended. */
-const NONE: Found = { store: "the store", rows: [], total: 0, facets: {}, version: "" };
+const NONE: Found = { store: "the store", rows: [], found: 0, total: 0, facets: {}, version: "" };
 
 const chosen = signal<string[]>([]);
 
@@ -39,7 +39,9 @@ function ask(change: { query?: string; sort?: string; ids?: boolean }): void {
 
 export default function Traces() {
   const query = route.value.page === "traces" ? route.value.query : "";
-  const { data, problem } = useLoaded(source.value!.kind, query, () => source.value!.traces(query));
+  const { data: answer, problem } = useLoaded(source.value!.kind, query,
+    async () => ({ query, found: await source.value!.traces(query) }));
+  const data = answer?.found;
   const [dropProblem, setDropProblem] = useState<SourceError | null>(null);
   const open = (file: File | undefined) => {
     if (!file) return;
@@ -57,10 +59,10 @@ export default function Traces() {
         <div class="notice" role="alert"><p>{sentence(dropProblem.what)}</p>{dropProblem.fix && <Fix text={dropProblem.fix} />}
         <button type="button" onClick={() => setDropProblem(null)}>Close</button></div>}
       {!data && problem
-        ? (query ? <List found={NONE} query={query} problem={problem} onFile={open} /> : <Failure error={problem} />)
+        ? (query ? <List found={NONE} of={null} query={query} problem={problem} onFile={open} /> : <Failure error={problem} />)
         : !data ? <Waiting what="Reading the store" />
         : !data.total && !query ? <Nothing store={data.store} onFile={open} />
-          : <List found={data} query={query} problem={problem} onFile={open} />}
+          : <List found={data} of={answer!.query} query={query} problem={problem} onFile={open} />}
     </div>
   );
 }
@@ -93,7 +95,24 @@ function OpenFile(props: { onFile: (file: File | undefined) => void }) {
   );
 }
 
-function List(props: { found: Found; query: string; problem: SourceError | null; onFile: (file: File | undefined) => void }) {
+interface ListProps {
+  found: Found; query: string; problem: SourceError | null; onFile: (file: File | undefined) => void;
+  /** The query that the rows answer: while a new one is looked for, the old rows stay. */
+  of: string | null;
+}
+
+/** What Enter in the field does: opens the first trace that the query finds, once it is found. */
+function useOpenFirst(rows: readonly TraceRow[], { of, query }: ListProps): () => void {
+  const [wanted, setWanted] = useState<string | null>(null);
+  useEffect(() => {
+    if (wanted === null || (wanted === query && of !== query)) return;
+    setWanted(null);
+    if (wanted === query && rows[0]) go(traceLink(rows[0].id));
+  }, [wanted, query, of, rows]);
+  return () => setWanted(query);
+}
+
+function List(props: ListProps) {
   const { found, query } = props;
   const order = sortText(sortNow());
   const byAlerts = sortNow()?.key === "alerts";
@@ -103,6 +122,7 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
   useEffect(() => { if (byAlerts) wantAlerts(found.rows); }, [found, byAlerts]);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => onCommand("search", () => field.current?.focus()), []);
+  const openFirst = useOpenFirst(rows, props);
   const two = chosen.value;
   return (
     <>
@@ -111,13 +131,11 @@ function List(props: { found: Found; query: string; problem: SourceError | null;
           placeholder='words, or project:shop errors>0 cost>5 date>7d open' aria-label="Search traces"
           onInput={(event) => ask({ query: event.currentTarget.value })}
           onKeyDown={(event) => {
-            if (event.key === "Enter" && rows[0]) go(traceLink(rows[0].id));
+            if (event.key === "Enter") openFirst();
             if (event.key === "Escape") event.currentTarget.blur();
           }} />
         <span class="quiet" role="status">
-          {found === NONE ? ""
-            : rows.length === found.total ? count(found.total, "trace")
-            : `${rows.length.toLocaleString("en")} of ${count(found.total, "trace")}`}
+          {found === NONE ? "" : howMany(found)}
           {found !== NONE && <>{" in "}<bdi>{found.store}</bdi></>}
           {uncounted > 0 && `, alerts of ${uncounted.toLocaleString("en")} not yet counted`}</span>
         <span class="end chips">

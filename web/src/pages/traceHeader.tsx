@@ -2,7 +2,9 @@
 // facts are computed elsewhere and each leads to what is behind it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand, runCommand } from "../keys";
+import { sentence } from "../loaded";
 import { compact, count, moment, money, plain, span } from "../numbers";
+import { Plain } from "../plaintext";
 import type { About, Fact } from "../shapes.gen";
 import { FIELD_NAMES, MARKS } from "../search";
 import { ForkButton } from "../event/Fork";
@@ -63,7 +65,7 @@ function Search() {
         onKeyDown={(event) => { if (event.key === "Escape") event.currentTarget.blur(); if (event.key === "Enter") toFirst();
           }} />
       <span role="status" class={filterProblem.value ? "search-problem" : "quiet"}>
-        {filterProblem.value ? `${filterProblem.value.what} ${filterProblem.value.fix ?? ""}`
+        {filterProblem.value ? `${sentence(filterProblem.value.what)} ${sentence(filterProblem.value.fix ?? "")}`
           : found !== null ? `${found.toLocaleString("en")} of ${trace.value!.about.events.toLocaleString("en")}` : ""}
       </span>
       {isHelp && !text && (
@@ -122,14 +124,14 @@ export function AnswerStrip() {
       {about.facts.map((fact) => (
         <li key={`${fact.kind} ${fact.text}`}>
           {fact.event >= 0 || fact.agent >= 0 || /incident|taint|safety|credit/.test(fact.kind)
-            ? <button type="button" class="plain" onClick={() => open(fact)}>{fact.text}</button>
-            : <span>{fact.text}</span>}
+            ? <button type="button" class="plain" onClick={() => open(fact)}><Plain text={fact.text} /></button>
+            : <span><Plain text={fact.text} /></span>}
         </li>
       ))}
       {about.notes.length > 0 && (
         <li>
           <Popover class="notes" title={count(about.notes.length, "note")}>
-            <ul class="share-box plain-list">{about.notes.map((note) => <li key={note}>{note}</li>)}</ul>
+            <ul class="share-box plain-list">{about.notes.map((note) => <li key={note}><Plain text={note} /></li>)}</ul>
           </Popover>
         </li>
       )}

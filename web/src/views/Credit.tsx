@@ -7,6 +7,7 @@ import { disagreements, nearestUnit, sharedScale } from "../creditmath";
 import { onCommand } from "../keys";
 import { Command, useLoaded, Waiting } from "../loaded";
 import { plain, signed } from "../numbers";
+import { Plain } from "../plaintext";
 import { Empty, Failure } from "../shell/states";
 import type { Credit as Answer, CreditRow, MethodInfo } from "../shapes.gen";
 import { agentName, eventName, method, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
@@ -154,7 +155,7 @@ function One(props: { credit: Answer; scale: number; wanted: string }) {
         </p>
       )}
       <SumBar credit={credit} />
-      {credit.notes.map((note) => <p key={note} class="quiet">{note}</p>)}
+      {credit.notes.map((note) => <p key={note} class="quiet"><Plain text={note} /></p>)}
       {credit.unit !== "agent" && <Agents credit={credit} scale={scale} />}
     </>
   );

@@ -286,8 +286,14 @@ def _print(folder: Path, rows: list[dict[str, object]]) -> None:
 
 
 def command_name() -> str:
-    """What to type: where our command is not on the path (a fresh clone), where it is."""
-    return "counterpoint" if shutil.which("counterpoint") else os.path.relpath(sys.argv[0])
+    """What to type: our command where it is on the path, else as we were called: by its path, or as a module of this Python."""
+    if shutil.which("counterpoint"):
+        return "counterpoint"
+    if os.path.basename(sys.argv[0]) != "__main__.py":
+        return os.path.relpath(sys.argv[0])
+    found = shutil.which("python")
+    is_ours = found is not None and os.path.samefile(found, sys.executable)
+    return f"{'python' if is_ours else sys.executable} -m counterpoint"
 
 
 def _verdict(row: dict[str, object]) -> str:

@@ -25,7 +25,8 @@ _SHOWN_VALUES = 8
     epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'project:shop errors>0 date>7d' --sort cost\n\n"
     "Query: words match title, id, task, project, model and system; fields: "
     + " ".join(list(FIELDS)[:10]) + "\n" + " ".join(list(FIELDS)[10:])
-    + ";\nflags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint dataset."
+    + ";\nproject:sho finds a part of it, project=shop exactly that;"
+    " flags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint dataset."
 )
 @click.argument("query", nargs=-1)
 @click.option("--sort", default="added", show_default=True, help="A field of the query language, or added; largest last.")

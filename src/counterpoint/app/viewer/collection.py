@@ -38,6 +38,15 @@ def is_store(path: Path) -> bool:
     return (path / "counterpoint.json").is_file()
 
 
+def which_store(path: Path) -> tuple[int, ...] | None:
+    """Which store is in a folder: another value once it was removed and made anew; None when there is none."""
+    try:
+        mark = (path / "counterpoint.json").stat()
+    except OSError:
+        return None
+    return mark.st_dev, mark.st_ino, mark.st_mtime_ns
+
+
 def is_run(path: Path) -> bool:
     """Whether a folder is a run of `counterpoint train`, and no results of `counterpoint bench run`."""
     return (path / "about.json").is_file() and not (path / "rows.jsonl").is_file()
@@ -58,7 +67,8 @@ class Collection:
         self.store_path = None if store is None else Path(store)
         self._roots = [Path(root) for root in runs]
         self._limit = limit
-        self._stores: dict[Path, Store] = {}
+        self._stores: dict[Path, tuple[tuple[int, ...], Store]] = {}
+        self._left: list[Store] = []
         self._held: dict[str, Trace] = {trace.trace_id: trace for trace in traces}
         self._opened: OrderedDict[str, tuple[str, Trace]] = OrderedDict()
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -69,9 +79,9 @@ class Collection:
     def close(self) -> None:
         """Let go of the stores' files."""
         with self._lock:
-            for store in self._stores.values():
+            for store in [*self._left, *(store for _, store in self._stores.values())]:
                 store.close()
-            self._stores = {}
+            self._stores, self._left = {}, []
 
     # -- stores and runs -----------------------------------------------------------------------------------------
 
@@ -82,10 +92,14 @@ class Collection:
 
     def _reader(self, path: Path) -> Store | None:
         with self._lock:
+            made = which_store(path)
             found = self._stores.get(path)
-            if found is None and is_store(path):
-                found = self._stores[path] = Store(path, create=False, read_only=True)
-            return found
+            if found is not None and found[0] != made:  # it was removed, and perhaps made anew: what we know is of another store
+                self._left.append(self._stores.pop(path)[1])  # somebody may be reading it: closed at the end
+                found = None
+            if found is None and made is not None:
+                found = self._stores[path] = made, Store(path, create=False, read_only=True)
+            return None if found is None else found[1]
 
     def runs(self) -> dict[str, Path]:
         """Every run by its id, which is its path as the user would write it."""
@@ -320,7 +334,7 @@ class Listing:
         lanes = self._lanes(shown, held)
         rows = [_row(row, lanes.get(row.id, [])) for row in shown]
         where = "" if collection.store_path is None else os.fspath(collection.store_path)
-        return Traces(store=where, rows=rows, total=len(found), facets=facets, version=counterpoint.__version__)
+        return Traces(store=where, rows=rows, found=len(found), total=len(every), facets=facets, version=counterpoint.__version__)
 
     def _lanes(self, rows: Sequence[Summary], held: dict[str, Trace]) -> dict[str, list[float]]:
         store, out = self._collection.store, {}

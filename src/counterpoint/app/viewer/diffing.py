@@ -1,7 +1,8 @@
 """`Diff` for the page: two traces side by side, as `audit.diff` aligns them.
 
-Always true: the rows follow the first trace's story, and what only the second has stands after what it follows there; every
-event of both is counted. In a fork the event that was edited is `edited`, what changed with it is `changed`. Of a long pair,
+Always true: the rows follow the first trace's story, and what only the second has stands after what it follows there, behind
+what only the first has at that place; so the first row that differs is where `audit.diff` says that they part. Every event of
+both is counted. In a fork the event that was edited is `edited`, what changed with it is `changed`. Of a long pair,
 rows that are the same are told only near a difference.
 """
 
@@ -52,11 +53,15 @@ def _rows(one: Prepared, two: Prepared) -> list[DiffRow]:
         else:
             after.setdefault(last, []).append(j)
     edited = _edited(two.trace)
-    rows = [_only_b(two, j) for j in after.get(-1, ())]
+    rows: list[DiffRow] = []
+    waiting = after.get(-1, [])
     for i in one.team.order_E.tolist():
-        rows.append(_row(one, two, i, at_b.get(names_a[i], -1), edited))
-        rows += [_only_b(two, j) for j in after.get(i, ())]
-    return rows
+        row = _row(one, two, i, at_b.get(names_a[i], -1), edited)
+        if row.b >= 0:
+            rows += [_only_b(two, j) for j in waiting]
+            waiting = after.get(i, [])
+        rows.append(row)
+    return rows + [_only_b(two, j) for j in waiting]
 
 
 def _edited(fork: Trace) -> str | None:

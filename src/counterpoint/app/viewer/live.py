@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from counterpoint.app.viewer.collection import is_store
+from counterpoint.app.viewer.collection import which_store
 from counterpoint.app.viewer.events import fields, said
 from counterpoint.app.viewer.shapes import LiveBatch, LiveTrace
 from counterpoint.app.viewer.steering import Steering
@@ -66,6 +66,7 @@ class Follower:
     def __init__(self, store: Path | None) -> None:
         self._path = store
         self._store: Store | None = None
+        self._which: tuple[int, ...] | None = None
         self._journals: dict[Path, _Journal] = {}
         self._stored: dict[str, _Stored] = {}
         self._known: dict[str, tuple[str, int]] = {}
@@ -77,11 +78,10 @@ class Follower:
 
     def look(self) -> News:
         """Everything since the last look."""
+        self._open()
         if self._store is None:
-            if self._path is None or not is_store(self._path):
-                self._has_looked = True
-                return News([], {})
-            self._store = Store(self._path, create=False, read_only=True)
+            self._has_looked = True
+            return News([], {})
         events: dict[str, list[dict[str, Any]]] = {}
         self._look_at_journals(self._store.path / "journal", events)
         if time.monotonic() - self._looked >= _STORED_S:
@@ -92,6 +92,17 @@ class Follower:
         traces = [one.live(now) for one in self._journals.values() if one.is_known]
         traces += [one.live(now) for one in self._stored.values()]
         return News(traces, {name: rows for name, rows in events.items() if rows})
+
+    def _open(self) -> None:
+        """Open the store once it is there; one that was removed, and perhaps made anew, is another one."""
+        which = None if self._path is None else which_store(self._path)
+        if which == self._which:
+            return
+        if self._store is not None:
+            self._store.close()
+        self._journals, self._stored, self._known, self._latest, self._was_open = {}, {}, {}, [], {}
+        self._store = None if self._path is None or which is None else Store(self._path, create=False, read_only=True)
+        self._which = which
 
     # -- the journal ---------------------------------------------------------------------------------------------
 

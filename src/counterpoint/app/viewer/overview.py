@@ -226,8 +226,11 @@ def _acts(look: Prepared, agent: int) -> bool:
 def _open(look: Prepared) -> Iterable[Alert]:
     if look.open:
         numbers = sorted(look.team.place_E[look.open].tolist())
-        text = f"{_many(len(numbers), 'event')} started and did not finish"
-        yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
+        if look.trace.meta.get(UNFINISHED):  # nobody knows yet whether they finish
+            text, severity = f"{_many(len(numbers), 'event')} under way when this was read, or cut off", "low"
+        else:
+            text, severity = f"{_many(len(numbers), 'event')} started and did not finish", "medium"
+        yield Alert(kind="open", severity=severity, text=text, events=numbers[:_SHOWN])
 
 
 def _failures(look: Prepared) -> Iterable[Alert]:

@@ -105,7 +105,11 @@ class Traces(Struct, frozen=True, kw_only=True):
 
     store: str
     rows: list[TraceRow]
+    """Those found, or the newest of them."""
+    found: int
+    """How many match the query."""
     total: int
+    """How many there are, whatever the query."""
     facets: dict[str, dict[str, int]]
     """Field to value to count: project, model, day, system, topology."""
     version: str

@@ -7,6 +7,7 @@ trials. A run that nothing can replay has no rows and says what it would need. A
 from __future__ import annotations
 
 import math
+from shlex import quote
 
 from msgspec import Struct
 
@@ -68,7 +69,7 @@ def _listed(trace: Trace) -> Suggestions:
 
 
 def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
-    command = f"counterpoint advise {trace.trace_id}"
+    command = f"counterpoint advise {quote(trace.trace_id)}"
     if "team" not in trace.rewards:
         return _none(
             command,

@@ -5,6 +5,8 @@ Always true: the ranking is that of `counterpoint blame`; a run that succeeded, 
 
 from __future__ import annotations
 
+from shlex import quote
+
 from msgspec import Struct
 
 from counterpoint.app.viewer.causes import Recurring, RecurringCause
@@ -12,7 +14,7 @@ from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.prepared import prepared
 from counterpoint.audit.blame.judge import Blame
 from counterpoint.audit.blame.judge import blame as judged
-from counterpoint.errors import Refused
+from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
 
 SUSPECTS = 10
@@ -56,14 +58,15 @@ def _answer(trace: Trace) -> Suspicion:
 
 
 def _suspicion(trace: Trace) -> Suspicion:
+    command = f"counterpoint blame {quote(trace.trace_id)}"
     if len(trace.events) > _LARGE:
-        return _nobody(
-            f"{len(trace.events):,} events are too many to rank here; `counterpoint blame {trace.trace_id}` ranks them"
-        )
+        return _nobody(f"{len(trace.events):,} events are too many to rank here; `{command}` ranks them")
     try:
         return _told(trace, judged(trace, most=SUSPECTS))
-    except Refused as refused:
+    except NotIdentified as refused:
         return _nobody(refused.one_line())
+    except Refused as refused:  # what would help there are options of the command
+        return _nobody(f"{refused.what}; `{command} --anyway` ranks its steps as if it had failed")
 
 
 def _nobody(why: str) -> Suspicion:
