@@ -148,11 +148,18 @@ class CallRows(Tabular):
         row = self.rows[place]
         if row.prompt_rest is None or row.prefix is None:
             return row.prompt_rest
-        before, said = self.prompt_ids(row.prefix), self.rows[row.prefix].token_ids
-        if before is None:
-            return None
-        whole = before if said is None else np.concatenate([before, said])
-        return np.concatenate([whole[: row.shared], row.prompt_rest])
+        parts, wanted = [row.prompt_rest], row.shared
+        while wanted and row.prefix is not None:  # back from call to call, and not by recursion: an agent may make thousands
+            row = self.rows[row.prefix]
+            if row.prompt_rest is None:
+                return None
+            own = wanted - row.shared
+            if own > len(row.prompt_rest) and row.token_ids is not None:
+                parts.append(row.token_ids[: own - len(row.prompt_rest)])
+            if own > 0:
+                parts.append(row.prompt_rest[:own])
+            wanted = min(wanted, row.shared)
+        return np.concatenate(parts[::-1])
 
 
 def cause_of(trace: Trace) -> dict[int, int]:

@@ -165,7 +165,9 @@ def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
 
 def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool, is_quiet: bool) -> tuple[list[Trace], Masked | None]:
     """The traces without secrets, and what was masked; the same secret has the same label in all of them."""
-    traces = [load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet)]
+    from counterpoint.app.api.inputs import once
+
+    traces = once(load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet))
     if is_bare:
         return traces, None
     done = masked_all(traces)
