@@ -103,7 +103,7 @@ def export(
 
         write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
     elif is_rows:
-        _write_rows(traces, target, output, rows, as_json=as_json, **how)
+        _write_rows(traces, target, output, rows, is_report=is_report, as_json=as_json, **how)
     else:
         _write_format(traces, target, output, is_report=is_report, as_json=as_json, **how)
 
@@ -165,9 +165,7 @@ def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
 
 def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool, is_quiet: bool) -> tuple[list[Trace], Masked | None]:
     """The traces without secrets, and what was masked; the same secret has the same label in all of them."""
-    from counterpoint.app.api.inputs import once
-
-    traces = once(load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet))
+    traces = [load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet)]
     if is_bare:
         return traces, None
     done = masked_all(traces)
