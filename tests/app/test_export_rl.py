@@ -151,6 +151,16 @@ def test_names_that_are_secrets_leave_as_labels_and_the_report_says_where(
         assert not [f for f in (tmp_path / target).rglob("*") if f.is_file() and b"@corp.io" in f.read_bytes()]
 
 
+def test_two_runs_that_share_an_id_are_not_one_episode(ends_of: Callable[[str], Ends], live: Path, tmp_path: Path) -> None:
+    with Store(live) as store:
+        save(replace(store.get("hunt-1"), trace_id="run"), tmp_path / "one.jsonl")
+        save(replace(store.get("hunt-0.5"), trace_id="run"), tmp_path / "two.jsonl")
+    for target in ("rl", "rllm", "verifiers"):
+        code, _, err = ends_of("export")("one.jsonl", "two.jsonl", "--to", target, "--credit", "uniform", "-o", "rows.jsonl")
+        assert (code, "two different traces have the same id" in err) == (2, True)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

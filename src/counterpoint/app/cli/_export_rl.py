@@ -113,6 +113,9 @@ def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool) -
     from counterpoint.credit.call_rows import call_rows, in_words, named_as, names_in
     from counterpoint.formats.masking import masked_all
 
+    if len(set(credit.trace_ids)) < len(credit.trace_ids):
+        what = "two different traces have the same id"
+        raise InputError(what, why="trainers would take them for one run", fix="give one of them another trace_id")
     found = call_rows(traces, credit)
     if is_bare:
         return Leaving(found, credit, None)
