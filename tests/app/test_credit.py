@@ -7,7 +7,7 @@ import json
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -228,3 +228,16 @@ def test_a_budget_of_tokens_holds_wherever_the_live_team_stands(stored: tuple[st
         with pytest.raises(cpt.Refused, match=r"would make .* ask a model for up to"):
             cpt.credit(order, "message_delete", budget_tokens=1)
     assert cpt.credit(simulated, "message_delete", budget_tokens=1, k=1).rows
+
+
+def test_a_model_that_is_named_plays_the_task_of_each_trace(tmp_path: Path) -> None:
+    dials = {"documents": 8, "rows": 2, "parts": 2, "firms": 6}
+    record(tmp_path / "live", trace_id="hunt", model="fake:0.5", config=dials)
+    record(tmp_path / "live", trace_id="chase", model="fake:0.5", task="pointer_chase")
+    one, two = (cpt.load(name, store=tmp_path / "live") for name in ("hunt", "chase"))
+    asked: dict[str, Any] = {"method": "message_substitute", "model": "fake:0.5", "k": 2}
+    alone = {t.trace_id: [(r.unit_id, r.value) for r in cpt.credit(t, **asked).rows] for t in (one, two)}
+    for order in ([one, two], [two, one]):
+        together = cpt.credit(order, **asked)
+        found = {name: [(r.unit_id, r.value) for r in together.rows if r.trace == i] for i, name in enumerate(together.trace_ids)}
+        assert found == alone
