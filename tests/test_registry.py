@@ -33,6 +33,8 @@ def test_code_outside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert registry.get("format", "their_lab:novelty") == 42
     with pytest.raises(InputError, match="did you mean 'novelty'"):
         registry.get("format", "their_lab:novelti")
+    with pytest.raises(InputError, match=r"has no 'zzz'.*known: novelty$"):
+        registry.get("format", "their_lab:zzz")
     with pytest.raises(NotFound, match="no_such_lab"):
         registry.get("format", "no_such_lab:thing")
     sys.modules.pop("their_lab", None)

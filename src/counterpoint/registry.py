@@ -141,7 +141,8 @@ def _outside(kind: str, name: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError as error:
-        raise InputError(f"module {module_name!r} has no {attribute!r}", fix=did_you_mean(attribute, dir(module))) from error
+        known = [found for found in dir(module) if not found.startswith("_")]
+        raise InputError(f"module {module_name!r} has no {attribute!r}", fix=did_you_mean(attribute, known)) from error
 
 
 def summary(kind: str, name: str) -> str:

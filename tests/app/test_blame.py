@@ -106,3 +106,26 @@ def test_inject_says_what_it_needs(run: Ends, live: Path, tmp_path: Path) -> Non
     code, _, err = run("inject", "hunt", "--kind", "late_stop", "--store", live)
     assert code == 5
     assert "--harmless" in err
+
+
+def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run: Ends, live: Path, tmp_path: Path) -> None:
+    store = tmp_path / "scored"
+    with Store(store) as opened:
+        opened.add(load("hunt", store=live))
+    assert run("blame", "hunt", "--store", store)[0] == 5, "the run says itself that it succeeded"
+    assert run("score", "hunt", "down", "--by", "ann", "--store", store)[0] == 0
+    code, out, _ = run("blame", "hunt", "--limit", 1, "--store", store)
+    assert (code, "team reward 0;" in out) == (0, True)
+    code, _, err = run("blame", "hunt", "--replay", "--store", store)
+    assert code == 5
+    assert "team 0 by ann is a person's score" in err
+    code, out, _ = run("inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", store, "--json")
+    assert code == 0
+    (told,) = lines(out)
+    assert (told["reward_without"], told["is_decisive"]) == (1.0, True)
+    broken = str(told["trace_id"])
+    assert run("score", broken, "up", "--by", "ann", "--store", store)[0] == 0
+    assert run("blame", broken, "--store", store)[0] == 5, "whoever scores it decides"
+    code, out, err = run("inject", broken, "--kind", "wrong_fact", "--harmless", "--count", 3, "--seed", 2, "--store", store, "--json")
+    assert code == 0, err
+    assert all(row["reward_without"] == told["reward"] for row in lines(out)), "both rewards are the run's own"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from counterpoint.app.api.compare_traces import FigureRow, TraceComparison, _row
+from counterpoint.app.api.compare_traces import FigureRow, TraceComparison, _row, compare_traces
+from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Event, Trace
 
@@ -79,3 +81,15 @@ def test_too_wide_is_said_only_of_intervals_that_are() -> None:
     assert remark(3, -1, 1, 0) == "3 traces are on more than one side: the intervals of the differences are too wide"
     assert remark(3, 0, 0, 3) == "3 traces are on more than one side"
     assert remark(1, -1, 1, 3) == "1 trace is on more than one side"
+
+
+def test_the_caption_names_sides_whose_runs_are_the_units(tmp_path: Path) -> None:
+    with Store(tmp_path / "store") as store:
+        for side, tasks in (("alone", "xx"), ("many", "xyz"), ("single", "w")):
+            for k, task in enumerate(tasks):
+                event = Event(id="e", t=0, type="message", agent="a")
+                store.add(Trace(trace_id=f"{side}-{k}", task_id=task, events=[event], rewards={"team": float(k)}))
+    told = compare_traces("id:alone", "id:many", "id:single", store=tmp_path / "store")
+    assert told.of_one_task == ("id:alone",)
+    assert told.caption().endswith("tasks as units, runs as units of one task (id:alone)")
+    assert compare_traces("id:many", "id:single", store=tmp_path / "store").caption().endswith("tasks as units")

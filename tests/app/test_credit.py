@@ -7,12 +7,14 @@ import json
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 import counterpoint as cpt
 from counterpoint.app.cli import main
+from team_help import record
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +189,55 @@ def test_forks_of_a_recorded_team_say_what_they_may_ask_of_a_model(tmp_path: Pat
     assert (price.forks, price.tokens) == (2, 36)  # each return and the answer that read it, 9 tokens each
     with pytest.raises(Refused, match="up to 36 tokens"):
         cpt.credit(live, "message_delete", budget_tokens=20)
+
+
+def test_a_trace_that_two_names_mean_counts_once(stored: tuple[str, list[str]]) -> None:
+    store, ids = stored
+    plain = cpt.credit([ids[0], ids[2]], "group_relative", store=store)
+    twice = cpt.credit([ids[0], ids[2], f"id:{ids[0]}"], "group_relative", store=store)
+    assert twice.rows == plain.rows
+    asked = ("--store", store, "--method", "group_relative", "--json")
+    once = json.loads(run(ids[0], ids[2], *asked).output)
+    assert json.loads(run(ids[0], ids[0], ids[2], *asked).output)["rows"] == once["rows"]
+    assert len(cpt.audit([ids[0], ids[0]], store=store, only="scale").traces) == 1
+    first, other = cpt.load(ids[0], store=store), cpt.load(ids[2], store=store)
+    named_alike = replace(other, trace_id=first.trace_id)
+    assert len(cpt.audit([first, named_alike], only="scale").traces) == 2, "two runs that share an id are two"
+
+
+def test_each_trace_is_forked_by_the_world_or_team_that_made_it(stored: tuple[str, list[str]], tmp_path: Path) -> None:
+    store, ids = stored
+    one = cpt.load(ids[0], store=store)
+    two = cpt.world("V", vote_items=4, max_agents=4).run("reference", [0], log=True).trace(0)
+    record(tmp_path / "live", config={"documents": 8, "rows": 2, "parts": 2, "firms": 6}, model="fake:0.5", trace_id="hunt")
+    three = cpt.load("hunt", store=tmp_path / "live")
+    alone = {t.trace_id: dict(cpt.credit(t, "difference").of(0)) for t in (one, two, three)}
+    for order in ([one, two, three], [three, two, one]):
+        together = cpt.credit(order, "difference")
+        assert {name: dict(together.of(i)) for i, name in enumerate(together.trace_ids)} == alone
+        assert cpt.credit(order).mechanism == cpt.credit(order[::-1]).mechanism
+
+
+def test_a_budget_of_tokens_holds_wherever_the_live_team_stands(stored: tuple[str, list[str]], tmp_path: Path) -> None:
+    store, ids = stored
+    simulated = cpt.load(ids[0], store=store)
+    record(tmp_path / "live", config={"documents": 8, "rows": 2, "parts": 2, "firms": 6}, model="fake:0.5", trace_id="hunt")
+    live = cpt.load("hunt", store=tmp_path / "live")
+    live = replace(live, meta=live.meta | {"team": live.meta["team"] | {"model": "openai:paid"}})
+    for order in ([live, simulated], [simulated, live]):
+        with pytest.raises(cpt.Refused, match=r"would make .* ask a model for up to"):
+            cpt.credit(order, "message_delete", budget_tokens=1)
+    assert cpt.credit(simulated, "message_delete", budget_tokens=1, k=1).rows
+
+
+def test_a_model_that_is_named_plays_the_task_of_each_trace(tmp_path: Path) -> None:
+    dials = {"documents": 8, "rows": 2, "parts": 2, "firms": 6}
+    record(tmp_path / "live", trace_id="hunt", model="fake:0.5", config=dials)
+    record(tmp_path / "live", trace_id="chase", model="fake:0.5", task="pointer_chase")
+    one, two = (cpt.load(name, store=tmp_path / "live") for name in ("hunt", "chase"))
+    asked: dict[str, Any] = {"method": "message_substitute", "model": "fake:0.5", "k": 2}
+    alone = {t.trace_id: [(r.unit_id, r.value) for r in cpt.credit(t, **asked).rows] for t in (one, two)}
+    for order in ([one, two], [two, one]):
+        together = cpt.credit(order, **asked)
+        found = {name: [(r.unit_id, r.value) for r in together.rows if r.trace == i] for i, name in enumerate(together.trace_ids)}
+        assert found == alone

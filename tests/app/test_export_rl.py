@@ -116,6 +116,51 @@ def test_a_call_that_read_a_secret_stays_at_home_unless_it_is_asked_for(export: 
     assert len(_plain(tmp_path / "rows.jsonl")) < len(_plain(tmp_path / "all.jsonl"))
 
 
+def test_names_that_are_secrets_leave_as_labels_and_the_report_says_where(
+    export: Ends, ends_of: Callable[[str], Ends], live: Path, tmp_path: Path
+) -> None:
+    with Store(live) as store:
+        traces = [store.get("hunt-0.5"), store.get("hunt-1")]
+
+    def named(event: Any, last: str) -> Any:
+        who = {"agent": f"{event.agent}.ann@corp.io", "role": "bob@corp.io", "model": "eve@corp.io"}
+        return replace(event, id="zed@corp.io" if event.id == last else event.id, **who)
+
+    for i, trace in enumerate(traces):
+        last = [e.id for e in trace.events if model_call(e)][-1]  # no later prompt is made of it
+        events, edges = [named(e, last) for e in trace.events], [e for e in trace.edges if last not in (e.src, e.dst)]
+        told = replace(trace, events=events, edges=edges, task_id="joe@corp.io", trace_id=f"r{i}@corp.io")
+        save(told, tmp_path / f"named{i}.jsonl")
+    names = ["named0.jsonl", "named1.jsonl"]
+    code, out, err = export(*names, "-o", "rows.jsonl", "--credit", "group_relative", "--report", "--no-mask")
+    assert (code, "nothing was masked" in out) == (0, True), err
+    bare = _plain(tmp_path / "rows.jsonl")
+    assert any("@corp.io" in row["agent"] for row in bare)
+    code, out, _ = export(*names, "-o", "masked.jsonl", "--credit", "group_relative", "--report")
+    assert code == 0
+    assert {"event.agent", "event.role", "event.model", "task_id", "trace_id"} <= set(out.split())
+    assert "@corp.io" not in (tmp_path / "masked.jsonl").read_text()
+    kept = ("advantage", "prompt_ids", "completion_ids", "logps")
+    assert [[r[k] for k in kept] for r in _plain(tmp_path / "masked.jsonl")] == [[r[k] for k in kept] for r in bare]
+    for target in ("trl", "skyrl", "kto"):
+        code, out, err = ends_of("export")(*names, "--to", target, "--credit", "group_relative", "-o", f"{target}/", "--json", "--report")
+        assert code == 0, err
+        assert json.loads(out)["masked"]["email"] > 0
+        assert json.loads(out)["report"]
+        assert "@corp.io" not in out
+        assert not [f for f in (tmp_path / target).rglob("*") if f.is_file() and b"@corp.io" in f.read_bytes()]
+
+
+def test_two_runs_that_share_an_id_are_not_one_episode(ends_of: Callable[[str], Ends], live: Path, tmp_path: Path) -> None:
+    with Store(live) as store:
+        save(replace(store.get("hunt-1"), trace_id="run"), tmp_path / "one.jsonl")
+        save(replace(store.get("hunt-0.5"), trace_id="run"), tmp_path / "two.jsonl")
+    for target in ("rl", "rllm", "verifiers"):
+        code, _, err = ends_of("export")("one.jsonl", "two.jsonl", "--to", target, "--credit", "uniform", "-o", "rows.jsonl")
+        assert (code, "two different traces have the same id" in err) == (2, True)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

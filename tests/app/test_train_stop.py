@@ -30,6 +30,9 @@ def test_a_rule_is_learned_from_fresh_seeds_and_from_a_store(tmp_path: Path) -> 
         store.add_many([world.trace(seed) for seed in range(500, 560)])
     again = ["--from", str(tmp_path / "log"), "--out", str(tmp_path / "b.npz")]
     assert json.loads(CliRunner().invoke(train, [*ASK, *again], catch_exceptions=False).output)["traces"] == 60
+    own = ["--from", str(tmp_path / "log"), "--preset", "longstaff-schwartz", "--set", "eval_episodes=200", "--json"]
+    CliRunner().invoke(train, [*own, "--out", str(tmp_path / "c.npz")], catch_exceptions=False)
+    assert (tmp_path / "c.npz").read_bytes() == (tmp_path / "b.npz").read_bytes(), "the world is that of the traces"
 
 
 @pytest.mark.parametrize(

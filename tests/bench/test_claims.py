@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from counterpoint.bench.claim import ClaimRow, as_row, at_least, at_most, equal_within, mean_interval
+from counterpoint.bench.claim import ClaimRow, as_row, at_least, at_most, equal_within, mean_interval, reported
 from counterpoint.errors import InputError
 
 
@@ -92,3 +92,10 @@ def test_wrong_rules_and_rows_are_refused() -> None:
     row = at_least("x", [1, 2], 0)
     assert as_row(row) is row
     assert as_row(row.as_dict()) == row
+
+
+def test_samples_may_be_an_array_with_or_without_a_target() -> None:
+    samples = np.array([1.0, 2.0, 3.0])
+    assert reported("array", samples) == reported("array", [1, 2, 3])
+    assert reported("array", samples).low == at_least("array", samples, 0).low
+    assert reported("one", np.float64(2)) == reported("one", np.array(2.0)) == reported("one", 2)

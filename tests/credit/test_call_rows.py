@@ -197,3 +197,26 @@ def test_no_credit_is_lost(rows: list[tuple[tuple[str, str], float]]) -> None:
     missing = sum(u.value for u in found.placement.unplaced)
     assert carried + replaced + missing == pytest.approx(sum(unique.values()), abs=1e-9)
     assert sum(r.share for r in found.rows) == pytest.approx(carried, abs=1e-9)
+
+
+def test_the_prompt_of_an_agents_thousandth_call_is_whole() -> None:
+    events, prompt = [], [1, 2, 3]
+    for i in range(1_200):
+        events.append(_event(f"e{i}", i, "message", "lead", tokens_out=2, extra=_call(prompt, [7, 8])))
+        prompt = [*prompt, 7, 8, i] if i % 5 else [*prompt[:4], i]  # now and then most of it is forgotten
+    trace = Trace(trace_id="t1", task_id="long", events=events, rewards={"team": 1.0})
+    rows = call_rows([trace], _credit(("team", "", 1.0)))
+    for place in (0, 4, 5, 6, 1_000, 1_199):
+        found = rows.prompt_ids(place)
+        assert found is not None
+        assert found.tolist() == (events[place].extra or {})["call"]["prompt_ids"]
+    straight = [replace_prompt(event, [1, 2, 3, *([7, 8] * i)]) for i, event in enumerate(events)]
+    deep = call_rows([Trace(trace_id="t1", task_id="long", events=straight, rewards={"team": 1.0})], _credit(("team", "", 1.0)))
+    last = deep.prompt_ids(1_199)
+    assert last is not None
+    assert last.tolist() == [1, 2, 3, *([7, 8] * 1_199)]
+
+
+def replace_prompt(event: Event, prompt: list[int]) -> Event:
+    """The event, had its call read this."""
+    return _event(event.id, event.t, event.type, event.agent, tokens_out=2, extra=_call(prompt, [7, 8]))

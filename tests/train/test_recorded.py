@@ -18,6 +18,7 @@ from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.store import Store
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import Outcome, with_outcomes
 from counterpoint.train.folder import RunFolder
 from counterpoint.train.jobs import play
 from counterpoint.train.learner import log_probs
@@ -214,3 +215,15 @@ def test_settings_of_a_log_belong_together() -> None:
             settings_of({"preset": "clone", "world": "W1", **wrong})
     with pytest.raises(CounterpointError, match="there is no store here"):
         train_run("unused", {"preset": "clone", "world": "W1", "set": TINY, "store": "nowhere", "updates": 1})
+
+
+def test_what_a_person_said_of_an_episode_neither_stops_nor_moves_the_learner(tmp_path: Path) -> None:
+    training, played = drawn("grpo")
+    said = with_outcomes(played.traces[2], [Outcome(channel="team", value=1.0, by="ann", at=1.0)])
+    assert said.rewards["team"] != played.traces[2].rewards["team"]
+    scored = [said if i == 2 else trace for i, trace in enumerate(played.traces)]
+    plain, again = (rebuilt(traces, training.worlds[0], training.net) for traces in (played.traces, scored))
+    assert [t.rewards for t in again.traces] == [t.rewards for t in plain.traces]
+    store = stored(tmp_path / "scored", scored)
+    told = TraceLog(store, store.ids(), training.worlds[0], held_out=0, off_policy=True).about()
+    assert (told["traces"], told["scored_by_people"]) == (len(scored), 1)

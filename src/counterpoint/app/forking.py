@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
@@ -18,6 +20,9 @@ from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Subst
 if TYPE_CHECKING:
     from counterpoint.audit.blast import Blast
     from counterpoint.audit.diff import Diff
+
+
+_RECORDED = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
 
 
 # -- Who can fork a trace: the world that made it, or the recording of the live team, found by what the trace says of itself --
@@ -44,6 +49,56 @@ def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -
         return world(name)
     except NotFound:
         return None
+
+
+class OwnReplays:
+    """A replay of traces that different worlds or teams made: each is forked by its own."""
+
+    def __init__(self, by_maker: Mapping[str, Any]) -> None:
+        self._by_maker = by_maker
+
+    def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
+        """The trace that would have come about, had `do` been done at event id `at`."""
+        made: Trace = self._of(trace).fork(trace, at, do, seed)
+        return made
+
+    def forks(self, trace: Trace, forks: Sequence[Fork]) -> list[Trace]:
+        """The same, of many forks of one trace."""
+        own = self._of(trace)
+        many = getattr(own, "forks", None) if isinstance(trace.meta.get("team"), dict) else None
+        return list(many(trace, forks)) if many else [own.fork(trace, f.at, f.do, f.seed) for f in forks]
+
+    def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
+        """The team reward of each fork, in the order given."""
+        own = self._of(trace)
+        if isinstance(own, ManyReplay):
+            return own.returns(trace, forks)
+        return np.array([t.rewards["team"] for t in self.forks(trace, forks)], np.float64)
+
+    def _of(self, trace: Trace) -> Any:
+        found = self._by_maker.get(_maker(trace))
+        if found is None:
+            raise NotIdentified("nothing says how this team would have gone on", _RECORDED, where=trace.trace_id)
+        return found
+
+
+def own_replays(traces: Sequence[Trace], replay: Callable[[Trace], Any]) -> Any:
+    """What forks all of these traces, each by the world or team that made it; None where nothing forks any of them."""
+    one_of = {_maker(trace): trace for trace in reversed(traces)}
+    by_maker = {maker: replay(trace) for maker, trace in reversed(one_of.items())}
+    kinds = list(by_maker.values())
+    if all(found is kinds[0] for found in kinds):
+        return kinds[0]
+    return OwnReplays(by_maker)
+
+
+def _maker(trace: Trace) -> str:
+    """Which world or recorded team made a trace: traces of one maker are forked by one replay."""
+    team = trace.meta.get("team")
+    if isinstance(team, dict):
+        return json.dumps(team, sort_keys=True, default=str)
+    name = trace.meta.get("world")
+    return f"world {name}" if isinstance(name, str) else ""
 
 
 # -- Whether a trace can be forked, and what it was forked from -------------------------------------------------------
@@ -136,9 +191,8 @@ def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) ->
     """The world that made the trace, or the recording of its team; `model` answers what a recording cannot."""
     found, name = replay_of(trace, model=model, allow=allow), trace.meta.get("world")
     if found is None:
-        record = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
         what = f"its world {name!r} is not here" if isinstance(name, str) else "nothing says how this team would have gone on"
-        raise NotIdentified(what, record, where=trace.trace_id)
+        raise NotIdentified(what, _RECORDED, where=trace.trace_id)
     if not isinstance(found, ManyReplay):
         fix = "fork a trace of a TeamWorld: W1, W2, D, P, V, A or M"
         raise NotIdentified(f"the world {name} cannot fork", fix, where=trace.trace_id)

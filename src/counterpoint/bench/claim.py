@@ -94,16 +94,21 @@ def equal_within(name: str, samples: Samples, target: float, tolerance: float, *
 
 def reported(name: str, samples: Samples) -> ClaimRow:
     """A row without a target: what came out, with its interval."""
-    mean, low, high = mean_interval([float(samples)] if isinstance(samples, SupportsFloat) else samples)
+    mean, low, high = mean_interval(samples if _are_many(samples) else [float(samples)])  # type: ignore[arg-type]
     return ClaimRow(name, mean, low, high, NO_TARGET, True)
+
+
+def _are_many(samples: Samples) -> bool:
+    """Whether these are samples and not one number: an array has `float` too, and one without axes is a number."""
+    return isinstance(samples, Iterable) and getattr(samples, "ndim", None) != 0
 
 
 def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool], by: By) -> ClaimRow:
     value: float
     low: float | None
     high: float | None
-    if isinstance(samples, Iterable) and getattr(samples, "ndim", None) != 0:  # an array without axes is one number
-        value, low, high = mean_interval(samples)
+    if _are_many(samples):
+        value, low, high = mean_interval(samples)  # type: ignore[arg-type]
     else:
         value = low = high = float(samples)  # type: ignore[arg-type]
     held: dict[str, list[float | None]] = {"mean": [value], "low": [low], "high": [high], "interval": [low, high]}

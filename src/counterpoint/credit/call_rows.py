@@ -14,7 +14,7 @@ share that is accounted for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -148,11 +148,52 @@ class CallRows(Tabular):
         row = self.rows[place]
         if row.prompt_rest is None or row.prefix is None:
             return row.prompt_rest
-        before, said = self.prompt_ids(row.prefix), self.rows[row.prefix].token_ids
-        if before is None:
-            return None
-        whole = before if said is None else np.concatenate([before, said])
-        return np.concatenate([whole[: row.shared], row.prompt_rest])
+        parts, wanted = [row.prompt_rest], row.shared
+        while wanted and row.prefix is not None:  # back from call to call, and not by recursion: an agent may make thousands
+            row = self.rows[row.prefix]
+            if row.prompt_rest is None:
+                return None
+            own = wanted - row.shared
+            if own > len(row.prompt_rest) and row.token_ids is not None:
+                parts.append(row.token_ids[: own - len(row.prompt_rest)])
+            if own > 0:
+                parts.append(row.prompt_rest[:own])
+            wanted = min(wanted, row.shared)
+        return np.concatenate(parts[::-1])
+
+
+def named_as(rows: CallRows, traces: Sequence[Trace], others: Sequence[Trace]) -> CallRows:
+    """The rows with the names that `others` have for the same traces, event by event: those without secrets, for what leaves."""
+    named = []
+    for row in rows.rows:
+        trace = others[row.trace]
+        event = trace.events[traces[row.trace].index[row.event]]
+        who = replace(row, event=event.id, agent=event.agent, role=event.role, model=event.model, group=_group(trace))
+        named.append(replace(who, **_speaker(trace, event)))
+    words = names_in(traces, others)
+    unplaced = tuple(u._replace(unit_id=in_words(words[u.trace], u.unit_id)) for u in rows.placement.unplaced)
+    return CallRows(tuple(t.trace_id for t in others), tuple(named), rows.placement._replace(unplaced=unplaced))
+
+
+def _words(trace: Trace, other: Trace) -> dict[str, str]:
+    """Every name of a trace that units are called by, to the one that the other has for it."""
+    words: dict[str, str] = {}
+    for event, same in zip(trace.events, other.events, strict=True):
+        words |= {event.id: same.id, event.agent: same.agent}
+        if event.role is not None and same.role is not None:
+            words[event.role] = same.role
+    return words
+
+
+def in_words(words: Mapping[str, str], unit_id: str) -> str:
+    """The name of a unit in other words; that of a turn or token keeps its number."""
+    name, mark, number = unit_id.rpartition("#")
+    return words.get(unit_id) or (words.get(name, name) + mark + number if mark else unit_id)
+
+
+def names_in(traces: Sequence[Trace], others: Sequence[Trace]) -> list[dict[str, str]]:
+    """For each trace, what the other one calls its events, agents and roles."""
+    return [_words(*pair) for pair in zip(traces, others, strict=True)]
 
 
 def cause_of(trace: Trace) -> dict[int, int]:
@@ -291,9 +332,8 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
             agent=event.agent,
             role=event.role,
             model=event.model,
-            policy=str(note["policy"]) if note.get("policy") else event.policy,
-            version=_version(trace, event, note),
-            group=trace.task_id or trace.trace_id,
+            **_speaker(trace, event),
+            group=_group(trace),
             prefix=before[0] if before is not None and shared else None,
             shared=shared,
             prompt_rest=None if prompt is None else prompt[shared:],
@@ -309,11 +349,18 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
             last[event.agent] = first + k, prompt if said is None else np.concatenate([prompt, said])
 
 
-def _version(trace: Trace, event: Event, note: Mapping[str, Any]) -> str | None:
-    if not note.get("policy") and event.policy != "forced":
-        return event.policy
+def _group(trace: Trace) -> str:
+    return trace.task_id or trace.trace_id
+
+
+def _speaker(trace: Trace, event: Event) -> dict[str, Any]:
+    """The policy and the version that spoke."""
+    named = (model_call(event) or {}).get("policy")
+    if not named and event.policy != "forced":
+        return {"policy": event.policy, "version": event.policy}
     model = trace.meta.get("model")
-    return str(model["version"]) if isinstance(model, Mapping) and model.get("version") is not None else None
+    version = str(model["version"]) if isinstance(model, Mapping) and model.get("version") is not None else None
+    return {"policy": str(named) if named else event.policy, "version": version}
 
 
 def _by_token(event: Event, said: Ints | None, got: _Earned | None) -> Floats | None:

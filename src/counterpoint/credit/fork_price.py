@@ -8,7 +8,7 @@ tokens that were really spent reach the budget.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +30,9 @@ class ForkPrice(NamedTuple):
 
 
 class CountingReplay:
-    """A replay that makes no fork and counts what was asked for."""
+    """A replay that makes no fork and counts what was asked for; `asks_model` may tell traces apart."""
 
-    def __init__(self, *, asks_model: bool) -> None:
+    def __init__(self, *, asks_model: bool | Callable[[Trace], bool]) -> None:
         self._asks_model = asks_model
         self.forks_made = 0
         self.tokens = 0
@@ -41,7 +41,8 @@ class CountingReplay:
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """The trace as it is; counted."""
         self.forks_made += 1
-        if self._asks_model:
+        asks = self._asks_model
+        if asks if isinstance(asks, bool) else asks(trace):
             self.tokens += self._after(trace, at)
         return trace
 
@@ -58,7 +59,9 @@ class CountingReplay:
         return self._known[key]
 
 
-def price_of(mechanism: Any, traces: Sequence[Trace], options: dict[str, Any], *, asks_model: bool) -> ForkPrice:
+def price_of(
+    mechanism: Any, traces: Sequence[Trace], options: dict[str, Any], *, asks_model: bool | Callable[[Trace], bool]
+) -> ForkPrice:
     """What a mechanism would fork for these traces. One that looks at its answers before it goes on may need more or fewer."""
     counting = CountingReplay(asks_model=asks_model)
     try:
@@ -70,10 +73,12 @@ def price_of(mechanism: Any, traces: Sequence[Trace], options: dict[str, Any], *
 
 
 class BudgetedReplay:
-    """A replay that refuses further forks once they have asked a model for `budget` tokens."""
+    """A replay that refuses further forks once they have asked a model for `budget` tokens; forks of traces for which
+    `asks_model` is false are free."""
 
-    def __init__(self, replay: Any, budget: int) -> None:
+    def __init__(self, replay: Any, budget: int, asks_model: Callable[[Trace], bool] | None = None) -> None:
         self._replay, self.budget, self.spent = replay, budget, 0
+        self._asks_model = asks_model
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """One fork, if there is budget left."""
@@ -85,12 +90,13 @@ class BudgetedReplay:
         return np.array([t.rewards["team"] for t in made], np.float64)
 
     def _forks(self, trace: Trace, forks: Sequence[Fork]) -> list[Trace]:
-        if self.spent >= self.budget:
+        is_free = self._asks_model is not None and not self._asks_model(trace)
+        if self.spent >= self.budget and not is_free:
             fix = "a larger --budget-tokens, fewer units, or a mechanism that needs no fork"
             raise Refused(f"forks have spent {self.spent:,} tokens of a budget of {self.budget:,}", where=trace.trace_id, fix=fix)
         many = getattr(self._replay, "forks", None)
         made = many(trace, forks) if many else [self._replay.fork(trace, f.at, f.do, f.seed) for f in forks]
-        self.spent += sum(_asked(t) for t in made)
+        self.spent += 0 if is_free else sum(_asked(t) for t in made)
         return list(made)
 
 

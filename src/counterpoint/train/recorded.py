@@ -2,6 +2,7 @@
 
 Always true: a recorded episode is stepped again with what was decided in it, and comes out with the return that was recorded, or
 is refused; what the learner sees is what the policy saw. Log-probabilities are those that were recorded, never recomputed ones.
+Rewards are those that the world paid: a person's score of an episode is counted (`scored_by_people`) and not learned from.
 What the log cannot answer is refused (`NotIdentified`), with what would fix it.
 
 Two sources of decisions. A learned policy's trace carries them (`meta["decisions"]`, written by `noted`), each with the
@@ -30,6 +31,7 @@ from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.store import Store
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import as_recorded, by_hand
 from counterpoint.train.policies.acting import Followed
 from counterpoint.train.policies.network import Network
 from counterpoint.train.rollouts import Rollout, TracedRollout, merged, play_out
@@ -224,14 +226,16 @@ class TraceLog:
         self.entries: list[Entry] = []
         self.left_out: dict[str, int] = {}
         """Why traces cannot be used, and how many."""
+        self.scored_by_people = 0
         self._held: OrderedDict[str, Trace] = OrderedDict()
         if off_policy:
             _refuse_silent(store, ids)
         for first in range(0, len(ids), 64):
             for trace in store.batch(ids[first : first + 64]).traces():
-                found = _entry(trace, world, held_out, off_policy)
+                found = _entry(as_recorded(trace), world, held_out, off_policy)
                 if isinstance(found, Entry):
                     self.entries.append(found)
+                    self.scored_by_people += by_hand(trace, "team") is not None
                 else:
                     self.left_out[found] = self.left_out.get(found, 0) + 1
         where = os.fspath(store.path)
@@ -246,9 +250,10 @@ class TraceLog:
 
     def about(self) -> dict[str, Any]:
         """What is used and what is not, for the run's about.json."""
-        by_hand = sorted({e.by_hand for e in self.entries if e.by_hand})
+        policies = sorted({e.by_hand for e in self.entries if e.by_hand})
         left = {_WHY[name][0]: count for name, count in self.left_out.items()}
-        return {"traces": len(self.entries), "tasks": len({e.task for e in self.entries}), "by_hand": by_hand, "not": left}
+        told = {"traces": len(self.entries), "tasks": len({e.task for e in self.entries}), "by_hand": policies, "not": left}
+        return told | ({"scored_by_people": self.scored_by_people} if self.scored_by_people else {})
 
     def batch(self, net: Network, rng: np.random.Generator, *, episodes: int, group: int) -> TracedRollout:
         """Traces drawn at random, as a rollout of the learner: whole groups of a task where the preset compares them."""
@@ -318,6 +323,7 @@ def _config(fields: Mapping[str, Any]) -> Config | None:
 def rebuilt(traces: Sequence[Trace], world: TeamWorld, net: Network) -> TracedRollout:
     """Recorded episodes as a rollout of the learner, with the log-probabilities that were recorded; by a hand-made policy, which
     recorded none, those of this network. `NotIdentified` names a trace that does not come out as it was recorded."""
+    traces = [as_recorded(trace) for trace in traces]
     kinds: dict[tuple[Any, ...], list[Trace]] = {}
     for trace in traces:
         note = trace.meta.get(DECISIONS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from counterpoint.app.api.inputs import each_trace
+from counterpoint.app.api.inputs import each_trace, once
 from counterpoint.audit.authority import Sink, authority
 from counterpoint.audit.collusion import collusion_over
 from counterpoint.audit.cost import Prices
@@ -177,7 +177,7 @@ def audit(
     """
     chosen = chosen_by([only] if isinstance(only, str) else only)
     prices = prices_of(price_token, price_tool)
-    kept = tuple(each_trace(traces, store))
+    kept = tuple(once(each_trace(traces, store)))
     if not kept:
         raise InputError("no traces", fix="give at least one")
     return Audit(tuple(audit_of(trace, chosen, prices=prices, alike=alike) for trace in kept), chosen, kept)

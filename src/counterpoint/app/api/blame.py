@@ -21,12 +21,15 @@ from counterpoint.audit.blame.judge import blame as ranked
 from counterpoint.audit.blame.search import Decisive, Redo, find_decisive
 from counterpoint.audit.blame.steps import Steps
 from counterpoint.credit.fork_price import BudgetedReplay, CountingReplay, ForkPrice
-from counterpoint.errors import InputError, Refused
+from counterpoint.credit.own_scores import beside_forks
+from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.trace import Trace
+from counterpoint.trace.outcome import by_hand
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
+    from counterpoint.trace.replay import Replay
 
 _OTHERS = 8
 """Other runs of a task that a run is held against."""
@@ -192,6 +195,23 @@ def search_price(trace: Trace, draws: int) -> ForkPrice:
     return ForkPrice(counting.forks_made, counting.tokens)
 
 
+def as_scored_by(replay: Replay, trace: Trace) -> Trace:
+    """The run with the reward that it, or its replay, gives itself: a person's score is never held against those of forks."""
+    if by_hand(trace, "team") is None:
+        return trace
+    at = next((event.id for event in trace.events if event.key is not None), None)
+    return beside_forks(trace, replay, at, "team")
+
+
+def _check_failed(replay: Replay, trace: Trace, bar: float) -> None:
+    """Refuse a search whose forks would count as successes because they end as well as the run itself did."""
+    said, own = by_hand(trace, "team"), as_scored_by(replay, trace).rewards.get("team")
+    if said is not None and own is not None and own >= bar - 1e-9:
+        what = f"{said} is a person's score; forks score themselves, and so scored this run has {own:g}, a success"
+        fix = f"--success above {own:g}, if forks can be better than that; or without --replay"
+        raise NotIdentified(what, fix, where=trace.trace_id)
+
+
 def decisive_by_forks(
     trace: Trace,
     found: Blame,
@@ -204,7 +224,7 @@ def decisive_by_forks(
     allow: Collection[str] = (),
     **live: Any,
 ) -> Decisive:
-    """The decisive step by forks, guided by the ranking."""
+    """The decisive step by forks, guided by the ranking; whether the run failed is asked of it as of its forks."""
     made = named_model(trace, {"model_name": model, "allow": tuple(allow), "base_url": None, "key_env": None, **live})
     replay: Any = replay_for(trace, model=made, allow=tuple(allow))
     if model is not None and model.partition(":")[0] not in ("fake", "scripted") and budget_tokens is None:
@@ -215,6 +235,7 @@ def decisive_by_forks(
         )
     if budget_tokens is not None:
         replay = BudgetedReplay(replay, budget_tokens)
+    _check_failed(replay, trace, bar)
     steps = Steps(trace)
     score = {s.event: s.score for s in found.suspects}
     weights = np.array([score.get(trace.events[i].id, 0.0) for i in steps.places])

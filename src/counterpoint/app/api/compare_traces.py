@@ -68,6 +68,8 @@ class TraceComparison(Tabular):
     rows: tuple[FigureRow, ...]
     shared: int
     """Traces that are on more than one side."""
+    of_one_task: tuple[str, ...] = ()
+    """Sides of one task alone, whose runs are the units: their intervals say nothing of other tasks."""
 
     def picture(self) -> list[Bar]:
         """The reward of each side with its interval, or what else comes first."""
@@ -85,7 +87,8 @@ class TraceComparison(Tabular):
     def caption(self) -> str:
         """The sides."""
         sides = (f"{label} ({count:,} traces)" for label, count in zip(self.labels, self.counts, strict=True))
-        return " against ".join(sides) + "; Student's intervals, tasks as units"
+        alone = f", runs as units of one task ({', '.join(self.of_one_task)})" if self.of_one_task else ""
+        return " against ".join(sides) + "; Student's intervals, tasks as units" + alone
 
     def remark(self) -> str | None:
         """What traces on more than one side do to the differences; None where there are none."""
@@ -114,7 +117,14 @@ def compare_traces(*sides: str, store: StorePlace = None) -> TraceComparison:
         if (made := _row(label, figure, attribute, group, groups[0])) is not None
     ]
     shared = sum(count > 1 for count in sides_of.values())
-    return TraceComparison(tuple(map(os.fspath, sides)), tuple(map(len, groups)), tuple(rows), shared)
+    labels = tuple(map(os.fspath, sides))
+    alone = tuple(label for label, group in zip(labels, groups, strict=True) if _is_of_one_task(group))
+    return TraceComparison(labels, tuple(map(len, groups)), tuple(rows), shared, alone)
+
+
+def _is_of_one_task(group: list[Summary]) -> bool:
+    """Whether several runs are all of one task that is known."""
+    return len(group) > 1 and len({row.task_id for row in group}) == 1 and group[0].task_id not in _UNKNOWN
 
 
 def _row(label: str, figure: str, attribute: str, group: list[Summary], first: list[Summary]) -> FigureRow | None:

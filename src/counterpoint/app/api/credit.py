@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import free_replay, last_merge, named_model, replay_for, replay_of
+from counterpoint.app.forking import free_replay, last_merge, named_model, own_replays, replay_for, replay_of
 from counterpoint.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None,
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
-    return choose(traces, replay=free_replay(traces[0]), merged=last_merge, unit=unit).credit
+    return choose(traces, replay=own_replays(traces, free_replay), merged=last_merge, unit=unit).credit
 
 
 def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:
@@ -157,17 +157,17 @@ def credit_of(
     replay: Callable[[Trace], Any] = replay_of,
     budget_tokens: int | None = None,
 ) -> Credit:
-    """The credit of these traces; a world is the replay of its own traces where the mechanism can use one."""
+    """The credit of these traces; each is forked by the world or team that made it, where the mechanism can use that."""
     chosen, given = mechanism(name), dict(options or {})
     if is_forking(chosen, given):
-        is_limited = budget_tokens is not None and asks_model(traces[0])
+        is_limited = budget_tokens is not None and any(map(asks_model, traces))
         if is_limited and budget_tokens is not None:
             _check_price(name, traces, given, budget_tokens)
-        given["replay"] = replay(traces[0])
+        given["replay"] = own_replays(traces, replay)
         if is_limited and given["replay"] is not None:
             from counterpoint.credit.fork_price import BudgetedReplay
 
-            given["replay"] = BudgetedReplay(given["replay"], budget_tokens or 0)
+            given["replay"] = BudgetedReplay(given["replay"], budget_tokens or 0, asks_model)
     else:
         given.pop("replay", None)
     if "credit" in chosen.options and isinstance(given.get("credit"), str):  # what is spread, by its name
@@ -199,7 +199,7 @@ def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None
     chosen, given = mechanism(name), dict(options or {})
     if not is_forking(chosen, given):
         return None
-    return price_of(chosen, traces, given, asks_model=asks_model(traces[0]))
+    return price_of(chosen, traces, given, asks_model=asks_model)
 
 
 def _check_price(name: str, traces: list[Trace], options: dict[str, Any], budget: int) -> None:

@@ -1,7 +1,7 @@
 """Which traces a function works on: traces, files, ids and queries of a store, in any mixture.
 
 Always true: a name is a path as in `load`, else an id or the unique beginning of one, else a query of `counterpoint ls` that
-names a field or a flag; what stands for no trace is an error, never an empty result.
+names a field or a flag; what stands for no trace is an error, never an empty result. A trace that several names mean is one.
 """
 
 from __future__ import annotations
@@ -38,11 +38,24 @@ def one_trace(source: Trace | str | os.PathLike[str], store: StorePlace = None) 
 
 
 def many_traces(source: Source, store: StorePlace = None) -> list[Trace]:
-    """All traces that are meant, in the order given."""
-    found = list(each_trace(source, store))
+    """All traces that are meant, each once, in the order given."""
+    found = once(each_trace(source, store))
     if not found:
         raise InputError("no traces", fix="give at least one: a trace, a file, an id or a query of a store")
     return found
+
+
+def once(traces: Iterable[Trace]) -> list[Trace]:
+    """Each trace once, however many of the names given mean it: a run that counted twice would pull its group's mean towards
+    itself. Different traces that share an id both stay."""
+    kept: dict[str, list[Trace]] = {}
+    out: list[Trace] = []
+    for trace in traces:
+        before = kept.setdefault(trace.trace_id, [])
+        if not any(trace is one or trace == one for one in before):
+            before.append(trace)
+            out.append(trace)
+    return out
 
 
 def each_trace(source: Source, store: StorePlace = None) -> Iterator[Trace]:

@@ -86,8 +86,10 @@ class Chosen:
 def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None) -> Chosen:
     """The traces that these words name."""
     table = None if prices is None else read_prices(prices)
-    if words and all(_is_named(word, store) for word in words):
-        return Chosen(tuple(words), (), "", store, table)
+    meant = [_meant(word, store) for word in words]
+    if words and None not in meant:
+        named = dict(zip(reversed(meant), reversed(words), strict=True))  # each once, by the first of its names
+        return Chosen(tuple(reversed(named.values())), (), "", store, table)
     query = " ".join(words)
     if query and not store_path(store).exists():
         load(words[0], store=store)  # the error that says what would help
@@ -102,15 +104,15 @@ def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None)
     return Chosen((), rows, query, store, table)
 
 
-def _is_named(word: str, store: Path | None) -> bool:
-    """Whether a word is a file, or the id of a trace, its short name or unique beginning; an ambiguous beginning is an error."""
+def _meant(word: str, store: Path | None) -> str | None:
+    """What a word names: a file, or the id of a trace by itself, its short name or unique beginning; None where it is neither. An
+    ambiguous beginning is an error."""
     if names_file(word, store):
-        return True
+        return os.path.realpath(word)
     if not store_path(store).exists():
-        return False
+        return None
     with open_store(store, read_only=True) as opened:
         try:
-            opened.find(word)
+            return opened.find(word)
         except NotFound:
-            return False
-    return True
+            return None

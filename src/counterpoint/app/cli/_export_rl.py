@@ -6,16 +6,17 @@ that are counted with the reason; credit that no call carries is reported with i
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from counterpoint.app.cli._masked import many
+from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from counterpoint.credit.call_rows import CallRows
+    from counterpoint.formats.masking import Masked
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
     from counterpoint.trainers.row import Chosen, TrainingRow
@@ -49,6 +51,7 @@ def write_rl(
     is_dry: bool,
     force: bool,
     store: str | None,
+    is_report: bool,
     as_json: bool,
 ) -> None:
     """Write the rows and say what is in them, and what is not."""
@@ -57,14 +60,13 @@ def write_rl(
         refuse(Path(str(output)), overwrite=force)
     from counterpoint.app.api.credit import credit_of
     from counterpoint.app.api.inputs import many_traces
-    from counterpoint.credit.call_rows import call_rows
     from counterpoint.trainers.row import training_rows
     from counterpoint.trainers.tables import to_table
 
     traces = many_traces(list(refs), store)
-    given = credit_of(credit, traces, options)
-    found = call_rows(traces, given)
-    kept = training_rows(found, () if is_bare else secret_calls(traces))
+    leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare)
+    found, given, secrets = leaving.found, leaving.credit, leaving.secrets
+    kept = training_rows(found, () if secrets is None else secret_calls(traces, secrets.traces))
     if not kept.rows:
         why = left_out_line(kept.left_out) or "the traces have none"
         raise InputError("no model call can be learned from", where=credit, why=why, fix=why_none(kept.left_out))
@@ -78,9 +80,11 @@ def write_rl(
     file = {"path": output, "rows": len(kept.rows), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     if as_json and output != "-":
         emit({"schema": SCHEMA_VERSION, "to": RL, "traces": list(found.trace_ids), "dry_run": is_dry, "files": [file],
-              "credit": account(found, given), "left_out": dict(kept.left_out), "lost": RL_LOST})  # fmt: skip
+              "credit": account(found, given), "left_out": dict(kept.left_out), "masked": counts(secrets), "lost": RL_LOST,
+              **({"report": report_rows(secrets)} if is_report else {})})  # fmt: skip
         return
-    (note if output == "-" else click.echo)(_report(file, found, given, kept, is_dry=is_dry))
+    said = [_report(file, leaving, kept, is_dry=is_dry), *(report_lines(secrets) if is_report else [])]
+    (note if output == "-" else click.echo)("\n".join(said))
 
 
 def _kind(refs: Sequence[str], output: str | None) -> str:
@@ -96,16 +100,40 @@ def _kind(refs: Sequence[str], output: str | None) -> str:
     return suffix
 
 
-def secret_calls(traces: Sequence[Trace]) -> set[tuple[int, str]]:
-    """Places of traces and events whose model calls read or wrote a secret."""
+class Leaving(NamedTuple):
+    """Rows and credit by the names that may leave, and what was masked in them; None where masking is off."""
+
+    found: CallRows
+    credit: Credit
+    secrets: Masked | None
+
+
+def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool) -> Leaving:
+    """One row per model call, in which ids, agents, roles, models and tasks have labels in the place of secrets."""
+    from counterpoint.credit.call_rows import call_rows, in_words, named_as, names_in
     from counterpoint.formats.masking import masked_all
+
+    if len(set(credit.trace_ids)) < len(credit.trace_ids):
+        what = "two different traces have the same id"
+        raise InputError(what, why="trainers would take them for one run", fix="give one of them another trace_id")
+    found = call_rows(traces, credit)
+    if is_bare:
+        return Leaving(found, credit, None)
+    secrets = masked_all(list(traces))
+    words = names_in(traces, secrets.traces)
+    refused = {(t, in_words(words[t], unit)): why for (t, unit), why in credit.unidentified.items()}
+    return Leaving(named_as(found, traces, secrets.traces), dataclasses.replace(credit, unidentified=refused), secrets)
+
+
+def secret_calls(traces: Sequence[Trace], masked: Sequence[Trace]) -> set[tuple[int, str]]:
+    """Places of traces, and masked names of events, whose model calls read or wrote a secret."""
     from counterpoint.trace.model_calls import model_call
 
     out = set()
-    for i, (trace, bare) in enumerate(zip(traces, masked_all(traces).traces, strict=True)):
+    for i, (trace, bare) in enumerate(zip(traces, masked, strict=True)):
         for event, cut in zip(trace.events, bare.events, strict=True) if bare is not trace else ():
             if "token_ids" in (model_call(event) or {}) and "token_ids" not in (model_call(cut) or {}):
-                out.add((i, event.id))
+                out.add((i, cut.id))
     return out
 
 
@@ -132,9 +160,9 @@ def account(found: CallRows, given: Credit) -> dict[str, Any]:
     return {"method": given.mechanism, "additive": given.additive, **sums, "unplaced": unplaced, "unidentified": refused}
 
 
-def placed_lines(found: CallRows, given: Credit) -> list[str]:
-    """Where the credit went, level by level."""
-    placed, lines = found.placement, [f"credit    {given.caption()}"]
+def placed_lines(leaving: Leaving) -> list[str]:
+    """Where the credit went, level by level, and what was masked, if anything."""
+    placed, lines = leaving.found.placement, [f"credit    {leaving.credit.caption()}"]
     for level, amounts in placed.given.items():
         replaced = float(placed.replaced[level].sum())
         told = f"placed    {level}: {_gains_and_losses(placed.carried[level])} of {_gains_and_losses(amounts)} carried by calls"
@@ -143,7 +171,7 @@ def placed_lines(found: CallRows, given: Credit) -> list[str]:
     for reason, n in why.items():
         amount = sum(u.value for u in placed.unplaced if u.why == reason)
         lines.append(f"unplaced  {amount:.6g} in {many(n, 'amount')}: {reason}")
-    return lines
+    return [*lines, f"masked    {hidden(leaving.secrets)}"] if counts(leaving.secrets) else lines
 
 
 def _gains_and_losses(amounts: np.ndarray) -> str:
@@ -152,10 +180,10 @@ def _gains_and_losses(amounts: np.ndarray) -> str:
     return " and ".join(f"{part:+.6g}" for part in parts if part) or "0"
 
 
-def _report(file: dict[str, Any], found: CallRows, given: Credit, kept: Chosen, *, is_dry: bool) -> str:
+def _report(file: dict[str, Any], leaving: Leaving, kept: Chosen, *, is_dry: bool) -> str:
     lead = "would write " if is_dry else ""
     lines = [f"{lead}{file['path']}  {many(file['rows'], 'row')}  {file['bytes']:,} bytes  sha256 {file['sha256']}"]
-    lines += placed_lines(found, given)
+    lines += placed_lines(leaving)
     bare = sum(row.logps is None for row in kept.rows)
     lines += [f"note      {many(bare, 'row')} without log-probabilities: the trainer computes them"] if bare else []
     return "\n".join([*lines, f"left out  {left_out_line(kept.left_out) or 'nothing'}", f"lost      {RL_LOST}"])
@@ -173,6 +201,8 @@ def why_none(left_out: Counter[str]) -> str:
     most = left_out.most_common(1)[0][0] if left_out else ""
     if most == "without token ids":
         return "record with a model that tells them: local:NAME, or openai:NAME at vLLM or SGLang with --token-ids"
+    if most == "without texts":
+        return "traces that hold the texts of their calls: those of `counterpoint record`, or .jsonl files of them"
     if most == SECRET:
         return "--no-mask, if the file stays with you"
     return "another --credit: docs/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"

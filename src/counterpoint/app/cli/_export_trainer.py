@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._export_rl import account, left_out_line, placed_lines, secret_calls, why_none
-from counterpoint.app.cli._masked import many
+from counterpoint.app.cli._export_rl import Leaving, account, left_out_line, placed_lines, rows_that_leave, secret_calls, why_none
+from counterpoint.app.cli._masked import counts, many, report_lines, report_rows
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
 
 if TYPE_CHECKING:
-    from counterpoint.credit.call_rows import CallRows
     from counterpoint.trace import Trace
-    from counterpoint.trace.rows import Credit
     from counterpoint.trainers.trainer import Trainer
 
 _TABLES = (".parquet", ".jsonl")
@@ -63,20 +61,20 @@ def write_for_trainer(
     is_dry: bool,
     force: bool,
     store: str | None,
+    is_report: bool,
     as_json: bool,
 ) -> None:
     """Write the rows and say what is in them, and what is not."""
     from counterpoint.app.api.credit import credit_of
     from counterpoint.app.api.inputs import many_traces
-    from counterpoint.credit.call_rows import call_rows
     from counterpoint.trainers.trainer import say_version
 
     trainer: Trainer = registry.get("trainer", target)
     place = _place(refs, target, output, trainer)
     traces = many_traces(list(refs), store)
-    given = credit_of(credit, traces, options)
-    found = call_rows(traces, given)
-    rows = _chosen(trainer, traces, found, is_bare=is_bare)
+    leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare)
+    found, given, secrets = leaving.found, leaving.credit, leaving.secrets
+    rows = _chosen(trainer, traces, leaving)
     if not rows.by_policy:
         what = "no model call can be learned from" if sum(rows.left_out.values()) else "the traces have no model call"
         raise InputError(what, where=credit, why=left_out_line(rows.left_out) or None, fix=why_none(rows.left_out))
@@ -95,10 +93,11 @@ def write_for_trainer(
     if as_json and output != "-":
         emit({"schema": SCHEMA_VERSION, "to": target, "traces": list(found.trace_ids), "dry_run": is_dry,
               "files": [file.as_dict() for file in files], "credit": account(found, given), "left_out": dict(rows.left_out),
-              "lost": trainer.lost, "version": versions})  # fmt: skip
+              "masked": counts(secrets), "lost": trainer.lost, "version": versions,
+              **({"report": report_rows(secrets)} if is_report else {})})  # fmt: skip
         return
-    said = _report(files, found, given, rows, trainer.lost, versions, lead="would write " if is_dry else "")
-    (note if output == "-" else click.echo)(said)
+    said = [_report(files, leaving, rows, trainer.lost, versions, lead="would write " if is_dry else "")]
+    (note if output == "-" else click.echo)("\n".join(said + (report_lines(secrets) if is_report else [])))
 
 
 class _Place(NamedTuple):
@@ -129,16 +128,15 @@ def _place(refs: Sequence[str], target: str, output: str | None, trainer: Traine
     return _Place(path, path.suffix, is_folder=False)
 
 
-def _chosen(trainer: Trainer, traces: Sequence[Trace], found: CallRows, *, is_bare: bool) -> _Rows:
+def _chosen(trainer: Trainer, traces: Sequence[Trace], leaving: Leaving) -> _Rows:
     from counterpoint.trainers.row import by_policy, training_rows
     from counterpoint.trainers.text_call import text_calls
 
+    found, masked = leaving.found, traces if leaving.secrets is None else leaving.secrets.traces
     if trainer.write_texts is None:
-        chosen = training_rows(found, () if is_bare else secret_calls(traces))
+        chosen = training_rows(found, secret_calls(traces, masked))
         return _Rows(by_policy(chosen.rows), chosen.left_out, sum(row.logps is None for row in chosen.rows))
-    from counterpoint.formats.masking import masked_all
-
-    calls, left_out = text_calls(traces if is_bare else masked_all(list(traces)).traces, found)
+    calls, left_out = text_calls(masked, found)
     grouped: dict[str, list[Any]] = {}
     for call in calls:
         grouped.setdefault(call.policy, []).append(call)
@@ -209,13 +207,13 @@ def _file_name(policy: str) -> str:
 
 
 def _report(
-    files: Sequence[_File], found: CallRows, given: Credit, rows: _Rows, lost: str, versions: str | None, *, lead: str
+    files: Sequence[_File], leaving: Leaving, rows: _Rows, lost: str, versions: str | None, *, lead: str
 ) -> str:
     lines = []
     for file in files:
         digest = hashlib.sha256(file.data).hexdigest()
         whose = f"  {many(file.rows, 'row')} of {file.policy}" if file.policy else ""
         lines.append(f"{lead}{file.path}{whose}  {len(file.data):,} bytes  sha256 {digest}")
-    lines += placed_lines(found, given)
+    lines += placed_lines(leaving)
     lines += [f"note      {versions}"] if versions else []
     return "\n".join([*lines, f"left out  {left_out_line(rows.left_out) or 'nothing'}", f"lost      {lost}"])

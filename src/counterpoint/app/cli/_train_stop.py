@@ -61,6 +61,21 @@ def train_stop(world: Any, given: Mapping[str, Any], ids: list[str], *, as_json:
     return None
 
 
+def recorded_world(store: str, trace_id: str) -> Any:
+    """The shipped world that made a trace, with the parameters that it had then; None where none did."""
+    import counterpoint.registry as registry
+    from counterpoint.app.cli._store import open_store
+    from counterpoint.envs.world import world
+
+    with open_store(store, read_only=True) as opened:
+        meta = opened.get(trace_id).meta
+    name, config = meta.get("world"), meta.get("config")
+    if name not in registry.ids("env") or not isinstance(config, Mapping):
+        return None
+    found = world(name)
+    return found.replace(**config) if hasattr(found, "paths") else found
+
+
 def _paths(world: Any, store: str | None, ids: list[str], traces: int, seed: int) -> Any:
     """Episodes under forced continuation: simulated, or read from a store."""
     if store is None:

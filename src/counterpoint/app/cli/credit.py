@@ -80,10 +80,10 @@ def credit(
         return _list(as_json)
     if not traces:
         raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
-    from counterpoint.app.api.inputs import expanded
+    from counterpoint.app.api.inputs import expanded, once
     from counterpoint.app.library import load
 
-    loaded = [load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json)]
+    loaded = once(load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json))
     names = _names(asked.pop("method"), asked.pop("methods"), asked.pop("compare"))
     options = options_of(asked.pop("options"))
     if is_dry:
@@ -137,7 +137,7 @@ def _asked(
                     raise
                 note(f"note: {error.what}")
             continue
-        if asks_model(traces[0]) and (price := fork_price(name, traces, own)) is not None:
+        if any(map(asks_model, traces)) and (price := fork_price(name, traces, own)) is not None:
             note(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
         try:
             out.append(credit_of(name, traces, own, replay=replay, budget_tokens=budget))
@@ -151,6 +151,7 @@ def _asked(
 def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, Any], as_json: bool) -> None:
     from counterpoint.app.api.credit import asks_model, fork_price
 
+    is_asking = any(map(asks_model, traces))
     for i, name in enumerate(names):
         if name is None:
             raise InputError(
@@ -160,10 +161,10 @@ def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, An
         price = fork_price(name, traces, options if i == 0 else {})
         if as_json:
             emit({"schema": SCHEMA_VERSION, "method": name, "forks": price.forks if price else 0,
-                  "tokens": price.tokens if price else 0, "asks_model": price is not None and asks_model(traces[0])})  # fmt: skip
+                  "tokens": price.tokens if price else 0, "asks_model": price is not None and is_asking})  # fmt: skip
         elif price is None:
             click.echo(f"{name}: no forks, no model calls")
-        elif asks_model(traces[0]):
+        elif is_asking:
             click.echo(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
         else:
             click.echo(f"{name}: {price.forks:,} forks of a simulated world, no model calls")

@@ -103,7 +103,7 @@ def export(
 
         write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
     elif is_rows:
-        _write_rows(traces, target, output, rows, as_json=as_json, **how)
+        _write_rows(traces, target, output, rows, is_report=is_report, as_json=as_json, **how)
     else:
         _write_format(traces, target, output, is_report=is_report, as_json=as_json, **how)
 

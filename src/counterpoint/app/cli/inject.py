@@ -68,6 +68,7 @@ def inject(
     The truth (what, when, whose, and how the run ends with and without it) is in the new trace's `meta`, which `blame` never
     reads. A stored run's copies are stored beside it; a file's are written with -o, or stored with --store.
     """
+    from counterpoint.app.api.blame import as_scored_by
     from counterpoint.app.forking import named_model, replay_for
     from counterpoint.audit.blame.injecting import inject as planted
 
@@ -75,6 +76,7 @@ def inject(
     if output is None and store is None and names_file(trace):
         raise InputError("there is no place to keep the runs", where=trace, fix="-o DIR, or --store DIR")
     replay = replay_for(loaded, model=named_model(loaded, live), allow=live["allow"])
+    loaded = as_scored_by(replay, loaded)
     found = list(
         planted(
             loaded, replay, kinds=kinds or MISTAKES, count=count, seed=seed, subtlety=subtlety, bar=bar, is_decisive=not harmless

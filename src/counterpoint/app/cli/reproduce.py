@@ -27,7 +27,7 @@ _SEEDS = 5
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint reproduce --list\n  counterpoint reproduce --all --seed 7 --json\n\n"
-    "Exit codes: 0 every target is met, 2 a wrong option, 3 no such claim, 4 a target is missed,\n"
+    "Exit codes: 0 every target is met, 1 a claim crashed, 2 a wrong option, 3 no such claim, 4 a target is missed,\n"
     "5 the machine lacks what a claim needs."
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")

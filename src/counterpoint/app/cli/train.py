@@ -163,25 +163,24 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _stops(given: Mapping[str, Any], *, as_json: bool) -> bool:
-    """Learn a stop rule where --world is a stopping world; whether it was one."""
-    if given["world"] is None:
+    """Learn a stop rule where --world is a stopping world, or the traces of --from are of one; whether it was one."""
+    if given["world"] is None and (given["store"] is None or given["source"] is not None):
         return False
+    from counterpoint.app.api.inputs import chosen_ids
+    from counterpoint.app.cli._train_stop import recorded_world, train_stop
     from counterpoint.envs.teamworld.suites import suite_worlds
     from counterpoint.envs.world import world
 
     if given["world"] in (of_suites := suite_worlds()):
         return False
+    ids = [] if given["store"] is None else chosen_ids(given["store"], given["where"] or "")
     try:
-        found = world(given["world"])
+        found = recorded_world(given["store"], ids[0]) if given["world"] is None else world(given["world"])
     except NotFound as error:
         known = {*of_suites, *registry.ids("env")}
         raise NotFound(error.what, fix=did_you_mean(given["world"], known)) if ":" not in given["world"] else error from None
     if not hasattr(found, "paths"):
         return False
-    from counterpoint.app.api.inputs import chosen_ids
-    from counterpoint.app.cli._train_stop import train_stop
-
-    ids = [] if given["store"] is None else chosen_ids(given["store"], given["where"] or "")
     train_stop(found, given, ids, as_json=as_json)
     return True
 

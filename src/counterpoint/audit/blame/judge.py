@@ -19,6 +19,7 @@ from counterpoint.audit.blame.steps import Steps
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.naming import first_line
+from counterpoint.trace.outcome import by_hand
 
 _SURE, _LIKELY = 0.6, 0.3
 _EXPLAINED = 10
@@ -76,9 +77,10 @@ class Blame(Struct, frozen=True, kw_only=True):
 
 
 def succeeded(trace: Trace, bar: float = 1.0) -> bool | None:
-    """Whether a run succeeded: by its verdict, else by its team reward against the bar; None where nothing says so."""
+    """Whether a run succeeded: as a person scored it, else by its verdict, else by its team reward against the bar; None where
+    nothing says so."""
     told = (trace.metrics or {}).get("task_success")
-    if told is not None:
+    if told is not None and by_hand(trace, "team") is None:
         return float(told) >= 1.0
     reward = trace.rewards.get("team")
     return None if reward is None else float(reward) >= bar
