@@ -41,6 +41,7 @@ from counterpoint.audit.verdict import Verdict, verdict
 from counterpoint.display import counted, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.ending import is_unfinished
 from counterpoint.trace.naming import title_of
 
 _LINES = 10
@@ -124,6 +125,7 @@ def _incidents(trace: Trace) -> int | None:
 def _verdict_text(facts: Facts, said: TraceAudit) -> str:
     told, title = _verdict_of(facts, said), title_of(facts.trace)
     named = facts.trace.trace_id if title in (None, facts.trace.trace_id) else f"{title} ({facts.trace.trace_id})"
+    named += ", not finished" if is_unfinished(facts.trace.meta) else ""
     lines = fitted(named + (", steered by hand" if said.is_steered else ""), "TRACE    ") + fitted(told.line, "VERDICT  ")
     for sentence in told.sentences:
         lines += fitted(sentence, " " * 9)
