@@ -42,6 +42,15 @@ def test_letters_beyond_ascii_are_fine(live: Live) -> None:
     assert post(live.url, text.encode()).status == 200
 
 
+@pytest.mark.parametrize("headers", [{"Content-Type": "application/json"}, {"Content-Type": "text/plain"}])
+def test_a_sender_that_closes_reads_why_its_large_body_was_refused(live: Live, headers: dict[str, str]) -> None:
+    """With bytes unread the connection would be reset, and an exporter would send the same again and again."""
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=300)
+    connection.request("POST", "/v1/traces", b" " * (96 << 20), {**headers, "Connection": "close"})
+    assert connection.getresponse().status == (413 if "json" in headers["Content-Type"] else 415)
+    connection.close()
+
+
 # -- gzip ------------------------------------------------------------------------------------------------------------------
 
 
