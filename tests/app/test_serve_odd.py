@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from app.conftest import Ends
 from app.test_serve import HEAD, SPAN, Live, agent, post, serving, trace_id, traces
 from counterpoint.app.receiver import server as receiver
 
@@ -141,3 +142,9 @@ def test_who_drips_a_head_goes_before_who_was_just_answered(tmp_path: Path) -> N
                 dripping.sendall(b"1")
                 assert post(live.url, SPANS).status == 200
         kept.close()
+
+
+def test_a_port_that_is_taken_makes_no_store(live: Live, tmp_path: Path, run: Ends) -> None:
+    code, _, err = run("serve", "--port", live.port, "--store", tmp_path / "none")
+    assert (code, "cannot listen" in err) == (6, True)
+    assert not (tmp_path / "none").exists()

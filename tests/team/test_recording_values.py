@@ -155,6 +155,19 @@ def test_tokens_and_money_may_be_numbers_of_numpy(tmp_path: Path) -> None:
     assert rec.problems == []
 
 
+def test_what_was_read_may_be_one_id_and_an_edge_of_no_type_is_said_at_once(tmp_path: Path) -> None:
+    def act(rec: Recording) -> None:
+        rec.aggregate("one", reads="e1")
+        rec.aggregate("odd", reads=[("e1", "nonsense"), ("e2", "causal")])
+        assert rec.sync(), "what is refused at once holds up nothing"
+
+    rec = recorded(tmp_path, act)
+    assert rec.trace is not None
+    read = {event.id: [edge.src for edge in rec.trace.edges if edge.dst == event.id] for event in rec.trace.events}
+    assert (read["e3"], read["e4"]) == (["e1"], ["e2"])
+    assert rec.problems == ["no edge of type 'nonsense': its edge was left out"]
+
+
 def test_the_list_says_when_a_recorded_run_began(tmp_path: Path) -> None:
     recorded(tmp_path, lambda rec: None)
     with Store(tmp_path) as store:

@@ -85,7 +85,8 @@ def serve(
 
     token = "" if token_file is None else read_token(token_file)
 
-    with open_store(store, create=True) as opened, serving.bound(host, port) as sock:
+    # The port first: where it is taken, no store is made.
+    with serving.bound(host, port) as sock, open_store(store, create=True) as opened:
         intake = Intake(opened, idle_s=idle, keep_s=3600 * keep, note=lambda text: note(plain_text(text)))
         collector = Collector(opened, intake.counts)
         try:
