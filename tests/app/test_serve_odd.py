@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from app.conftest import Ends
 from app.test_serve import HEAD, SPAN, Live, agent, post, serving, trace_id, traces
 from counterpoint.app.receiver import server as receiver
 
@@ -40,6 +41,15 @@ def test_a_byte_that_is_not_utf8_is_400_wherever_it_stands(live: Live, byte: byt
 def test_letters_beyond_ascii_are_fine(live: Live) -> None:
     text = SPANS.decode().replace("\"name\": \"", "\"name\": \"é漢🙂", 1)
     assert post(live.url, text.encode()).status == 200
+
+
+@pytest.mark.parametrize("headers", [{"Content-Type": "application/json"}, {"Content-Type": "text/plain"}])
+def test_a_sender_that_closes_reads_why_its_large_body_was_refused(live: Live, headers: dict[str, str]) -> None:
+    """With bytes unread the connection would be reset, and an exporter would send the same again and again."""
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=300)
+    connection.request("POST", "/v1/traces", b" " * (96 << 20), {**headers, "Connection": "close"})
+    assert connection.getresponse().status == (413 if "json" in headers["Content-Type"] else 415)
+    connection.close()
 
 
 # -- gzip ------------------------------------------------------------------------------------------------------------------
@@ -132,3 +142,9 @@ def test_who_drips_a_head_goes_before_who_was_just_answered(tmp_path: Path) -> N
                 dripping.sendall(b"1")
                 assert post(live.url, SPANS).status == 200
         kept.close()
+
+
+def test_a_port_that_is_taken_makes_no_store(live: Live, tmp_path: Path, run: Ends) -> None:
+    code, _, err = run("serve", "--port", live.port, "--store", tmp_path / "none")
+    assert (code, "cannot listen" in err) == (6, True)
+    assert not (tmp_path / "none").exists()

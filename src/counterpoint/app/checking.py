@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from counterpoint import registry
 from counterpoint.app.library import opened
-from counterpoint.errors import InvalidTrace
+from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.formats.format import detect
 from counterpoint.trace import Findings, Trace, check, lines, wire
 
@@ -71,13 +72,14 @@ def _report(name: str, format_: str | None, trace: Trace, found: Findings) -> Fi
 
 
 def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> FileReport:
-    """A report on a file, in the survey's format or in lines."""
+    """A report on a file, in the survey's format, in lines, or as OTLP that we wrote."""
     name = os.fspath(path)
     with opened(path) as data:
         try:
-            if detect(bytes(data[:4096]), name) == "jsonl":
-                trace = lines.decode_lines(bytes(data))
-                return _report(name, "jsonl", trace, check.findings(trace, limit))
+            form = detect(bytes(data[:4096]), name)
+            if form in ("jsonl", "otlp"):
+                trace = lines.decode_lines(bytes(data)) if form == "jsonl" else _only(form, data)
+                return _report(name, form, trace, check.findings(trace, limit))
             strict = wire.decode_strictly(data)
             if strict is not None:
                 return _report(name, "survey", strict, check.findings(strict, limit, known="fields"))
@@ -85,6 +87,19 @@ def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> FileRepo
             return _report(name, "survey", loose, check.findings(loose, limit, known="schema"))
         except InvalidTrace as error:
             return FileReport(file=name, format=None, findings=_of_error(error, limit), **_sizes(data))
+
+
+def _only(form: str, data: bytes | memoryview) -> Trace:
+    """The trace in a file of another form of ours."""
+    try:
+        first, *more = registry.get("format", form).read(data)
+    except InvalidTrace:
+        raise
+    except InputError as error:
+        raise InvalidTrace(error.what, where=error.where, why=error.why, fix=error.fix) from error
+    if more:
+        raise InvalidTrace(f"holds {1 + len(more):,} traces", fix="import it, and check them with --store")
+    return first
 
 
 def _of_error(error: InvalidTrace, limit: int | None) -> Findings:

@@ -40,6 +40,8 @@ class Skipped:
 
     name: str
     why: str
+    file: File | None = None
+    """The file itself, where it can be read and no importer knows it."""
 
 
 @dataclass
@@ -120,7 +122,7 @@ def _sort(some: _Seen, forced: str | None, found: Found, files: dict[str, list[F
         elif why is None and not is_inside and (is_tarred or _is_zip(file, None)):
             _sort(members(file), forced, found, files, is_inside=True)
         else:
-            found.skipped.append(Skipped(file.name, why or _nearest(file)))
+            found.skipped.append(Skipped(file.name, why or _nearest(file), None if why else file))
 
 
 def importer(name: str) -> Importer:

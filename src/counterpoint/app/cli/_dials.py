@@ -14,6 +14,18 @@ import click
 
 from counterpoint.errors import CounterpointError, InputError
 
+
+class NumberRange(click.FloatRange):
+    """A number within limits: click lets NaN through all of them, and what waits for NaN seconds never ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; NaN is none."""
+        found = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return found
+
+
 set_option = click.option(
     "--set", "pairs", multiple=True, metavar="NAME=VALUE", help="Another value of a parameter; may be repeated."
 )

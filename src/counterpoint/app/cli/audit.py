@@ -27,6 +27,7 @@ from counterpoint.app.api.audit import (
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
 from counterpoint.app.cli._chosen import Chosen, chosen
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.cli._store import prices_option, store_option
 from counterpoint.app.library import about
@@ -41,6 +42,7 @@ from counterpoint.audit.verdict import Verdict, verdict
 from counterpoint.display import counted, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+from counterpoint.trace.ending import is_unfinished
 from counterpoint.trace.naming import title_of
 
 _LINES = 10
@@ -55,11 +57,11 @@ _LINES = 10
 @click.option("--full", "is_full", is_flag=True, help="Every measure and check, with what it rests on.")
 @click.option("--only", multiple=True, metavar="WHAT", help="E1-E4, cost, scale, hacks, or one by name; may be repeated.")
 @click.option("--by", "group", metavar="WHAT", help=f"Of many traces: a line for each {', '.join(AUDIT_GROUPS)}.")
-@click.option("--price-token", type=click.FloatRange(min=0), metavar="USD", help="Price of a million tokens, for rollout_cost.")
-@click.option("--price-tool", type=click.FloatRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
+@click.option("--price-token", type=NumberRange(min=0), metavar="USD", help="Price of a million tokens, for rollout_cost.")
+@click.option("--price-tool", type=NumberRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
 @click.option(
     "--alike",
-    type=click.FloatRange(0, 1),
+    type=NumberRange(0, 1),
     default=ALIKE,
     show_default=True,
     help="How similar two messages must be to count as repeated.",
@@ -124,6 +126,7 @@ def _incidents(trace: Trace) -> int | None:
 def _verdict_text(facts: Facts, said: TraceAudit) -> str:
     told, title = _verdict_of(facts, said), title_of(facts.trace)
     named = facts.trace.trace_id if title in (None, facts.trace.trace_id) else f"{title} ({facts.trace.trace_id})"
+    named += ", not finished" if is_unfinished(facts.trace.meta) else ""
     lines = fitted(named + (", steered by hand" if said.is_steered else ""), "TRACE    ") + fitted(told.line, "VERDICT  ")
     for sentence in told.sentences:
         lines += fitted(sentence, " " * 9)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 import counterpoint
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
@@ -85,7 +86,7 @@ def ls(suite_name: str | None, as_json: bool) -> None:
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="The first seed.")
 @click.option("--only", metavar="CELL[,CELL]", help="These cells only, and their attacks.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where results go.  [default: bench/TEAM-SUITE]")
-@click.option("--limit-s", default=3600.0, show_default=True, type=click.FloatRange(min=1), help="For one run of your code.")
+@click.option("--limit-s", default=3600.0, show_default=True, type=NumberRange(min=1), help="For one run of your code.")
 @json_option
 def run(suite_name: str, as_json: bool, **given: Any) -> None:
     """Play a suite and print its card.

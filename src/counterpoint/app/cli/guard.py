@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound
@@ -286,10 +287,10 @@ def _when(at: float | None) -> str:
 )
 @click.argument("logs", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Where to write the rule.")
-@click.option("--round-minutes", "minutes", default=5.0, show_default=True, type=click.FloatRange(min=0, min_open=True),
+@click.option("--round-minutes", "minutes", default=5.0, show_default=True, type=NumberRange(min=0, min_open=True),
               help="Length of a round.")  # fmt: skip
 @click.option(
-    "--cost", default=0.02, show_default=True, type=click.FloatRange(0, 1), help="What a round costs, as a share of the work."
+    "--cost", default=0.02, show_default=True, type=NumberRange(0, 1), help="What a round costs, as a share of the work."
 )
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the cross-fitting.")
 @json_option

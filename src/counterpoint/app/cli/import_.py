@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,14 +25,11 @@ if TYPE_CHECKING:
 
     from counterpoint.app.import_account import Account, Outcome
     from counterpoint.app.logs import Found
+    from counterpoint.formats.importing.files import File
     from counterpoint.formats.importing.usage import Prices
 
 # Starting a process costs about half a second: it pays from here on.
 _LARGE = 64 << 20
-# What makes a folder a store: its files are not logs.
-_MARK = "counterpoint.json"
-# What a trace in the survey's form begins with.
-_SURVEY = (b'"trace_id"', b'"task_id"', b'"events"')
 
 
 @click.command(
@@ -73,10 +69,13 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
         return
     from counterpoint.app.import_account import Account
     from counterpoint.app.importing import sessions_under, span
+    from counterpoint.app.own_files import newest, own_files
 
     since = time.time() - span(options["last"]) if options["last"] else None
     found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
-    own = [] if options["project"] or format_ else _own_files(found, since)
+    own = [] if options["project"] or format_ else own_files(found, since)
+    if options["limit"]:
+        own = newest(found, own, options["limit"])
     if not found.sessions and not own:
         raise _nothing(found, places, options)
     account = Account()
@@ -112,40 +111,20 @@ def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bo
             store.close()
 
 
-def _own_files(found: Found, since: float | None) -> list[str]:
-    """The files that no importer knows and that Counterpoint wrote: exported traces, which come back as they were."""
-    from counterpoint.formats.importing.files import HEAD
-    from counterpoint.trace.lines import is_lines
-
-    own = []
-    for skipped in found.skipped:
-        path = Path(skipped.name)
-        if path.suffix not in (".jsonl", ".json") or not path.is_file() or not os.access(path, os.R_OK):
-            continue
-        if (since is not None and path.stat().st_mtime < since) or any((up / _MARK).is_file() for up in path.parents[:4]):
-            continue  # too old, or a file of a store
-        with path.open("rb") as file:
-            head = file.read(HEAD)
-        own += [skipped.name] if is_lines(head) or all(key in head for key in _SURVEY) else []
-    found.skipped = [skipped for skipped in found.skipped if skipped.name not in own]
-    return own
-
-
-def _own(paths: list[str], options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
-    """Traces that Counterpoint exported, with what people said about them; what is stored already stays as it is."""
+def _own(files: list[File], options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
+    """Traces that Counterpoint exported; of a run of which the store has more, that stays as it is."""
     from counterpoint.app.import_account import Outcome
-    from counterpoint.app.library import read
+    from counterpoint.app.own_files import put_own, traces_of_own
 
-    if not paths:
+    if not files:
         return
     store = None if options["is_dry"] else open_store(options["store"], create=True)
     try:
-        for path in track(paths, "files", quiet=quiet):
-            done, begin = Outcome("counterpoint", path, "added"), time.perf_counter()
+        for file in track(files, "files", quiet=quiet):
+            done, begin = Outcome("counterpoint", file.name, "added"), time.perf_counter()
             try:
-                traces = list(read(path))
-                whats = ["added"] if store is None else store.add_many(traces)
-                done.status = next((what for what in ("added", "updated") if what in whats), "unchanged")
+                traces = traces_of_own(file)
+                done.status = "added" if store is None else put_own(traces, store)
             except InputError as error:
                 if options["is_strict"]:
                     raise

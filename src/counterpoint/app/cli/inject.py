@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.library import load, names_file, save
@@ -33,7 +34,7 @@ from counterpoint.trace.mistake import MISTAKES, mistake_of
 )
 @click.option(
     "--subtlety",
-    type=click.FloatRange(0, 1),
+    type=NumberRange(0, 1),
     default=0.5,
     show_default=True,
     help="How hard the mistake is to see: 0 easy, 1 hard.",

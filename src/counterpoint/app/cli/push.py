@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -37,14 +38,14 @@ token_option = click.option(
     "--every",
     default=2.0,
     show_default=True,
-    type=click.FloatRange(0.1),
+    type=NumberRange(0.1),
     help="With --follow: seconds between checks for new traces.",
 )
 @click.option(
     "--patience",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(0),
+    type=NumberRange(0),
     help="Seconds to keep trying when the collector does not answer.",
 )
 @token_option

@@ -20,7 +20,7 @@ import click
 from click.core import ParameterSource
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._dials import given, impossible, set_option
+from counterpoint.app.cli._dials import NumberRange, given, impossible, set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -72,10 +72,10 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
-@click.option("--rpm", type=click.FloatRange(min=0, min_open=True), help="Requests per minute, at most.")
-@click.option("--tpm", type=click.FloatRange(min=0, min_open=True), help="Tokens per minute, at most.")
+@click.option("--rpm", type=NumberRange(min=0, min_open=True), help="Requests per minute, at most.")
+@click.option("--tpm", type=NumberRange(min=0, min_open=True), help="Tokens per minute, at most.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds that an endpoint may be silent."
+    "--timeout", "timeout_s", type=NumberRange(min=0, min_open=True), help="Seconds that an endpoint may be silent."
 )
 @click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
 @click.option(
@@ -83,8 +83,8 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 )
 @click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for a budget in dollars.")
 @click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
-@click.option("--budget-usd", type=click.FloatRange(min=0, min_open=True), help="Dollars that the run may spend.")
-@click.option("--budget-seconds", type=click.FloatRange(min=0, min_open=True), help="Seconds that the run may take.")
+@click.option("--budget-usd", type=NumberRange(min=0, min_open=True), help="Dollars that the run may spend.")
+@click.option("--budget-seconds", type=NumberRange(min=0, min_open=True), help="Seconds that the run may take.")
 @click.option("--gate", "gates", multiple=True, metavar="NAME[,NAME]", help="taint, quarantine, quorum, verifier, allow_list.")
 @click.option("--guard", metavar="FILE", help="Limits, as `counterpoint guard limits` prints them; agents past one are stopped.")
 @click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.cli.push import read_token
@@ -48,10 +49,10 @@ class _Size(click.ParamType):
     "--allow-remote", is_flag=True, help="Listen on an address that other machines reach. Nothing is encrypted; see --token-file."
 )
 @click.option("--max-body", default="64MB", show_default=True, type=_Size(), help="The largest request, as sent and unpacked.")
-@click.option("--timeout", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds for a request to arrive.")
-@click.option("--idle", default=300.0, show_default=True, type=click.FloatRange(0), help="Seconds before a trace is sealed.")
+@click.option("--timeout", default=30.0, show_default=True, type=NumberRange(0.1), help="Seconds for a request to arrive.")
+@click.option("--idle", default=300.0, show_default=True, type=NumberRange(0), help="Seconds before a trace is sealed.")
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Refuse requests without this file's token.")
-@click.option("--keep", default=24.0, show_default=True, type=click.FloatRange(0), help="Hours in which a sealed trace can grow.")
+@click.option("--keep", default=24.0, show_default=True, type=NumberRange(0), help="Hours in which a sealed trace can grow.")
 @store_option
 @json_option
 def serve(
@@ -84,7 +85,8 @@ def serve(
 
     token = "" if token_file is None else read_token(token_file)
 
-    with open_store(store, create=True) as opened, serving.bound(host, port) as sock:
+    # The port first: where it is taken, no store is made.
+    with serving.bound(host, port) as sock, open_store(store, create=True) as opened:
         intake = Intake(opened, idle_s=idle, keep_s=3600 * keep, note=lambda text: note(plain_text(text)))
         collector = Collector(opened, intake.counts)
         try:

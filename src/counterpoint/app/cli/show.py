@@ -33,6 +33,7 @@ from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.annotation import annotations_of, one_line
+from counterpoint.trace.ending import ending_words, under_way
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.naming import models_of, project_of, short_model, started, title_of
@@ -103,7 +104,9 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> N
     team, shares = look.team, agent_shares(trace, replay=free_replay(trace), merged=last_merge)
     lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
-    parts = [*_head(trace, on), *wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")]
+    open_ = [plain_text(words) for words in ending_words(trace)]
+    parts = [*_head(trace, on), *(wrapped(open_, on.pick(" · ", " | "), on, "open     ") if open_ else [])]
+    parts += wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")
     rewards, metrics = ([f"{plain_text(k)} {number(v)}" for k, v in (m or {}).items()] for m in (trace.rewards, trace.metrics))
     outcomes = [plain_text(said) for said in in_words(trace)]
     said = (("rewards", rewards), ("costs", _costs(trace)), ("metrics", metrics), ("outcome", outcomes), ("notes", _notes(trace)))
@@ -212,6 +215,8 @@ def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json
         fields["call"] = _call_line(fields["call"], asked) or fields["call"]
     for key, value in fields.items():
         click.echo(f"{plain_text(str(key)):12} {plain_text(str(value))}")
+    if event in under_way(trace):
+        click.echo(f"{'open':12} it began, and no end of it is recorded")
     for label, linked in (("caused by", causes), ("led to", effects)):
         click.echo(f"{label:12} " + (", ".join(f"{plain_text(c['event'])} ({c['edge']})" for c in linked) or "-"))
     click.echo(f"{'cone':12} {cone:,} of {len(trace.events):,} events depend on it")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--tree/--no-tree", default=None, help="With all that the agent spawned, or not (default: only for stop).")
 @click.option("--wait/--no-wait", "waits", default=True, show_default=True, help="Wait until it has taken effect.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), default=10.0, show_default=True, metavar="S", help="How long to wait, with --wait."
+    "--timeout", type=NumberRange(min=0), default=10.0, show_default=True, metavar="S", help="How long to wait, with --wait."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--advise", "is_advised", is_flag=True, help="Send nothing: say what stopping, or --text, would gain.")

@@ -12,6 +12,7 @@ import hmac
 import zlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
@@ -139,6 +140,7 @@ class _Receiver:
             taken = await self._taken(request, kind, held, is_protobuf=is_protobuf)
         except _Refusal as refusal:
             self._intake.counts[f"answered {refusal.status}"] += 1
+            await self._drop_rest(request, refusal)
             return _error(refusal, is_protobuf=is_protobuf)
         finally:
             held.free()
@@ -160,6 +162,7 @@ class _Receiver:
             kept = await asyncio.wrap_future(self._collector.put(body))
         except _Refusal as refusal:
             self._intake.counts[f"answered {refusal.status}"] += 1
+            await self._drop_rest(request, refusal)
             return _error(refusal, is_protobuf=False)
         except InputError as error:
             return _error(_Refusal(400, f"the body {error.one_line()}"), is_protobuf=False)
@@ -197,6 +200,17 @@ class _Receiver:
             del taken.lines[key]
         why = taken.why or "the trace was sealed too long ago to take more"
         return taken._replace(rejected=taken.rejected + n, why=why)
+
+    async def _drop_rest(self, request: Request, refusal: _Refusal) -> None:
+        """Read and forget, for a while, what a sender still sends who wants the connection closed after the answer: closed with
+        bytes unread, it would be reset, and the answer lost. (Where it stays open, `serving.Patient` does that afterwards.)"""
+        closes = "close" in request.headers.get("connection", "").lower() or request.scope["http_version"] == "1.0"
+        if not closes or refusal.status == 408 or "expect" in request.headers:  # too slow already; or asks before it sends
+            return
+        with suppress(TimeoutError, ClientDisconnect, RuntimeError):  # the last: it was read to its end
+            async with asyncio.timeout(self._limits.seconds):
+                async for _ in request.stream():
+                    pass
 
     async def _body(self, request: Request, held: _Held) -> bytes:
         limits = self._limits

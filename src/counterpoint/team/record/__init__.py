@@ -36,7 +36,7 @@ from counterpoint.team.live_guard import LiveGuard, given_limits
 from counterpoint.team.record.acts import Acts
 from counterpoint.team.record.lanes import RecordingSession, current, say
 from counterpoint.trace import Trace
-from counterpoint.trace.keys import TITLE
+from counterpoint.trace.keys import BEGAN, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
 ROOT = "main"
@@ -83,7 +83,7 @@ class Recording(Acts):
             store = self._store
             if not isinstance(store, Store):
                 self._opened = store = Store(store or os.environ.get("COUNTERPOINT_STORE") or "traces")
-            meta = {TITLE: self.task, "recorded_at": round(time.time(), 3), **(self._about.get("meta") or {})}
+            meta = {TITLE: self.task, BEGAN: round(time.time(), 3), **(self._about.get("meta") or {})}
             run = store.record(self.trace_id, task_id=self.task, **{**self._about, "meta": meta})
         except (CounterpointError, OSError) as error:
             self._close_store()

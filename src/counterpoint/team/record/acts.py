@@ -12,8 +12,9 @@ from typing import Any
 
 from counterpoint.team.live_guard import LimitReached
 from counterpoint.team.record.lanes import Reads, RecordingSession, Scope, current
-from counterpoint.team.record.values import clean, given, parameters, text_of, usage_of
+from counterpoint.team.record.values import clean, given, listed, name_or_none, number, parameters, short, text_of, usage_of, word
 from counterpoint.team.record.wrap import wrapped
+from counterpoint.trace.vocabulary import EVENT_TYPES, SOURCES
 
 Fn = Callable[..., Any]
 Text = Callable[[Any], str | None]
@@ -115,16 +116,16 @@ class Acts:
         """
 
         def decorate(function: Fn) -> Fn:
-            own, names = getattr(function, "__name__", "agent"), parameters(function)
+            own, names = word(getattr(function, "__name__", None), "agent"), parameters(function)
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
                 if scope is None:
                     return None
 
-                called = scope.session.do(lambda: str(name(*args, **kwargs) if callable(name) else name or own))
+                called = scope.session.do(lambda: word(name(*args, **kwargs) if callable(name) else name, own))
                 text = scope.session.do(lambda: given(names, args, kwargs))
-                return None if called is None else self._enter(scope, called, role or own, text)
+                return None if called is None else self._enter(scope, called, name_or_none(role) or own, text)
 
             return wrapped(function, begin, _leave)
 
@@ -146,7 +147,7 @@ class Acts:
         """
 
         def decorate(function: Fn) -> Fn:
-            tool, names = str(name or getattr(function, "__name__", "tool")), parameters(function)
+            tool, names = word(name or getattr(function, "__name__", None), "tool"), parameters(function)
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
@@ -159,14 +160,9 @@ class Acts:
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
-                said: dict[str, Any] = {
-                    "tool": tool,
-                    "trusted": trusted,
-                    "source": source,
-                    "ok": error is None,
-                    "error": _name(error),
-                }
-                scope.session.do(lambda: lanes.end_call(scope, _text(text, value), **said))
+                said = {"tool": tool, "ok": error is None, "error": _name(error), **_origin(scope.session, trusted, source)}
+                answer = scope.session.do(_text, text, value)
+                scope.session.do(lambda: lanes.end_call(scope, answer, **said))
                 _answered(scope, error is None)
 
             return wrapped(function, begin, end)
@@ -189,7 +185,7 @@ class Acts:
         """
 
         def decorate(function: Fn) -> Fn:
-            model = str(name or getattr(function, "__name__", "model"))
+            model = word(name or getattr(function, "__name__", None), "model")
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
@@ -200,12 +196,13 @@ class Acts:
                 return begun
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
-                def close() -> None:
+                def spent() -> dict[str, Any]:
                     told = {} if error is not None else usage_of(value) if usage is None else usage(value)
-                    fields = clean(told, scope.session.note) if told else {}
-                    scope.session.lanes.end(scope, _text(text, value), ok=error is None, error=_name(error), **fields)
+                    return clean(told, scope.session.note) if told else {}
 
-                scope.session.do(close)
+                session, answer = scope.session, scope.session.do(_text, text, value)
+                fields = session.do(spent) or {}
+                session.do(lambda: session.lanes.end(scope, answer, **{**fields, "ok": error is None, "error": _name(error)}))
 
             return wrapped(function, begin, end)
 
@@ -219,7 +216,7 @@ class Acts:
     ) -> Iterator[Doing]:
         """An agent at work that is not one function: `with rec.acting("ada", role="worker") as ada: ... ada.result("42")`."""
         scope = self.here()
-        inner = None if scope is None else self._enter(scope, str(name), role, text_of(text), reads)
+        inner = None if scope is None else self._enter(scope, word(name, "agent"), name_or_none(role), text_of(text), reads)
         yield from self._during(inner, lambda doing, error: _leave(inner, doing.text, error))  # type: ignore[arg-type]
 
     @contextmanager
@@ -236,6 +233,7 @@ class Acts:
         """A tool at work: `with rec.tool_call("search", "words") as call: call.result(search("words"))`."""
         scope = self.here()
         inner: Scope | None = None
+        tool = word(tool, "tool")
         if scope is not None:
             more = clean(fields, scope.session.note)
             text = text_of(arguments)
@@ -247,7 +245,7 @@ class Acts:
             assert inner is not None
             ok = error is None and inner.told.pop("ok", True)
             why = _name(error) or inner.told.pop("error", None)
-            said: dict[str, Any] = {"tool": tool, "trusted": trusted, "source": source, "ok": ok, "error": why}
+            said = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
             _answered(inner, ok)
 
@@ -258,6 +256,7 @@ class Acts:
         """A model at work: `with rec.model_call("gpt-x") as step: step.result(text, tokens_in=90, tokens_out=12)`."""
         scope = self.here()
         inner: Scope | None = None
+        model = word(model, "model")
         if scope is not None:
             more = clean(fields, scope.session.note)
             self._permit(scope, model, None)
@@ -295,6 +294,9 @@ class Acts:
         scope = self.here()
         if scope is None:
             return ""
+        if type not in EVENT_TYPES:
+            scope.session.note(f"no event is of type {short(type)}: left out")
+            return ""
         enters = fields.get("decision") != "noop"  # what was not done has nothing to tell
         known = clean(fields, scope.session.note)
         return str(self._do("event", type, reads=reads, enters=enters, text=text_of(text), **known))
@@ -304,7 +306,7 @@ class Acts:
         reads: Reads | None = None, **fields: Any,
     ) -> str:  # fmt: skip
         """A decision of the orchestrator: spawn, delegate, communicate, aggregate, stop or noop, with what it chose among."""
-        fields |= {"decision": decision, "options": None if options is None else list(options), "logp": logp}
+        fields |= {"decision": decision, "options": listed(options), "logp": logp}
         return self.event("orchestrator_decision", text, reads=reads, **fields)
 
     def noop(self, text: Any = None, *, options: Sequence[str] | None = None, logp: float | None = None, **fields: Any) -> str:
@@ -324,8 +326,9 @@ class Acts:
         scope = self.here()
         if scope is None:
             return ""
-        self._permit(scope, str(name), text_of(text), is_spawn=True)
-        made = self._do("spawn", str(name), role, text_of(text), reads, **clean(fields, scope.session.note))
+        name = word(name, "agent")
+        self._permit(scope, name, text_of(text), is_spawn=True)
+        made = self._do("spawn", name, name_or_none(role), text_of(text), reads, **clean(fields, scope.session.note))
         if made and scope.session.guard is not None:
             scope.session.guard.started(made[1].agent, _depth(scope) + 1)
         return made[0] if made else ""
@@ -340,19 +343,21 @@ class Acts:
         def send() -> str:
             at = scope
             if from_ is not None and from_ != scope.lane.agent:
-                lane = session.lanes.lane(str(from_))
+                lane = session.lanes.lane(word(from_, "agent"))
                 at = next(reversed(lane.scopes), None) or Scope(session, lane, None)
-            return session.lanes.message(at, to, text_of(text), reads=reads, **clean(fields, session.note))
+            return session.lanes.message(at, name_or_none(to), text_of(text), reads=reads, **clean(fields, session.note))
 
         return session.do(send) or ""
 
     def human(self, text: Any, *, by: str = "user", **fields: Any) -> str:
         """A human speaks to the agent that acts here."""
         scope = self.here()
-        return "" if scope is None else self._do("human", text_of(text) or "", by=by, **clean(fields, scope.session.note))
+        if scope is None:
+            return ""
+        return str(self._do("human", text_of(text) or "", by=word(by, "user"), **clean(fields, scope.session.note)))
 
     def reward(self, **channels: float) -> None:
-        """What the team earned, by channel: `rec.reward(team=1.0)`. Said again, the later counts."""
+        """What the team earned, by channel: `rec.reward(team=1.0)`; True is 1. Said again, the later counts."""
         self._numbers("rewards", channels)
 
     def metric(self, **values: float) -> None:
@@ -363,10 +368,11 @@ class Acts:
         scope = self.here()
         for name, value in values.items() if scope is not None else ():
             assert scope is not None
-            if isinstance(value, (int, float)) and abs(value) < float("inf"):
-                getattr(scope.session, kind)[name] = value
+            counted = number(value)
+            if counted is not None:
+                getattr(scope.session, kind)[word(name, "-")] = counted
             else:
-                scope.session.note(f"{name}={value!r} is not a number: left out")
+                scope.session.note(f"{name}={short(value)} is not a number: left out")
 
 
 def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
@@ -376,6 +382,16 @@ def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=scope.told.get("ok"), error=scope.told.get("error")))
     else:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=_name(error)))
+
+
+def _origin(session: RecordingSession, trusted: Any, source: Any) -> dict[str, Any]:
+    """Where a result comes from; what is not said clearly is not trusted."""
+    if not isinstance(trusted, bool):
+        session.note(f"trusted={short(trusted)} is neither True nor False: taken as False", is_new=False)
+    is_known = isinstance(source, str) and source in SOURCES
+    if not is_known:
+        session.note(f"source={short(source)} is none of {', '.join(SOURCES)}: taken as tool", is_new=False)
+    return {"trusted": trusted is True, "source": str(source) if is_known else "tool"}
 
 
 def _depth(scope: Scope) -> int:

@@ -24,6 +24,7 @@ from counterpoint.store import Run
 from counterpoint.team.live_guard import LiveGuard
 from counterpoint.team.recorder import Recorder, WallClock
 from counterpoint.trace import Trace
+from counterpoint.trace.vocabulary import EDGE_TYPES
 
 Reads = Iterable[str | tuple[str, str]]
 """Events that were read, by id; as a pair with the type of the edge where the usual one is not meant."""
@@ -139,10 +140,11 @@ class Lanes:
 
     def _named(self, reads: Reads) -> list[tuple[str, str]]:
         pairs: list[tuple[str, str]] = []
-        for one in reads:
+        for one in (reads,) if isinstance(reads, str) else reads:
             event, kind = (one, None) if isinstance(one, str) else one
-            if event not in self.kinds:
-                self.session.note(f"no event {event!r} to read: its edge was left out")
+            if event not in self.kinds or (kind is not None and kind not in EDGE_TYPES):
+                what = f"event {event!r} to read" if event not in self.kinds else f"edge of type {kind!r}"
+                self.session.note(f"no {what}: its edge was left out")
             else:
                 pairs += [(event, k) for k in self.kinds[event]] if kind is None else [(event, kind)]
         return pairs
@@ -377,11 +379,9 @@ _MOST = 100
 
 
 class RecordingSession:
-    """A trace that is being recorded, from its beginning to its end.
+    """A trace that is being recorded, from its beginning to its end; what goes wrong is told on stderr once.
 
-    What goes wrong is told on stderr once. A session that is over, or that belongs to the process this one was forked from, does
-    nothing.
-    """
+    A session that is over, or that belongs to the process this one was forked from, does nothing."""
 
     def __init__(self, run: Run, root: str, guard: LiveGuard | None = None) -> None:
         self.run, self.guard = run, guard

@@ -1,13 +1,15 @@
 """What other people's arguments and results look like in a trace: texts, token counts, and fields that a record can hold.
 
-Always true: nothing here raises, and nothing runs the code of the values it looks at beyond reading their `usage`; a value of no
-known shape is the name of its type.
+Always true: nothing here raises, and nothing runs the code of the values it looks at beyond reading their `usage` and asking what
+number, or what name, they are; a value of no known shape is the name of its type.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from numbers import Integral
 from typing import Any
 
 import msgspec
@@ -16,6 +18,8 @@ from counterpoint.trace import Event
 
 LIMIT = 1_000_000
 """Characters of a text that are kept."""
+_DEEPEST = 60
+"""Levels of a value in `extra` that are kept: what holds itself has no last one."""
 _BARE = {"id": "-", "t": 0, "type": "message", "agent": "-"}
 _FIELDS = frozenset(Event.__struct_fields__) - {"id", "t", "type", "agent", "extra"}
 _COUNTS = frozenset({"tokens_in", "tokens_out"})
@@ -31,6 +35,41 @@ def plain(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode()
+
+
+def word(value: Any, instead: str) -> str:
+    """A name that a record can hold: a text as it is, else what `str` makes of it; `instead` where that is nothing."""
+    value = value.value if isinstance(value, Enum) else value
+    if value is None:
+        return instead
+    try:
+        return plain(value if isinstance(value, str) else str(value)) or instead
+    except Exception:
+        return instead
+
+
+def name_or_none(value: Any) -> str | None:
+    """A name that a record can hold; None for nothing."""
+    return word(value, "") or None
+
+
+def number(value: Any) -> int | float | None:
+    """A finite number as Python has it: a truth value is 1 or 0, one of numpy, a tensor or a `Decimal` what it says."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return None
+    try:
+        found = int(value) if isinstance(value, Integral) else float(value)
+        return found if math.isfinite(found) else None
+    except Exception:
+        return None
+
+
+def listed(values: Iterable[Any] | None) -> Any:
+    """The values as a list; what is none is left as it is, for `clean` to say so."""
+    try:
+        return None if values is None else list(values)
+    except Exception:
+        return values
 
 
 def text_of(value: Any) -> str | None:
@@ -101,9 +140,12 @@ def usage_of(value: Any) -> dict[str, Any]:
             continue
         for field, names in (("tokens_in", _IN), ("tokens_out", _OUT), ("cost_usd", ("cost_usd",))):
             for name in names:
-                number = _attribute(holder, name)
-                if field not in found and isinstance(number, (int, float)) and not isinstance(number, bool):
-                    found[field] = number
+                stated = _attribute(holder, name)
+                if field in found or stated is None or isinstance(stated, bool):
+                    continue
+                said = stated if isinstance(stated, (int, float)) else number(stated)
+                if said is not None:
+                    found[field] = said
     model = _attribute(value, "model")
     if isinstance(model, str) and model:
         found["model"] = plain(model)
@@ -117,11 +159,19 @@ def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, A
     kept = {k: v for k, v in fields.items() if v is not None and k in _FIELDS}
     if not _fit(kept):
         for name in [n for n in kept if not _fit({n: kept[n]})]:
-            note(f"{name}={_short(kept.pop(name))} is not what an event's {name!r} can be: left out")
-    extra = {**(fields.get("extra") or {}), **{k: v for k, v in fields.items() if v is not None and k not in _FIELDS}}
-    extra.pop("extra", None)
+            value = kept.pop(name)
+            counted = None if isinstance(value, (bool, float)) else number(value)
+            if counted is not None and _fit({name: counted}):
+                kept[name] = counted
+            else:
+                note(f"{name}={short(value)} is not what an event's {name!r} can be: left out")
+    more = fields.get("extra")
+    if more is not None and not isinstance(more, Mapping):
+        note(f"extra={short(more)} is no table of names and values: left out")
+    given = more.items() if isinstance(more, Mapping) else ()
+    extra = dict([*given, *((k, v) for k, v in fields.items() if v is not None and k not in _FIELDS and k != "extra")])
     if extra:
-        kept["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else plain(str(k)): _json(v) for k, v in extra.items()}
+        kept["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else word(k, "-"): _json(v) for k, v in extra.items()}
     return kept
 
 
@@ -137,7 +187,7 @@ def _fit(fields: dict[str, Any]) -> bool:
     return all(t.isascii() or plain(t) == t for t in texts)
 
 
-def _json(value: Any) -> Any:
+def _json(value: Any, depth: int = 0) -> Any:
     """A copy that JSON can hold: the caller may change the original before it is written."""
     if isinstance(value, str):
         return plain(value)
@@ -145,13 +195,14 @@ def _json(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {plain(str(k)): _json(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json(v) for v in value]
+    if depth < _DEEPEST and isinstance(value, Mapping):
+        return {word(k, "-"): _json(v, depth + 1) for k, v in value.items()}
+    if depth < _DEEPEST and isinstance(value, (list, tuple)):
+        return [_json(v, depth + 1) for v in value]
     return _named(value)
 
 
-def _short(value: Any) -> str:
-    text = text_of(value) or "None"
+def short(value: Any) -> str:
+    """A value, in a message."""
+    text = (str(value) if isinstance(value, float) else text_of(value)) or "None"
     return text if len(text) < 40 else f"{text[:37]}..."

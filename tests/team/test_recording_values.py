@@ -1,0 +1,176 @@
+"""Odd values in a recording: none raises in the team, none loses an event, what was read before, or the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from counterpoint import Store, problems, record
+from counterpoint.team.record import Recording
+
+HALF = "a\ud800"
+
+
+class Sore:
+    """Raises at every touch."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("str")
+
+    __repr__ = __str__
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("attribute")
+
+
+class Role(Enum):
+    READER = "reader"
+
+
+def recorded(folder: Path, act: Callable[[Recording], object]) -> Recording:
+    """A team that reads something untrusted, does the odd thing, and stops."""
+    rec = record(folder, task="odd", agent="lead")
+    with rec:
+        with rec.tool_call("read", "page") as call:
+            call.result("from outside")
+        act(rec)
+        rec.stop("done")
+    assert rec.trace is not None, rec.problems
+    assert [p for p in problems(rec.trace) if p.severity == "error"] == []
+    return rec
+
+
+def loop() -> dict[str, Any]:
+    held: dict[str, Any] = {}
+    held["self"] = held
+    return held
+
+
+def call(rec: Recording, tool: Any = "t", **fields: Any) -> None:
+    with rec.tool_call(tool, "x", **fields) as doing:
+        doing.result("y")
+
+
+def act(rec: Recording, name: Any, **fields: Any) -> None:
+    with rec.acting(name, **fields) as doing:
+        doing.result("y")
+
+
+def ask(rec: Recording, name: Any) -> None:
+    with rec.model_call(name) as doing:
+        doing.result("y")
+
+
+@pytest.mark.parametrize(
+    ("odd", "events"),
+    [
+        (lambda rec: call(rec, HALF), 2),
+        (lambda rec: call(rec, 5), 2),
+        (lambda rec: call(rec, Sore()), 2),
+        (lambda rec: call(rec, source="web"), 2),
+        (lambda rec: call(rec, trusted="no"), 2),
+        (lambda rec: rec.tool(lambda: 1, source=7, name=HALF)(), 2),
+        (lambda rec: rec.tool(lambda: 1, text=lambda value: value / 0)(), 2),
+        (lambda rec: act(rec, HALF), 2),
+        (lambda rec: act(rec, ""), 2),
+        (lambda rec: act(rec, "ada", role=5), 2),
+        (lambda rec: rec.agent(lambda: 1, name=lambda: HALF, role=Role.READER)(), 2),
+        (lambda rec: ask(rec, HALF), 1),
+        (lambda rec: ask(rec, 7), 1),
+        (lambda rec: rec.model(lambda: 1, usage=lambda value: [value])(), 1),
+        (lambda rec: rec.model(lambda: 1, usage=lambda value: value / 0)(), 1),
+        (lambda rec: rec.spawn(HALF, role=5), 1),
+        (lambda rec: rec.message(None, 5, "x"), 1),  # type: ignore[arg-type]
+        (lambda rec: rec.message(HALF, "ben", "x"), 1),
+        (lambda rec: rec.human("x", by=5), 1),  # type: ignore[arg-type]
+        (lambda rec: rec.event("nonsense"), 0),
+        (lambda rec: rec.event(None), 0),  # type: ignore[arg-type]
+        (lambda rec: rec.decision("spawn", options=5), 1),  # type: ignore[arg-type]
+        (lambda rec: rec.tell(extra=5), 0),
+        (lambda rec: rec.event("message", x=loop(), y={Sore(): Sore()}), 1),
+        (lambda rec: rec.reward(team=Sore()), 0),  # type: ignore[arg-type]
+    ],
+)
+def test_an_odd_value_costs_no_event_and_nothing_that_was_read(
+    tmp_path: Path, odd: Callable[[Recording], object], events: int
+) -> None:
+    rec = recorded(tmp_path, odd)
+    trace = rec.trace
+    assert trace is not None
+    assert len(trace.events) == 3 + events
+    assert "open_events" not in trace.meta
+    reached: set[str] = set()
+    todo = [trace.events[-1].id]  # what the answer rests on, through all edges
+    while todo:
+        at = todo.pop()
+        reached.add(at)
+        todo += [e.src for e in trace.edges if e.dst == at and e.src not in reached]
+    assert "e2" in reached, "the answer rests on what came from outside"
+
+
+def test_where_a_result_comes_from_is_said_and_what_is_unclear_is_not_trusted(tmp_path: Path) -> None:
+    rec = recorded(tmp_path, lambda rec: (call(rec, source="web"), call(rec, trusted="yes"), call(rec, trusted=True)))
+    assert rec.trace is not None
+    results = [event for event in rec.trace.events if event.type == "tool_result"]
+    assert [(event.trusted, event.source) for event in results] == [(False, "tool")] * 3 + [(True, "tool")]
+    assert [line.split(" is n")[0] for line in rec.problems] == ["source=web", "trusted=yes"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(True, 1), (np.bool_(True), 1), (np.float32(0.5), 0.5), (np.int64(2), 2), (Decimal("0.5"), 0.5), (np.array(0.5), 0.5)],
+)
+def test_a_reward_is_any_number_that_there_is(tmp_path: Path, given: Any, kept: float) -> None:
+    rec = recorded(tmp_path, lambda rec: (rec.reward(team=given), rec.metric(right=given)))
+    assert rec.trace is not None
+    assert (rec.problems, rec.trace.rewards, rec.trace.metrics) == ([], {"team": kept}, {"right": kept})
+    assert type(rec.trace.rewards["team"]) in (int, float)
+
+
+@pytest.mark.parametrize("given", ["1", None, float("nan"), 10**400, [1.0], np.array([1.0, 2.0]), 1j])
+def test_what_is_no_number_is_said_and_left_out(tmp_path: Path, given: Any) -> None:
+    rec = recorded(tmp_path, lambda rec: rec.reward(team=given, **{HALF: 1}))
+    assert rec.trace is not None
+    assert rec.trace.rewards == {"a?": 1}
+    assert len(rec.problems) == 1
+    assert rec.problems[0].endswith("is not a number: left out")
+
+
+def test_tokens_and_money_may_be_numbers_of_numpy(tmp_path: Path) -> None:
+    def spend(rec: Recording) -> None:
+        with rec.model_call("m", tokens_in=np.int64(12)) as step:
+            step.result("x", cost_usd=np.float32(0.5), tokens_out=np.int32(3))
+        rec.model(lambda: {"usage": {"prompt_tokens": np.int64(7)}})()
+
+    rec = recorded(tmp_path, spend)
+    assert rec.trace is not None
+    first, second = rec.trace.events[2:4]
+    assert (first.tokens_in, first.tokens_out, first.cost_usd, second.tokens_in) == (12, 3, 0.5, 7)
+    assert rec.problems == []
+
+
+def test_what_was_read_may_be_one_id_and_an_edge_of_no_type_is_said_at_once(tmp_path: Path) -> None:
+    def act(rec: Recording) -> None:
+        rec.aggregate("one", reads="e1")
+        rec.aggregate("odd", reads=[("e1", "nonsense"), ("e2", "causal")])
+        assert rec.sync(), "what is refused at once holds up nothing"
+
+    rec = recorded(tmp_path, act)
+    assert rec.trace is not None
+    read = {event.id: [edge.src for edge in rec.trace.edges if edge.dst == event.id] for event in rec.trace.events}
+    assert (read["e3"], read["e4"]) == (["e1"], ["e2"])
+    assert rec.problems == ["no edge of type 'nonsense': its edge was left out"]
+
+
+def test_the_list_says_when_a_recorded_run_began(tmp_path: Path) -> None:
+    recorded(tmp_path, lambda rec: None)
+    with Store(tmp_path) as store:
+        (row,) = store.rows()
+        assert row.started is not None
+        assert row.started <= row.added
