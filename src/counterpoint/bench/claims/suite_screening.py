@@ -17,7 +17,7 @@ from counterpoint.envs.teamworld.suites import DECISIONS, SUITES, SuiteWorld, sc
 from counterpoint.errors import InputError
 
 LEAST = 0.10
-_TASKS, _MORE = 32, {"campaign": 128}  # of each sort, world and repetition; more where 32 leave the target to chance
+_TASKS, _MORE = 32, {"campaign": 4}  # of each sort, world and repetition; so many times as many where 32 leave it to chance
 _REHEARSED = 8
 _CORE = {world.name for world in SUITES["core"]}
 
@@ -45,7 +45,7 @@ def _numbers(world: SuiteWorld, seed: int, what: str, each: int) -> np.ndarray:
 
 def _rows(world: SuiteWorld, seed: int, seeds: int) -> Iterator[tuple[str, ClaimRow]]:
     every = range(seed, seed + seeds)
-    numbers = np.concatenate([_numbers(world, s, "suite", _MORE.get(world.name, _TASKS)) for s in every])
+    numbers = np.concatenate([_numbers(world, s, "suite", _TASKS * _MORE.get(world.name, 1)) for s in every])
     rehearsal = _numbers(world, seed, "suite rehearsal", _REHEARSED)
     known = world.values(world.known, numbers)
     per_seed = (len(every), -1)
