@@ -76,6 +76,13 @@ def test_amounts_against_the_other_samples_by_hand(trace: Trace) -> None:
     assert [r.value for r in normalised(equal, traces, "group")] == [0.0, 0.0, 0.0]
 
 
+def test_left_out_is_the_whole_sample_and_not_one_event_of_it(trace: Trace) -> None:
+    traces = samples(trace, 0.0, 1.0)
+    mine = [event.id for event in trace.events if event.agent == "lead"][:2]
+    rows = [CreditRow(0, "action", mine[0], 1.0), CreditRow(0, "action", mine[1], 5.0), CreditRow(1, "action", mine[0], 2.0)]
+    assert [r.value for r in normalised(rows, traces, "leave_one_out")] == pytest.approx([1 - 2, 5 - 2, 2 - (1 + 5) / 2])
+
+
 def test_the_most_specific_mechanism_wins_and_the_lead_keeps_the_teams(trace: Trace) -> None:
     rows = advantages(samples(trace, 0.0, 1.0), Learn(credit=("group_relative", "difference")))
     levels = {row.agent: row.level for row in rows.rows}

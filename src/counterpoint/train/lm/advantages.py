@@ -154,7 +154,7 @@ def normalised(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> 
     """Amounts against those of the same unit in the other samples of the task.
 
         group           (x - mean) / (std + 0.05)
-        leave_one_out   x - mean of the others
+        leave_one_out   x - mean over the other samples
         none            x
 
     A unit is the same in two samples by its name: the team, a role, an agent; units of single events by the agent they are of.
@@ -171,13 +171,14 @@ def normalised(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> 
     out = list(rows)
     for places in found.values():
         values = np.array([rows[i].value for i in places])
-        samples = len({rows[i].trace for i in places})
-        if samples < 2 or values.std() < _LEAST_SPREAD:
+        samples, own_sample = np.unique([rows[i].trace for i in places], return_inverse=True)
+        if len(samples) < 2 or values.std() < _LEAST_SPREAD:
             new = np.zeros(len(values))
         elif how == "group":
             new = (values - values.mean()) / (values.std() + _SOFT)
         else:
-            new = values - (values.sum() - values) / (len(values) - 1)
+            its, many = np.bincount(own_sample, values)[own_sample], np.bincount(own_sample)[own_sample]
+            new = values - (values.sum() - its) / (len(values) - many)
         for i, value in zip(places, new.tolist(), strict=True):
             out[i] = rows[i]._replace(value=value, se=None)
     return out
