@@ -46,7 +46,8 @@ BAD: dict[str, tuple[bytes, int, str, str]] = {
     "blank": (b"  \n", 2, "empty", "byte 0"),
     "not JSON": (b"hello", 2, "json", "byte 0"),
     "another shape": (b"[1, 2, 3]", 4, "shape", "$"),
-    "another system's log": (b'{"resourceSpans": []}', 4, "required", "$"),
+    "JSON of another kind": (b'{"spans": 3}', 4, "required", "$"),
+    "another system's log without a run": (b'{"resourceSpans": []}', 4, "invalid", "$"),
     "truncated": (doc()[:-20], 2, "truncated", "byte"),
     "NaN": (doc(event("a", float("nan"))), 2, "non-finite", "byte"),
     "infinity": (doc(rewards={"team": float("inf")}), 2, "non-finite", "byte"),
@@ -259,3 +260,10 @@ def test_every_way_to_fail_has_its_exit_code(error: BaseException, code: int, sa
         main(["check", "x"])
     assert done.value.code == code
     assert says in capsys.readouterr().err
+
+
+def test_a_log_of_another_tool_is_checked_as_its_importer_reads_it() -> None:
+    log = Path(__file__).parents[2] / "examples" / "logs" / "codex" / "exec" / "run.jsonl"
+    code, report = verdict(log)
+    assert (code, report["ok"], report["format"]) == (0, True, "codex")
+    assert report["events"] > 5

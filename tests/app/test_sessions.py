@@ -75,6 +75,33 @@ def test_facets(run: Ends, store: Path) -> None:
     assert "project   shop 2 · choir 1" in run("ls", "--facets", "--store", store)[1]
 
 
+@pytest.mark.parametrize(
+    ("query", "said", "fix"),
+    [
+        ("cost>", "'cost>' in the query has no value", "cost>VALUE"), ("errors> 5", "has no value", "errors>VALUE"),
+        ("events:20..30", "'20..30' in 'events:20..30' is not a number", "events>=20 events<=30"),
+        ("door OR choir", "OR means nothing in a query", "all terms of a query must hold"),
+        ("title>5", "title is a text and has no order", "title:5"), ("score:fit>high", "'high' in 'score:fit>high' is not a number", "write 5"),
+    ],
+)  # fmt: skip
+def test_what_would_find_nothing_by_mistake_is_an_error(run: Ends, store: Path, query: str, said: str, fix: str) -> None:
+    code, _, error = run("ls", query, "--store", store)
+    assert code == 2
+    assert said in error
+    assert fix in error
+
+
+def test_numbers_are_compared_and_scores_have_names(store: Path) -> None:
+    with Store(store, read_only=True) as opened:
+        rows = opened.rows()
+    assert [row.events for row in filter(matcher("events:5"), rows)] == [5]
+    assert sorted(row.events for row in filter(matcher("events!=5"), rows)) == [2, 19]
+    scored = [replace(rows[0], scores=(("fit", 0.9), ("tone", 0.1))), replace(rows[1], scores=(("fit", 0.2),))]
+    assert [matcher("score:fit>0.5")(row) for row in scored] == [True, False]
+    assert [matcher("score:fit")(row) for row in scored] == [True, True]
+    assert sum(map(matcher('"door OR choir"'), rows)) == 0
+
+
 def test_an_equals_sign_finds_as_many_as_the_facet_says(run: Ends, store: Path) -> None:
     facets = _json(run, "ls", "--facets", "--store", store)
     with Store(store, read_only=True) as opened:

@@ -16,6 +16,7 @@ from counterpoint import registry
 from counterpoint.app.library import opened
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.formats.format import detect
+from counterpoint.formats.importing.files import HEAD
 from counterpoint.trace import Findings, Trace, check, lines, wire
 
 # Codes that say the bytes are no JSON text at all, so that nothing could be examined.
@@ -72,12 +73,12 @@ def _report(name: str, format_: str | None, trace: Trace, found: Findings) -> Fi
 
 
 def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> FileReport:
-    """A report on a file, in the survey's format, in lines, or as OTLP that we wrote."""
+    """A report on a file: a trace in the survey's format, in lines, or what an importer makes of a log."""
     name = os.fspath(path)
     with opened(path) as data:
         try:
-            form = detect(bytes(data[:4096]), name)
-            if form in ("jsonl", "otlp"):
+            form = detect(bytes(data[:HEAD]), name)
+            if form != "survey":
                 trace = lines.decode_lines(bytes(data)) if form == "jsonl" else _only(form, data)
                 return _report(name, form, trace, check.findings(trace, limit))
             strict = wire.decode_strictly(data)
@@ -90,13 +91,14 @@ def check_file(path: str | os.PathLike[str], limit: int | None = 50) -> FileRepo
 
 
 def _only(form: str, data: bytes | memoryview) -> Trace:
-    """The trace in a file of another form of ours."""
+    """The trace in a file of another form, ours or foreign."""
     try:
         first, *more = registry.get("format", form).read(data)
     except InvalidTrace:
         raise
     except InputError as error:
-        raise InvalidTrace(error.what, where=error.where, why=error.why, fix=error.fix) from error
+        fix = error.fix or "`counterpoint import --dry-run FILE` says what is read of it"
+        raise InvalidTrace(error.what, where=error.where, why=error.why, fix=fix) from error
     if more:
         raise InvalidTrace(f"holds {1 + len(more):,} traces", fix="import it, and check them with --store")
     return first

@@ -1,7 +1,8 @@
 """The search language: words, and fields such as `project:shop errors>0 cost>=5 date>7d tokens>=5k open "two words"`.
 
-Always true: terms are joined by and; an unknown field is an error, never an empty list; what stands in double quotes is words,
-whatever it holds. Over traces `project:shop` finds a part of the name in any case, `project=shop` the whole name as written.
+Always true: terms are joined by and; an unknown field, a field without a value and `OR` are errors, never an empty list; what
+stands in double quotes is words, whatever it holds. Over traces `project:shop` finds a part of the name in any case,
+`project=shop` the whole name as written; numbers are compared (`events:20` is `events=20`), with `score:fit>0.5` those of a name.
 A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`app.viewer.finding`) their
 text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 """
@@ -117,6 +118,8 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
 }
 _TERM = re.compile(r"""(?:(\w+)(<=|>=|!=|[:<>=]))?(?:"([^"]*)"|'([^']*)'(?=\s|$)|(\S+))""")
+_BARE = re.compile(r"(\w+)(<=|>=|!=|[:<>=])")
+_NAMED_SCORE = re.compile(r"([^<>=!]+)(<=|>=|!=|[<>])(.*)")
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
@@ -137,12 +140,22 @@ def terms(query: str, fields: Collection[str], flags: Collection[str]) -> list[T
             raise InputError(f"cannot read the query {query!r}", why="a quote is not closed", fix="close the quotes")
         value = next((text for text in (*quoted, plain) if text is not None), "")
         if name is None:
+            _check_word(plain or "", fields)
             out.append(Term(plain, "", "") if plain in flags else Term("", "", value))
         elif name in fields:
             out.append(Term(name, sign, value))
         else:
             raise InputError(f"no field named {name!r} in the query", fix=did_you_mean(name, fields))
     return out
+
+
+def _check_word(plain: str, fields: Collection[str]) -> None:
+    """Refuse what is meant as more than a word, and would find nothing as one."""
+    if (bare := _BARE.fullmatch(plain)) and bare.group(1) in fields:
+        raise InputError(f"{plain!r} in the query has no value", fix=f'{plain}VALUE without a space, or "{plain}" as a word')
+    if plain in ("OR", "NOT", "||", "&&"):
+        fix = f'all terms of a query must hold, and != asks for others; "{plain}" as a word'
+        raise InputError(f"{plain} means nothing in a query", fix=fix)
 
 
 def matcher(query: str, datasets: Mapping[str, Dataset] | None = None) -> Callable[[Any], bool]:
@@ -199,10 +212,12 @@ def _test(term: Term) -> Callable[[Any], bool]:
     if term.name in _TEXTS and term.sign in ("=", "!="):
         return _exactly(term)
     attribute = FIELDS[term.name]
-    if term.sign == ":":
+    if term.name in _TEXTS:
+        if term.sign != ":":
+            raise InputError(f"{''.join(term)!r}: {term.name} is a text and has no order", fix=f"{term.name}:{term.value}")
         wanted = term.value.lower()
         return lambda row: wanted in str(getattr(row, attribute) or "").lower()
-    number, compare = amount(term), COMPARE[term.sign]
+    number, compare = amount(term), COMPARE["=" if term.sign == ":" else term.sign]
     return lambda row: (have := getattr(row, attribute)) is not None and not isinstance(have, str) and bool(compare(have, number))
 
 
@@ -217,7 +232,11 @@ def _exactly(term: Term) -> Callable[[Any], bool]:
 
 
 def _scored(term: Term) -> Callable[[Any], bool]:
-    """Whether any score of a trace is so large; with a colon, whether one has that name, or is NAME=VALUE."""
+    """Whether any score of a trace is so large; with a colon, whether one has that name, is NAME=VALUE, or NAME>VALUE."""
+    if term.sign == ":" and (named := _NAMED_SCORE.fullmatch(term.value)):
+        called, sign, than = named.groups()
+        limit, holds = amount(Term(term.name + ":" + called, sign, than)), COMPARE[sign]
+        return lambda row: any(name == called and holds(value, limit) for name, value in row.scores)
     if term.sign == ":":
         wanted = term.value.lower()
         return lambda row: any(wanted in f"{name}={value:g}".lower() for name, value in row.scores)
@@ -267,4 +286,7 @@ def amount(term: Term) -> float:
         return float(found.group(1)) * _UNITS[found.group(2).lower()]  # type: ignore[union-attr]
     except (AttributeError, ValueError) as error:
         what = f"{term.value!r} in {''.join(term)!r} is not a number"
-        raise InputError(what, fix="write 5, 0.5 or 5k; use : to match text") from error
+        fix = "write 5, 0.5 or 5k"
+        if ends := re.fullmatch(r"(.+)\.\.(.+)", term.value):
+            fix = f"{term.name}>={ends.group(1)} {term.name}<={ends.group(2)}"
+        raise InputError(what, fix=fix) from error
