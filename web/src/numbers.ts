@@ -98,5 +98,6 @@ function digits(value: number, most: number): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-const minus = (text: string) => text.replace("-", "−");
+/** A real minus for a hyphen. */
+export const minus = (text: string) => text.replace("-", "−");
 const two = (value: number) => String(value).padStart(2, "0");

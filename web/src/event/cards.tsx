@@ -1,5 +1,5 @@
 // The right panel when no event is selected: an agent, or the whole trace. Always true: a number that is absent is a dash.
-import { compact, money, percent, plain, signed, span } from "../numbers";
+import { compact, minus, money, percent, plain, signed, span } from "../numbers";
 import { Plain } from "../plaintext";
 import { Outcome } from "./Outcome";
 import { Link } from "../shell/Link";
@@ -62,7 +62,7 @@ function Children({ all }: { all: number[] }) {
 function inUnit(name: string, value: number): string {
   if (name.endsWith("_usd")) return money(value);
   if (name.endsWith("_s")) return span(value);
-  return Number.isInteger(value) ? value.toLocaleString("en") : plain(value, 4);
+  return Number.isInteger(value) ? minus(value.toLocaleString("en")) : plain(value, 4);
 }
 
 export function TraceCard() {
