@@ -8,7 +8,7 @@ Messages: three questions, two votes each, and then one more request per questio
 are split and 0.15 where they agree. A request pays where votes are split and costs its price where they agree, and those who ask
 stand worse before they ask: the plain difference of runs with and without the message has the wrong sign. Stops: one draft that
 improves until it rots; the team stops with a chance that grows with the rounds since its last gain, so that those who go on
-stand better. Each seed: sixteen logs of 150 runs with three messages each, and thirty logs of 100 runs with their stops. "Wrong"
+stand better. Each seed: 48 logs of 150 runs with three messages each, and thirty logs of 100 runs with their stops. "Wrong"
 means that a model does not see what decided.
 """
 
@@ -35,7 +35,7 @@ from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Fork
 
-_SIZES = {"message": (16, 150), "stop": (30, 100)}
+_SIZES = {"message": (48, 150), "stop": (30, 100)}
 """Logs of each seed, and runs of a log."""
 _TRUTH, _CHECKED = 20_000, 60
 """Episodes behind the truth, and logged ones that are forked to check it."""
