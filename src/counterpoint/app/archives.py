@@ -14,7 +14,7 @@ from functools import partial
 from typing import BinaryIO, cast
 
 from counterpoint.errors import InputError
-from counterpoint.formats.importing.files import MAX_UNPACKED, UNPACKING, File
+from counterpoint.formats.importing.files import MAX_UNPACKED, UNPACKING, File, Placed, skip
 
 _ZIP = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
@@ -137,21 +137,12 @@ def _all(stream: BinaryIO) -> bytes | None:
 _kept: dict[tuple[str, int, float], bytes | None] = {}
 
 
-class _Piece(io.RawIOBase):
+class _Piece(Placed):
     """Some bytes of what an archive unpacks to; going back begins it anew where it is packed."""
 
     def __init__(self, archive: File, start: int, size: int) -> None:
-        self._archive, self._start, self._size, self._at = archive, start, size, 0
+        self._archive, self._start, self._size = archive, start, size
         self._stream: BinaryIO | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
@@ -163,7 +154,7 @@ class _Piece(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         if self._stream is None:
             self._stream = self._archive.unpacked()
-            _skip(self._stream, self._start + self._at)
+            skip(self._stream, self._start + self._at)
         data = self._stream.read(max(min(len(buffer), self._size - self._at), 0))
         self._at += len(data)
         buffer[: len(data)] = data
@@ -177,11 +168,3 @@ class _Piece(io.RawIOBase):
     def close(self) -> None:
         self._leave()
         super().close()
-
-
-def _skip(stream: BinaryIO, size: int) -> None:
-    if stream.seekable():
-        stream.seek(size)
-        return
-    while size > 0 and (data := stream.read(min(size, _BLOCK))):
-        size -= len(data)

@@ -171,27 +171,19 @@ def _open_part(file: File, runs: tuple[tuple[Line, int], ...]) -> BinaryIO:
     return io.BufferedReader(_Part(file, runs), 1 << 18)
 
 
-class _Part(io.RawIOBase):
-    """Some runs of lines of a file (each with the number of its last line); blank lines stand for those between them."""
+def skip(stream: BinaryIO, start: int, at: int = 0) -> None:
+    """Go on from `at` to `start`: a packed stream is read up to there."""
+    if stream.seekable():
+        stream.seek(start)
+        return
+    while at < start and (data := stream.read(min(start - at, 1 << 20))):
+        at += len(data)
 
-    def __init__(self, file: File, runs: tuple[tuple[Line, int], ...]) -> None:
-        self._file, self._runs, self._at, self._left = file, runs, 0, b""
-        self._data = self._read()
 
-    def _read(self) -> Iterator[bytes]:
-        at, number, data = 0, 1, b"\n"
-        with self._file.unpacked() as stream:
-            for run, last in self._runs:
-                yield b"\n" * (run.number - number + (not data.endswith(b"\n")))
-                if stream.seekable():
-                    stream.seek(run.start)
-                else:
-                    while at < run.start and (data := stream.read(min(run.start - at, 1 << 20))):
-                        at += len(data)
-                at, number, end = run.start, last + 1, run.start + run.size
-                while at < end and (data := stream.read(min(end - at, 1 << 20))):
-                    at += len(data)
-                    yield data
+class Placed(io.RawIOBase):
+    """A stream that knows how far it was read."""
+
+    _at = 0
 
     def readable(self) -> bool:
         return True
@@ -201,6 +193,25 @@ class _Part(io.RawIOBase):
 
     def tell(self) -> int:
         return self._at
+
+
+class _Part(Placed):
+    """Some runs of lines of a file (each with the number of its last line); blank lines stand for those between them."""
+
+    def __init__(self, file: File, runs: tuple[tuple[Line, int], ...]) -> None:
+        self._file, self._runs, self._left = file, runs, b""
+        self._data = self._read()
+
+    def _read(self) -> Iterator[bytes]:
+        at, number, data = 0, 1, b"\n"
+        with self._file.unpacked() as stream:
+            for run, last in self._runs:
+                yield b"\n" * (run.number - number + (not data.endswith(b"\n")))
+                skip(stream, run.start, at)
+                at, number, end = run.start, last + 1, run.start + run.size
+                while at < end and (data := stream.read(min(end - at, 1 << 20))):
+                    at += len(data)
+                    yield data
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if whence != io.SEEK_SET or offset not in (0, self._at):
