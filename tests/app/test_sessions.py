@@ -78,7 +78,7 @@ def test_facets(run: Ends, store: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "said", "fix"),
     [
-        ("cost>", "'cost>' in the query has no value", "cost>VALUE"), ("errors> 5", "has no value", "errors>VALUE"),
+        ("cost>", "'cost>' in the query has no value", "write cost>VALUE"), ("errors> 5", "has no value", "write errors>VALUE"),
         ("events:20..30", "'20..30' in 'events:20..30' is not a number", "events>=20 events<=30"),
         ("door OR choir", "OR means nothing in a query", "all terms of a query must hold"),
         ("title>5", "title is a text and has no order", "title:5"), ("score:fit>high", "'high' in 'score:fit>high' is not a number", "write 5"),

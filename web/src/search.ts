@@ -45,7 +45,7 @@ function known(term: Term): "text" | "number" {
 function numberOf(text: string): number {
   const found = /^(-?[\d.]+)([kmg]?)$/i.exec(text);
   const value = found ? Number(found[1]) * UNITS[found[2]!.toLowerCase()]! : NaN;
-  if (Number.isNaN(value)) throw new SourceError(`“${text}” is not a number.`, "write 5, 0.5 or 5k; use : to match text");
+  if (Number.isNaN(value)) throw new SourceError(`“${text}” is not a number.`, "write 5, 0.5 or 5k");
   return value;
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from counterpoint import registry
 from counterpoint.app.library import about
 from counterpoint.app.logs import Found
-from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.files import MAX_UNPACKED, File
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.annotation import annotations_of, with_annotations
@@ -55,7 +55,7 @@ def traces_of_own(file: File) -> list[Trace]:
     """The traces in a file of ours."""
     form = _form(file.head())
     with about(file.name):
-        return list(registry.get("format", form or "jsonl").read(file.data().removeprefix(_BOM)))
+        return list(registry.get("format", form or "jsonl").read(file.data(MAX_UNPACKED).removeprefix(_BOM)))
 
 
 def put_own(traces: list[Trace], store: Store) -> str:

@@ -152,9 +152,10 @@ def terms(query: str, fields: Collection[str], flags: Collection[str]) -> list[T
 def _check_word(plain: str, fields: Collection[str]) -> None:
     """Refuse what is meant as more than a word, and would find nothing as one."""
     if (bare := _BARE.fullmatch(plain)) and bare.group(1) in fields:
-        raise InputError(f"{plain!r} in the query has no value", fix=f'{plain}VALUE without a space, or "{plain}" as a word')
+        fix = f'write {plain}VALUE without a space, or "{plain}" for the word'
+        raise InputError(f"{plain!r} in the query has no value", fix=fix)
     if plain in ("OR", "NOT", "||", "&&"):
-        fix = f'all terms of a query must hold, and != asks for others; "{plain}" as a word'
+        fix = f'all terms of a query must hold, and != asks for others; write "{plain}" for the word'
         raise InputError(f"{plain} means nothing in a query", fix=fix)
 
 
@@ -214,7 +215,7 @@ def _test(term: Term) -> Callable[[Any], bool]:
     attribute = FIELDS[term.name]
     if term.name in _TEXTS:
         if term.sign != ":":
-            raise InputError(f"{''.join(term)!r}: {term.name} is a text and has no order", fix=f"{term.name}:{term.value}")
+            raise InputError(f"{''.join(term)!r}: {term.name} is a text and has no order", fix=f"write {term.name}:{term.value}")
         wanted = term.value.lower()
         return lambda row: wanted in str(getattr(row, attribute) or "").lower()
     number, compare = amount(term), COMPARE["=" if term.sign == ":" else term.sign]
@@ -288,5 +289,5 @@ def amount(term: Term) -> float:
         what = f"{term.value!r} in {''.join(term)!r} is not a number"
         fix = "write 5, 0.5 or 5k"
         if ends := re.fullmatch(r"(.+)\.\.(.+)", term.value):
-            fix = f"{term.name}>={ends.group(1)} {term.name}<={ends.group(2)}"
+            fix = f"write {term.name}>={ends.group(1)} {term.name}<={ends.group(2)}"
         raise InputError(what, fix=fix) from error

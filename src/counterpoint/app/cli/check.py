@@ -30,7 +30,7 @@ _WORST = (2, 3, 1, 4, 0)
 @store_option
 @json_option
 def check(files: tuple[str, ...], limit: int, quiet: bool, store: str | None, as_json: bool) -> None:
-    """Check trace files, or traces in a store, against the survey's schema and against themselves.
+    """Check trace files, logs of other tools, or traces in a store, against the survey's schema and against themselves.
 
     Errors make a trace invalid: broken schema, repeated ids, edges to nowhere, cycles, effects before causes. Warnings say
     what the source left out or contradicts.
