@@ -179,6 +179,8 @@ class Log:
         self.state = State()
         self.head = Head(head)
         self.is_summed = is_summed
+        self.damaged: dict[Path, InputError] = {}
+        """Files that were met and cannot be read, each with the reason; what they said was read from older ones."""
         self._is_read = False
         self._since_checkpoint = 0
         self._checkpoint = 0
@@ -243,6 +245,8 @@ class Log:
             try:
                 self.state = self.read_checkpoint(number)
             except InputError as error:
+                if (path := self.checkpoint_path(number)).exists():  # else it was swept while we looked
+                    self.damaged[path] = error
                 failed = failed or error
                 continue
             self._since_checkpoint, self._checkpoint = 0, number

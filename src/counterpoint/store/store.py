@@ -35,7 +35,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgai
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
 from counterpoint.store.handles import handle, is_handle, nearest
 from counterpoint.store.hot import Hot
-from counterpoint.store.journal import Journal, path_of, peek
+from counterpoint.store.journal import Journal, is_there, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
 from counterpoint.store.listing import listing, open_summaries
 from counterpoint.store.log import Commit, Row, State
@@ -43,6 +43,7 @@ from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.run import Flusher, Run
 from counterpoint.store.summary import Info, StoreTable, Summary, info
+from counterpoint.store.tally import lost_run
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.annotation import Annotation, annotations_of, with_annotations
@@ -89,7 +90,8 @@ class Store:
         self._asking = threading.Lock()
         self._hot: Hot | None = None
         self.damaged: dict[Path, CounterpointError] = {}
-        """Journals that the last look at the open traces could not read, each with the reason."""
+        """What the last look at the traces could not read, each with the reason: journals, which are then not listed, and files
+        of the log, which older ones stood in for."""
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
         if not read_only:
@@ -155,7 +157,7 @@ class Store:
         if taken is None:
             if path.exists():
                 raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
-            raise self._not_found(trace_id, self.open_ids())
+            raise lost_run(path, self._log.refresh().rows) or self._not_found(trace_id, self.open_ids())
         journal, so_far = taken
         return Run(trace_id, journal, self._flusher, check, self._writer.seal, so_far=so_far)
 
@@ -187,13 +189,18 @@ class Store:
                 yield with_annotations(trace, ())
 
         try:
-            whats = self._writer.add_many(bare(), source, is_open=lambda name: path_of(self._journal_folder, name).exists())
+            whats = self._writer.add_many(bare(), source, is_open=self._is_open)
         finally:
             if carried:
                 rows = self._log.refresh().rows
                 self._annotate([one for one in carried if one.trace_id in rows])
         compaction.tidy(self._log, self._lake)
         return whats
+
+    def _is_open(self, trace_id: str) -> bool:
+        """Whether a run of this id is in the journal, or should be."""
+        path = path_of(self._journal_folder, trace_id)
+        return path.exists() or lost_run(path, self._log.state.rows) is not None
 
     def score(self, trace_id: str, outcomes: Sequence[Outcome]) -> Trace:
         """Give a finished trace outcomes, which become its rewards; all that were given before stay on record.
@@ -213,8 +220,8 @@ class Store:
         """Drop a trace. Its bytes go with the next compaction."""
         self._writable()
         path = path_of(self._journal_folder, trace_id)
-        had_journal = path.exists()
-        if had_journal and not Journal.drop(path):
+        had_journal = is_there(path)
+        if had_journal and not Journal.drop(path, trace_id):
             raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
 
         def drop(state: State) -> Commit | None:
@@ -395,6 +402,8 @@ class Store:
             lines = peek(path_of(self._journal_folder, trace_id))
             if lines is not None and lines.header is not None:
                 return lines.trace()
+        if (lost := lost_run(path_of(self._journal_folder, trace_id), self._log.state.rows)) is not None:
+            raise lost
         raise self._not_found(trace_id, [*self._log.state.rows, *self.open_ids()])
 
     def batch(self, ids: Sequence[str], columns: Sequence[str] | None = None, *, edges: bool = False) -> TraceBatch:

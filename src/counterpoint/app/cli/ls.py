@@ -48,7 +48,8 @@ def ls(
     every, damaged, datasets = list_store(store)
     matches = matcher(" ".join(query), datasets)
     for path, error in damaged.items():
-        note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
+        where = "read around" if path.parent.name == "log" else "not listed"
+        note(f"damaged, and {where}: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
     if is_faceted:
         _facets(rows, as_json=as_json)
