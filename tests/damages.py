@@ -176,11 +176,11 @@ def answers(folder: Path) -> dict[str, Told]:
         try:
             store = Store(folder, create=False, read_only=way == "reading")
         except CounterpointError:
-            found |= {f"{way} {what}": Told(None, True) for what in (*_ASKED, *_IDS)}
+            found |= {f"{way} {what}": Told(None, True) for what in (*_ASKED[way], *_IDS)}
             continue
         with store:
             found |= {f"{way} {name}": told for name, told in _traces(store).items()}
-            for what, ask in _ASKED.items():
+            for what, ask in _ASKED[way].items():
                 found[f"{way} {what}"] = ask(store)
     found["ls after"] = _ls(folder)
     return found
@@ -207,11 +207,17 @@ def _open(store: Store) -> Told:
     return Told(ids.answer, ids.is_said or bool(store.damaged))
 
 
-_ASKED: dict[str, Callable[[Store], Told]] = {
-    "open": _open,
-    "sql": lambda store: _said(lambda: store.sql(_SQL).rows),
-    "notes": lambda store: _said(lambda: [store.annotations(), store.datasets()]),
-    "hot": lambda store: _said(lambda: repr(store.hot().sample(9, np.random.default_rng(0)).events.to_pylist())),
+def _hot(store: Store) -> Told:
+    return _said(lambda: repr(store.hot().sample(9, np.random.default_rng(0)).events.to_pylist()))
+
+
+_ASKED: dict[str, dict[str, Callable[[Store], Told]]] = {
+    "reading": {"open": _open, "hot": _hot},
+    "writing": {
+        "open": _open,
+        "sql": lambda store: _said(lambda: store.sql(_SQL).rows),
+        "notes": lambda store: _said(lambda: [store.annotations(), store.datasets()]),
+    },
 }
 
 

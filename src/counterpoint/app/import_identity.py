@@ -12,6 +12,7 @@ from hashlib import blake2b
 import msgspec
 
 from counterpoint.app.import_account import Outcome
+from counterpoint.app.import_removed import without_removed
 from counterpoint.errors import InputError
 from counterpoint.store import Store, Summary
 from counterpoint.trace import Trace
@@ -40,7 +41,7 @@ def put_away(waiting: list[tuple[Outcome, Trace]], store: Store | None) -> None:
         longest[key] = max(longest.get(key, 0), len(trace.events))
     kept = [
         (outcome, trace, source)
-        for (outcome, trace), source in zip(batch, sources, strict=True)
+        for outcome, trace, source in without_removed(batch, sources, store)
         if len(trace.events) == longest[trace.trace_id, source]  # of two copies of one run, the one that goes further
     ]
     kept = _without_losses(kept, store)

@@ -23,6 +23,7 @@ import msgspec
 
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
+from counterpoint.app.import_removed import seen_before
 from counterpoint.app.logs import Found, find, importer
 from counterpoint.errors import InputError
 from counterpoint.files import put
@@ -116,7 +117,7 @@ def import_sessions(
             key, print_ = f"{name}:{session.key}", _fingerprint(session)
             is_known = memory.knows(key, print_)
             if is_known and not is_again:
-                yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
+                yield seen_before(Outcome(name, session.key, "unchanged", traces=memory.traces(key)), store)
                 continue
             outcome, traces = _read(name, session, is_strict=is_strict)
             outcome.is_reread = is_known
@@ -151,7 +152,7 @@ def import_in_parallel(
             key = f"{name}:{session.key}"
             is_known = memory.knows(key, _fingerprint(session))
             if is_known and not is_again:
-                yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
+                yield seen_before(Outcome(name, session.key, "unchanged", traces=memory.traces(key)), opened)
             else:
                 changed.append((name, session, is_known))
         changed.sort(key=lambda row: -sum(f.size for f in row[1].files))
@@ -283,7 +284,7 @@ class _Memory:
         known = self._known.get(key)
         if not known or known.fingerprint != fingerprint or self._store is None:
             return False
-        return all(name in self._store for name in known.traces)
+        return all(name in self._store or self._store.removals.has_id(name) for name in known.traces)
 
     def traces(self, key: str) -> list[str]:
         return list(self._known[key].traces)

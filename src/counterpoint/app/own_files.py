@@ -61,8 +61,9 @@ def traces_of_own(file: File) -> list[Trace]:
 def put_own(traces: list[Trace], store: Store) -> str:
     """Store them; gives what became of them: added, updated, kept where the store has more of them, or unchanged.
 
-    What people said about a trace that is kept comes in all the same.
+    What people said about a trace that is kept comes in all the same. What was removed from the store stays out.
     """
+    traces = [trace for trace in traces if not store.removals.has(trace)]
     less = [trace for trace in traces if trace.trace_id in store and _has_less(trace, store.get(trace.trace_id))]
     kept = {trace.trace_id for trace in less}
     whats = store.add_many(trace for trace in traces if trace.trace_id not in kept) + ["kept"] * len(less)

@@ -103,6 +103,20 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether any event carries a reward."""
 
 
+class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trace that somebody removed, so that no import brings it back: hashes of what it was called, and nothing of what it said."""
+
+    id: str
+    """Of its id; it begins with its handle."""
+    begin: str = ""
+    """Of the first characters of its id."""
+    source: str | None = None
+    """Of where it came from."""
+    events: tuple[str, ...] = ()
+    """Of the ids of its first events."""
+    at: float
+
+
 class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change: new parts with their rows, traces dropped, parts replaced by compaction."""
 
@@ -112,6 +126,10 @@ class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     drop: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
     """Parts whose live rows are all in `rows`, at their new place."""
+    removed: list[Removal] = field(default_factory=list)
+    """Those of `drop` that are to stay out."""
+    restored: list[Removal] = field(default_factory=list)
+    """Removals that are remembered no more."""
 
 
 class State:
@@ -125,9 +143,15 @@ class State:
         """Live rows per part; a part whose count is below its number of traces holds dead rows."""
         self.dead: dict[str, float] = {}
         """Parts that may be deleted, with the time they died."""
+        self.removed: dict[tuple[str, str | None], Removal] = {}
+        """What was removed and is to stay out, by its names."""
 
     def apply(self, commit: Commit) -> None:
         """Move to the next state."""
+        for gone in commit.removed:
+            self.removed[gone.id, gone.source] = gone
+        for back in commit.restored:
+            self.removed.pop((back.id, back.source), None)
         for part in commit.parts:
             self.parts[part.name] = part
             self.live[part.name] = 0
@@ -157,6 +181,7 @@ class _Checkpoint(Struct, kw_only=True):
     rows: list[Row]
     parts: list[Part]
     dead: dict[str, float]
+    removed: list[Removal] = []
 
     def state(self) -> State:
         """The state that it stands for."""
@@ -165,6 +190,7 @@ class _Checkpoint(Struct, kw_only=True):
         state.parts = {p.name: p for p in self.parts}
         state.live = dict.fromkeys(state.parts, 0)
         state.rows = {r.id: r for r in self.rows}
+        state.removed = {(gone.id, gone.source): gone for gone in self.removed}
         for row in self.rows:
             state.live[row.part] += 1
         return state
@@ -362,8 +388,9 @@ class Log:
     def _write_checkpoint(self, *, sweep_all: bool = False) -> None:
         state, path = self.state, self.checkpoint_path(self.state.number)
         whole = _Checkpoint(
-            number=state.number, rows=list(state.rows.values()), parts=list(state.parts.values()), dead=dict(state.dead)
-        )
+            number=state.number, rows=list(state.rows.values()), parts=list(state.parts.values()), dead=dict(state.dead),
+            removed=list(state.removed.values()),
+        )  # fmt: skip
         data = zstandard.ZstdCompressor(level=3).compress(msgspec.json.encode(whole))
         numbers = self.numbers()
         disk.replace_file(path, disk.summed(data, path.name))

@@ -7,6 +7,7 @@ the log's head is held as long as the log is being made anew, and a journal that
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Container, Iterator
 from contextlib import suppress
@@ -32,6 +33,7 @@ from counterpoint.store.lake import head as head_of
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
 from counterpoint.store.opening import FOLDERS, MARK, VERSION, form_of, write_mark
 from counterpoint.store.parts import NOTE, SCHEMAS, Note, PartWriter, part_path, segment_sum
+from counterpoint.store.removal import removed_at
 from counterpoint.store.tally import Tally, lost_runs, read_tally, tally_path
 from counterpoint.store.writing import check, digest_of, unit_of
 from counterpoint.trace.columns import EVENT_SCHEMA, edges_of, events_of
@@ -300,7 +302,8 @@ class _Repair:
     def _is_wanted(self, state: State, reading: _Reading, row: Row, at: float) -> bool:
         stored = state.rows.get(row.id)
         if stored is None:
-            return row.id not in reading.drops or reading.drops[row.id] < at
+            dropped = max(reading.drops.get(row.id, -math.inf), removed_at(state, row.id) or -math.inf)
+            return dropped < at
         if stored.digest == row.digest:
             return False
         try:

@@ -33,6 +33,7 @@ import counterpoint.store.disk as disk
 import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
+from counterpoint.store.drawing import draw, event_columns
 from counterpoint.store.handles import handle, is_handle, nearest
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, is_there, path_of, peek
@@ -41,6 +42,7 @@ from counterpoint.store.listing import listing, open_summaries
 from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.store.removal import Removals
 from counterpoint.store.run import Flusher, Run
 from counterpoint.store.summary import Info, StoreTable, Summary, info
 from counterpoint.store.tally import lost_run
@@ -86,6 +88,7 @@ class Store:
         self._said = AnnotationFile(self.path)
         self._flusher = Flusher(flush_ms / 1000)
         self._writer = Writer(self._log, self._lake)
+        self.removals = Removals(self._log, self._lake)
         self._query: Query | None = None
         self._asking = threading.Lock()
         self._hot: Hot | None = None
@@ -216,16 +219,22 @@ class Store:
         compaction.tidy(self._log, self._lake)
         return found
 
-    def remove(self, trace_id: str) -> None:
-        """Drop a trace. Its bytes go with the next compaction."""
+    def remove(self, trace_id: str, *, remember: bool = True) -> None:
+        """Drop a trace. Its bytes stay in the files until `purge`, or compactions, erase them.
+
+        What it was called is remembered, so that no import brings it back, until `removals.restore`; without `remember` it is not.
+        """
         self._writable()
         path = path_of(self._journal_folder, trace_id)
         had_journal = is_there(path)
         if had_journal and not Journal.drop(path, trace_id):
             raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
+        row = self._log.refresh().rows.get(trace_id)
+        gone = [self.removals.of(trace_id, row)] if remember and (row is not None or had_journal) else []
 
         def drop(state: State) -> Commit | None:
-            return Commit(at=time.time(), drop=[trace_id]) if trace_id in state.rows else None
+            known = [trace_id] if trace_id in state.rows else []
+            return Commit(at=time.time(), drop=known, removed=gone) if known or gone else None
 
         if self._log.commit(drop) is None and not had_journal:
             raise self._not_found(trace_id, self._log.state.rows)
@@ -410,7 +419,7 @@ class Store:
         """Finished traces as columns; all columns, edges, meta and texts unless some are named."""
         if not ids:
             raise InputError("a batch needs at least one trace")
-        names = None if columns is None else _columns(columns)
+        names = None if columns is None else event_columns(columns)
 
         def read(state: State) -> TraceBatch:
             rows = [self._row(state, name) for name in ids]
@@ -485,21 +494,3 @@ class Store:
         names = list(known)
         near = [n for n in names if n[:2] == trace_id[:2]][:1000] or names[:1000]
         return NotFound(f"no trace {trace_id!r}", where=str(self.path), fix=nearest(trace_id, near))
-
-
-def draw(ids: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:
-    """`n` different ids, drawn evenly."""
-    if not 0 < n <= len(ids):
-        raise InputError(f"cannot draw {n} traces from {len(ids)}", fix="ask for fewer, or add more traces")
-    return [ids[i] for i in rng.choice(len(ids), n, replace=False)]
-
-
-def _columns(columns: Sequence[str]) -> list[str]:
-    from counterpoint.trace.columns import EVENT_SCHEMA
-
-    known = EVENT_SCHEMA.names[:-2]
-    names = ["from_" if c == "from" else c for c in columns]
-    for name in names:
-        if name not in known:
-            raise InputError(f"events have no column {name!r}", fix=did_you_mean(name, known))
-    return names

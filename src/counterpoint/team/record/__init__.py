@@ -109,7 +109,7 @@ class Recording(Acts):
         store = self._store if self._opened is None else self._opened
         if not session.recorder.count and isinstance(store, Store):
             with suppress(CounterpointError):
-                store.remove(session.run.trace_id)
+                store.remove(session.run.trace_id, remember=False)
         self._close_store()
 
     def _close_store(self) -> None:
