@@ -114,7 +114,8 @@ def test_an_agent_of_which_only_the_sum_is_known() -> None:
         S("b", "agent", "a", 1, 8, agent="remote", usage=Usage(40, output=4), output="done"),
     )
     assert logs.tokens(trace) == {"b": (40, 4)}
-    assert shown(trace) == [("spawn", "a", "b"), ("return", "b", "a")]
+    assert shown(trace) == [("spawn", "a", "b"), ("return", "b", "a"), ("orchestrator_decision", "a", None)]
+    assert trace.events[1].dur == 7, "nothing inside says what it did: it worked from its beginning to its end"
 
 
 def test_one_response_told_by_two_instrumentations() -> None:
@@ -291,7 +292,9 @@ def test_an_agent_set_to_work_twice_is_spawned_once() -> None:
         S("b", "agent", "a", 1, 2, agent="y", agent_id="Y", output="1"),
         S("c", "agent", "a", 3, 4, agent="y", agent_id="Y", output="2"),
     )
-    assert shown(trace) == [("spawn", "a", "Y"), ("return", "Y", "a"), ("message", "a", "Y"), ("return", "Y", "a")]
+    run = [("spawn", "a", "Y"), ("return", "Y", "a"), ("message", "a", "Y"), ("return", "Y", "a"), ("aggregate", "a", None)]
+    assert shown(trace) == run
+    assert [(e.t, e.dur) for e in trace.events if e.type == "return"] == [(0, 1), (2, 1)]
 
 
 def test_a_tool_in_the_same_tool_is_one_call_and_a_failed_start_is_a_spawn_of_nobody() -> None:

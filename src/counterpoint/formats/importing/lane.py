@@ -133,6 +133,11 @@ class DraftRows:
         if src is not None and dst is not None and src != dst:
             self.edges[src, dst, kind] = None
 
+    def waits(self, src: str, dst: str) -> None:
+        """`dst` began when `src` was over: an edge of time, where no other edge says so already."""
+        if not any((src, dst, kind) in self.edges for kind in _EDGES):
+            self.edge(src, dst, "temporal")
+
     def text(self, text: str) -> str:
         """Keep a text and get its reference."""
         text = writable(text)
