@@ -44,6 +44,7 @@ def traces_of(spans: Iterable[Span], session: Session, *, system: str) -> Iterat
     for name, group in groups.items():
         spoken = {span.dialect for span in group if span.dialect is not None}
         draft = session.draft(name, name, system=spoken.pop() if len(spoken) == 1 else system)
+        draft.has_one_clock = len({span.host for span in group if span.host is not None}) == 1
         _Tree(draft, group).put()
         yield from draft.traces()
 
@@ -166,7 +167,8 @@ class _Tree:
         tool = self.spans.get(self.nest.via[span.id] or "")
         lane = self.draft.lane(boss, leads=boss == MAIN)
         text = span.input or (tool.input if tool else "")
-        at = span.start if span.start is not None else tool.start if tool else None
+        # By the caller's clock: what is inside it did not begin before it.
+        at = self.nest.starts[span.id] if span.start is not None else tool.start if tool else None
         extra = _extra(span, tool_call=tool.call if tool else None, tool=(tool.tool or tool.name) if tool else None)
         if agent in self.met:  # set to work again
             event = lane.send(agent, text, at=at, id=span.id, extra=extra)
