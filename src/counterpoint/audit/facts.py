@@ -185,7 +185,8 @@ class Facts:
         """The events that are the result, and the rule by which they are.
 
         Every aggregate of the orchestrator and its last stop decision (what it aggregated once stays in its context); else
-        the last return to it; else its last act. The orchestrator is `TraceTeam.main`.
+        the last return to it; else its last act, or where nobody leads (several roots, no spawn) the last act of all. The
+        orchestrator is `TraceTeam.main`.
         """
         team, main = self.team, self.team.main
         if main is None:
@@ -199,6 +200,9 @@ class Facts:
         returns = [i for i in team.events_of(("return",)) if self.events[i].to == who]
         if returns:
             return returns[-1:], f"the last return to {who}"
+        if len(team.roots) > 1 and not team.children[main]:
+            acts = [i for i in team.events_of(ACTIONS) if team.is_member_A[team.agent_E[i]]]
+            return acts[-1:], "the last act of a team that nobody leads"
         acts = [i for i in team.events_of(ACTIONS) if team.agent_E[i] == main]
         return acts[-1:], f"{who}'s last act"
 

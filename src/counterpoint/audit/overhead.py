@@ -11,7 +11,7 @@ import numpy as np
 from counterpoint.audit.facts import Facts, Mask
 from counterpoint.audit.records import Measure, ids, standing
 
-_COORDINATION = ("spawn", "despawn", "aggregate", "return")
+_COORDINATION = ("spawn", "despawn", "aggregate")
 _ACTS = ("spawn", "despawn", "message", "tool_call", "return")
 """What may follow from a decision."""
 
@@ -24,17 +24,18 @@ def overhead(facts: Facts) -> list[Measure]:
 def protocol_tokens_E(facts: Facts) -> np.ndarray:
     """The tokens of each event that were spent on coordination.
 
-    All of a spawn, despawn, aggregate, return or inter-agent message; of a decision the share of what followed from it that
-    coordinates (`coordinating_E`); and what a tool call writes, its arguments. The rest is the task: a leader's own work, what
-    calls and results read, what is said to people. One agent alone has nobody to coordinate.
+    All of a spawn, despawn, aggregate or inter-agent message; of a decision the share of what followed from it that
+    coordinates (`coordinating_E`); what a tool call writes, its arguments, and what a return writes, the report. The rest is the
+    task: a leader's own work, what calls, returns and results read, what is said to people. One agent alone has nobody to
+    coordinate.
     """
     team = facts.team
     if int(team.is_member_A.sum()) < 2:
         return np.zeros(facts.n, np.int64)
     out = np.where(team.of_types(_COORDINATION), facts.tokens_E, 0)
     out[facts.messages] = facts.tokens_E[facts.messages]
-    calls = team.of_types(("tool_call",))
-    out[calls] = facts.tokens_out_E[calls]
+    writes = team.of_types(("tool_call", "return"))
+    out[writes] = facts.tokens_out_E[writes]
     decides = team.of_types(("orchestrator_decision",))
     out[decides] = np.rint(facts.tokens_E[decides] * coordinating_E(facts)[decides]).astype(np.int64)
     return out

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from counterpoint.formats.importing.clocks import Link, backward, one_time
 from counterpoint.formats.importing.lane import STEP, DraftRows
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
@@ -26,6 +27,7 @@ from counterpoint.trace.quantities import NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
 
+OUT_OF_ORDER = "times that contradict the order of the records"
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
 _TITLE = 160
 _ERROR = 500
@@ -60,6 +62,8 @@ class Draft(DraftRows):
         self.report = Report()
         self._records = records
         self._has_times = True
+        self.has_one_clock = True
+        """Whether one machine wrote all times; spans of several processes may have as many clocks."""
 
     def traces(self) -> Iterator[Trace]:
         """The trace, or nothing when no event was put down."""
@@ -74,10 +78,10 @@ class Draft(DraftRows):
         self._root_at_spawns(rows)
         kept = [(index[s], index[d], k) for s, d, k in self.edges if s in index and d in index]
         self.report.mended.update({"edges to nowhere": len(self.edges) - len(kept)} if len(kept) < len(self.edges) else {})
-        times = self._times(rows)
+        times, kept = self._clocks(rows, kept)
         order, mended, dropped = ordered(times, [(s, d) for s, d, _ in kept])
-        skewed = [i for i, t in enumerate(times) if mended[i] > t + 1e-6]
-        self.report.mended.update({"clock skew": len(skewed)} if skewed else {})
+        moved = sum(mended[i] > t + 1e-6 for i, t in enumerate(times))
+        self.report.mended.update({OUT_OF_ORDER: moved} if moved else {})
         self.report.mended.update({"edges of a cycle": len(dropped)} if dropped else {})
         names = list(self.rows)
         edges = [Edge(names[s], names[d], k) for j, (s, d, k) in enumerate(kept) if j not in dropped]  # type: ignore[arg-type]
@@ -183,6 +187,21 @@ class Draft(DraftRows):
             met.add(row["agent"])
             if row["id"] not in is_rooted:
                 self.edge(spawn, row["id"], kind)
+
+    def _clocks(self, rows: list[dict[str, Any]], edges: list[Link]) -> tuple[list[float], list[Link]]:
+        """Times by one clock, and the edges without those that one clock refutes."""
+        times = self._times(rows)
+        agents = [str(row["agent"]) for row in rows]
+        if not self._has_times:
+            return times, edges
+        if not self.has_one_clock:
+            times, moved = one_time(agents, times, edges)
+            self.report.mended.update({"clock skew": moved} if moved else {})
+            return times, edges
+        if refuted := backward(agents, times, edges):
+            self.report.mended["messages later than their reader's step: not linked"] += len(refuted)
+            edges = [edge for k, edge in enumerate(edges) if k not in refuted]
+        return times, edges
 
     def _times(self, rows: list[dict[str, Any]]) -> list[float]:
         known = [row["at"] for row in rows if row["at"] is not None]
