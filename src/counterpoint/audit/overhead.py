@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.audit.facts import Facts, Mask
+from counterpoint.audit.outside import outside
 from counterpoint.audit.records import Measure, ids, standing
 
 _COORDINATION = ("spawn", "despawn", "aggregate")
@@ -123,18 +124,18 @@ def error_amplification(facts: Facts) -> Measure:
 
 
 def untrusted_reach(facts: Facts) -> Measure:
-    """Events that depend on an untrusted one (`trusted: false`) through what was read, themselves included / all events."""
+    """Events that depend on one from outside (`audit.outside`) through what was read, themselves included / all events."""
     name = "untrusted_reach"
     marks = [e.trusted for e in facts.events]
     if all(mark is None for mark in marks):
         return Measure.missing(name, "no event says whether its content is trusted")
-    sources = [i for i, mark in enumerate(marks) if mark is False]
+    sources = sorted(outside(facts.trace))
     if sources and not facts.graph.m:
         return Measure.missing(name, "the trace has no edges: nothing says what was read")
     reached = facts.info.reach(sources)
     results = facts.team.of_types(("tool_result",))
     silent = sum(1 for i in np.flatnonzero(results).tolist() if marks[i] is None)
-    text = f"{len(sources):,} untrusted events reach {int(reached.sum()):,} of {facts.n:,}"
+    text = f"{len(sources):,} events from outside reach {int(reached.sum()):,} of {facts.n:,}"
     text += f"; {silent:,} tool results are not marked either way" if silent else ""
     events = ids(facts.trace, facts.in_story(reached))
     return Measure.of(name, int(reached.sum()) / facts.n, text, status="estimated", bound="at most", events=events)

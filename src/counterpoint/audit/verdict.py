@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.failures import failures
+from counterpoint.audit.outside import outside
 from counterpoint.audit.records import Finding, Measure
 from counterpoint.audit.waste import waste
 from counterpoint.display import compact, counted, duration, money, number, percent
@@ -104,7 +105,7 @@ def _look(facts: Facts, findings: Sequence[Finding], incidents: int | None) -> s
         tokens = sum(w.tokens for w in wasted)
         what = ", ".join(f"{w.what} ({w.count:,})" for w in wasted)
         out.append(f"nothing came of {f'at least {compact(tokens)} tokens' if tokens else 'some work'}: {what}")
-    if any(e.trusted is False for e in facts.events):
+    if outside(facts.trace):
         decided = f"decided {counted(incidents, 'effect')}" if incidents else "decided nothing"
         unknown = "what content from outside decided was not looked for"
         out.append(unknown if incidents is None else f"content from outside {decided}")

@@ -16,7 +16,7 @@ import random
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from counterpoint.audit.injection import BAR, LOCAL_BAR, judged
+from counterpoint.audit.cues import BAR, LOCAL_BAR, judged
 from counterpoint.bench.claim import ClaimRow, at_least, reported
 from counterpoint.display import tracked
 from counterpoint.envs.keyed import child_seed, purpose
