@@ -128,13 +128,24 @@ class Chosen(NamedTuple):
     """Mechanism that was passed over to the reason."""
 
 
+class NobodyChosen(NotIdentified):
+    """No mechanism is identified for these traces; `passed` says of each why not."""
+
+    def __init__(self, traces: Sequence[Trace], unit: str | None, passed: dict[str, str]) -> None:
+        whose = "who earned it" if unit is None else f"which {unit} earned it"
+        why = _no_reward(traces) or "nothing here says what the team would have got without an agent"
+        fix = "`--method provenance` says who was the first to say the result's words; `counterpoint credit --list` has more"
+        super().__init__(f"no mechanism can say {whose}: {why}", fix, where=traces[0].trace_id)
+        self.passed = passed
+
+
 def choose(
     traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, unit: str | None = None
 ) -> Chosen:
     """The credit of the best mechanism that is identified for these traces; `replay` only where it costs no model call.
 
     `merged` makes the merges of a recorded team again. With `unit` it is the best of those that have rows of this unit. Where
-    none is identified, `NotIdentified` says of each why not.
+    none is identified, `NobodyChosen` says of each why not.
     """
     given, passed = _Given(replay, merged), {}  # type: _Given, dict[str, str]
     kept: Chosen | None = None
@@ -161,21 +172,11 @@ def choose(
         passed[one.method] = why_not
     if kept is not None:
         return kept
-    raise _nobody(traces, unit, passed)
+    raise NobodyChosen(traces, unit, passed)
 
 
 def _told(found: Credit, why: str, passed: dict[str, str]) -> Chosen:
     return Chosen(replace(found, notes={**found.notes, "chosen": why, "passed": passed}), why, passed)
-
-
-def _nobody(traces: Sequence[Trace], unit: str | None, passed: dict[str, str]) -> NotIdentified:
-    """That nothing is identified, and why; `passed` stays with it."""
-    whose = "who earned it" if unit is None else f"which {unit} earned it"
-    why = _no_reward(traces) or "nothing here says what the team would have got without an agent"
-    fix = "`--method provenance` says who was the first to say the result's words; `counterpoint credit --list` has more"
-    error = NotIdentified(f"no mechanism can say {whose}: {why}", fix, where=traces[0].trace_id)
-    error.passed = passed  # type: ignore[attr-defined]
-    return error
 
 
 def _only_one(traces: Sequence[Trace], found: Credit) -> str | None:

@@ -13,7 +13,7 @@ from counterpoint.app.api.credit import credit_of, mechanism
 from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo
-from counterpoint.credit.choosing import MOST_READ, Chosen, choose
+from counterpoint.credit.choosing import Chosen, choose
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.row_places import EVENT_UNITS, RowPlaces
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
@@ -47,7 +47,7 @@ def chosen(look: Prepared) -> Chosen | None:
     """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
     if "chosen" not in look.kept:
         try:
-            found = choose([look.trace], replay=free_replay(look.trace), merged=last_merge, most_read=MOST_READ)
+            found = choose([look.trace], replay=free_replay(look.trace), merged=last_merge)
             look.kept["credit", found.credit.mechanism] = found.credit
         except CounterpointError:
             found = None
