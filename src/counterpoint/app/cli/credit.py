@@ -299,7 +299,7 @@ def _provenance(one: Credit, i: int) -> list[str]:
     about = one.notes["traces"][i]
     parts = [
         f"of the {about['words']:,} words of the result ({_some(about['result'])}): {about['traced']:.0%} traced to the team, "
-        f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result, "
+        f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result, "
         f"{about['unlinked']:.0%} said before by an agent that no recorded edge connects with it"
     ]
     if about["unused"]:

@@ -310,6 +310,26 @@ class MethodInfo(Struct, frozen=True, kw_only=True):
     """Why this method is the one that is shown where nobody chose another; None for all others."""
 
 
+class WorkRow(Struct, frozen=True, kw_only=True):
+    """What one agent cost and what became of its work."""
+
+    agent: int
+    cells: list[str]
+    """In the order of the head."""
+    became: str
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """What each agent cost and what became of its work, as `counterpoint credit` shows it."""
+
+    head: list[str]
+    rows: list[WorkRow]
+    headline: str
+    notes: list[str]
+    why_no_credit: str | None
+    """Why nobody can say who earned the outcome; None where a method can."""
+
+
 class CreditRow(Struct, frozen=True, kw_only=True):
     """Credit of one thing."""
 
