@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import credit_of, mechanism
-from counterpoint.app.contributions import HEAD, cells, contributions
+from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
@@ -59,11 +59,13 @@ def work(trace: Trace) -> Work:
     else:
         why = "no outcome is stated: nothing says how well the team did" if "team" not in trace.rewards else (
             "nothing here says what the team would have got without an agent")  # fmt: skip
+    most = max((one.lines_kept or 0 for one in told.agents), default=0) or 1
     rows = [
-        WorkRow(agent=look.team.number[one.agent], cells=row, became=one.became)
-        for one, row in zip(told.agents, cells(told), strict=True)
-    ]
-    return Work(head=list(HEAD), rows=rows, headline=told.headline, notes=told.notes, why_no_credit=why)
+        WorkRow(agent=look.team.number[one.agent], name=one.name, spent=one.spent, became=one.became,
+                lines=(one.lines_kept or 0) / most)
+        for one in told.agents
+    ]  # fmt: skip
+    return Work(rows=rows, headline=told.headline, notes=told.notes, why_no_credit=why)
 
 
 def chosen(look: Prepared) -> Chosen | None:

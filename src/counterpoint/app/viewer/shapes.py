@@ -314,15 +314,16 @@ class WorkRow(Struct, frozen=True, kw_only=True):
     """What one agent cost and what became of its work."""
 
     agent: int
-    cells: list[str]
-    """In the order of the head."""
+    name: str
+    spent: str
     became: str
+    lines: float
+    """Lines of its that are there at the end, of the most that any agent has; 0 where that is not known."""
 
 
 class Work(Struct, frozen=True, kw_only=True):
     """What each agent cost and what became of its work, as `counterpoint credit` shows it."""
 
-    head: list[str]
     rows: list[WorkRow]
     headline: str
     notes: list[str]

@@ -18,7 +18,7 @@ from counterpoint.audit.rollups import Row, rollup
 from counterpoint.audit.work.edits import Edit, commands_of, edits_of, may_change_files, removed_by
 from counterpoint.audit.work.files import Files
 from counterpoint.audit.work.returns import Handed, handed_over
-from counterpoint.display import compact, counted, money, percent
+from counterpoint.display import compact, counted, duration, money, percent
 from counterpoint.trace import Trace
 from counterpoint.trace.test_output import test_run
 
@@ -77,6 +77,16 @@ class AgentWork(Struct, frozen=True, kw_only=True):
     """Whether another agent read anything of it, by the recorded edges."""
     result: float | None = None
     """Share of the result's words that it was the first to say; None where that was not looked for or is not in words."""
+
+    @property
+    def spent(self) -> str:
+        """What it cost, in words."""
+        parts = [money(self.cost_usd)] if self.cost_usd is not None else []
+        parts += [f"{compact(self.tokens)} tokens"] if self.tokens else []
+        parts += [duration(self.busy_s)] if self.busy_s else []
+        parts += [f"{percent(self.path)} of the critical path"] if self.path else []
+        parts += [counted(self.failures, "error")] if self.failures else []
+        return " · ".join(parts) or "cost not recorded"
 
     @property
     def became(self) -> str:

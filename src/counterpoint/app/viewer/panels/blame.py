@@ -13,8 +13,10 @@ from msgspec import Struct
 from counterpoint.app.viewer.causes import Recurring, RecurringCause
 from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.prepared import prepared
-from counterpoint.audit.blame.judge import Blame
+from counterpoint.audit.blame.judge import Blame, succeeded
 from counterpoint.audit.blame.judge import blame as judged
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.failures import Failure, failures
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
 
@@ -78,13 +80,25 @@ def _suspicion(trace: Trace) -> Suspicion:
     try:
         return _told(trace, judged(trace, most=SUSPECTS))
     except NotIdentified as refused:
-        return _nobody(refused.one_line())
+        why = refused.what.removeprefix("not identified: ")
+        return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", prepared(trace).facts if succeeded(trace) is None else None)
     except Refused as refused:  # what would help there are options of the command
         return _nobody(f"{refused.what}; `{command} --anyway` ranks its steps as if it had failed")
 
 
-def _nobody(why: str) -> Suspicion:
-    return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why], failed=[], failed_count=0)
+def _nobody(why: str, facts: Facts | None = None) -> Suspicion:
+    failed = [] if facts is None else sorted(failures(facts.trace, facts=facts), key=lambda f: f.is_mended)
+    shown = [] if facts is None else _failed(facts.trace, failed)
+    return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why], failed=shown, failed_count=len(failed))
+
+
+def _failed(trace: Trace, failed: list[Failure]) -> list[FailedStep]:
+    place = prepared(trace).team.place_E
+    return [
+        FailedStep(event=int(place[trace.index[f.event]]), agent=f.name, what=f.tool or f.type.replace("_", " "),
+                   reason=f.reason or "it failed", is_mended=f.is_mended)
+        for f in failed[:_FAILED]
+    ]  # fmt: skip
 
 
 def _told(trace: Trace, found: Blame) -> Suspicion:
@@ -96,11 +110,7 @@ def _told(trace: Trace, found: Blame) -> Suspicion:
         )
         for s in (found.suspects if found.stands_out else ())
     ]  # fmt: skip
-    failed = [
-        FailedStep(event=int(place[trace.index[f.event]]), agent=f.name, what=f.tool or f.type.replace("_", " "),
-                   reason=f.reason or "it failed", is_mended=f.is_mended)
-        for f in found.failed[:_FAILED]
-    ]  # fmt: skip
+    failed = _failed(trace, found.failed)
     agents = found.agents if found.stands_out else {}
     return Suspicion(suspects=steps, agents=agents, sure=found.sure, steps=found.steps, notes=found.notes, failed=failed,
                      failed_count=len(found.failed))  # fmt: skip
