@@ -214,6 +214,23 @@ export interface MethodInfo {
   why: string | null;
 }
 
+/** What one agent cost and what became of its work. */
+export interface WorkRow {
+  agent: number;
+  name: string;
+  spent: string;
+  became: string;
+  lines: number;
+}
+
+/** What each agent cost and what became of its work, as `counterpoint credit` shows it. */
+export interface Work {
+  rows: WorkRow[];
+  headline: string;
+  notes: string[];
+  why_no_credit: string | null;
+}
+
 /** Credit of one thing. */
 export interface CreditRow {
   label: string;
@@ -560,6 +577,7 @@ export interface Recurring {
   causes: RecurringCause[];
   judged: number;
   left_out: number;
+  unclear: number;
 }
 
 /** One signal, in words. */
@@ -579,6 +597,15 @@ export interface SuspectStep {
   reasons: SuspectReason[];
 }
 
+/** Something that went wrong. */
+export interface FailedStep {
+  event: number;
+  agent: string;
+  what: string;
+  reason: string;
+  is_mended: boolean;
+}
+
 /** The ranking of a run. */
 export interface Suspicion {
   suspects: SuspectStep[];
@@ -586,6 +613,8 @@ export interface Suspicion {
   sure: string;
   steps: number;
   notes: string[];
+  failed: FailedStep[];
+  failed_count: number;
 }
 
 /** One thing that could be different. */

@@ -217,12 +217,23 @@ class Facts:
         info = self.info
         return Graph(info.n, info.dst, info.src, order=np.ascontiguousarray(info.order[::-1])).reach(self.result[0])
 
+    @cached_property
+    def acts_A(self) -> tuple[Counts, Counts]:
+        """What each agent did that can help, and how much of it the result depends on: the one definition of useful work."""
+        acts_E = self.team.of_types(ACTIONS)
+        return self.team.per_agent(acts_E), self.team.per_agent(acts_E & self.relevant_E)
+
     # -- messages ------------------------------------------------------------------------------------------------
 
     @cached_property
     def messages(self) -> list[int]:
         """Messages between agents of the team, in the story's order."""
         return [i for i in self.team.events_of(("message",)) if self._is_between(self.events[i])]
+
+    @cached_property
+    def between(self) -> frozenset[int]:
+        """The same as a set."""
+        return frozenset(self.messages)
 
     @cached_property
     def _is_team(self) -> bool:

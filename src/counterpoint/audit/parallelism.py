@@ -144,8 +144,8 @@ def utilisation(facts: Facts) -> Measure:
         return Measure.missing(name, "no sub-agent acts")
     if not facts.graph.m:
         return Measure.missing(name, "the trace has no edges: nothing says what was read")
-    used = actions & facts.relevant_E
-    text = f"{int(used.sum()):,} of {int(actions.sum()):,} actions are among what {facts.result[1]} depends on"
-    unused = ids(facts.trace, facts.in_story(actions & ~used))
-    return Measure.of(name, int(used.sum()) / int(actions.sum()), text + "; events: the others", status="measured",
+    acts, useful = (int(count_A[sub_A].sum()) for count_A in facts.acts_A)
+    text = f"{useful:,} of {acts:,} actions are among what {facts.result[1]} depends on"
+    unused = ids(facts.trace, facts.in_story(actions & ~facts.relevant_E))
+    return Measure.of(name, useful / acts, text + "; events: the others", status="measured",
                       bound="at most", events=unused)  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from counterpoint.app.forking import fork_refusal, parent_of
 from counterpoint.app.pricing import cost_words
-from counterpoint.app.viewer.crediting import chosen, credit
+from counterpoint.app.viewer.crediting import chosen, credit, worked
 from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, orders_given, prepared, sinks
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.audit.collaboration import collaboration
@@ -121,9 +121,16 @@ def _costliest(agents: list[Agent]) -> Iterable[Fact]:
 
 
 def _credited(look: Prepared) -> Iterable[Fact]:
-    """Who earned most, by the method that the page shows."""
-    best_method = chosen(look) if look.n <= _MEASURED else None
-    if best_method is not None and len(look.trace.members) > 1:
+    """Who earned most, by the method that the page shows; where none is identified, what became of what was written."""
+    if look.n > _MEASURED:
+        return
+    best_method = chosen(look)
+    if best_method is None:
+        written, kept = worked(look).lines
+        if written:
+            text = f"{kept:,} of {written:,} lines written are there at the end, in {_many(len(worked(look).files), 'file')}"
+            yield Fact(kind="credit", text=text)
+    elif len(look.trace.members) > 1:
         told = credit(look.trace, best_method.credit.mechanism, "agent")
         best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
         if best is not None and told.by_agent[best]:

@@ -310,6 +310,27 @@ class MethodInfo(Struct, frozen=True, kw_only=True):
     """Why this method is the one that is shown where nobody chose another; None for all others."""
 
 
+class WorkRow(Struct, frozen=True, kw_only=True):
+    """What one agent cost and what became of its work."""
+
+    agent: int
+    name: str
+    spent: str
+    became: str
+    lines: float
+    """Lines of its that are there at the end, of the most that any agent has; 0 where that is not known."""
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """What each agent cost and what became of its work, as `counterpoint credit` shows it."""
+
+    rows: list[WorkRow]
+    headline: str
+    notes: list[str]
+    why_no_credit: str | None
+    """Why nobody can say who earned the outcome; None where a method can."""
+
+
 class CreditRow(Struct, frozen=True, kw_only=True):
     """Credit of one thing."""
 
