@@ -245,7 +245,7 @@ def bars(rows: list[tuple[str, float | None, float | None, float | None]]) -> st
     height = len(shown) * _ROW
     parts.append(f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 80}" height="{height}" role="img" '
-    return f"{head}style=\"font:11px sans-serif;max-width:100%\">{''.join(parts)}</svg>"
+    return f'{head}style="font:11px sans-serif;max-width:100%">{"".join(parts)}</svg>'
 
 
 def _escaped(text: str) -> str:

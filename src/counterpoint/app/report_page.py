@@ -7,7 +7,7 @@ script, and what a trace says stands in it as text only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -202,7 +202,9 @@ def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern]) -> Sectio
     return Section(title, words, head, rows, range(1, len(head)))
 
 
-UNITS: dict[str, Callable[[float | None], str]] = {"cost": money, "cost_usd": money, "tokens": compact, "time": duration, "seconds": duration}
+UNITS: dict[str, Callable[[float | None], str]] = {
+    "cost": money, "cost_usd": money, "tokens": compact, "time": duration, "seconds": duration,
+}  # fmt: skip
 """How a figure is written; others as numbers."""
 
 
@@ -230,10 +232,17 @@ def changed(change: Change, name: str) -> list[str]:
 
 
 MIX_HEAD = ("more traces", "another mix", "traces alike")
-MIX_WORDS = (
-    "The change is that of more or fewer traces, plus that of another mix of projects, models and kinds of runs, plus that of traces"
-    " of the same kind."
-)
+
+
+def mix_words(changes: Iterable[Change]) -> str:
+    """What the parts of a change are, and of how many traces anything can be said about traces alike."""
+    told = list(changes)
+    one, two = (max(change.common[side] for change in told) for side in (0, 1))
+    all_one, all_two = (max(change.traces[side] for change in told) for side in (0, 1))
+    return (
+        "The change is that of more or fewer traces, plus that of another mix of projects, models and kinds of runs, plus that of"
+        f" traces alike: {one:,} of {all_one:,} and {two:,} of {all_two:,} are of a kind that both have."
+    )
 
 
 def _trends(report: Report) -> Section:
@@ -246,7 +255,8 @@ def _trends(report: Report) -> Section:
         cells = changed(change, name)
         rows.append([name, *(["-"] * 6 if name == "reward" else cells), *means])  # a sum of rewards means nothing
     counts = [max(change.traces[side] for change in report.changes.values()) for side in (0, 1)]
-    words = f"The time before the middle trace began ({counted(counts[0], 'trace')}) and the time from then on ({counts[1]:,}). {MIX_WORDS}"
+    words = f"The time before the middle trace began ({counted(counts[0], 'trace')}) and the time from then on ({counts[1]:,}). "
+    words += mix_words(report.changes.values())
     head = ("", "earlier", "later", "change", *MIX_HEAD, "per trace", "later")
     return Section("Trends", words, head, rows, range(1, 9))
 

@@ -6,8 +6,8 @@ stands in double quotes is words, whatever it holds. Over traces `project:shop` 
 A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`app.viewer.finding`) their
 text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 
-A trace matches a date when any of it was at work then: the terms about dates of a query (`since:7d`, `until:2026-11-16`, `last:2w`,
-`date:2026-11`) say together from when to when. Days are those of this machine's time zone.
+A trace matches a date when any of it was at work then: the terms about dates of a query (`since:7d`, `until:2026-11-16`,
+`last:2w`, `date:2026-11`) say together from when to when. Days are those of this machine's time zone.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ FIELDS = {
     "in": "id",
     "parent": "parent",
 }
-"""`since`, `until` and `last` say when a trace was at work, `active` when it was last; `parent` is the session that a run was made
-for; `errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its text),
-`notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection
-of `counterpoint dataset`."""
+"""`since`, `until` and `last` say when a trace was at work, `active` when it was last; `parent` is the session that a run was
+made for; `errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its
+text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
+`counterpoint dataset`."""
 _DATES = ("date", "day", "since", "until", "last", "active")
 _TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note", "parent")
 _SEVERAL = {"model": "models", "label": "labels", "note": "remarks"}
 """Texts of which a trace may have several, and where they stand one by one."""
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""
-_FLAGS = {
+FLAGS: dict[str, Callable[[Any], bool]] = {
     "open": lambda row: row.is_open or bool(row.waiting),
     "finished": lambda row: not row.is_open and not row.waiting,
     "invalid": lambda row: row.problems > 0,
@@ -180,7 +180,7 @@ def matcher(query: str, datasets: Mapping[str, Dataset] | None = None) -> Callab
 
 
 def _matcher(query: str, datasets: Mapping[str, Dataset], inside: tuple[str, ...]) -> Callable[[Any], bool]:
-    asked = terms(query, FIELDS, _FLAGS)
+    asked = terms(query, FIELDS, FLAGS)
     dates = [term for term in asked if is_date(term) and term.sign != "!="]
     others = [term for term in asked if term not in dates]
     tests = [_within(term, datasets, inside) if term.name == "in" else _test(term) for term in others]
@@ -217,7 +217,7 @@ def facet(row: Any, name: str) -> tuple[str, ...]:
 
 def is_narrow(query: str) -> bool:
     """Whether a query names a field or a flag, and is not only words."""
-    return any(term.name for term in terms(query, FIELDS, _FLAGS))
+    return any(term.name for term in terms(query, FIELDS, FLAGS))
 
 
 def _test(term: Term) -> Callable[[Any], bool]:
@@ -227,7 +227,7 @@ def _test(term: Term) -> Callable[[Any], bool]:
             return lambda row: handle(row.id) == word or any(word in (value or "").lower() for value in _words(row))
         return lambda row: any(word in (value or "").lower() for value in _words(row))
     if not term.sign:
-        return _FLAGS[term.name]
+        return FLAGS[term.name]
     if term.name in _DATES:
         worked = _when([term._replace(sign="=")])
         return lambda row: not worked(row)
@@ -304,7 +304,8 @@ def span_of_term(term: Term, *, now: float | None = None) -> tuple[float, float]
         if term.sign not in (":", "="):
             raise InputError(f"{whole!r} is not a condition", fix=f"write {term.name}:{term.value}")
         if term.name == "last" and begin != end:
-            raise InputError(f"{term.value!r} in {whole!r} is not a length of time", fix=f"last:7d or last:12h; or since:{term.value}")
+            fix = f"last:7d or last:12h; or since:{term.value}"
+            raise InputError(f"{term.value!r} in {whole!r} is not a length of time", fix=fix)
         return (-math.inf, end) if term.name == "until" else (begin, math.inf)
     spans = {"<": (-math.inf, begin), "<=": (-math.inf, end), ">": (end, math.inf), ">=": (begin, math.inf)}
     return spans.get(term.sign, (begin, end))
@@ -312,21 +313,23 @@ def span_of_term(term: Term, *, now: float | None = None) -> tuple[float, float]
 
 def period_of(query: str) -> tuple[float, float] | None:
     """From when to before when a query asks, to the quarter of an hour; None where it says nothing of dates."""
-    dates = [term for term in terms(query, FIELDS, _FLAGS) if is_date(term) and term.sign != "!=" and term.name != "active"]
+    dates = [term for term in terms(query, FIELDS, FLAGS) if is_date(term) and term.sign != "!=" and term.name != "active"]
     if not dates:
         return None
     begin, end = span_of_terms(dates)
-    return begin if begin == -math.inf else begin // QUARTER_S * QUARTER_S, end if end == math.inf else -(-end // QUARTER_S) * QUARTER_S
+    first = begin if begin == -math.inf else begin // QUARTER_S * QUARTER_S
+    return first, end if end == math.inf else -(-end // QUARTER_S) * QUARTER_S
 
 
 def remarks(query: str) -> list[str]:
     """What to say about how a query was read: `date>7d` looks like "older than a week" and is not."""
     out = []
-    for term in terms(query, FIELDS, _FLAGS):
+    for term in terms(query, FIELDS, FLAGS):
         if term.name in ("date", "day") and term.sign in ("<", "<=", ">", ">=") and _AGO.fullmatch(term.value):
             is_newer, at = term.sign.startswith(">"), local_moment(span_of(term.value, "")[0])
-            said = f"at work since {at}: not older than {term.value}" if is_newer else f"at work before {at}: {term.value} ago or older"
-            out.append(f"{''.join(term)} was taken for {said} ({zone()}); {'since' if is_newer else 'until'}:{term.value} says the same")
+            said = f"at work since {at} ({zone()}), not older" if is_newer else f"at work before {at} ({zone()}), not newer"
+            same = f"{'since' if is_newer else 'until'}:{term.value}"
+            out.append(f"{''.join(term)} was taken for: {said}; {same} says the same")
     return out
 
 
@@ -336,7 +339,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d
 
 
 def span_of(text: str, where: str, *, now: float | None = None) -> tuple[float, float]:
-    """First and last moment (seconds since the epoch) of a day, month, year or minute; of `7d` or `12h` the moment so long ago."""
+    """First and last moment (seconds since the epoch) of a day, month, year or minute; of `7d` the moment so long ago."""
     if found := _AGO.fullmatch(text):
         at = (time.time() if now is None else now) - int(found.group(1)) * _SIZES[found.group(2)]
         return at, at

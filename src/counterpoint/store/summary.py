@@ -96,7 +96,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         return (Quarter(self.date, max(end, self.date), self.events),)
 
     def within(self, begin: float, end: float) -> Summary | None:
-        """What it did from `begin` to before `end`, to the quarter of an hour; None for nothing, itself where that is all of it."""
+        """What it did from `begin` to before `end`, to the quarter of an hour; None for nothing, itself where that is all."""
         kept = tuple(q for q in self.pieces if q.first < end and q.last >= begin)
         if not kept or len(kept) == len(self.pieces):
             return self if kept else None
@@ -259,7 +259,8 @@ class StoreTable(Tabular):
 
     def shown(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
         """As `counterpoint ls` writes it."""
-        names = ["id", "active ↓", "title", "model", "agents", "events", "tokens", "cost", "time", "reward", "errors", "labels", ""]
+        names = ["id", "active ↓", "title", "model", "agents", "events", "tokens", "cost", "time", "reward", "errors"]
+        names += ["labels", ""]
         rows = (
             (row.id, local_moment(row.active), row.title or row.task_id, row.model, row.agents, row.events, compact(row.tokens),
              money(row.cost_usd), duration(row.wall_clock_s), row.team_reward, row.errors or None, row.label,

@@ -125,8 +125,9 @@ def _asked(event: Event, text: str | None) -> str | None:
             args = msgspec.json.decode(text)
         except msgspec.DecodeError:
             args = None
-    told = next((said for key in _SAYS if isinstance(said := args.get(key), str) and said), None) if isinstance(args, dict) else None
-    return first_line(told or text, _WORDS) if told or text else None
+    given = args if isinstance(args, dict) else {}
+    told = next((said for key in _SAYS if isinstance(said := given.get(key), str) and said), text)
+    return first_line(told, _WORDS) if told else None
 
 
 def waiting_of(trace: Trace) -> tuple[Waiting, ...]:

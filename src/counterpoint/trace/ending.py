@@ -14,7 +14,6 @@ from counterpoint.trace.naming import agent_names
 from counterpoint.trace.records import Event
 from counterpoint.trace.trace import Trace
 
-
 _SESSIONS = frozenset({"claude_code", "claude-code", "codex", "kimi"})
 """Sources whose logs are written while the session runs, each call before its answer."""
 _CALLS = frozenset({"tool_call", "spawn"})

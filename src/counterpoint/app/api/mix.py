@@ -1,4 +1,4 @@
-"""Two sets of traces: how much of a change in their totals comes from more traces, from another mix of them, and from traces alike.
+"""Two sets of traces: how much of a change in their totals comes from more traces, another mix of them, and traces alike.
 
 Always true: the three parts sum to the change. A kind of trace is its project, its first model, and whether it is a team, one
 agent, or a run that a session made for itself (such as a review); a trace that lacks the figure is left out and counted.
@@ -23,7 +23,10 @@ from msgspec import Struct
 
 from counterpoint.store.summary import Summary
 
-FIGURES = {"cost": "cost_usd", "tokens": "tokens", "time": "wall_clock_s", "agents": "agents", "errors": "errors", "reward": "team_reward"}
+FIGURES = {
+    "cost": "cost_usd", "tokens": "tokens", "time": "wall_clock_s", "agents": "agents", "errors": "errors",
+    "reward": "team_reward",
+}  # fmt: skip
 """What is compared, and where a line of the list has it."""
 Kind = tuple[str, str, str]
 
@@ -36,6 +39,8 @@ class Change(Struct, frozen=True, kw_only=True):
     """Per trace."""
     traces: tuple[int, int]
     """Those that have the figure."""
+    common: tuple[int, int]
+    """How many of them are of kinds that both sides have: `alike` says something of these only."""
     count: float
     """Of the change of the total: because there are more or fewer traces."""
     mix: float
@@ -68,7 +73,10 @@ def change_of(before: Sequence[Summary], after: Sequence[Summary], field: str) -
         mix += (share2 - share) * (own + own2) / 2
         alike += (share + share2) / 2 * (own2 - own)
     middle = (n + n2) / 2
+    shared = sides[0].keys() & sides[1].keys()
+    common = sum(len(sides[0][kind]) for kind in shared), sum(len(sides[1][kind]) for kind in shared)
     return Change(
+        common=common,
         totals=(total, total2), means=(mean, mean2), traces=(n, n2), count=(n2 - n) * (mean + mean2) / 2,
         mix=middle * mix, alike=middle * alike,
     )  # fmt: skip

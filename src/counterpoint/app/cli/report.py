@@ -26,7 +26,7 @@ _BAR = 20
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint report last:7d\n  counterpoint report 'project:shop since:2026-11-01' --html report.html"
+    epilog="\b\nExamples:\n  counterpoint report last:7d\n  counterpoint report 'project:shop last:30d' --html report.html"
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
 @click.option("--html", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write it as one HTML file.")

@@ -88,9 +88,11 @@ def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
         return
     with_ids = options["with_ids"]
     is_tree = group == "agent"
-    lines = _tree(list(told.rows), told.by, is_folded=not options["unfold"], with_ids=with_ids) if is_tree else [
-        _Line([row]) for row in sorted(told.rows, key=lambda row: -rank(row, told.by))
-    ]
+    lines = (
+        _tree(list(told.rows), told.by, is_folded=not options["unfold"], with_ids=with_ids)
+        if is_tree
+        else [_Line([row]) for row in sorted(told.rows, key=lambda row: -rank(row, told.by))]
+    )
     click.echo(_table(lines, told.by, group, limit or _SHOWN, with_ids=with_ids))
     click.echo(_accounted(told.coverage))
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
