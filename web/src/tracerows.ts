@@ -1,9 +1,10 @@
-// The lists of traces and runs: sorting, columns, and facets as terms of the search language. Always true: absent values sort last,
-// whichever way; a facet is a term of the query and nothing else, so the address holds the whole state; the title never leaves.
+// The lists of traces and runs: sorting, columns, runs under their session, and facets as terms of the search language. Always true:
+// absent values sort last, whichever way; a facet is a term of the query and nothing else, so the address holds the whole state; the
+// title never leaves; every row is in one line, the runs of a session below it or in one that says that it is not here.
 import { count } from "./numbers";
 import type { TraceRow, Traces } from "./shapes.gen";
 
-const KEYS = ["title", "id", "project", "model", "date", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
+const KEYS = ["title", "id", "project", "model", "date", "active", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
   "seconds", "errors", "alerts"] as const;
 export type SortKey = (typeof KEYS)[number];
 const NAMES: readonly string[] = ["title", "id", "project", "model", "system", "topology", "preset", "world"];
@@ -48,6 +49,54 @@ export function nextSort<Key extends string>(sort: Sort<Key> | null, key: Key): 
   return sort.down === first ? { key, down: !first } : null;
 }
 
+/** How the list comes from the server. */
+export const AS_IT_COMES: Sort = { key: "active", down: true };
+
+/** A line of the list: a trace, or the head of the runs of a session, which are shown when it is open. */
+export interface Line { row: TraceRow; runs: TraceRow[]; isBelow: boolean; isRun: boolean }
+
+/** Sessions, each with the runs that it made for itself in one line; those that are open, one by one. */
+export function folded(rows: readonly TraceRow[], isOpen: (parent: string) => boolean): Line[] {
+  const here = new Set(rows.map((row) => row.id));
+  const runs = new Map<string, TraceRow[]>();
+  for (const row of rows) {
+    if (row.parent && row.parent !== row.id) runs.set(row.parent, [...runs.get(row.parent) ?? [], row]);
+  }
+  const below = (parent: string, isBelow: boolean): Line[] => {
+    const mine = runs.get(parent)!;
+    const head = { row: together(mine), runs: mine, isBelow, isRun: false };
+    return [head, ...(isOpen(parent) ? mine.map((row) => ({ row, runs: [], isBelow, isRun: true })) : [])];
+  };
+  const told = new Set<string>();
+  return rows.flatMap((row): Line[] => {
+    const of = row.parent && runs.has(row.parent) ? row.parent : runs.has(row.id) ? row.id : null;
+    if (of === null) return [{ row, runs: [], isBelow: false, isRun: false }];
+    if (told.has(of)) return [];
+    told.add(of);
+    const session = here.has(of) ? rows.find((one) => one.id === of)! : null;
+    return [...(session ? [{ row: session, runs: [], isBelow: false, isRun: false }] : []), ...below(of, session !== null)];
+  });
+}
+
+/** Several runs as one row: the last of them, with the sums of all. */
+function together(runs: readonly TraceRow[]): TraceRow {
+  const last = runs.reduce((a, b) => ((b.active ?? 0) > (a.active ?? 0) ? b : a));
+  const sum = (of: (row: TraceRow) => number | null): number | null =>
+    runs.reduce<number | null>((total, row) => (of(row) === null ? total : (total ?? 0) + of(row)!), null);
+  return {
+    ...last, agents: sum((row) => row.agents), events: sum((row) => row.events), tokens: sum((row) => row.tokens),
+    cost_usd: sum((row) => row.cost_usd), seconds: sum((row) => row.seconds), errors: sum((row) => row.errors) ?? 0,
+    unpriced: sum((row) => row.unpriced) ?? 0, reward: null, lanes: [],
+  };
+}
+
+/** What a line of several runs is called. */
+export function runsTitle({ row, runs, isBelow }: Line): string {
+  const models = new Set(runs.flatMap((run) => run.models));
+  const kind = models.size === 1 ? `${[...models][0]} run` : "run";
+  return `${count(runs.length, kind)} of ${isBelow ? "it" : `session ${(row.parent ?? "").slice(0, 8)}, which is not here`}`;
+}
+
 /** `system -reward` and back, for the address. */
 export function sortText<Key extends string>(sort: Sort<Key> | null): string {
   return sort ? (sort.down ? "-" : "") + sort.key : "";
@@ -81,7 +130,7 @@ export const COLUMNS: readonly Column[] = [
   { text: "title", sort: "title", rem: 13.2, leaves: 0, grows: 4 },
   { text: "project", sort: "project", rem: 5, leaves: 2, grows: 1, isSpare: true },
   { text: "model", sort: "model", rem: 6, leaves: 1, grows: 1, isSpare: true },
-  { text: "date", sort: "date", rem: 8, leaves: 9 },
+  { text: "active", sort: "active", rem: 8, leaves: 9 },
   { text: "reward", sort: "reward", rem: 3.8, leaves: 7, isNumber: true },
   { text: "agents", sort: "agents", rem: 3.7, leaves: 4, isNumber: true },
   { text: "tokens", sort: "tokens", rem: 3.8, leaves: 6, isNumber: true },

@@ -23,6 +23,7 @@ from msgspec import Struct, field
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError
 from counterpoint.store.head import REPAIR, Head, Position
+from counterpoint.trace.activity import Quarter, Waiting
 
 # A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a
 # commit's file costs as much as decoding eight rows. So the log grows by half between checkpoints, and all of them together
@@ -86,6 +87,12 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Tokens that no cost covers, by model ("" where none is named)."""
     uncounted: int = 0
     """Agents and model calls whose tokens are not, or not truly, known."""
+    quarters: tuple[Quarter, ...] | None = None
+    """When it was at work, and what it spent then; None in rows that were written before this was kept."""
+    waiting: tuple[Waiting, ...] = ()
+    """Calls that it waits for where its record ends."""
+    parent: str | None = None
+    """The session that this run belongs to, where it is a trace of its own."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

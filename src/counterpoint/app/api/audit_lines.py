@@ -1,6 +1,7 @@
 """Audits of many traces, summed by trace, project, model, day, system, role or tool.
 
-Always true: a trace is in one line of a group of whole traces (of models: in that of its first); a mean is over the traces that
+Always true: a trace is in one line of a group of whole traces (of models: in that of its first; of days: in that of every day on
+which it was at work, with what it spent and what failed on that day); a mean is over the traces that
 have a value, and `-` where none has. Of roles and tools a line counts what their agents and calls did.
 """
 
@@ -101,6 +102,10 @@ class AuditLines:
             self._roles(facts, said)
         elif self.group == "tool":
             self._tools(facts)
+        elif self.group == "day":
+            for day, part in line.by_day().items():
+                name = day or "(no date)"
+                self._add(self._lines.setdefault(name, AuditLine(name=name)), part, said, is_found=is_found)
         else:
             name = line.id if self.group == "trace" else next(iter(facet(line, self.group)), "(none)")
             first = AuditLine(name=name, label=line.title if self.group == "trace" else None)

@@ -43,7 +43,7 @@ _LINES = 10
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop date>7d' --by day --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop since:7d' --by day --json\n\n"
     "Exit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack was found or,\n"
     "with --taint, orders from outside were obeyed."
 )

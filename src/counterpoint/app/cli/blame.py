@@ -32,7 +32,7 @@ _SHOWN = 5
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --limit 3\n"
-    "  counterpoint blame 'project:shop date>7d'\n  counterpoint blame hunt --replay --store live\n\n"
+    "  counterpoint blame 'project:shop since:7d'\n  counterpoint blame hunt --replay --store live\n\n"
     "Exit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, nothing says it failed, or no redo."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")

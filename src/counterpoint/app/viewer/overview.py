@@ -21,8 +21,9 @@ from counterpoint.audit.overhead import overhead
 from counterpoint.audit.parallelism import parallelism
 from counterpoint.audit.records import Measure
 from counterpoint.audit.rollups import coverage
-from counterpoint.display import compact, money, percent
+from counterpoint.display import compact, local_moment, money, percent, zone
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
 from counterpoint.trace.naming import models_of, project_of, started, title_of
 from counterpoint.trace.steered import is_steered
@@ -256,6 +257,11 @@ def notes(look: Prepared) -> list[str]:
     out = []
     if trace.meta.get(UNFINISHED):
         out.append("This trace has no end: it is still running, or was cut off.")
+    for one in waiting_of(trace)[:1]:
+        since = "" if one.since is None else f" since {local_moment(one.since)} ({zone()})"
+        out.append(
+            f"Its record ends in a call without an answer: {one.name} waits for {one.what}{since}. At work, stuck, or cut off."
+        )
     out += [f"Corrected on import: {what} ({count:,})." for what, count in report.mended.items()]
     out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
     if report.unlinked_count:

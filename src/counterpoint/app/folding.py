@@ -1,0 +1,78 @@
+"""Lists in which the runs that a session made for itself stand in one line below it.
+
+Always true: every row is in exactly one line; runs whose session is not in the list are one line, that says so; the order is that
+of the rows, a session and its runs where the last of them would be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from counterpoint.display import counted
+from counterpoint.store.summary import Summary
+from counterpoint.trace.naming import short_model
+
+
+class Line(NamedTuple):
+    """One line of a list: a trace, or several runs of one session."""
+
+    row: Summary
+    """The trace; of several, the last of them with the sums of all."""
+    runs: tuple[Summary, ...] = ()
+    """The runs, where it is several."""
+    is_below: bool = False
+    """Whether the session they belong to is the line above."""
+
+    @property
+    def title(self) -> str:
+        """What the line is called."""
+        if not self.runs:
+            return self.row.title or self.row.task_id
+        models = {model for run in self.runs for model in run.models}
+        kind = f"{short_model(next(iter(models)))} runs" if len(models) == 1 else "runs"
+        many = counted(len(self.runs), kind.removesuffix("s"), kind)
+        return f"└ {many} of it" if self.is_below else f"{many} of session {(self.row.parent or '')[:8]}, which is not here"
+
+
+def folded(rows: Sequence[Summary]) -> list[Line]:
+    """The lines of a list."""
+    here = {row.id for row in rows}
+    runs: dict[str, list[Summary]] = {}
+    for row in rows:
+        if row.parent and row.parent != row.id:
+            runs.setdefault(row.parent, []).append(row)
+    place = {row.id: i for i, row in enumerate(rows)}
+    lines: list[tuple[int, int, Line]] = []
+    for i, row in enumerate(rows):
+        mine = runs.get(row.id, [])
+        if row.parent in runs and row.parent != row.id:
+            continue
+        last = max([i, *(place[run.id] for run in mine)])
+        lines.append((last, 0, Line(row)))
+        if mine:
+            lines.append((last, 1, Line(summed(mine), tuple(mine), is_below=True)))
+    for parent, mine in runs.items():
+        if parent not in here:
+            lines.append((max(place[run.id] for run in mine), 0, Line(summed(mine), tuple(mine))))
+    return [line for *_, line in sorted(lines, key=lambda one: one[:2])]
+
+
+def summed(runs: Sequence[Summary]) -> Summary:
+    """Several runs as one row: the last of them, with the sums of all."""
+    last = max(runs, key=lambda run: run.active)
+    sums = {
+        name: math.fsum(known) if any(isinstance(v, float) for v in known) else sum(known)
+        for name in ("tokens", "cost_usd", "wall_clock_s")
+        if (known := [v for run in runs if (v := getattr(run, name)) is not None])
+    }
+    unpriced: dict[str, int] = {}
+    for run in runs:
+        for model, count in run.unpriced.items():
+            unpriced[model] = unpriced.get(model, 0) + count
+    counts = {name: sum(getattr(run, name) for run in runs) for name in ("events", "agents", "errors", "uncounted", "problems")}
+    waiting = tuple(one for run in runs for one in run.waiting)
+    return replace(last, **sums, **counts, unpriced=unpriced, waiting=waiting, team_reward=None, annotations=0, labels=())
