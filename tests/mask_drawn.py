@@ -19,6 +19,9 @@ PEOPLE = "anneke bjorn carla dmitri elif farid greta hiroshi ingrid jolanda kwam
 SIGNS = "!#%*+?@"
 
 
+_PLACE = re.compile(r"\{((?:b64|hex):[^{}]+|(?:[ABCDHLUWX]\d+|user|w|pl|pw|ps|b32s?|up20|dj|wif|bytes64|b58x88|der8|derec|der)(?:~\d)?)\}")
+
+
 class Drawn(NamedTuple):
     """A text, and what must not be left of it."""
 
@@ -79,7 +82,7 @@ def filled(form: str, rng: random.Random) -> tuple[str, list[str]]:
         name, _, mark = found[1].partition("~")  # {pw~1} is the same value wherever it stands
         return again.setdefault(found[1], _value(name, rng)) if mark else _value(name, rng)
 
-    text = re.sub(r"\{((?:b64|hex):[^{}]+|[A-Za-z0-9_~]+)\}", value, form.replace("\\n", "\n").replace("\\t", "\t"))
+    text = _PLACE.sub(value, form.replace("\\n", "\n").replace("\\t", "\t"))
     return re.sub("[«»]", "", text), re.findall("«([^»]*)»", text)
 
 
@@ -489,15 +492,15 @@ passwd = input("password? ")
 token = tokenizer.encode({w})
 def set_password(self, password: str) -> None:
 if not password: raise ValueError("password is required")
-const {{ password, token }} = req.body;
-export const resetPassword = async (token: string) => {{}}
+const { password, token } = req.body;
+export const resetPassword = async (token: string) => {}
 self.token = token
 secret = secrets.token_hex(32)
 api_key = os.getenv("{w}_API_KEY")
 SECRET_KEY = env("SECRET_KEY")
-variable "db_password" {{\n  type      = string\n  sensitive = true\n}}
-variable "region" {{\n  type    = string\n  default = "eu-central-1"\n}}
-variable "instance_count" {{\n  default = {D1}\n}}
+variable "db_password" {\n  type      = string\n  sensitive = true\n}
+variable "region" {\n  type    = string\n  default = "eu-central-1"\n}
+variable "instance_count" {\n  default = {D1}\n}
 set -x
 set -x; make {w}
 set -e -x PATH /usr/bin
@@ -510,7 +513,7 @@ password:\n  type: string\n  minLength: {D1}
 password:\n  required: true\n
 secret:\n  secretName: {w}-tls\n
 key: "{w}"\nvalue: "{w}"
-headers = {{"Authorization": f"Bearer {{token}}"}}
+headers = {"Authorization": f"Bearer {token}"}
 parser.add_argument("--password", help="the password of the {w}")
 // prose
 the password is required for {w}
