@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterator
 from counterpoint.formats.masking.assigned import assigned
 from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, every, view
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
-from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, name_at
+from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, loose_at, name_at
 from counterpoint.formats.masking.people import emails, homes
+from counterpoint.formats.masking.prose import PROSE, SPOKEN, said
+from counterpoint.formats.masking.seeds import SEEDS
+from counterpoint.formats.masking.tables import TABLES, columns
 from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
+from counterpoint.formats.masking.wrapped import wrapped
 
 # -- private keys --------------------------------------------------------------------------------------------------------------
 
@@ -114,18 +118,18 @@ _BLOCKS = (
 
 _RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
 _HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[SecretSpan]]]]] = {}
-for _word, _handler in (*FORMS, *_BLOCKS):
+for _word, _handler in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS):
     _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))
 for _head, _some in _HANDLERS.items():  # a word of three letters is found by the four of a longer one too
     if len(_head) == 4:
         _some += _HANDLERS.get(_head[:3], [])
 _NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
-_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *_BLOCKS))])
+_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
 # Names that begin like many other words (path, side, design) are most of what there is to look at, and hardly ever a secret.
 _RARE_NAMES = frozenset(
     {"pin", "pat", "sas", "sig", "sid", "otp", "psk", "signature", "session", "sessid", "sessionid", "session_id", "session-id"}
 )
-_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *_BLOCKS))])
+_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
 
 
 def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[SecretSpan]:
@@ -159,21 +163,42 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     if not is_quick:
         yield from broken_tokens(text, found, whole)
     named: list[Name] = []
-    done: dict[str, int] = {}
+    fields: list[Name] = []
+    spoken: list[Name] = []
+    done: dict[tuple[str, int], int] = {}
     for place in (_QUICK_SCAN if is_quick else _SCAN).places(low):
         head = low[place : place + 4]
-        if (head in _NAME_HEADS or head[:3] in _NAME_HEADS) and (name := name_at(text, low, place)):
-            named.append(name)
-        for word, handler in _HANDLERS.get(head) or _HANDLERS.get(head[:3]) or ():
-            if place >= done.get(word, 0) and low.startswith(word, place):
+        if head in _NAME_HEADS or head[:3] in _NAME_HEADS:
+            if name := name_at(text, low, place):
+                named.append(name)
+            if not is_quick and (loose := loose_at(text, low, place)):
+                spoken.append(loose.name)
+                if loose.is_field:
+                    fields.append(loose.name)
+        for k, (word, handler) in enumerate(_HANDLERS.get(head) or _HANDLERS.get(head[:3]) or ()):
+            if place >= done.get((word, k), 0) and low.startswith(word, place):
                 for span in handler(text, place):
-                    done[word] = max(done.get(word, 0), span.end)
+                    done[word, k] = max(done.get((word, k), 0), span.end)
                     yield span
     if not is_quick and not text.isascii():
         named = sorted([*named, *foreign_names(text, low)])
+    yield from columns(text, fields)
+    yield from said(text, [name for name in (*spoken, *named) if name.word in SPOKEN])
     yield from assigned(text, named)
     yield from pgpass(text)
     yield from attached(text)
+    if not is_quick:
+        yield from wrapped(text, found, _is_telling)
+
+
+def _is_telling(plain: str) -> bool:
+    """Whether a text that was in other clothes holds a key."""
+    low = plain.lower()
+    found = runs(plain)
+    if tokens(plain, found):
+        return True
+    named = [name for place in _SCAN.places(low) if (name := name_at(plain, low, place))]
+    return next(iter(assigned(plain, named)), None) is not None
 
 
 def _extended(text: str, span: SecretSpan) -> SecretSpan:

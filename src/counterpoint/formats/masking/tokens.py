@@ -220,6 +220,13 @@ def broken_tokens(text: str, found: Runs, whole: Sequence[SecretSpan]) -> Iterat
         at += len(chain_text) + 1
 
 
+def _without_joiners(found: Runs) -> Runs:
+    """Runs without those that are only the sign between two parts of a string that is put together."""
+    is_sign = (found.ends - found.starts == 1) & ((found.codes[found.starts] == ord("+")) | (found.codes[found.starts] == ord(".")))
+    keep = np.flatnonzero(~is_sign)
+    return Runs(found.starts[keep], found.ends[keep], found.digits[keep], found.codes)
+
+
 def is_tail(value: str) -> bool:
     """Whether a piece on the next line looks like the rest of a secret rather than like the next word."""
     return len(value) >= 6 and is_random(value)
@@ -231,7 +238,7 @@ def _part(parts: list[tuple[int, int, int]], at: int) -> int:
 
 def _chains(text: str, found: Runs) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
     """Runs that line breaks join: the joined text, and for each part its place there, its place in the text, and its end."""
-    starts, ends, digits, codes = found
+    starts, ends, digits, codes = _without_joiners(found)
     if len(starts) < 2:
         return
     gap, sizes = starts[1:] - ends[:-1], ends - starts
