@@ -49,12 +49,10 @@ _SETS = re.compile(
     r"[ \t]+[\w./:-]{0,40}\Z",
     re.IGNORECASE,
 )
-# Settings of a thing whose name is secret, up to what it is by default: Terraform, CloudFormation, OpenAPI.
-_DEFAULT = re.compile(
-    rf"\\{{0,4}}[\"']?\s{{0,4}}(?:\{{|:)[ \t]{{0,4}}{_EOL}(?:[ \t]{{0,40}}[\w-]{{1,40}}[ \t]{{0,40}}[:=][^\n{{}}]{{0,200}}?{_EOL}){{0,8}}?"
-    rf"[ \t]{{0,40}}(?:default|value)[ \t]{{0,40}}[:=][ \t]{{0,40}}",
-    re.IGNORECASE,
-)
+# Settings of a thing whose name is secret, line by line, up to what it is by default: Terraform, CloudFormation, OpenAPI.
+_SETTINGS = re.compile(rf"\\{{0,4}}[\"']?\s{{0,4}}[{{:][ \t]{{0,4}}{_EOL}")
+_A_SETTING = re.compile(rf"[ \t]{{0,40}}(?P<name>[A-Za-z][\w-]{{0,40}})[ \t]{{0,40}}[:=][ \t]{{0,40}}(?P<rest>[^\n{{}}\\]{{0,200}}+{_EOL})?")
+_SETTINGS_MOST = 8
 # A string that goes on in the next one, by a sign or by nothing.
 _GOES_ON = re.compile(rf"\\{{0,8}}[\"'`][ \t]{{0,8}}(?:[+.&\\][ \t]{{0,8}})?(?:{_EOL}[ \t]{{0,40}})?(?:[+.&][ \t]{{0,8}})?(?=[fbru]?\\{{0,8}}[\"'])")
 _LINE = re.compile(r"[^\s\"'`,;|<>{}()=\[\]\\]{1,40}(?: [^\s\"'`,;|<>{}()=\[\]\\]{1,40}){1,7}(?=[ \t]{0,4}(?:\r?\n|\\{1,4}n|\0|\Z))")
@@ -164,7 +162,7 @@ def _given(text: str, name: Name) -> tuple[int, int] | None:
             return line
         place = _value(text, found.end(), level, is_wide=_is_setting(text, name, found) or _is_yaml(text, name, found))
         return place or _default(text, at, level)
-    if found := _DEFAULT.match(text, at):
+    if text[at : at + 4].lstrip("\\\"' \t\n")[:1] == "{":
         return _default(text, at, level)
     if found := _BESIDE.match(text, at):
         return _value(text, found.end(), level, is_wide=False)
@@ -216,8 +214,16 @@ def _words(text: str, name: Name, sign: re.Match[str]) -> tuple[int, int] | None
 
 
 def _default(text: str, at: int, level: int) -> tuple[int, int] | None:
-    found = _DEFAULT.match(text, at)
-    return _value(text, found.end(), level, is_wide=level == PASSWORD) if found else None
+    """What a thing with settings of its own is by default."""
+    found = _SETTINGS.match(text, at)
+    for _ in range(_SETTINGS_MOST if found else 0):
+        found = _A_SETTING.match(text, found.end()) if found else None
+        if found and found["name"].lower() in ("default", "value"):
+            start = found.start("rest") if found["rest"] is not None else found.end()
+            return _value(text, start, level, is_wide=level == PASSWORD)
+        if found is None or found["rest"] is None:
+            return None
+    return None
 
 
 def _option(text: str, before: str, at: int, level: int) -> tuple[int, int] | None:

@@ -129,6 +129,12 @@ _SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROS
 _RARE_NAMES = frozenset(
     {"pin", "pat", "sas", "sig", "sid", "otp", "psk", "signature", "session", "sessid", "sessionid", "session_id", "session-id"}
 )
+_LOOSE_HEADS = frozenset(
+    word[:4] + ("" if len(word) > 3 else end)
+    for word in NAME_WORDS
+    if word not in _RARE_NAMES and word not in ("auth", "cred", "cookie", "webhook", "ticket", "jwt", "hmac", "csrf", "xsrf")
+    for end in ("", *" ,;|\t\r\n\"'`.*)]\\s_-0123456789")
+)
 _QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
 
 
@@ -169,9 +175,11 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     for place in (_QUICK_SCAN if is_quick else _SCAN).places(low):
         head = low[place : place + 4]
         if head in _NAME_HEADS or head[:3] in _NAME_HEADS:
-            if name := name_at(text, low, place):
+            name = name_at(text, low, place)
+            if name:
                 named.append(name)
-            if not is_quick and (loose := loose_at(text, low, place)):
+            is_loose = not is_quick and head in _LOOSE_HEADS and (name is None or text[name.end : name.end + 1] not in ("=", ":"))
+            if is_loose and (loose := loose_at(text, low, place)):
                 spoken.append(loose.name)
                 if loose.is_field:
                     fields.append(loose.name)

@@ -46,7 +46,7 @@ _FOLLOWS = (
 # What stands behind a name that is a field of a line, and behind one that is a word of a sentence.
 _FIELD_ENDS = r"\\{0,4}[\"'`*]{0,2}[ \t]{0,40}(?:[,;|\t\r\n\]\0]|\\{1,4}[nrt]|</|\Z)|[ \t]{2}"
 _LOOSE = re.compile(
-    f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?:(?P<field>(?={_FIELD_ENDS}))|(?=[ \t]{{1,2}}\\S|[.,;!?)\"'`:=]))"
+    f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?:(?P<field>(?={_FIELD_ENDS}))|(?=[ \t]{{1,2}}\\S|[.,;!?)\"'`]))"
 )
 _ENDS = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
 _FOREIGN_LETTERS = np.array([ord(word[0]) for word in _LEVELS if not word[0].isascii()], np.uint32)

@@ -28,7 +28,7 @@ _THEN = (
     r"reset to|updated to|rotated to|set as|geändert auf|geändert in|gesetzt auf)[ \t]{1,2}){0,2}"
 )
 _QUOTE = r"[\"'`“„«‘*]{0,2}"
-_VALUE = r"(?P<value>[^\s\"'`“”„«»‘’*<>|\\]{4,100})"
+_VALUE = r"(?P<value>[^\s\"'`“”„«»‘’<>|\\]{4,100})"
 _SAID = re.compile(
     rf"(?:[ \t]{{1,2}}\(?{_OF}[ \t]{{1,2}}[^\n.;:!?\"'`=]{{1,60}}?)?[ \t]{{0,2}}(?:(?<=[ \t]){_IS}|[:=]|→|->)[ \t]{{1,3}}{_THEN}{_QUOTE}{_VALUE}",
     re.IGNORECASE,
@@ -36,7 +36,7 @@ _SAID = re.compile(
 _SET_TO = re.compile(rf"[ \t]{{1,2}}(?:(?:now|jetzt)[ \t])?(?:to|auf|in|as|als|su|en|a)[ \t]{{1,2}}{_QUOTE}{_VALUE}", re.IGNORECASE)
 _NEXT = re.compile(rf"[ \t]{{1,2}}{_QUOTE}{_VALUE}")
 _BEFORE = re.compile(
-    r"(?:\A|[\s\"'`(“„«*])(?P<value>[^\s\"'`“”„«»*<>|\\]{6,100})[\"'`“”»*,]{0,2}[ \t]{1,2}(?:(?:is|was|as|als|ist|war|comme|como|come|est|es|é|è|som|jako)[ \t]{1,2}"
+    r"(?:\A|[\s\"'`(“„«*])(?P<value>[^\s\"'`“”„«»<>|\\]{6,100})[\"'`“”»*,]{0,2}[ \t]{1,2}(?:(?:is|was|as|als|ist|war|comme|como|come|est|es|é|è|som|jako)[ \t]{1,2}"
     r"(?:(?:now|jetzt|still|noch)[ \t]{1,2})?(?:(?:the|a|my|our|your|his|her|their|das|dein|dem|unser|mein|ihr|le|la|el|o|a|mot|het|ett)[ \t]{1,2}){0,2}"
     r"(?:[\w.-]{1,24}[ \t]{1,2}){0,2}?)\Z",
     re.IGNORECASE,
@@ -90,7 +90,7 @@ def login(text: str, at: int) -> Iterator[SecretSpan]:
 
 
 def _trimmed(value: str) -> str:
-    return value.rstrip(".,;:)!?]}")
+    return value.rstrip(".,;:)!?]}*")
 
 
 def _span(found: re.Match[str], rule: str) -> SecretSpan:

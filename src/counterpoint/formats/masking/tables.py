@@ -109,8 +109,10 @@ def _is_value(value: str, level: int) -> bool:
 
 def _line_of(text: str, at: int) -> _Line | None:
     """The line that a place is in."""
-    before = text[max(0, at - _WIDEST) : at]
-    start = at - len(before) + max((found.end() for found in _BREAK.finditer(before)), default=0)
+    low = max(0, at - _WIDEST)
+    start = max(low, text.rfind("\n", low, at) + 1, text.rfind("\0", low, at) + 1)
+    written = text.rfind("\\n", start, at)
+    start = written + 2 if written >= 0 else start
     return _line_at(text, start)
 
 

@@ -19,6 +19,8 @@ _SHORTEST, _LONGEST = 20, 8192
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{20,8192}+={0,2}")
 _HEX = "0123456789abcdefABCDEF"
 _PLAIN = re.compile(rb"[\t\n\r\x20-\x7e]+")
+_TEXT_BEGINS = frozenset("CDIJKLMNOPQRSTUVWXYZabcdef")
+"""The first character of base64 of a plain text."""
 _FIRST = 20
 """Characters that show whether base64 or hex is of a text."""
 _KEY_LINES = re.compile(r"(?:[A-Za-z0-9+/=]|\\{1,4}[nr]|[\"']?[ \t]{0,4}\\?\r?\n[ \t]{0,20}[\"']?(?=[A-Za-z0-9+/]{16})){40,16384}+")
@@ -31,7 +33,7 @@ _UNLISTED = re.compile(r"(?<![A-Za-z0-9_-])[a-z][a-z0-9]{1,11}(?:_[a-z0-9]{1,8})
 def wrapped(text: str, found: Runs, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
     """Every run that holds a secret in other clothes; `is_telling` says whether a plain text holds one."""
     sizes = found.ends - found.starts
-    is_one = (sizes >= _SHORTEST) & (found.digits > 0)
+    is_one = (sizes >= _SHORTEST) & (found.digits > 1)
     done = 0
     for start, end in zip(found.starts[is_one].tolist(), found.ends[is_one].tolist(), strict=True):
         if start < done:
@@ -59,7 +61,7 @@ def _of_run(text: str, start: int, run: str, is_telling: Callable[[str], bool]) 
             plain = _text_of(value[: 2 * _FIRST], binascii.unhexlify) and _text_of(value, binascii.unhexlify)
             if plain and is_telling(plain):
                 yield SecretSpan(place, place + len(value), "key", "hex", value)
-        else:
+        elif value[0] in _TEXT_BEGINS:
             plain = _text_of(value[:_FIRST], _unbase64) and _text_of(value, _unbase64)
             if plain and is_telling(plain):
                 yield SecretSpan(place, place + len(value), "key", "base64", value)
