@@ -12,7 +12,7 @@ import pytest
 from counterpoint import registry
 from counterpoint.formats import masking
 from counterpoint.formats.masking import assigned, base, find, forms, mask, masked_all, names, tokens
-from counterpoint.formats.masking.tokens import RULES, SOURCES
+from counterpoint.formats.masking.rules import RULES, SOURCES
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
 from mask_kinds import FORMS, KINDS, TOKENS, made, pieces, trace_with

@@ -21,7 +21,12 @@ _RULES = {KEY: "named-key", TOKEN: "named-token", SECRET: "named-secret", PASSWO
 
 _OPEN = r"(?P<open>\\{0,8}(?:\"\"\"|'''|[\"'`]))"
 _CLOSED = r"(?:\\{0,8}[\"'`])?[\])]{0,2}"
-_BLOCK = r"(?:\r?\n[ \t]{0,40}(?=[\"'])|[|>][-+]?[ \t]{0,2}\r?\n[ \t]{1,40})?"
+_EOL = r"(?:\r?\n|\\{1,4}n)"
+# A value on the next line: in quotes, also behind a bracket or a backslash; a block of YAML; or a word that has the line to itself.
+_BLOCK = (
+    rf"(?:\(?[ \t]{{0,4}}\\{{0,2}}{_EOL}[ \t]{{0,40}}(?=\\{{0,8}}[\"'])|[|>][-+]?[ \t]{{0,2}}{_EOL}[ \t]{{1,40}}"
+    rf"|{_EOL}[ \t]{{2,40}}(?=[^\s\"'`:{{}}()\[\],#\\-][^\s\"'`:{{}}()\[\],\\]{{5,400}}[ \t]{{0,4}}(?:{_EOL}|\Z)))?"
+)
 _TYPE = r"(?::[ \t]{0,2}[A-Za-z_][\w.]{0,30}(?:\[\w{1,20}\])?[ \t]{0,2}(?:\|[ \t]?None[ \t]?)?(?==[ \t]{0,4}[^\s=]))?"
 # How a name gets its value: by a sign, beside it in a pair, as the next argument, as a call, between tags, or as the next word.
 _SIGN = re.compile(rf"{_CLOSED}[ \t]{{0,8}}{_TYPE}(?P<sign>:=|=>|={{1,3}}|!={{1,2}}|\?=|<-|->|:)(?P<space>[ \t]{{0,40}}{_BLOCK})")
@@ -40,8 +45,17 @@ _START = re.compile(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
 _BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
 _WIDE = re.compile(r"[^\s\"'`<>\\]{3,4096}")
 _SETS = re.compile(
-    r"(?:^|[\s\"'])(?:ENV|setx?|SetEnv|setenv|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)[ \t]+[\w./:-]{0,40}\Z", re.IGNORECASE
+    r"(?:^|[\s\"'])(?:ENV|setx?(?:[ \t]{1,4}--?[a-z-]{1,12}){0,5}|SetEnv|setenv|put|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)"
+    r"[ \t]+[\w./:-]{0,40}\Z",
+    re.IGNORECASE,
 )
+# Settings of a thing whose name is secret, line by line, up to what it is by default: Terraform, CloudFormation, OpenAPI.
+_SETTINGS = re.compile(rf"\\{{0,4}}[\"']?\s{{0,4}}[{{:][ \t]{{0,4}}{_EOL}")
+_A_SETTING = re.compile(rf"[ \t]{{0,40}}(?P<name>[A-Za-z][\w-]{{0,40}})[ \t]{{0,40}}[:=][ \t]{{0,40}}(?P<rest>[^\n{{}}\\]{{0,200}}+{_EOL})?")
+_SETTINGS_MOST = 8
+# A string that goes on in the next one, by a sign or by nothing.
+_GOES_ON = re.compile(rf"\\{{0,8}}[\"'`][ \t]{{0,8}}(?:[+.&\\][ \t]{{0,8}})?(?:{_EOL}[ \t]{{0,40}})?(?:[+.&][ \t]{{0,8}})?(?=[fbru]?\\{{0,8}}[\"'])")
+_LINE = re.compile(r"[^\s\"'`,;|<>{}()=\[\]\\]{1,40}(?: [^\s\"'`,;|<>{}()=\[\]\\]{1,40}){1,7}(?=[ \t]{0,4}(?:\r?\n|\\{1,4}n|\0|\Z))")
 _FLAG = re.compile(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
 # The beginning of a line of a settings file, or of a shell's variable.
 _ENV = re.compile(
@@ -83,6 +97,7 @@ _SENTENCE = frozenset([
     "passphrase", "your", "the", "is", "are", "incorrect", "wrong", "expired", "failed",
 ]
 )
+_LENGTHS = frozenset(["minimum", "maximum", "min", "max", "length", "chars", "digits", "letters", "string", "optional", "zeichen", "days", "hash"])
 _STOP = frozenset([
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "enter", "expired", "failed", "field", "file", "for",
     "from", "has", "have", "if", "in", "input", "invalid", "is", "it", "its", "must", "my", "no", "not", "of", "on",
@@ -103,11 +118,23 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
         if place and not _is_harmless(text, name, place):
             start, done = place
             yield SecretSpan(start, done, "key", _RULES[name.level], text[start:done])
+            for start, done in _rest(text, done):
+                yield SecretSpan(start, done, "key", _RULES[name.level], text[start:done])
             continue
         word = _WIDE.match(text, name.end + 1)
         tries = tries + 1 if word and word.end() == word_end else 0
         word_end = word.end() if word else -1
         done = word_end if tries >= _TRIES else done
+
+
+def _rest(text: str, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a string that goes on in other strings."""
+    while found := _GOES_ON.match(text, end):
+        opened = _START.match(text, found.end())
+        end = text.find(opened["open"], opened.end(), opened.end() + _LONGEST) if opened else -1
+        if opened is None or end < opened.end() + 4 or "\n" in text[opened.end() : end] or is_filler(text[opened.end() : end]):
+            return
+        yield opened.end(), end
 
 
 def _is_harmless(text: str, name: Name, place: tuple[int, int]) -> bool:
@@ -131,7 +158,12 @@ def _given(text: str, name: Name) -> tuple[int, int] | None:
             return braced.span("value") if has_digit(braced["value"]) else None
         if name.word in _PHRASE_WORDS and (phrase := _PHRASE.match(text, found.end())) and _is_phrase(phrase["value"]):
             return phrase.span("value")
-        return _value(text, found.end(), level, is_wide=_is_setting(text, name, found) or _is_yaml(text, name, found))
+        if level == PASSWORD and (line := _words(text, name, found)):
+            return line
+        place = _value(text, found.end(), level, is_wide=_is_setting(text, name, found) or _is_yaml(text, name, found))
+        return place or _default(text, at, level)
+    if text[at : at + 4].lstrip("\\\"' \t\n")[:1] == "{":
+        return _default(text, at, level)
     if found := _BESIDE.match(text, at):
         return _value(text, found.end(), level, is_wide=False)
     if level >= SECRET and name.word not in ("pass", "pwd", "pin") and (found := _NEXT.match(text, at)):
@@ -170,6 +202,28 @@ def _is_yaml(text: str, name: Name, sign: re.Match[str]) -> bool:
         return False
     before = text[max(0, name.start - 60) : name.start].rpartition("\n")[2]
     return _YAML.match(text, sign.end()) is not None and before.strip(_YAML_NAME) == ""
+
+
+def _words(text: str, name: Name, sign: re.Match[str]) -> tuple[int, int] | None:
+    """Several words that have the rest of a line to themselves, where the name begins it."""
+    before = text[max(0, name.start - 40) : name.start].rpartition("\n")[2]
+    found = _LINE.match(text, sign.end()) if before.strip(_YAML_NAME) == "" else None
+    words = found[0].lower().split(" ") if found else []
+    is_said = any(word.strip(".:!?") in _STOP or word.strip(".:!?") in _LENGTHS for word in words)
+    return found.span() if found and not is_said and _is_phrase(found[0]) else None
+
+
+def _default(text: str, at: int, level: int) -> tuple[int, int] | None:
+    """What a thing with settings of its own is by default."""
+    found = _SETTINGS.match(text, at)
+    for _ in range(_SETTINGS_MOST if found else 0):
+        found = _A_SETTING.match(text, found.end()) if found else None
+        if found and found["name"].lower() in ("default", "value"):
+            start = found.start("rest") if found["rest"] is not None else found.end()
+            return _value(text, start, level, is_wide=level == PASSWORD)
+        if found is None or found["rest"] is None:
+            return None
+    return None
 
 
 def _option(text: str, before: str, at: int, level: int) -> tuple[int, int] | None:

@@ -1,9 +1,8 @@
-"""Every secret in a text: private keys and people here, tokens, assigned values and notations in the modules beside.
+"""Every secret in a text: private keys here; tokens, assigned values, notations, tables, prose and people in the modules beside.
 
 A text is read as it stands and, around odd characters, as it reads (`view`); a secret that is found twice is the longer of
 the two. A block of a private key reaches at most `_LONGEST` characters from the words that name it; a public key and a
-certificate are no secrets. Names of nobody (`root`, `runner`, `you`) stay, and so do `icon@2x.png`, `git@host` and `q@k.T`,
-which are no e-mail addresses.
+certificate are no secrets.
 
 Always true: spans are in order and do not overlap; the time is linear in the text; our own labels are no secret.
 """
@@ -18,8 +17,13 @@ from collections.abc import Callable, Iterator
 from counterpoint.formats.masking.assigned import assigned
 from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, every, view
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
-from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, name_at
+from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, loose_at, name_at
+from counterpoint.formats.masking.people import emails, homes
+from counterpoint.formats.masking.prose import PROSE, SPOKEN, said
+from counterpoint.formats.masking.seeds import SEEDS
+from counterpoint.formats.masking.tables import TABLES, columns
 from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
+from counterpoint.formats.masking.wrapped import wrapped
 
 # -- private keys --------------------------------------------------------------------------------------------------------------
 
@@ -114,18 +118,24 @@ _BLOCKS = (
 
 _RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
 _HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[SecretSpan]]]]] = {}
-for _word, _handler in (*FORMS, *_BLOCKS):
+for _word, _handler in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS):
     _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))
 for _head, _some in _HANDLERS.items():  # a word of three letters is found by the four of a longer one too
     if len(_head) == 4:
         _some += _HANDLERS.get(_head[:3], [])
 _NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
-_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *_BLOCKS))])
+_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
 # Names that begin like many other words (path, side, design) are most of what there is to look at, and hardly ever a secret.
 _RARE_NAMES = frozenset(
     {"pin", "pat", "sas", "sig", "sid", "otp", "psk", "signature", "session", "sessid", "sessionid", "session_id", "session-id"}
 )
-_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *_BLOCKS))])
+_LOOSE_HEADS = frozenset(
+    word[:4] + ("" if len(word) > 3 else end)
+    for word in NAME_WORDS
+    if word not in _RARE_NAMES and word not in ("auth", "cred", "cookie", "webhook", "ticket", "jwt", "hmac", "csrf", "xsrf")
+    for end in ("", *" ,;|\t\r\n\"'`.*)]\\s_-0123456789")
+)
+_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
 
 
 def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[SecretSpan]:
@@ -159,21 +169,44 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     if not is_quick:
         yield from broken_tokens(text, found, whole)
     named: list[Name] = []
-    done: dict[str, int] = {}
+    fields: list[Name] = []
+    spoken: list[Name] = []
+    done: dict[tuple[str, int], int] = {}
     for place in (_QUICK_SCAN if is_quick else _SCAN).places(low):
         head = low[place : place + 4]
-        if (head in _NAME_HEADS or head[:3] in _NAME_HEADS) and (name := name_at(text, low, place)):
-            named.append(name)
-        for word, handler in _HANDLERS.get(head) or _HANDLERS.get(head[:3]) or ():
-            if place >= done.get(word, 0) and low.startswith(word, place):
+        if head in _NAME_HEADS or head[:3] in _NAME_HEADS:
+            name = name_at(text, low, place)
+            if name:
+                named.append(name)
+            is_loose = not is_quick and head in _LOOSE_HEADS and (name is None or text[name.end : name.end + 1] not in ("=", ":"))
+            if is_loose and (loose := loose_at(text, low, place)):
+                spoken.append(loose.name)
+                if loose.is_field:
+                    fields.append(loose.name)
+        for k, (word, handler) in enumerate(_HANDLERS.get(head) or _HANDLERS.get(head[:3]) or ()):
+            if place >= done.get((word, k), 0) and low.startswith(word, place):
                 for span in handler(text, place):
-                    done[word] = max(done.get(word, 0), span.end)
+                    done[word, k] = max(done.get((word, k), 0), span.end)
                     yield span
     if not is_quick and not text.isascii():
         named = sorted([*named, *foreign_names(text, low)])
+    yield from columns(text, fields)
+    yield from said(text, [name for name in (*spoken, *named) if name.word in SPOKEN])
     yield from assigned(text, named)
     yield from pgpass(text)
     yield from attached(text)
+    if not is_quick:
+        yield from wrapped(text, found, _is_telling)
+
+
+def _is_telling(plain: str) -> bool:
+    """Whether a text that was in other clothes holds a key."""
+    low = plain.lower()
+    found = runs(plain)
+    if tokens(plain, found):
+        return True
+    named = [name for place in _SCAN.places(low) if (name := name_at(plain, low, place))]
+    return next(iter(assigned(plain, named)), None) is not None
 
 
 def _extended(text: str, span: SecretSpan) -> SecretSpan:
@@ -212,91 +245,3 @@ def _apart(text: str, found: list[SecretSpan]) -> list[SecretSpan]:
         elif (span.start, span.end) == (last.start, last.end) and len(span.secret) < len(last.secret):
             apart[-1] = last._replace(secret=span.secret)  # the plainer of two readings
     return apart
-
-
-# -- people --------------------------------------------------------------------------------------------------------------------
-
-
-_LOCAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
-_DOMAIN = re.compile(r"(?!\d{1,63}+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
-_TOPS = frozenset({"com", "org", "net", "edu", "gov", "io", "dev", "ai", "co", "de", "uk", "fr", "cn", "jp", "in", "eu", "info"})
-_FILES = frozenset({
-    "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "js", "ts", "tsx", "jsx", "mjs", "cjs", "css", "json", "html", "txt",
-    "tgz", "gz", "zip", "whl", "yaml", "yml", "toml", "lock", "map",
-})  # fmt: skip
-
-
-def emails(text: str) -> Iterator[SecretSpan]:
-    """Every e-mail address."""
-    at = text.find("@")
-    while at >= 0:
-        domain = _DOMAIN.match(text, at + 1)
-        if domain and _is_domain(text, domain):
-            before = text[max(0, at - 65) : at]
-            size = len(before) - len(before.rstrip(_LOCAL))
-            start = at - size
-            if size and text[start] in "nrt" and text[start - 1 : start] == "\\":
-                start += 1
-            start = at - len(text[start:at].lstrip("._%+-"))
-            if start < at and at - start <= 64 and text[start:at] != "git":
-                yield SecretSpan(start, domain.end(), "email", "email", text[start : domain.end()])
-        at = text.find("@", at + 1)
-
-
-def _is_domain(text: str, found: re.Match[str]) -> bool:
-    """Not the name of a file (icon@2x.png), and not a method of a matrix (q@k.transpose())."""
-    top = found["top"].lower()
-    return top not in _FILES and (top in _TOPS or text[found.end() : found.end() + 1] != "(")
-
-
-_HOME = "home"
-_HOMES = (
-    # A root, a drive, or a folder whose name stands for a path (/repo/x as -repo-x).
-    (f"/{_HOME}/", re.compile(rf"/{_HOME}/([A-Za-z0-9][A-Za-z0-9._-]*+)")),
-    (f"/-{_HOME}-", re.compile(rf"/-{_HOME}-([A-Za-z0-9][A-Za-z0-9._]*+)")),
-    ("Users", re.compile(r"Users(?:/|\\{1,8}+)([A-Za-z0-9][A-Za-z0-9._-]*+)|Users-([A-Za-z0-9][A-Za-z0-9._]*+)")),
-)
-_NOBODY = frozenset({
-    "shared", "public", "default", "user", "users", "username", "runner", "runneradmin", "ubuntu", "vscode", "node", "root",
-    "linuxbrew", "foo", "bar", "foobar", "baz", "xyz", "xxx", "you", "your", "me", "name", "someone", "somebody",
-    "example", "test", "testuser",
-    "path", "dir", "bin", "lib", "index.html", "joe", "you-user", "yourname", "your-name", "python", "jovyan",
-    "circleci", "travis", "build", "app", "guest", "all", "to",
-})  # fmt: skip
-"""Names that are no person's: of machines, of images of machines, and of documentation."""
-
-
-def homes(text: str) -> Iterator[SecretSpan]:
-    """The user's name in every home folder."""
-    for needle, pattern in _HOMES:
-        for at in every(text, needle) if needle in text else ():
-            found = pattern.match(text, at)
-            if found is None or not found.lastindex or not (_is_root(text, at) if needle[0] == "/" else _is_users(text, at)):
-                continue
-            name = found[found.lastindex].rstrip(".")
-            if name.lower() not in _NOBODY:
-                start = found.start(found.lastindex)
-                yield SecretSpan(start, start + len(name), "path", "home-folder", name)
-
-
-def _is_inside(text: str, at: int) -> bool:
-    if at == 0 or not (text[at - 1].isalnum() or text[at - 1] in "_-"):
-        return False
-    return not (text[at - 1] in "nrtb" and text[at - 2 : at - 1] == "\\")
-
-
-def _is_root(text: str, at: int) -> bool:
-    """Whether a path begins at a slash: nothing stands before it that would be part of one."""
-    if text[at : at + 2] == "/-":
-        return True
-    return not _is_inside(text, at) and text[at - 1 : at] not in (".", "~", ")", "]", "}")
-
-
-def _is_users(text: str, at: int) -> bool:
-    """Whether `Users` stands at a root: /Users, C:\\Users, C:/Users, /c/Users, /-Users."""
-    before = text[max(0, at - 9) : at]
-    if before.endswith((":/", "/-")) or (before.endswith("\\") and before.rstrip("\\").endswith(":")):
-        return True
-    if not before.endswith("/"):
-        return False
-    return _is_root(text, at - 1) or (len(before) > 2 and before[-3] == "/" and before[-2].isalpha())

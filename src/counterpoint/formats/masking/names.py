@@ -23,7 +23,7 @@ _WORDS: dict[int, tuple[str, ...]] = {
     PASSWORD: ("password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena",
                "passe", "wachtwoord",
                "senha", "пароль", "密码", "密碼", "パスワード", "비밀번호", "heslo", "şifre", "pwd", "pswd", "psw", "pass", "psk",
-               "pin", "phrase", "mnemonic", "passwords"),
+               "pin", "phrase", "mnemonic", "passwords", "parola", "lösenord", "hasło"),
     SECRET: ("secret", "secrets", "apikey", "credential", "credentials", "creds", "totp", "key", "keys", "keydata",
              "key-data", "key_data",
              "connectionstring", "connection_string", "connection-string", "connection string", "connstr", "conn_str",
@@ -41,7 +41,12 @@ _TAIL = (
 _FOLLOWS = (
     r"(?=\\{0,8}[\"'`]?[\])]{0,2}(?:[ \t]{0,8}(?:[:=?!<>|]|->)|[ \t]{1,4}[\"']|\([ \t]{0,4}\\{0,8}[\"'`]|"
     r"[ \t]{1,3}(?:is|was|will)[ \t]"
-    r"|[ \t]{0,4},[ \t]{0,4}\\{0,8}[\"'`]|\s{1,40}\\{0,8}[\"'`]?(?:value|val|default)\b))"
+    r"|[ \t]{0,4},[ \t]{0,4}\\{0,8}[\"'`]|\s{1,40}\\{0,8}[\"'`]?(?:value|val|default)\b|\s{0,4}\{))"
+)
+# What stands behind a name that is a field of a line, and behind one that is a word of a sentence.
+_FIELD_ENDS = r"\\{0,4}[\"'`*]{0,2}[ \t]{0,40}(?:[,;|\t\r\n\]\0]|\\{1,4}[nrt]|</|\Z)|[ \t]{2}"
+_LOOSE = re.compile(
+    f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?:(?P<field>(?={_FIELD_ENDS}))|(?=[ \t]{{1,2}}\\S|[.,;!?)\"'`]))"
 )
 _ENDS = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
 _FOREIGN_LETTERS = np.array([ord(word[0]) for word in _LEVELS if not word[0].isascii()], np.uint32)
@@ -50,7 +55,9 @@ SIGNED = frozenset({"signature", "sig", "hmac", "verifier"})
 NAME_WORDS = tuple(word for word in _LEVELS if word.isascii())
 """The words that end a name."""
 _OPTION = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
-_SETS = re.compile(r"(?:env|setx?|setenv|config(?:[ \t]+--?[a-z]+)*|password)[ \t]+[\w./:-]{0,40}\Z")
+_SETS = re.compile(
+    r"(?:env|setx?(?:[ \t]{1,4}--?[a-z-]{1,12}){0,5}|setenv|put|config(?:[ \t]+--?[a-z]+)*|password)[ \t]+[\w./:-]{0,40}\Z"
+)
 # Words that are the end of many others: a letter must not stand before them.
 _SHORT = frozenset({
     "pwd", "pswd", "psw", "pass", "pin", "pat", "sas", "sig", "sid", "otp", "auth", "cred", "session", "passe", "jwt",
@@ -105,10 +112,25 @@ def name_at(text: str, low: str, at: int) -> Name | None:
     return _name(text, low, found) if found else None
 
 
+class Loose(NamedTuple):
+    """A name without a sign behind it."""
+
+    name: Name
+    is_field: bool
+    """Whether it may be a field of a line; otherwise it is a word of a sentence."""
+
+
+def loose_at(text: str, low: str, at: int) -> Loose | None:
+    """The name whose last word begins at a place, where it is a field of a table or a word of a sentence."""
+    found = _LOOSE.match(low, at)
+    name = _name(text, low, found) if found else None
+    return Loose(name, found["field"] is not None) if found and name else None
+
+
 def _is_set(low: str, at: int) -> bool:
     """Whether a command that sets something stands before a place; the words are looked for first, which is faster."""
     before = low[max(0, at - 60) : at]
-    is_near = "set" in before or "env" in before or "config" in before or "password" in before
+    is_near = "set" in before or "env" in before or "config" in before or "password" in before or "put " in before
     return is_near and _SETS.search(before) is not None
 
 
