@@ -41,7 +41,7 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
               help="Habits for all runs of the task, changes of this run, or both.")  # fmt: skip
 @click.option("--kinds", default="", metavar="K1,K2", help="Only these kinds, as in merge,width,stop.")
 @click.option("--at", multiple=True, metavar="EVENT", help="Only changes that begin at this event.")
-@click.option("--try-model", multiple=True, metavar="ROLE=NAME", help="Try another model for a role, as in worker=fake:0.95.")
+@click.option("--try-model", multiple=True, metavar="ROLE=NAME", help="Try another model for a role, as in worker=openai:NAME.")
 @click.option("--say", multiple=True, metavar="TEXT", help="Try telling the lead this at the start.")
 @click.option("--rank", type=click.Choice(["gain", "per-cost"]), default="gain", show_default=True,
               help="Order by gain, or by gain per 1,000 tokens.")  # fmt: skip
@@ -97,7 +97,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
     for pair in given:
         role, _, name = pair.partition("=")
         if not role or not name:
-            raise InputError(f"{pair!r} names no role and model", where="--try-model", fix="as in --try-model worker=fake:0.95")
+            raise InputError(f"{pair!r} names no role and model", where="--try-model", fix="as in --try-model worker=openai:NAME")
         out[role] = name
     return out
 

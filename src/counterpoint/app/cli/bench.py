@@ -31,7 +31,7 @@ def _epilog(*lines: str) -> str:
 
 
 _MODEL = (
-    click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]"),
+    click.option("--model", metavar="MODEL", help="With topology: openai:NAME, local:NAME or a test double.  [default: fake]"),
     click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated."),
     click.option(
         "--gate", "gates", multiple=True, metavar="NAME[,NAME]", help="Defences: allow_list, taint, quorum, verifier, quarantine."
