@@ -43,9 +43,9 @@ def test_a_recorded_team_may_not_spawn_past_its_limits(tmp_path: Path) -> None:
 
     with rec:
         asyncio.run(lead())
-    assert begun == [1, 11, 40, 50]  # worker 1 and its own; then one is set to work again
-    assert refused == ["depth"]
-    assert [e.error for e in rec.trace.events if e.type == "safety_event"] == ["limit"]
+    assert begun == [1, 11, 40]  # worker 1 and its own, and one more: each call is an agent
+    assert refused == ["depth", "agents"]
+    assert [e.error for e in rec.trace.events if e.type == "safety_event"] == ["limit"] * 2
     assert counterpoint.problems(rec.trace) == []
     assert rec.problems == []
 

@@ -67,7 +67,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     annotations: int = 0
     """Notes, labels and scores that people or models put on it."""
     labels: tuple[str, ...] = ()
-    """The labels among them: `wrong`, or `verdict=wrong` where they have a name."""
+    """The labels among them: `wrong`, or `verdict=wrong` where they have a name; a model's with `by NAME, a model`."""
     remarks: tuple[str, ...] = ()
     """The texts among them."""
     scores: tuple[tuple[str, float], ...] = ()

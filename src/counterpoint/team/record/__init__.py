@@ -34,7 +34,8 @@ from counterpoint.store import Store
 from counterpoint.team.guard import GuardLimits
 from counterpoint.team.live_guard import LiveGuard, given_limits
 from counterpoint.team.record.acts import Acts
-from counterpoint.team.record.lanes import RecordingSession, current, say
+from counterpoint.team.record.lanes import RecordingSession, current
+from counterpoint.team.record.telling import raised, say
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
@@ -102,7 +103,7 @@ class Recording(Acts):
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self.trace = session.finish({})
         elif isinstance(error, Exception):
-            self.trace = session.finish({"failed": type(error).__name__})
+            self.trace = session.finish({"failed": raised(error)})
         else:
             session.release()
         session.tell_end()
