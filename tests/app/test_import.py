@@ -42,8 +42,7 @@ def cpt() -> Run:
 
     def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
         command = [f"{programs()}/counterpoint", *map(str, args)]
-        plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
-        return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
+        return subprocess.run(command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=600)
 
     return run
 

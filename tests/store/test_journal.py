@@ -208,7 +208,7 @@ def test_what_was_tallied_is_on_disk_before_it_is_acknowledged(tmp_path: Path, m
 
     def seen(fd: int) -> None:
         real(fd)
-        synced.append((_journal(tmp_path).stat().st_size, Tally.decoded(tally.read_bytes()).bytes))  # type: ignore[union-attr]
+        synced.append((_journal(tmp_path).stat().st_size, Tally.decoded(tally.read_bytes()).size))  # type: ignore[union-attr]
 
     with Store(tmp_path, flush_ms=60_000) as store, store.record("t1", task_id="demo") as run:
         tally = _journal(tmp_path).with_suffix(".tally")

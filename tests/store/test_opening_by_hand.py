@@ -193,7 +193,7 @@ def test_the_good_bytes_of_a_journal(store: Store) -> None:
         for i in range(3):
             run.event(_event(f"e{i}"))
             run.sync()
-            ends.append(run._journal._tally.tally.bytes)
+            ends.append(run._journal._tally.tally.size)
     path = path_of(store.path / "journal", "t1")
     whole = path.read_bytes()
     assert ends[-1] == len(whole)

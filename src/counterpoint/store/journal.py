@@ -105,7 +105,7 @@ def _read(data: bytes, path: Path, tally: Tally | None) -> tuple[LineReader, int
 
 def _read_tallied(data: bytes, path: Path, tally: Tally) -> tuple[LineReader, int]:
     """The same where it is known what was acknowledged: that must be there, and a tail that is wrong is a torn one."""
-    known = tally.bytes
+    known = tally.size
     if not tally.holds(data):
         LineReader(where=os.fspath(path)).feed(data[:known])  # where a line is wrong, it is named
         if len(data) < known:
@@ -276,11 +276,11 @@ class Journal:
             try:
                 disk.write_all(self._fd, data)
                 disk.sync_file(self._fd)
-                self._tally.write(known.bytes + len(data), zlib.crc32(data, known.crc))
+                self._tally.write(known.size + len(data), zlib.crc32(data, known.crc))
             except OSError:
                 # Back to the last durable byte. The records stay with the caller, so that trying again writes them anew
                 # even where a failed sync has left the cache and the disk in disagreement.
-                os.ftruncate(self._fd, known.bytes)
+                os.ftruncate(self._fd, known.size)
                 raise
         self._crc = 0
 
