@@ -21,7 +21,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store.journal import Journal, journals
 from counterpoint.store.log import Log
 from counterpoint.store.place import FOLDERS, MARK
-from counterpoint.store.tally import lost_runs, read_tally, sweep_tallies
+from counterpoint.store.tally import lost_runs, sweep_tallies, tally_or_fault
 
 if TYPE_CHECKING:  # who lists a store loads no lake
     from counterpoint.store.writing import Writer
@@ -179,7 +179,7 @@ def _is_settled(path: Path) -> bool:
         return True
     except OSError:
         return False
-    tally = read_tally(path)
+    tally, _ = tally_or_fault(path)
     if tally is not None and (tally.is_over or size < tally.size):
         return False
     if len(lines) < 3 or lines[-1] or not lines[-2].startswith(b'{"sum":'):
@@ -188,7 +188,7 @@ def _is_settled(path: Path) -> bool:
 
 
 def _mend(path: Path, writer: Writer) -> None:
-    tally = read_tally(path)
+    tally, _ = tally_or_fault(path)
     taken = Journal.resume(path)
     if taken is None:
         return

@@ -82,6 +82,14 @@ def read_tally(journal: Path) -> Tally | None:
     raise damaged("the tally of the journal has changed since it was written", path)
 
 
+def tally_or_fault(journal: Path) -> tuple[Tally | None, InvalidTrace | None]:
+    """The same, and why it cannot be read: a run that was just begun needs none, and after a power cut may have half of one."""
+    try:
+        return read_tally(journal), None
+    except InvalidTrace as error:
+        return None, error
+
+
 def lost_runs(folder: Path, sealed: Container[str]) -> Iterator[tuple[Path, InvalidTrace]]:
     """The journals that are missing: tallies without one, of traces that are not stored. Each with what to say about it."""
     names = set(os.listdir(folder)) if folder.is_dir() else set()
@@ -128,8 +136,8 @@ class TallyFile:
 
     @staticmethod
     def draft(path: Path, tally: Tally) -> None:
-        """A new file that says this, on disk; the caller gives it its name."""
-        disk.write_new(path, tally.encoded())
+        """A new file that says this; the caller gives it its name. It is on disk with the first records: before, nothing counts."""
+        path.write_bytes(tally.encoded())
 
     @classmethod
     def take(cls, journal: Path, tally: Tally) -> TallyFile:
