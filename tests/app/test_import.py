@@ -42,8 +42,7 @@ def cpt() -> Run:
 
     def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
         command = [f"{programs()}/counterpoint", *map(str, args)]
-        plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
-        return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
+        return subprocess.run(command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=600)
 
     return run
 
@@ -108,6 +107,7 @@ def test_a_session_of_which_less_is_left_stays_as_it_is_stored(jobs: str, cpt: R
     with Store(tmp_path / "traces", create=False) as store:
         assert store.get(SHOP) == before
     assert cpt("rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
+    assert cpt("rm", "--restore", SHOP, cwd=tmp_path).returncode == 0
     told(cpt("import", "logs", "--json", "--jobs", jobs, cwd=tmp_path))
     with Store(tmp_path / "traces", create=False) as store:
         assert 0 < len(store.get(SHOP).events) < len(before.events)

@@ -171,6 +171,23 @@ def test_a_missing_journal_and_a_missing_tally_are_damage(tmp_path: Path) -> Non
     assert verify(tmp_path).faults == []
 
 
+def test_a_run_that_was_just_begun_needs_no_tally(tmp_path: Path) -> None:
+    """A power cut may leave none, or an empty one: nothing of it was acknowledged, and it goes on."""
+    whole = _killed(tmp_path, events=0)
+    tally = _journal(tmp_path).with_suffix(".tally")
+    for left in (None, b"", tally.read_bytes()[:-3]):
+        tally.unlink(missing_ok=True)
+        _journal(tmp_path).write_bytes(whole)
+        if left is not None:
+            tally.write_bytes(left)
+        with Store(tmp_path) as store:
+            assert (store.open_ids(), store.damaged, store.unsealed) == (["t1"], {}, [])
+            with store.resume("t1") as run:
+                run.event(_event("e1"))
+            assert len(store.get("t1").events) == 1
+        assert verify(tmp_path).faults == []
+
+
 def test_repair_keeps_what_is_left_and_says_how_much_was_acknowledged(tmp_path: Path) -> None:
     whole = _killed(tmp_path)
     path = _journal(tmp_path)
@@ -208,7 +225,7 @@ def test_what_was_tallied_is_on_disk_before_it_is_acknowledged(tmp_path: Path, m
 
     def seen(fd: int) -> None:
         real(fd)
-        synced.append((_journal(tmp_path).stat().st_size, Tally.decoded(tally.read_bytes()).bytes))  # type: ignore[union-attr]
+        synced.append((_journal(tmp_path).stat().st_size, Tally.decoded(tally.read_bytes()).size))  # type: ignore[union-attr]
 
     with Store(tmp_path, flush_ms=60_000) as store, store.record("t1", task_id="demo") as run:
         tally = _journal(tmp_path).with_suffix(".tally")

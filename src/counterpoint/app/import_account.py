@@ -39,9 +39,8 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
-        plain |= {"removed": self.removed} if self.removed else {}
-        counts = {"agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": dict(self.secrets)}
-        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
+        counts = {"removed": self.removed, "agents": self.agents, "events": self.events, "tokens": self.tokens}
+        return {**plain, **counts, "secrets": dict(self.secrets), "report": self.report.as_dict(), "error": self.error}
 
 
 @dataclass

@@ -23,7 +23,7 @@ from typing import Any
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace, TryAgain
-from counterpoint.store.tally import Tally, TallyFile, damaged, lost_run, read_tally, tally_path
+from counterpoint.store.tally import Tally, TallyFile, damaged, lost_run, tally_or_fault, tally_path
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
 _SUFFIX = ".jsonl"
@@ -46,14 +46,14 @@ def peek(path: Path) -> LineReader | None:
     """What a journal says so far, whoever is writing it; None when it is gone. `InvalidTrace` when it is damaged."""
     for _ in range(2):  # a writer may just have begun, or gone back behind what it could not write
         try:
-            tally = read_tally(path)  # first: what it says is in the journal already
+            tally = tally_or_fault(path)  # first: what it says is in the journal already
             data = path.read_bytes()
         except FileNotFoundError:
             return None
         with suppress(InvalidTrace):
-            return _read(data, path, tally)[0]
+            return _read(data, path, *tally)[0]
     try:
-        return _read(data, path, tally)[0]
+        return _read(data, path, *tally)[0]
     except InvalidTrace:
         if path.exists():
             raise
@@ -77,8 +77,8 @@ def is_held(path: Path) -> bool:
         os.close(fd)
 
 
-def _read(data: bytes, path: Path, tally: Tally | None) -> tuple[LineReader, int]:
-    """What the sums of a journal cover, and where its torn tail begins."""
+def _read(data: bytes, path: Path, tally: Tally | None, fault: InvalidTrace | None = None) -> tuple[LineReader, int]:
+    """What the sums of a journal cover, and where its torn tail begins; `fault` says why a tally cannot be read."""
     if tally is not None and not tally.is_over:
         return _read_tallied(data, path, tally)
     reader = LineReader(where=os.fspath(path))
@@ -98,14 +98,16 @@ def _read(data: bytes, path: Path, tally: Tally | None) -> tuple[LineReader, int
         reader.feed(data[:end])
         return reader, end
     _check_tail(data[end:], reader)
-    if tally is None and reader.is_tallied and (reader.events or reader.edges or reader.contents or reader.finished):
-        raise damaged("the tally of the journal is missing: how much of it was acknowledged is not known", tally_path(path))
+    is_young = not (reader.events or reader.edges or reader.contents or reader.finished)
+    if tally is None and (fault or reader.is_tallied) and not is_young:
+        missing = "the tally of the journal is missing: how much of it was acknowledged is not known"
+        raise fault or damaged(missing, tally_path(path))
     return reader, end
 
 
 def _read_tallied(data: bytes, path: Path, tally: Tally) -> tuple[LineReader, int]:
     """The same where it is known what was acknowledged: that must be there, and a tail that is wrong is a torn one."""
-    known = tally.bytes
+    known = tally.size
     if not tally.holds(data):
         LineReader(where=os.fspath(path)).feed(data[:known])  # where a line is wrong, it is named
         if len(data) < known:
@@ -226,8 +228,7 @@ class Journal:
                     return None
                 with open(fd, "rb", closefd=False) as file:
                     data = file.read()
-                tally = read_tally(path)
-                reader, size = _read(data, path, tally)
+                reader, size = _read(data, path, *tally_or_fault(path))
                 if size < len(data):
                     os.ftruncate(fd, size)
                     os.fsync(fd)
@@ -276,11 +277,11 @@ class Journal:
             try:
                 disk.write_all(self._fd, data)
                 disk.sync_file(self._fd)
-                self._tally.write(known.bytes + len(data), zlib.crc32(data, known.crc))
+                self._tally.write(known.size + len(data), zlib.crc32(data, known.crc))
             except OSError:
                 # Back to the last durable byte. The records stay with the caller, so that trying again writes them anew
                 # even where a failed sync has left the cache and the disk in disagreement.
-                os.ftruncate(self._fd, known.bytes)
+                os.ftruncate(self._fd, known.size)
                 raise
         self._crc = 0
 

@@ -111,7 +111,7 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A trace that somebody removed, so that no import brings it back: hashes of what it was called, and nothing of what it said."""
+    """A trace that somebody removed and no import may bring back: hashes of what it was called, and nothing of what it said."""
 
     id: str
     """Of its id; it begins with its handle."""

@@ -20,16 +20,15 @@ import counterpoint.store.head as head
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store.journal import Journal, journals
 from counterpoint.store.log import Log
-from counterpoint.store.tally import lost_runs, read_tally, sweep_tallies
+from counterpoint.store.place import FOLDERS, MARK
+from counterpoint.store.tally import lost_runs, sweep_tallies, tally_or_fault
 
 if TYPE_CHECKING:  # who lists a store loads no lake
     from counterpoint.store.writing import Writer
 
 VERSION = 2
 """2: every file of the log ends with its sum, and the log has a head. 1: neither."""
-MARK = "counterpoint.json"
 ANNOTATIONS = "annotations.jsonl"
-FOLDERS = ("journal", "log", "lake")
 
 
 def open_folder(path: Path, *, create: bool) -> int:
@@ -46,7 +45,7 @@ def open_folder(path: Path, *, create: bool) -> int:
             return found
         raise _no_store(path)
     if not create:
-        fix = "name one with --store DIR, or make one: counterpoint demo"
+        fix = "name one with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound("there is no store here", where=str(path), fix=fix)
     for folder in FOLDERS:
         disk.make_folder(path / folder)
@@ -180,8 +179,8 @@ def _is_settled(path: Path) -> bool:
         return True
     except OSError:
         return False
-    tally = read_tally(path)
-    if tally is not None and (tally.is_over or size < tally.bytes):
+    tally, _ = tally_or_fault(path)
+    if tally is not None and (tally.is_over or size < tally.size):
         return False
     if len(lines) < 3 or lines[-1] or not lines[-2].startswith(b'{"sum":'):
         return False
@@ -189,7 +188,7 @@ def _is_settled(path: Path) -> bool:
 
 
 def _mend(path: Path, writer: Writer) -> None:
-    tally = read_tally(path)
+    tally, _ = tally_or_fault(path)
     taken = Journal.resume(path)
     if taken is None:
         return

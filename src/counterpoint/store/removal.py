@@ -1,8 +1,8 @@
 """What was removed is remembered by what it was called, so that no later import brings it back.
 
-Always true: what is remembered are hashes: of the id, of where the trace came from, and of the ids of its first events; nothing of
-what it said. It lasts through compactions, `purge` and repairs, until it is restored. Who adds or records a trace by its id is not
-held up: only imports ask.
+Always true: what is remembered are hashes: of the id, of where the trace came from, and of the ids of its first events; nothing
+of what it said. It lasts through compactions, `purge` and repairs, until it is restored. Who adds or records a trace is not held
+up: only imports ask.
 """
 
 from __future__ import annotations

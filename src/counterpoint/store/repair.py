@@ -31,8 +31,9 @@ from counterpoint.store.journal import good_bytes, journals, peek, take_stock
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.lake import head as head_of
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
-from counterpoint.store.opening import FOLDERS, MARK, VERSION, form_of, write_mark
+from counterpoint.store.opening import VERSION, form_of, write_mark
 from counterpoint.store.parts import NOTE, SCHEMAS, Note, PartWriter, part_path, segment_sum
+from counterpoint.store.place import FOLDERS, MARK
 from counterpoint.store.removal import removed_at
 from counterpoint.store.tally import Tally, lost_runs, read_tally, tally_path
 from counterpoint.store.writing import check, digest_of, unit_of
@@ -367,7 +368,7 @@ class _Repair:
             data = file.read_bytes()
             good, whole = good_bytes(data, file), len(data)
             with suppress(InvalidTrace):
-                whole = max(whole, (read_tally(file) or Tally(0, 0, "")).bytes)
+                whole = max(whole, (read_tally(file) or Tally(0, 0, "")).size)
             self._copy(file, data)
             self._move(tally_path(file))
             if good:

@@ -222,7 +222,7 @@ class Store:
     def remove(self, trace_id: str, *, remember: bool = True) -> None:
         """Drop a trace. Its bytes stay in the files until `purge`, or compactions, erase them.
 
-        What it was called is remembered, so that no import brings it back, until `removals.restore`; without `remember` it is not.
+        What it was called is remembered, so that no import brings it back, until `removals.restore`; unless told otherwise.
         """
         self._writable()
         path = path_of(self._journal_folder, trace_id)

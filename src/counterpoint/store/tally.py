@@ -32,7 +32,8 @@ _LOOKS, _PAUSE_S = 20, 0.002
 class Tally(NamedTuple):
     """What was acknowledged of a journal."""
 
-    bytes: int
+    size: int
+    """In bytes."""
     crc: int
     """CRC-32 of that many bytes from its beginning."""
     trace_id: str
@@ -40,11 +41,11 @@ class Tally(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether the run was stored or dropped: its journal is being removed."""
-        return self.bytes == 0
+        return self.size == 0
 
     def encoded(self) -> bytes:
         """As it stands in the file; all tallies of one run are of one length."""
-        said, name = _FORM % (self.bytes, self.crc), msgspec.json.encode(self.trace_id) + b"\n"
+        said, name = _FORM % (self.size, self.crc), msgspec.json.encode(self.trace_id) + b"\n"
         return said + _SUM % zlib.crc32(said + name) + name
 
     @classmethod
@@ -58,7 +59,7 @@ class Tally(NamedTuple):
 
     def holds(self, data: bytes) -> bool:
         """Whether a journal of these bytes begins with what was acknowledged."""
-        return len(data) >= self.bytes and zlib.crc32(memoryview(data)[: self.bytes]) == self.crc
+        return len(data) >= self.size and zlib.crc32(memoryview(data)[: self.size]) == self.crc
 
 
 def tally_path(journal: Path) -> Path:
@@ -79,6 +80,14 @@ def read_tally(journal: Path) -> Tally | None:
             return found
         time.sleep(_PAUSE_S)
     raise damaged("the tally of the journal has changed since it was written", path)
+
+
+def tally_or_fault(journal: Path) -> tuple[Tally | None, InvalidTrace | None]:
+    """The same, and why it cannot be read: a run that was just begun needs none, and after a power cut may have half of one."""
+    try:
+        return read_tally(journal), None
+    except InvalidTrace as error:
+        return None, error
 
 
 def lost_runs(folder: Path, sealed: Container[str]) -> Iterator[tuple[Path, InvalidTrace]]:
@@ -108,7 +117,7 @@ def lost_run(journal: Path, sealed: Container[str]) -> InvalidTrace | None:
         return None if journal.exists() else error
     if said is None or said.is_over or said.trace_id in sealed or journal.exists():
         return None
-    what = f"the journal of trace {said.trace_id!r} is missing: {said.bytes:,} bytes of it were acknowledged"
+    what = f"the journal of trace {said.trace_id!r} is missing: {said.size:,} bytes of it were acknowledged"
     return damaged(what, journal)
 
 
@@ -127,8 +136,8 @@ class TallyFile:
 
     @staticmethod
     def draft(path: Path, tally: Tally) -> None:
-        """A new file that says this, on disk; the caller gives it its name."""
-        disk.write_new(path, tally.encoded())
+        """A new file that says this; the caller gives it its name. It is on disk with the first records: before, nothing counts."""
+        path.write_bytes(tally.encoded())
 
     @classmethod
     def take(cls, journal: Path, tally: Tally) -> TallyFile:
@@ -140,7 +149,7 @@ class TallyFile:
 
     def write(self, size: int, crc: int) -> None:
         """Say that so much is acknowledged, and wait until that is durable; when it raises, the old number stands."""
-        before, self.tally = self.tally, self.tally._replace(bytes=size, crc=crc)
+        before, self.tally = self.tally, self.tally._replace(size=size, crc=crc)
         try:
             os.pwrite(self._fd, self.tally.encoded(), 0)
             disk.sync_file(self._fd)
@@ -152,12 +161,12 @@ class TallyFile:
 
     def end(self, *, durably: bool) -> None:
         """Say that the run is over. A stored one needs no waiting: the lake says so too."""
-        os.pwrite(self._fd, self.tally._replace(bytes=0, crc=0).encoded(), 0)
+        os.pwrite(self._fd, self.tally._replace(size=0, crc=0).encoded(), 0)
         if durably:
             disk.sync_file(self._fd)
 
     def remove(self, journal: Path) -> None:
-        """Remove the file, unless it is another's already: who begins a run under a name that was just dropped makes a new one."""
+        """Remove the file, unless it is another's: who begins a run under a name that was just dropped makes a new one."""
         path = tally_path(journal)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(self._fd), os.stat(path)):

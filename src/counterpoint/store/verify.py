@@ -43,7 +43,7 @@ class Verified(Struct, kw_only=True):
     strays: int = 0
     """Files of the lake that the log does not name: of dead writers, or replaced and not yet deleted."""
     untallied: int = 0
-    """Open runs that an older version recorded: how much of them was acknowledged is not known, so that a lost end does not show."""
+    """Open runs that an older version recorded: how much was acknowledged is not known, so that a lost end does not show."""
 
 
 def verify(path: Path) -> Verified:
@@ -94,8 +94,8 @@ def _journal_files(folder: Path, report: Verified, state: State) -> Iterator[Fau
             report.untallied += said is not None and not tally_path(file).exists() and not said.is_tallied
         except CounterpointError as error:
             yield _fault(file, error)
-    for file, error in lost_runs(folder, state.rows):
-        yield _fault(file, error)
+    for file, lost in lost_runs(folder, state.rows):
+        yield _fault(file, lost)
 
 
 def _fault(file: Path, error: CounterpointError, traces: list[str] | None = None) -> Fault:

@@ -11,7 +11,8 @@ break, so a file that was cut off anywhere is a valid file plus a torn tail; a l
 | `{"edge":{"src":..,"dst":..,"type":..}}` | an edge |
 | `{"content":"sha256:..","text":".."}` | a text |
 | `{"finish":{"rewards":{},"costs":{},"metrics":{},"meta":{}}}` | the end, last; without it the trace is unfinished |
-| `{"sum":123}` | CRC-32 of all bytes since the last sum: a changed byte before it is found; with `"tally":true`, in a journal, a file beside it says how much was acknowledged |
+| `{"sum":123}` | CRC-32 of all bytes since the last sum: a changed byte before it is found |
+| `{"sum":123,"tally":true}` | the first of a journal: a file beside it says how much was acknowledged |
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def test_a_foreign_log_is_opened_too(here: Path) -> None:
 
 
 def test_what_is_not_there_says_what_would_work(here: Path) -> None:
-    with pytest.raises(NotFound, match="counterpoint demo"):
+    with pytest.raises(NotFound, match="counterpoint import"):
         _opened("nothing", None, Path("runs"))
     with pytest.raises(NotFound):
         _opened("nothing.json", None, Path("runs"))

@@ -112,7 +112,7 @@ def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None)
         rows = tuple(row for row in every if matches(row))
     if not rows:
         what = f"no trace is called or matches {query!r}" if query else "there are no traces yet"
-        fix = "counterpoint ls lists what there is" if every else "counterpoint import brings logs, counterpoint demo makes some"
+        fix = "counterpoint ls lists what there is" if every else "counterpoint import brings sessions in"
         raise NotFound(what, where=os.fspath(store_path(store)), fix=fix)
     return Chosen((), rows, query, store, table)
 

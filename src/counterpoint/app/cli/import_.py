@@ -257,9 +257,10 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if report.mended:
         lines.append(f"repaired {_listed(report.mended)}")
     if kept := sum(counts["kept"] for counts in account.by_importer.values()):
-        lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` it to let it in)")
+        lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` and `rm --restore` it)")
     if account.removed:
-        lines.append(f"removed  {counted(account.removed, 'trace')} left out, which `rm` removed (`rm --restore [ID]` lets them in)")
+        left_out = counted(account.removed, "trace")
+        lines.append(f"removed  {left_out} left out, which `rm` removed (`rm --restore [ID]` lets them in)")
     said = ("the tokens", "token counts", NO_TRANSCRIPT, PLACEHOLDER)
     lacks = {what: n for what, n in report.lacks.items() if not what.startswith(said)}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]

@@ -71,7 +71,7 @@ def ls(
             emit(msgspec.to_builtins(line.row))
         return
     if not shown:
-        what = "No trace matches." if every else "No traces here yet. Run: counterpoint demo"
+        what = "No trace matches." if every else "No traces here yet. Run: counterpoint import"
         note(what)
         return
     click.echo(_table(shown, {} if with_ids else short_ids(row.id for row in every), sort))

@@ -110,7 +110,7 @@ def repair_(store: Path | None, as_json: bool) -> None:
 
 
 @store.command("compact", epilog=_epilog("compact", "compact --now"))
-@click.option("--now", is_flag=True, help="Also erase what was removed or replaced in the last ten minutes; others may be reading it.")
+@click.option("--now", is_flag=True, help="Erase what was removed or replaced at once, though others may be reading it.")
 @store_option
 @json_option
 def compact_(now: bool, store: Path | None, as_json: bool) -> None:

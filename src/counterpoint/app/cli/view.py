@@ -126,7 +126,7 @@ def _named(collection: Collection, what: str, runs_home: Path) -> _Opened:
         if name in collection.runs():
             return _Opened(collection, f"/r/{_part(name)}")
     if collection.store is None:
-        fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
+        fix = "name a file, or a store with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(collection.store_path or '')!r}", fix=fix)
     try:
         return _page(collection, collection.store.find(what))

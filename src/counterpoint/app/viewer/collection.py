@@ -190,7 +190,7 @@ class Collection:
         found = None if store is None else store.version(name)
         if found is None:
             near = [*self._held, *([] if self.store is None else self.store.ids()[-1000:])]
-            fix = nearest(trace_id, near) if near else "counterpoint demo --quick"
+            fix = nearest(trace_id, near) if near else "`counterpoint import` brings sessions in"
             raise NotFound(f"there is no trace {trace_id!r} here", fix=fix)
         return found
 
