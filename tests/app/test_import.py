@@ -332,7 +332,8 @@ def test_every_real_file_is_imported_without_a_crash_or_an_error() -> None:
     # A workflow's script, a table of sources, a schema, a set of questions and a state file broken on purpose are no logs.
     no_logs = (".csv", ".js", ".proto", "spec/gen-ai-output-messages.json", "spec/gen-ai-tool-definitions.json")
     no_logs += ("eval_set_helm.json", "evalset_k8s_2026-02-20.json", "broken-state-json/state.json")
-    assert [name for name in skipped if not name.endswith(no_logs)] == []
+    # Under more/ lie logs of systems that no importer is for.
+    assert [name for name in skipped if not name.endswith(no_logs) and not name.startswith("more/")] == []
     assert len(claimed) >= 10
 
 

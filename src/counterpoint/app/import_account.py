@@ -35,6 +35,8 @@ class Outcome:
     seconds: float = 0.0
     is_reread: bool = False
     """Whether its files are those of the import before: what is found less is then no loss of theirs."""
+    before: list[str] = field(default_factory=list)
+    """The traces that these very files gave before."""
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""

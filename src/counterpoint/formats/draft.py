@@ -58,6 +58,8 @@ class Draft(DraftRows):
         """Set it where the source says; else it follows from who spawned whom."""
         self.rewards: dict[str, float] = {}
         self.metrics: dict[str, float] = {}
+        self.costs: dict[str, float] = {}
+        """Totals that the source states: they count where they are more than what the events carry."""
         self.meta: dict[str, Any] = {}
         self.report = Report()
         self._records = records
@@ -92,6 +94,7 @@ class Draft(DraftRows):
             del costs["wall_clock_s"]
         if any(e.cost_usd is not None for e in events):
             costs["cost_usd"] = sum(e.cost_usd or 0 for e in events)
+        costs.update({name: stated for name, stated in self.costs.items() if stated > costs.get(name, 0)})
         about = self.report.as_dict()
         if self._records is not None and (self._records.broken_count or self._records.unknown):
             about["session"] = self._records.as_dict(short=True)
