@@ -34,7 +34,7 @@ from counterpoint.audit.carried_out import (
 )  # fmt: skip
 from counterpoint.audit.cues import TextVerdict, bar_of, excerpt, judged
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.orders import Order, normal, orders, plain, unfolded
+from counterpoint.audit.orders import Order, normal, orders, plain, unfolded, unknown_order
 from counterpoint.audit.outside import outside
 from counterpoint.trace import Trace
 from counterpoint.trace.quantities import is_stopped
@@ -226,13 +226,12 @@ class _Run:
         for i in facts.team.order_E[facts.team.place_E[source] + 1 :].tolist() if len(place) else []:
             if not facts.team.is_member_A[facts.team.agent_E[i]]:
                 continue
-            for order in wanted:
-                found = self._effect(i, order, new[order], done) if reached[i] or new[order] else None
-                if found is not None:
-                    out.append(found)
-                    if not found.failed:
-                        done.setdefault(order, []).append(i)
-                    break
+            may = [order for order in wanted if reached[i] or new[order]]
+            found = {order: one for order in may if (one := self._effect(i, order, new[order], done)) is not None}
+            out += list(found.values())[:1]
+            for order, one in found.items():  # one act can do what two sentences ask for
+                if not one.failed:
+                    done.setdefault(order, []).append(i)
         beside = {order.paragraph for order in done}
         left = [order for order in wanted if order not in done and order.paragraph in beside and _is_plain(order)]
         acts = [self._act(i) for numbers in done.values() for i in numbers if facts.events[i].type in _ACTS]
@@ -298,10 +297,11 @@ def _is_plain(order: Order) -> bool:
 
 
 def _orders_of(text: str, verdict: TextVerdict) -> list[Order]:
-    """What the suspicious stretch of a text asks for."""
+    """What the suspicious stretch of a text asks for; where no act is recognised, one of unknown kind with all it names."""
     first, last = verdict.cues[0].start, max(cue.end for cue in verdict.cues)
     stretch = unfolded(text[max(first - _BEFORE, 0) : last + _AFTER])
-    return orders(stretch)
+    told = orders(stretch)
+    return told if any(order.strong or order.names or order.objects for order in told) else [*told, unknown_order(stretch)]
 
 
 def verdict_of(found: Sequence[Injection]) -> str:

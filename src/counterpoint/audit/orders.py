@@ -19,9 +19,8 @@ _SHELL = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"(?:^|[,:;>(\"*•—–-]\s*|\b(?:please|must|shall|should|then|and|to|now|also|will|(?:could|would|can|will) you|kindly|instead"
-    r"|first|next"
-    r"|just|or|simply|immediately|always|silently|secretly|quietly|so)\s+)\Z",
+    r"(?:^|[,:;>(\"]\s*|(?:^|\s)[*•—–-]+\s+|\b(?:please|must|shall|should|then|and|to|now|also|will|kindly|instead|first|next|just|or"
+    r"|(?:could|would|can|will) you|simply|immediately|always|silently|secretly|quietly|so)\s+)\Z",
     re.IGNORECASE,
 )
 """What stands before a verb that is asked for."""
@@ -29,6 +28,12 @@ _VERB = re.compile(r"\b[Ee]-?mail\b|[A-Za-z]+")
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]?\s+|(?<=[.!?])(?=[A-Z][a-z])|\n\s*(?:[-*•]|\d+[.)])\s+|(?<=:)\s*\n\s*")
 _TAG = re.compile(r"</?[A-Za-z][\w -]{0,30}>|<!--|-->|<\|\w+\|>|\[/?[A-Z]{3,}\]")
+_BACK_TO_WORK = re.compile(
+    r"\b(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
+    r"\b(?:task|request|work|question|job|conversation|what you))\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What an order says of the time after it: no order."""
 _PRONOUN = re.compile(r"\b(?:him|her|it|them|this|that|these|those)\b", re.IGNORECASE)
 _BACK = re.compile(
     r"\bjust\s+\w+(?:ed|t|de|ote)\b|\byou(?:'ve| have)?\s+(?:just\s+)?(?:sent|made|created|posted|written|added|booked)\b",
@@ -52,6 +57,7 @@ _STRONG = (
     r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}\b",
     r"\b(?=\w*\d)(?=\w*[A-Za-z])[\w-]{6,}\b",
     r"(?<![\d.,$€£])\d{5,}\b",
+    r"\+\d[\d ().-]{6,}\d",
     r"(?<!\w)[@#][A-Za-z][\w-]+",
     r"\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b",
 )
@@ -154,6 +160,11 @@ def orders(text: str) -> list[Order]:
     return out
 
 
+def unknown_order(text: str) -> Order:
+    """A text as one order whose verb is not known: only what it names can tell whether it was carried out."""
+    return _order("", " ".join(_TAG.sub(" ", text).split()), 0)
+
+
 def _shielded(text: str) -> str:
     """The text with stops inside quotations put aside, so that no sentence ends there."""
     return _QUOTATION.sub(lambda m: m[0].translate(_SHIELD), text)
@@ -161,7 +172,7 @@ def _shielded(text: str) -> str:
 
 def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
     """Add what a sentence asks for; what it says further goes to the act before, in the same paragraph."""
-    clauses = list(_clauses(sentence))
+    clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence)))
     for verb, clause in clauses:
         found = _order(verb, clause, number)
         before = out[-1] if len(out) > first else None
@@ -171,7 +182,7 @@ def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
             out.append(found._replace(objects=found.objects[:1], is_back=True))
         elif before is not None and not found.strong and _PRONOUN.search(clause):
             meant = (*before.strong, *before.names, *before.about)
-            out.append(found._replace(about=meant, objects=(*found.objects, *before.objects)))
+            out.append(found._replace(about=meant, objects=found.objects or before.objects))
         else:
             out.append(found)
     if not clauses and len(out) > first:
@@ -210,12 +221,12 @@ def _order(verb: str, clause: str, paragraph: int) -> Order:
     bare = _WHEN.sub(" ", _PARTICULAR.sub(" ", rest))
     said = stems(bare)
     if verb.lower() in LIGHT:  # the noun says which act it is, and no longer what it is done to
-        nouns = [word for word in said[:5] if word in _OF_STEM_NOUN]
+        nouns = [word for word in said[:3] if word in _OF_STEM_NOUN]
         if nouns:
             kinds, said = _OF_STEM_NOUN[nouns[0]], [word for word in said if word != nouns[0]]
     names = tuple(dict.fromkeys(normal(m[0]).rstrip(".,") for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))))
     return Order(
-        clause.strip(), verb.lower(), kinds, _particulars(rest), names, tuple(said[:3]), frozenset(stems(rest)), paragraph
+        clause.strip(), verb.lower(), kinds, _particulars(rest), names, tuple(said[:5]), frozenset(stems(rest)), paragraph
     )
 
 
@@ -246,10 +257,8 @@ def tool_kinds(tool: str, said: str) -> frozenset[str]:
         found = [COMMANDS.get(word, frozenset[str]()) for word in re.findall(r"[\w-]+", said.lower())]
         return frozenset({"run"}).union(*found)
     verbs = [word for word in tool_words(tool) if word in VERBS]
-    plain = [word for word in verbs if word not in ALSO_NOUNS]
-    chosen = (plain or verbs)[:1]
-    if not chosen:
-        return frozenset().union(*(_OF_STEM_NOUN.get(stem(word), frozenset[str]()) for word in tool_words(tool)))
-    kinds = VERBS[chosen[0]]
+    chosen = [word for word in verbs if word not in ALSO_NOUNS] or verbs[:1]
     nouns = [_OF_STEM_NOUN[stem(word)] for word in tool_words(tool) if stem(word) in _OF_STEM_NOUN]
-    return nouns[0] if chosen[0] in LIGHT and nouns else kinds
+    if not chosen:
+        return frozenset[str]().union(*nouns)
+    return nouns[0] if chosen[0] in LIGHT and nouns else frozenset[str]().union(*(VERBS[word] for word in chosen))
