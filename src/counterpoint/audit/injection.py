@@ -9,7 +9,7 @@ leads from it. Which texts give orders is told by their words (`audit.cues`), wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -35,8 +35,8 @@ from counterpoint.audit.carried_out import (
 from counterpoint.audit.cues import TextVerdict, bar_of, excerpt, judged
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.orders import Order, normal, orders, plain, unfolded, unknown_order
-from counterpoint.audit.outside import outside
-from counterpoint.trace import Trace
+from counterpoint.audit.outside import calls_of, outside
+from counterpoint.trace import Event, Trace
 from counterpoint.trace.quantities import is_stopped
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
@@ -108,6 +108,7 @@ def _told(effect: Effect) -> str:
 def suspicious(trace: Trace) -> Iterator[tuple[int, TextVerdict]]:
     """The events from outside whose text gives orders, in file order, each text judged once."""
     tools = {e.tool for e in trace.events if e.type == "tool_call" and e.tool}
+    calls: dict[str, Event] | None = None
     known: dict[str, TextVerdict] = {}
     for i in sorted(outside(trace)):
         event = trace.events[i]
@@ -117,16 +118,16 @@ def suspicious(trace: Trace) -> Iterator[tuple[int, TextVerdict]]:
         ref = event.content_ref or ""
         if ref not in known:
             known[ref] = judged(text, tools)
-        if known[ref].score >= bar_of(event) and not _is_echo(trace, i, known[ref]):
-            yield i, known[ref]
+        if known[ref].score >= bar_of(event):
+            calls = calls_of(trace) if calls is None else calls
+            said = trace.text(calls[event.id]) if event.id in calls else None
+            if not said or not _is_echo(text, known[ref], said):
+                yield i, known[ref]
 
 
-def _is_echo(trace: Trace, i: int, verdict: TextVerdict) -> bool:
+def _is_echo(text: str, verdict: TextVerdict, said: str) -> bool:
     """Whether a tool only gives back the words of its call: they came in elsewhere."""
-    text = trace.text(trace.events[i]) or ""
-    words = plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)])
-    calls = (trace.events[trace.index[edge.src]] for edge in trace.edges if edge.dst == trace.events[i].id)
-    return any(call.type == "tool_call" and words in plain(trace.text(call) or "") for call in calls)
+    return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(said)
 
 
 def injections(trace: Trace, *, facts: Facts | None = None, bars: Bars = BARS) -> list[Injection]:
@@ -147,6 +148,10 @@ class _Run:
         self._acts: dict[int, Act] = {}
 
     @cached_property
+    def _tools(self) -> set[str]:
+        return {e.tool for e in self._facts.events if e.tool}
+
+    @cached_property
     def _asked(self) -> Asked:
         """The words of the user, and of nobody who may have read a suspicious text."""
         facts = self._facts
@@ -165,7 +170,7 @@ class _Run:
         """Whether nobody but suspicious texts named a particular of the order before."""
         place = self._facts.team.place_E
         before = [text for i, text in self._told if place[i] < place[source] and i not in self._bad]
-        return bool(order.strong) and any(not any(holds(text, one) for text in before) for one in order.strong)
+        return any(not any(one in text for text in before) for one in order.strong)
 
     @cached_property
     def _results(self) -> dict[int, list[int]]:
@@ -187,7 +192,7 @@ class _Run:
         reached = facts.info.descendants(i)
         reached[i] = False
         later = np.flatnonzero(reached)
-        told = _orders_of(text, verdict)
+        told = _orders_of(text, verdict, self._tools)
         effects, missing = self._effects(i, told, reached)
         weights = {cue.kind: cue.weight for cue in verdict.cues}
         return Injection(
@@ -296,11 +301,22 @@ def _is_plain(order: Order) -> bool:
     return bool(order.kinds - _UNSEEN) and not order.is_reading and bool(order.strong or order.names or order.objects)
 
 
-def _orders_of(text: str, verdict: TextVerdict) -> list[Order]:
+def _without_tools(told: list[Order], tools: Collection[str]) -> list[Order]:
+    """Orders without those that only say which tool to take for another."""
+    names = [tool.lower() for tool in tools]
+    bare = [
+        order
+        for order in told
+        if order.kinds <= {"run"} and not set(order.strong) - set(names) and any(name in order.text.lower() for name in names)
+    ]
+    return [order for order in told if order not in bare] or told
+
+
+def _orders_of(text: str, verdict: TextVerdict, tools: Collection[str]) -> list[Order]:
     """What the suspicious stretch of a text asks for; where no act is recognised, one of unknown kind with all it names."""
     first, last = verdict.cues[0].start, max(cue.end for cue in verdict.cues)
     stretch = unfolded(text[max(first - _BEFORE, 0) : last + _AFTER])
-    told = orders(stretch)
+    told = _without_tools(orders(stretch), tools)
     return told if any(order.strong or order.names or order.objects for order in told) else [*told, unknown_order(stretch)]
 
 

@@ -19,14 +19,22 @@ _SHELL = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"(?:^|[,:;>(\"]\s*|(?:^|\s)[*•—–-]+\s+|\b(?:please|must|shall|should|then|and|to|now|also|will|kindly|instead|first|next|just|or"
-    r"|(?:could|would|can|will) you|simply|immediately|always|silently|secretly|quietly|so)\s+)\Z",
+    r"(?:^|[,:;>(\"]\s*|(?:^|\s)[*•—–-]+\s+|\b(?:please|must|shall|should|then|and|to|now|also|will|kindly|instead|first|next|just"
+    r"|or|(?:could|would|can|will) you|(?:requires?|demands?|wants?|is|important|necessary) that you|simply|immediately|always"
+    r"|silently|secretly|quietly|so)\s+)\Z",
     re.IGNORECASE,
 )
 """What stands before a verb that is asked for."""
+_NEAR = 40
+"""Characters before a word in which it is looked for what it depends on."""
 _VERB = re.compile(r"\b[Ee]-?mail\b|[A-Za-z]+")
+_SAYS_MORE = re.compile(
+    r"\b(?:should|must|shall|has to|needs to|have to) (?:be|have|say|read|contain|include|begin|start)\b", re.IGNORECASE
+)
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-_SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]?\s+|(?<=[.!?])(?=[A-Z][a-z])|\n\s*(?:[-*•]|\d+[.)])\s+|(?<=:)\s*\n\s*")
+_SENTENCE = re.compile(
+    r"(?<=[.!?])[\"'”’)]?\s+|(?<=[.!?])(?=[A-Z][a-z])|\n\s*(?:[-*•]|\d+[.)])\s+|\n(?=\s*[\w.-]{1,20}:\s)|(?<=:)\s*\n\s*"
+)
 _TAG = re.compile(r"</?[A-Za-z][\w -]{0,30}>|<!--|-->|<\|\w+\|>|\[/?[A-Z]{3,}\]")
 _BACK_TO_WORK = re.compile(
     r"\b(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
@@ -61,7 +69,10 @@ _STRONG = (
     r"(?<!\w)[@#][A-Za-z][\w-]+",
     r"\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b",
 )
-_QUOTED = r"(?<![\w])(?:'[^'\n]{1,300}'|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|‘[^’\n]{1,300}’|`[^`\n]{1,300}`)(?![\w])"
+_QUOTED = (
+    r"(?<!\w)(?<!body: )(?<!content: )(?<!description: )(?<!text: )"
+    r"(?:'[^'\n]{1,150}'|\"[^\"\n]{1,150}\"|“[^”\n]{1,150}”|‘[^’\n]{1,150}’|`[^`\n]{1,150}`)(?!\w)"
+)
 _QUOTATION = re.compile(_QUOTED)
 _SHIELD = str.maketrans({".": "\ue000", "!": "\ue001", "?": "\ue002", ":": "\ue003"})
 _UNSHIELD = str.maketrans({"\ue000": ".", "\ue001": "!", "\ue002": "?", "\ue003": ":"})
@@ -185,7 +196,7 @@ def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
             out.append(found._replace(about=meant, objects=found.objects or before.objects))
         else:
             out.append(found)
-    if not clauses and len(out) > first:
+    if not clauses and len(out) > first and _SAYS_MORE.search(sentence):
         out[-1] = _with(out[-1], _particulars(sentence))
 
 
@@ -200,9 +211,9 @@ def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
         m
         for m in _VERB.finditer(sentence)
         if m[0].lower().replace("-", "") in VERBS
-        and _ASKS.search(sentence, 0, m.start())
+        and _ASKS.search(sentence, max(m.start() - _NEAR, 0), m.start())
         and not any(a <= m.start() < b for a, b in hidden)
-        and not _FORBIDS.search(sentence, 0, m.start())
+        and not _FORBIDS.search(sentence, max(m.start() - _NEAR, 0), m.start())
         and not _is_noun(sentence, m)
     ]
     ends = [*(m.start() for m in found[1:]), len(sentence)]
@@ -233,7 +244,7 @@ def _order(verb: str, clause: str, paragraph: int) -> Order:
 def _particulars(text: str) -> tuple[str, ...]:
     """Those that an act must hold: where something comes from is left out where anything else is named."""
     found = [
-        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, 0, m.start())))
+        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - _NEAR, 0), m.start())))
         for m in _PARTICULAR.finditer(text)
     ]
     aims = [one for one, is_from in found if one and not is_from]
