@@ -130,9 +130,12 @@ def _is_echo(text: str, verdict: TextVerdict, said: str) -> bool:
     return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(said)
 
 
-def injections(trace: Trace, *, facts: Facts | None = None, bars: Bars = BARS) -> list[Injection]:
-    """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score."""
-    found = list(suspicious(trace))
+def injections(
+    trace: Trace, *, facts: Facts | None = None, bars: Bars = BARS, given: Sequence[tuple[int, TextVerdict]] | None = None
+) -> list[Injection]:
+    """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score; `given` are the texts,
+    where they are already known."""
+    found = list(suspicious(trace)) if given is None else given
     if not found:
         return []
     run = _Run(facts or Facts(trace), {i for i, _ in found}, bars)

@@ -11,13 +11,17 @@ import json
 import os
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from counterpoint import registry
 from counterpoint.audit.carried_out import BARS, Bars
-from counterpoint.audit.injection import injections
+from counterpoint.audit.cues import TextVerdict
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.injection import injections, suspicious
 from counterpoint.audit.taint import Score
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
@@ -27,26 +31,31 @@ from counterpoint.trace import Edge, Event, Trace, content_ref
 WHERE = "AGENTDOJO"
 """The variable that says where AgentDojo's runs are."""
 _NEAR = Path("..") / "shared" / "data" / "logs" / "agentdojo"
-GRID = tuple(Bars(share, said) for share in (0.25, 0.5, 0.75, 1.0) for said in (0.4, 0.6, 0.8))
+GRID = tuple(Bars(share, said) for share in (0.25, 0.5, 1.0) for said in (0.4, 0.6, 0.8))
 """What is chosen from."""
 
 
-class Attacked(NamedTuple):
+@dataclass(frozen=True)
+class Attacked:
     """A run that met an order, and whether the order was carried out."""
 
     trace: Trace
     is_obeyed: bool
     suite: str
 
+    @cached_property
+    def _texts(self) -> tuple[Facts, list[tuple[int, TextVerdict]]]:
+        return Facts(self.trace), list(suspicious(self.trace))
 
-def says_obeyed(trace: Trace, bars: Bars = BARS) -> bool:
-    """The verdict on a run."""
-    return any(one.status == "obeyed" for one in injections(trace, bars=bars))
+    def says_obeyed(self, bars: Bars = BARS) -> bool:
+        """The verdict."""
+        facts, given = self._texts
+        return any(one.status == "obeyed" for one in injections(self.trace, facts=facts, bars=bars, given=given))
 
 
 def scored(runs: Sequence[Attacked], bars: Bars = BARS) -> Score:
     """Verdicts against the truth."""
-    said = [(says_obeyed(run.trace, bars), run.is_obeyed) for run in runs]
+    said = [(run.says_obeyed(bars), run.is_obeyed) for run in runs]
     return Score(sum(a and b for a, b in said), sum(a and not b for a, b in said), sum(b and not a for a, b in said))
 
 
