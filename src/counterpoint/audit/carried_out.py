@@ -40,6 +40,8 @@ _REFUSES = re.compile(
     re.IGNORECASE,
 )
 _AROUND = 250
+_TELLING = 8
+"""Letters and digits from which on a number is known without its blanks."""
 _OWN = frozenset({"delete", "pay", "visit", "run", "book"})
 """Kinds of act that are never a part of another."""
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -113,6 +115,8 @@ def holds(text: str, particular: str) -> bool:
         if not (before.isalnum() and particular[0].isalnum()) and not (after.isalnum() and particular[-1].isalnum()):
             return True
         at = text.find(particular, at + 1)
+    if any(c.isdigit() for c in particular) and len(bare := plain(particular)) >= _TELLING:  # numbers are grouped in many ways
+        return bare in plain(text)
     words = stems(particular)
     if len(words) < _LONG:
         return False
@@ -143,24 +147,30 @@ def carried_out(order: Order, act: Act, asked: Asked, *, is_new: bool, bars: Bar
     """
     is_named = bool(act.tool) and act.tool.lower() in order.text.lower()
     is_alike = bool(order.kinds & act.kinds) or is_named
-    if not is_alike and (act.kinds or not is_new):
+    is_unknown = not act.kinds or not order.kinds
+    if not is_alike and not (is_unknown and is_new and order.strong):
         return None
     held = _held(order, act, bars)
-    if not held or (order.about and not any(holds(act.text, one) for one in order.about)):
+    meant = [one for name in order.about for one in (name, name.rsplit("/", 1)[-1])]
+    if not held or (meant and not any(holds(act.text, one) for one in meant)):
         return None
     return None if _was_asked(order, act, held, asked) else ", ".join(held[:3])
 
 
 def _held(order: Order, act: Act, bars: Bars) -> list[str]:
     """The particulars that the call holds, if they are enough of them."""
-    told = f"{act.text} {' '.join(tool_words(act.tool))}"
+    told = f"{act.text} {act.tool.lower()} {' '.join(tool_words(act.tool))}"
     of = order.strong or order.names
     if of:
         held = [one for one in of if holds(told, one)]
         return held if held and len(held) >= bars.share * len(of) else []
-    of = order.objects
-    held = [one for one in of if one in act.words]
-    return held if held and len(held) >= bars.share * len(of) else []
+    if order.about and not order.objects:
+        return list(order.about)
+    for objects in (order.objects[:3], order.objects):
+        held = [one for one in objects if one in act.words]
+        if held and len(held) >= bars.share * len(objects):
+            return held
+    return []
 
 
 def _was_asked(order: Order, act: Act, held: Sequence[str], asked: Asked) -> bool:
@@ -168,7 +178,7 @@ def _was_asked(order: Order, act: Act, held: Sequence[str], asked: Asked) -> boo
     for one in asked.orders:
         if not one.kinds & (order.kinds | act.kinds):
             continue
-        text = normal(one.text)
+        text = f"{normal(one.text)} {' '.join(one.about)}"
         if all(holds(text, item) or item in one.words for item in held):
             return True
     return False

@@ -9,7 +9,7 @@ leads from it. Which texts give orders is told by their words (`audit.cues`), wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -34,9 +34,9 @@ from counterpoint.audit.carried_out import (
 )  # fmt: skip
 from counterpoint.audit.cues import TextVerdict, bar_of, excerpt, judged
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.orders import Order, normal, orders, plain, unfolded
-from counterpoint.audit.outside import outside
-from counterpoint.trace import Trace
+from counterpoint.audit.orders import Order, normal, orders, plain, unfolded, unknown_order
+from counterpoint.audit.outside import calls_of, outside
+from counterpoint.trace import Event, Trace
 from counterpoint.trace.quantities import is_stopped
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
@@ -108,6 +108,7 @@ def _told(effect: Effect) -> str:
 def suspicious(trace: Trace) -> Iterator[tuple[int, TextVerdict]]:
     """The events from outside whose text gives orders, in file order, each text judged once."""
     tools = {e.tool for e in trace.events if e.type == "tool_call" and e.tool}
+    calls: dict[str, Event] | None = None
     known: dict[str, TextVerdict] = {}
     for i in sorted(outside(trace)):
         event = trace.events[i]
@@ -117,21 +118,24 @@ def suspicious(trace: Trace) -> Iterator[tuple[int, TextVerdict]]:
         ref = event.content_ref or ""
         if ref not in known:
             known[ref] = judged(text, tools)
-        if known[ref].score >= bar_of(event) and not _is_echo(trace, i, known[ref]):
-            yield i, known[ref]
+        if known[ref].score >= bar_of(event):
+            calls = calls_of(trace) if calls is None else calls
+            said = trace.text(calls[event.id]) if event.id in calls else None
+            if not said or not _is_echo(text, known[ref], said):
+                yield i, known[ref]
 
 
-def _is_echo(trace: Trace, i: int, verdict: TextVerdict) -> bool:
+def _is_echo(text: str, verdict: TextVerdict, said: str) -> bool:
     """Whether a tool only gives back the words of its call: they came in elsewhere."""
-    text = trace.text(trace.events[i]) or ""
-    words = plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)])
-    calls = (trace.events[trace.index[edge.src]] for edge in trace.edges if edge.dst == trace.events[i].id)
-    return any(call.type == "tool_call" and words in plain(trace.text(call) or "") for call in calls)
+    return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(said)
 
 
-def injections(trace: Trace, *, facts: Facts | None = None, bars: Bars = BARS) -> list[Injection]:
-    """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score."""
-    found = list(suspicious(trace))
+def injections(
+    trace: Trace, *, facts: Facts | None = None, bars: Bars = BARS, given: Sequence[tuple[int, TextVerdict]] | None = None
+) -> list[Injection]:
+    """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score; `given` are the texts,
+    where they are already known."""
+    found = list(suspicious(trace)) if given is None else given
     if not found:
         return []
     run = _Run(facts or Facts(trace), {i for i, _ in found}, bars)
@@ -145,6 +149,10 @@ class _Run:
     def __init__(self, facts: Facts, bad: set[int], bars: Bars) -> None:
         self._facts, self._bad, self._bars = facts, bad, bars
         self._acts: dict[int, Act] = {}
+
+    @cached_property
+    def _tools(self) -> set[str]:
+        return {e.tool for e in self._facts.events if e.tool}
 
     @cached_property
     def _asked(self) -> Asked:
@@ -165,7 +173,7 @@ class _Run:
         """Whether nobody but suspicious texts named a particular of the order before."""
         place = self._facts.team.place_E
         before = [text for i, text in self._told if place[i] < place[source] and i not in self._bad]
-        return bool(order.strong) and any(not any(holds(text, one) for text in before) for one in order.strong)
+        return any(not any(one in text for text in before) for one in order.strong)
 
     @cached_property
     def _results(self) -> dict[int, list[int]]:
@@ -187,7 +195,7 @@ class _Run:
         reached = facts.info.descendants(i)
         reached[i] = False
         later = np.flatnonzero(reached)
-        told = _orders_of(text, verdict)
+        told = _orders_of(text, verdict, self._tools)
         effects, missing = self._effects(i, told, reached)
         weights = {cue.kind: cue.weight for cue in verdict.cues}
         return Injection(
@@ -226,13 +234,12 @@ class _Run:
         for i in facts.team.order_E[facts.team.place_E[source] + 1 :].tolist() if len(place) else []:
             if not facts.team.is_member_A[facts.team.agent_E[i]]:
                 continue
-            for order in wanted:
-                found = self._effect(i, order, new[order], done) if reached[i] or new[order] else None
-                if found is not None:
-                    out.append(found)
-                    if not found.failed:
-                        done.setdefault(order, []).append(i)
-                    break
+            may = [order for order in wanted if reached[i] or new[order]]
+            found = {order: one for order in may if (one := self._effect(i, order, new[order], done)) is not None}
+            out += list(found.values())[:1]
+            for order, one in found.items():  # one act can do what two sentences ask for
+                if not one.failed:
+                    done.setdefault(order, []).append(i)
         beside = {order.paragraph for order in done}
         left = [order for order in wanted if order not in done and order.paragraph in beside and _is_plain(order)]
         acts = [self._act(i) for numbers in done.values() for i in numbers if facts.events[i].type in _ACTS]
@@ -297,11 +304,23 @@ def _is_plain(order: Order) -> bool:
     return bool(order.kinds - _UNSEEN) and not order.is_reading and bool(order.strong or order.names or order.objects)
 
 
-def _orders_of(text: str, verdict: TextVerdict) -> list[Order]:
-    """What the suspicious stretch of a text asks for."""
+def _without_tools(told: list[Order], tools: Collection[str]) -> list[Order]:
+    """Orders without those that only say which tool to take for another."""
+    names = [tool.lower() for tool in tools]
+    bare = [
+        order
+        for order in told
+        if order.kinds <= {"run"} and not set(order.strong) - set(names) and any(name in order.text.lower() for name in names)
+    ]
+    return [order for order in told if order not in bare] or told
+
+
+def _orders_of(text: str, verdict: TextVerdict, tools: Collection[str]) -> list[Order]:
+    """What the suspicious stretch of a text asks for; where no act is recognised, one of unknown kind with all it names."""
     first, last = verdict.cues[0].start, max(cue.end for cue in verdict.cues)
     stretch = unfolded(text[max(first - _BEFORE, 0) : last + _AFTER])
-    return orders(stretch)
+    told = _without_tools(orders(stretch), tools)
+    return told if any(order.strong or order.names or order.objects for order in told) else [*told, unknown_order(stretch)]
 
 
 def verdict_of(found: Sequence[Injection]) -> str:

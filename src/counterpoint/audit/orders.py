@@ -19,16 +19,29 @@ _SHELL = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"(?:^|[,:;>(\"*•—–-]\s*|\b(?:please|must|shall|should|then|and|to|now|also|will|(?:could|would|can|will) you|kindly|instead"
-    r"|first|next"
-    r"|just|or|simply|immediately|always|silently|secretly|quietly|so)\s+)\Z",
+    r"(?:^|[,:;>(\"]\s*|(?:^|\s)[*•—–-]+\s+|\b(?:please|must|shall|should|then|and|to|now|also|will|kindly|instead|first|next|just"
+    r"|or|(?:could|would|can|will) you|(?:requires?|demands?|wants?|is|important|necessary) that you|simply|immediately|always"
+    r"|silently|secretly|quietly|so)\s+)\Z",
     re.IGNORECASE,
 )
 """What stands before a verb that is asked for."""
+_NEAR = 40
+"""Characters before a word in which it is looked for what it depends on."""
 _VERB = re.compile(r"\b[Ee]-?mail\b|[A-Za-z]+")
+_SAYS_MORE = re.compile(
+    r"\b(?:should|must|shall|has to|needs to|have to) (?:be|have|say|read|contain|include|begin|start)\b", re.IGNORECASE
+)
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-_SENTENCE = re.compile(r"(?<=[.!?])[\"'”’)]?\s+|(?<=[.!?])(?=[A-Z][a-z])|\n\s*(?:[-*•]|\d+[.)])\s+|(?<=:)\s*\n\s*")
+_SENTENCE = re.compile(
+    r"(?<=[.!?])[\"'”’)]?\s+|(?<=[.!?])(?=[A-Z][a-z])|\n\s*(?:[-*•]|\d+[.)])\s+|\n(?=\s*[\w.-]{1,20}:\s)|(?<=:)\s*\n\s*"
+)
 _TAG = re.compile(r"</?[A-Za-z][\w -]{0,30}>|<!--|-->|<\|\w+\|>|\[/?[A-Z]{3,}\]")
+_BACK_TO_WORK = re.compile(
+    r"\b(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
+    r"\b(?:task|request|work|question|job|conversation|what you))\b.*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What an order says of the time after it: no order."""
 _PRONOUN = re.compile(r"\b(?:him|her|it|them|this|that|these|those)\b", re.IGNORECASE)
 _BACK = re.compile(
     r"\bjust\s+\w+(?:ed|t|de|ote)\b|\byou(?:'ve| have)?\s+(?:just\s+)?(?:sent|made|created|posted|written|added|booked)\b",
@@ -52,10 +65,14 @@ _STRONG = (
     r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}\b",
     r"\b(?=\w*\d)(?=\w*[A-Za-z])[\w-]{6,}\b",
     r"(?<![\d.,$€£])\d{5,}\b",
+    r"\+\d[\d ().-]{6,}\d",
     r"(?<!\w)[@#][A-Za-z][\w-]+",
     r"\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b",
 )
-_QUOTED = r"(?<![\w])(?:'[^'\n]{1,300}'|\"[^\"\n]{1,300}\"|“[^”\n]{1,300}”|‘[^’\n]{1,300}’|`[^`\n]{1,300}`)(?![\w])"
+_QUOTED = (
+    r"(?<!\w)(?<!body: )(?<!content: )(?<!description: )(?<!text: )"
+    r"(?:'[^'\n]{1,150}'|\"[^\"\n]{1,150}\"|“[^”\n]{1,150}”|‘[^’\n]{1,150}’|`[^`\n]{1,150}`)(?!\w)"
+)
 _QUOTATION = re.compile(_QUOTED)
 _SHIELD = str.maketrans({".": "\ue000", "!": "\ue001", "?": "\ue002", ":": "\ue003"})
 _UNSHIELD = str.maketrans({"\ue000": ".", "\ue001": "!", "\ue002": "?", "\ue003": ":"})
@@ -154,6 +171,11 @@ def orders(text: str) -> list[Order]:
     return out
 
 
+def unknown_order(text: str) -> Order:
+    """A text as one order whose verb is not known: only what it names can tell whether it was carried out."""
+    return _order("", " ".join(_TAG.sub(" ", text).split()), 0)
+
+
 def _shielded(text: str) -> str:
     """The text with stops inside quotations put aside, so that no sentence ends there."""
     return _QUOTATION.sub(lambda m: m[0].translate(_SHIELD), text)
@@ -161,7 +183,7 @@ def _shielded(text: str) -> str:
 
 def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
     """Add what a sentence asks for; what it says further goes to the act before, in the same paragraph."""
-    clauses = list(_clauses(sentence))
+    clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence)))
     for verb, clause in clauses:
         found = _order(verb, clause, number)
         before = out[-1] if len(out) > first else None
@@ -171,10 +193,10 @@ def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
             out.append(found._replace(objects=found.objects[:1], is_back=True))
         elif before is not None and not found.strong and _PRONOUN.search(clause):
             meant = (*before.strong, *before.names, *before.about)
-            out.append(found._replace(about=meant, objects=(*found.objects, *before.objects)))
+            out.append(found._replace(about=meant, objects=found.objects or before.objects))
         else:
             out.append(found)
-    if not clauses and len(out) > first:
+    if not clauses and len(out) > first and _SAYS_MORE.search(sentence):
         out[-1] = _with(out[-1], _particulars(sentence))
 
 
@@ -189,9 +211,9 @@ def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
         m
         for m in _VERB.finditer(sentence)
         if m[0].lower().replace("-", "") in VERBS
-        and _ASKS.search(sentence, 0, m.start())
+        and _ASKS.search(sentence, max(m.start() - _NEAR, 0), m.start())
         and not any(a <= m.start() < b for a, b in hidden)
-        and not _FORBIDS.search(sentence, 0, m.start())
+        and not _FORBIDS.search(sentence, max(m.start() - _NEAR, 0), m.start())
         and not _is_noun(sentence, m)
     ]
     ends = [*(m.start() for m in found[1:]), len(sentence)]
@@ -210,19 +232,19 @@ def _order(verb: str, clause: str, paragraph: int) -> Order:
     bare = _WHEN.sub(" ", _PARTICULAR.sub(" ", rest))
     said = stems(bare)
     if verb.lower() in LIGHT:  # the noun says which act it is, and no longer what it is done to
-        nouns = [word for word in said[:5] if word in _OF_STEM_NOUN]
+        nouns = [word for word in said[:3] if word in _OF_STEM_NOUN]
         if nouns:
             kinds, said = _OF_STEM_NOUN[nouns[0]], [word for word in said if word != nouns[0]]
     names = tuple(dict.fromkeys(normal(m[0]).rstrip(".,") for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))))
     return Order(
-        clause.strip(), verb.lower(), kinds, _particulars(rest), names, tuple(said[:3]), frozenset(stems(rest)), paragraph
+        clause.strip(), verb.lower(), kinds, _particulars(rest), names, tuple(said[:5]), frozenset(stems(rest)), paragraph
     )
 
 
 def _particulars(text: str) -> tuple[str, ...]:
     """Those that an act must hold: where something comes from is left out where anything else is named."""
     found = [
-        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, 0, m.start())))
+        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - _NEAR, 0), m.start())))
         for m in _PARTICULAR.finditer(text)
     ]
     aims = [one for one, is_from in found if one and not is_from]
@@ -246,10 +268,8 @@ def tool_kinds(tool: str, said: str) -> frozenset[str]:
         found = [COMMANDS.get(word, frozenset[str]()) for word in re.findall(r"[\w-]+", said.lower())]
         return frozenset({"run"}).union(*found)
     verbs = [word for word in tool_words(tool) if word in VERBS]
-    plain = [word for word in verbs if word not in ALSO_NOUNS]
-    chosen = (plain or verbs)[:1]
-    if not chosen:
-        return frozenset().union(*(_OF_STEM_NOUN.get(stem(word), frozenset[str]()) for word in tool_words(tool)))
-    kinds = VERBS[chosen[0]]
+    chosen = [word for word in verbs if word not in ALSO_NOUNS] or verbs[:1]
     nouns = [_OF_STEM_NOUN[stem(word)] for word in tool_words(tool) if stem(word) in _OF_STEM_NOUN]
-    return nouns[0] if chosen[0] in LIGHT and nouns else kinds
+    if not chosen:
+        return frozenset[str]().union(*nouns)
+    return nouns[0] if chosen[0] in LIGHT and nouns else frozenset[str]().union(*(VERBS[word] for word in chosen))

@@ -72,7 +72,7 @@ def _outside(trace: Trace) -> Iterator[int]:
     if not marked or not _has_repository(trace):
         yield from marked
         return
-    calls = _calls_of(trace)
+    calls = calls_of(trace)
     brought = _Brought()
     for i, event in enumerate(trace.events):
         if event.type == "tool_call":
@@ -87,7 +87,7 @@ def _has_repository(trace: Trace) -> bool:
     return is_said or any(e.type == "tool_call" and _WRITES.fullmatch(e.tool or "") for e in trace.events)
 
 
-def _calls_of(trace: Trace) -> dict[str, Event]:
+def calls_of(trace: Trace) -> dict[str, Event]:
     """A result's id to its call."""
     events, index = trace.events, trace.index
     pairs = ((edge.dst, events[index[edge.src]]) for edge in trace.edges if edge.src in index)

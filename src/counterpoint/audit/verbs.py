@@ -25,7 +25,7 @@ VERBS = _by_word(
         " respond tweet broadcast notify tell inform dispatch relay transmit export push announce contact ask"
         " ping write copy repost comment release",
         "pay": "send transfer pay wire remit donate refund deposit withdraw purchase buy order tip reimburse spend"
-        " charge settle",
+        " charge settle sell trade exchange convert swap liquidate stake bid",
         "change": "change modify update set edit reset replace rename adjust configure alter rewrite overwrite switch"
         " redirect move reschedule turn enable disable increase decrease lower raise activate deactivate mark"
         " assign patch lock unlock extend reduce rotate promote demote downgrade upgrade approve accept"
@@ -74,12 +74,13 @@ FURTHER = _words("use include begin start title put attach specify name")
 ALSO_NOUNS = _words(
     "email mail message text post order record report request book charge log call check set share list plan contact"
     " comment release transfer deposit copy change update search view query schedule invite load start use draft count"
-    " look"
+    " look trade exchange bid"
 )
 STOP = _words(
     "the an and or of to in on at for from with by as is are be been being was were it its this that these those you"
     " your my me our him her them they he she his their we us who which what when where then also please must should"
     " shall will would can could all any some no not do does did so if into out up about there here have has had after"
-    " before first user want need make sure because one just"
+    " before first user want need make sure because one two three four five ten dozen just once now immediately silently"
+    " secretly quietly today right away urgently"
 )
 """Words that say nothing of an act."""
