@@ -8,9 +8,10 @@ story is the origin. A word that no such window covers is looked for alone if it
     c_u = |{i : the origin of word i is an event of u}| / N        traced = sum over members u of c_u
     traced + printed + given + unlinked + new = 1
 
-`printed` stood first in what a tool brought; `given` was first said by the user or the system; `unlinked` stands earlier in the trace, but no recorded edge leads from there to
-the answer (unread, or not recorded); `new` was first said in the answer itself. Nobody is paid for what a tool printed, nor for
-warnings and tracebacks that a program wrote into an agent's words: these are no words of the agent, and none of the result.
+`printed` stood first in what a tool brought; `given` was first said by the user or the system; `unlinked` stands earlier in the
+trace, but no recorded edge leads from there to the answer (unread, or not recorded); `new` was first said in the answer itself.
+Nobody is paid for what a tool printed, nor for warnings and tracebacks that a program wrote into an agent's words: these are no
+words of the agent, and none of the result.
 
 Always true: rows are at least 0 and sum to `traced`; what no edge leads from gets 0, and changes no row. A share says where words
 stood first. It is observed, and no cause: who found the right question, or checked an answer, may get nothing.
@@ -117,7 +118,10 @@ def results_of(trace: Trace, team: TraceTeam) -> list[int]:
             spoken.append([])
         elif event.type in _SPOKEN and is_member[a] and (not is_led or a == team.main or event.to == lead):
             spoken[-1].append(i)
-    last = (next((i for i in reversed(said) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None) for said in spoken)
+    last = (
+        next((i for i in reversed(said) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None)
+        for said in spoken
+    )
     return [i for i in last if i is not None]
 
 
