@@ -1,4 +1,4 @@
-"""Lines that survive, counted again slowly from raw logs of Claude Code, which say the whole file before every edit."""
+"""Lines that survive, counted again slowly from raw logs: of Claude Code, which say the whole file before every edit, and of Codex."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 import counterpoint as cpt
 from counterpoint.audit.work.agents import work
 
-LOGS = Path(__file__).parents[3] / "shared" / "data" / "logs" / "claude_code"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "logs"
+LOGS, CODEX = SHARED / "claude_code", SHARED / "codex" / "tree_v1_0.125.0_entireio-skills"
 Key = tuple[str, str]
 
 
@@ -98,3 +99,68 @@ def test_lines_kept_are_those_of_a_slow_recount_of_the_raw_log() -> None:
                 apart += [f"{session} {name}: {ours.get(name, 0)}, recounted {lines}"] * (ours.get(name, 0) != lines)
     assert same >= 60
     assert not apart
+
+
+# -- Codex: patches of files that a session made ------------------------------------------------------------------------
+
+
+def patches(root: Path) -> Iterator[str]:
+    """The patches that went through, over all threads, by time."""
+    asked: dict[str, tuple[str, str]] = {}
+    done: dict[str, str] = {}
+    for path in sorted(root.rglob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            record = json.loads(line)
+            said = record.get("payload") or {}
+            if said.get("type") == "custom_tool_call" and said.get("name") == "apply_patch":
+                asked.setdefault(said["call_id"], (record["timestamp"], said["input"]))
+            elif said.get("type") == "custom_tool_call_output":
+                done[said["call_id"]] = str(said["output"])
+    return (text for call, (_, text) in sorted(asked.items(), key=lambda one: one[1][0]) if "Success" in done.get(call, ""))
+
+
+def patched(root: Path) -> dict[str, list[tuple[str, bool]]]:
+    """File to its lines, and whether each was written in the session; only files that the session made."""
+    files: dict[str, list[tuple[str, bool]]] = {}
+    path = ""
+    for patch in patches(root):
+        for part in patch.split("*** ")[1:]:
+            head, _, body = part.partition("\n")
+            if head.startswith("Move to: ") and path in files:
+                files[head[9:]] = files.pop(path)
+                kind, path = "Update", head[9:]
+            else:
+                kind, _, path = head.partition(" File: ")
+            if kind == "Add":
+                files[path] = [(line[1:], True) for line in body.splitlines() if line.startswith("+")]
+            elif kind == "Delete":
+                files.pop(path, None)
+            elif kind == "Update" and path in files:
+                for hunk in body.split("@@")[1:]:
+                    _hunk(files[path], [line for line in hunk.partition("\n")[2].splitlines() if line])
+    return files
+
+
+def _hunk(lines: list[tuple[str, bool]], hunk: list[str]) -> None:
+    old = [line[1:] for line in hunk if line[0] in " -"]
+    at = next(i for i in range(len(lines)) if [x for x, _ in lines[i : i + len(old)]] == old)
+    new: list[tuple[str, bool]] = []
+    here = at
+    for line in hunk:
+        if line[0] == "+":
+            new.append((line[1:], True))
+        else:
+            new += [lines[here]] if line[0] == " " else []
+            here += 1
+    lines[at : at + len(old)] = new
+
+
+@pytest.mark.skipif(not CODEX.is_dir(), reason="the shared foreign logs are not here")
+def test_lines_of_patched_files_are_those_of_a_slow_recount() -> None:
+    truth = {path: sum(own and bool(line.strip()) for line, own in lines) for path, lines in patched(CODEX).items()}
+    ours: dict[str, int] = {}
+    for trace in cpt.read_logs(CODEX):
+        for path, of in work(trace).files.items():
+            ours[path] = ours.get(path, 0) + sum(of.values())
+    assert truth
+    assert {path: ours.get(path) for path in truth} == truth
