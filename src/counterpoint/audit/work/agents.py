@@ -111,7 +111,7 @@ class AgentWork(Struct, frozen=True, kw_only=True):
             parts.append(f"{percent(self.result)} of the result's words")
         if not self.is_recorded:
             parts.append("no transcript: files and commands not measured")
-        return "; ".join(parts)
+        return "; ".join(parts) or ("leads" if self.parent is None else "nothing is recorded of what it did")
 
 
 def _handed(count: int, used: int) -> str:
