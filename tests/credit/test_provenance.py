@@ -164,7 +164,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 def parts(found: Credit) -> tuple[float, ...]:
     about = found.notes["traces"][0]
-    return tuple(about[name] for name in ("traced", "given", "unlinked", "new"))
+    return tuple(about[name] for name in ("traced", "printed", "given", "unlinked", "new"))
 
 
 @settings(max_examples=150, deadline=None)

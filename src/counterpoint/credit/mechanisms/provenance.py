@@ -2,8 +2,8 @@
 
 The result of a trace is its answers: the lead's last words before the user speaks again, and its last words. Each of their N
 words has one origin. Word i is covered by up to n windows of n words; of the windows that stand in an earlier event from which
-information edges lead to the answer, the one that stands in the fewest such events counts, and the first of these events in the
-story is the origin. A word that no such window covers is looked for alone if it is rare: a number, a name, an identifier.
+information edges lead to the answer, the one that stands in the fewest such events counts (first those that a tool printed), and the
+first of these events in the story is the origin. A word that no such window covers is looked for alone if it is rare: a number, a name, an identifier.
 
     c_u = |{i : the origin of word i is an event of u}| / N        traced = sum over members u of c_u
     traced + printed + given + unlinked + new = 1
@@ -236,7 +236,7 @@ class _Sources:
         refs = {ref: k for k, ref in enumerate(dict.fromkeys(trace.events[i].content_ref or "" for i in with_text))}
         text_S = np.array([refs[trace.events[i].content_ref or ""] for i in with_text], np.int64)
         self.event_S: Ints = np.array(with_text, np.int64)
-        self.text_S = text_S
+        self.is_tools_S = [trace.events[i].type == "tool_result" for i in with_text]
         hits = _look_through([own_words(trace.contents[ref]) for ref in refs], result)
         by_text = np.argsort(text_S, kind="stable")
         first = np.searchsorted(text_S[by_text], np.arange(len(refs) + 1))
@@ -344,7 +344,8 @@ def _origins_of(result: _Result, sources: _Sources, j: int, keep_S: Mask) -> lis
         covering = [found[w] for w in windows[max(i - size + 1, 0) : i + 1] if w in found]
         if size < 3:  # a result of one or two words: these stand anywhere, unless they are rare
             covering = [hit for hit in covering if hit[0] <= rare and word in alone]
-        best = min(covering) if covering else alone.get(word)
+        printed = [hit for hit in covering if sources.is_tools_S[hit[1]]]  # what a tool printed stays its own, whoever goes on from it
+        best = min(printed or covering) if covering else alone.get(word)
         out.append(-1 if best is None else best[1])
     return out
 
