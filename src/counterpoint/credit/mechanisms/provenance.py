@@ -2,8 +2,9 @@
 
 The result of a trace is its answers: the lead's last words before the user speaks again, and its last words. Each of their N
 words has one origin. Word i is covered by up to n windows of n words; of the windows that stand in an earlier event from which
-information edges lead to the answer, the one that stands in the fewest such events counts (first those that a tool printed), and the
-first of these events in the story is the origin. A word that no such window covers is looked for alone if it is rare: a number, a name, an identifier.
+information edges lead to the answer, one that a tool printed first counts, else the one that stands in the fewest such events,
+and the first of these events in the story is the origin. A word that no such window covers is looked for alone if it is rare:
+a number, a name, an identifier.
 
     c_u = |{i : the origin of word i is an event of u}| / N        traced = sum over members u of c_u
     traced + printed + given + unlinked + new = 1
@@ -344,7 +345,7 @@ def _origins_of(result: _Result, sources: _Sources, j: int, keep_S: Mask) -> lis
         covering = [found[w] for w in windows[max(i - size + 1, 0) : i + 1] if w in found]
         if size < 3:  # a result of one or two words: these stand anywhere, unless they are rare
             covering = [hit for hit in covering if hit[0] <= rare and word in alone]
-        printed = [hit for hit in covering if sources.is_tools_S[hit[1]]]  # what a tool printed stays its own, whoever goes on from it
+        printed = [hit for hit in covering if sources.is_tools_S[hit[1]]]  # it stays the tool's, whoever goes on from there
         best = min(printed or covering) if covering else alone.get(word)
         out.append(-1 if best is None else best[1])
     return out
