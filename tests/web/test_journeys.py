@@ -97,11 +97,11 @@ def test_two_credit_methods_side_by_side_and_sums_that_close(page: Any, viewer: 
 
 def test_one_credit_method_stands_under_its_name_everywhere_and_a_thumb_is_kept(page: Any, viewer: Viewer) -> None:
     trace(page, viewer, "code-team", "?v=map")
-    page.locator(".map-heads").get_by_text("provenance").wait_for()
-    page.get_by_text("(provenance)").first.wait_for()
     page.get_by_role("button", name="It did not: team = 0").click()
     page.get_by_role("group", name="How it came out").get_by_text(re.compile("^team 0")).wait_for()
     trace(page, viewer, "code-team", "?v=credit")
+    page.get_by_role("region", name="What became of each agent's work").get_by_text("not identified").wait_for()
+    page.get_by_role("button", name="provenance").click()
     page.get_by_role("region", name="First method").get_by_role("heading", name=re.compile("^provenance")).wait_for()
 
 

@@ -23,7 +23,20 @@ from counterpoint.trace.rows import Bar, Credit
 
 MOST_READ = 20_000
 """Events up to which the origin of the result's words is looked for."""
-HEAD = ("agent", "cost", "tokens", "busy", "path", "lines kept", "tests", "commands", "returns used", "useful", "errors", "of result")
+HEAD = (
+    "agent",
+    "cost",
+    "tokens",
+    "busy",
+    "path",
+    "lines kept",
+    "tests",
+    "commands",
+    "returns used",
+    "useful",
+    "errors",
+    "of result",
+)
 """The columns in which commands show it."""
 
 

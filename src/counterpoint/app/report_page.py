@@ -173,18 +173,19 @@ def _patterns(report: Report) -> list[Section]:
             continue
         spent = [(p.cost_usd or 0, p.tokens, p.busy_s) if kind == "sub-agent" else (p.busy_s, p.runs) for p in known]
         dear = [p for _, p in sorted(zip(spent, known, strict=True), key=lambda row: row[0], reverse=True)][:_LINES]
-        out.append(_pattern_table(dearest, kind, dear))
+        out.append(_pattern_table(dearest, kind, dear, report.useful))
         told = [p for p in known if p.useful is not None and p.runs >= 2]
         best = sorted(told, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
         if best:
-            out.append(_pattern_table(useful, kind, best))
+            out.append(_pattern_table(useful, kind, best, report.useful))
     return out
 
 
-def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern]) -> Section:
+def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern], useful: float | None) -> Section:
     is_agent = kind == "sub-agent"
+    of_all = "" if useful is None else f"; of all sub-agents at most {percent(useful)}"
     words = (
-        "Used: its words were read by others. Useful: share of its actions that the result depends on."
+        f"Used: its words were read by others. Useful: at most this share of its actions, on which the result depends{of_all}."
         if is_agent
         else "Read: results that a later step read."
     )

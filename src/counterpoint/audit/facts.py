@@ -218,10 +218,27 @@ class Facts:
         return Graph(info.n, info.dst, info.src, order=np.ascontiguousarray(info.order[::-1])).reach(self.result[0])
 
     @cached_property
+    def is_sub_A(self) -> Mask:
+        """Sub-agents: all members but the orchestrator."""
+        out = self.team.is_member_A.copy()
+        if self.team.main is not None:
+            out[self.team.main] = False
+        return out
+
+    @cached_property
     def acts_A(self) -> tuple[Counts, Counts]:
-        """What each agent did that can help, and how much of it the result depends on: the one definition of useful work."""
-        acts_E = self.team.of_types(ACTIONS)
+        """What each agent did that can help, and how much of it the result depends on: the one definition of useful work.
+
+        Nothing counts where no edge says what was read.
+        """
+        acts_E = self.team.of_types(ACTIONS) & bool(self.graph.m)
         return self.team.per_agent(acts_E), self.team.per_agent(acts_E & self.relevant_E)
+
+    @cached_property
+    def sub_acts(self) -> tuple[int, int]:
+        """The same of all sub-agents together."""
+        acts_A, useful_A = self.acts_A
+        return int(acts_A[self.is_sub_A].sum()), int(useful_A[self.is_sub_A].sum())
 
     # -- messages ------------------------------------------------------------------------------------------------
 

@@ -100,8 +100,12 @@ def _no_group(traces: Sequence[Trace], given: _Given) -> str | None:
 
 _CANDIDATES = (
     _Candidate(
-        "message_delete", "the run can be replayed without each message, which shows what each caused", {}, _no_message_replay,
-        ("replay",), "message",
+        "message_delete",
+        "the run can be replayed without each message, which shows what each caused",
+        {},
+        _no_message_replay,
+        ("replay",),
+        "message",
     ),
     _Candidate(
         "difference", "the run can be replayed without each agent, which shows what each caused", {}, _no_replay, ("replay",)

@@ -68,6 +68,7 @@ def test_the_strip_leads_to_events_and_agents() -> None:
     assert (facts["incident"].text, facts["incident"].event) == ("1 incident", 3)
     assert facts["reach"].text == "content from outside gives orders, and may have reached 4 of 7 events"
     assert facts["reach"].event == 3
+    assert "credit" not in facts, "nothing is identified, and no file was written"
 
 
 def ordered(*, ok: bool) -> Trace:

@@ -21,7 +21,7 @@ export function Work() {
           <li key={row.agent}>
             <button type="button" class="plain" aria-pressed={selectedAgent.value === row.agent} onClick={() => selectAgent(row.agent)}>
               <bdi>{row.name}</bdi></button> <span class="quiet"><Plain text={row.spent} /></span>
-            <p><Plain text={row.became || "nothing is recorded of what it did"} /></p>
+            <p><Plain text={row.became} /></p>
             {row.lines > 0 && <span class="work-bar" style={{ width: `${row.lines * 100}%` }} />}
           </li>
         ))}

@@ -121,8 +121,8 @@ def blame(
     """Which step of a failed run most likely decided it, whose it is, and why; of many runs, also what recurs.
 
     `limit` is how many suspects of a run are kept. A run whose team reward is at least `success`, or that nothing says failed, is
-    refused unless `anyway`; among several it is left out. Where no step stands out, `runs[0].stands_out` is False and `failed` has
-    what went wrong instead. `replay` finds the decisive step of one run by forks, if it can be done again; a model that
+    refused unless `anyway`; among several it is left out. Where no step stands out, `runs[0].stands_out` is False and its
+    `failed` has what went wrong. `replay` finds the decisive step of one run by forks, if it can be done again; a model that
     costs money is asked only where `model` names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt

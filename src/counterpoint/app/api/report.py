@@ -20,7 +20,7 @@ from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.api.mix import FIGURES, Change, change_of
 from counterpoint.app.api.sums import Period, Sum, sums_of_lines
 from counterpoint.app.search import period_of
-from counterpoint.audit.facts import ACTIONS, Facts
+from counterpoint.audit.facts import Facts
 from counterpoint.audit.failures import failures
 from counterpoint.audit.rollups import rollup
 from counterpoint.audit.waste import KINDS, waste
@@ -82,7 +82,7 @@ class Pattern(Struct, kw_only=True):
     judged: int = 0
     """Runs of which that can be told."""
     useful: float | None = None
-    """Sub-agents: share of their actions that the result depends on; tools: share of results that were read."""
+    """Sub-agents: at most this share of their actions, for the result depends on them; tools: share of results that were read."""
     rewards: list[float] = []
     """Team rewards of the traces it was used in."""
 
@@ -131,6 +131,8 @@ class Report(Struct, kw_only=True):
     """Traces in which anything failed."""
     waste: list[WasteSum]
     patterns: list[Pattern]
+    useful: float | None
+    """At most this share of what sub-agents did was of use: the audit's `useful_agent_utilisation` over all traces together."""
     trends: dict[str, tuple[float, float]]
     """Figure to its mean per trace in the earlier and the later half."""
     changes: dict[str, Change]
@@ -234,13 +236,12 @@ class Reporting:
     def _take_agents(self, trace: Trace, facts: Facts) -> None:
         """Sub-agents by their role: what they cost, whether anybody read them, how much of their work led to the result."""
         team, met = facts.team, set()
-        acts_E = team.of_types(ACTIONS)
-        acts_A, useful_A = team.per_agent(acts_E), team.per_agent(acts_E & facts.relevant_E)
+        acts_A, useful_A = facts.acts_A
         read_A, is_told = team.per_agent(facts.read_E), bool(facts.read_E.any())
         for row in rollup(trace, "agent", facts=facts):
-            if row.parent is None or row.name is None:
+            a = team.number[row.name or ""]
+            if not facts.is_sub_A[a]:
                 continue
-            a = team.number[row.name]
             key = ("sub-agent", row.role or "(no role)")
             found = self._pattern(key, trace, key not in met)
             met.add(key)
@@ -251,8 +252,8 @@ class Reporting:
             found.errors += row.errors
             found.judged += is_told
             found.used += bool(read_A[a])
-            self._useful[key] += int(useful_A[a]) if facts.graph.m else 0
-            self._acts[key] += int(acts_A[a]) if facts.graph.m else 0
+            self._useful[key] += int(useful_A[a])
+            self._acts[key] += int(acts_A[a])
 
     def _take_tools(self, trace: Trace, facts: Facts) -> None:
         """Tools: how often they were called and failed, how long they took, and whether their results were read."""
@@ -307,6 +308,7 @@ class Reporting:
             failures=kinds,
             failed=sum(line.errors > 0 for line in lines),
             waste=list(self._waste.values()),
+            useful=_all(self._useful, self._acts),
             patterns=sorted(self._patterns.values(), key=lambda p: (-(p.cost_usd or 0), -p.tokens, -p.busy_s, p.name)),
             trends=trends(lines),
             changes=changes(lines),
@@ -328,6 +330,11 @@ def _hanging(lines: Iterable[Summary]) -> list[Hanging]:
         )
         for line in sorted(found, key=lambda line: -_last(line))
     ]  # fmt: skip
+
+
+def _all(useful: Counter[tuple[str, str]], acts: Counter[tuple[str, str]]) -> float | None:
+    whole = sum(n for (kind, _), n in acts.items() if kind == "sub-agent")
+    return sum(n for (kind, _), n in useful.items() if kind == "sub-agent") / whole if whole else None
 
 
 def report(traces: Source, *, store: StorePlace = None, query: str = "") -> Report:

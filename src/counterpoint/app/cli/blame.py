@@ -42,9 +42,7 @@ _SHOWN = 5
 @click.option(
     "--success", "bar", type=float, default=1.0, show_default=True, help="The team reward from which a run is a success."
 )
-@click.option(
-    "--anyway", is_flag=True, help="Rank also a run that succeeded or states no outcome, and where no step stands out."
-)
+@click.option("--anyway", is_flag=True, help="Rank also a run that succeeded or states no outcome, and where no step stands out.")
 @click.option("--causes", "only_causes", is_flag=True, help="Only what recurs over the runs, and how often.")
 @click.option(
     "--surprise", metavar="MODEL", help="Let local weights (`counterpoint models` lists them) judge how odd each text is."
@@ -146,7 +144,8 @@ def _failed(found: Blame) -> list[str]:
     alike: dict[tuple[str, str], list[Failure]] = {}
     for one in found.failed:
         alike.setdefault((one.tool or one.type.replace("_", " "), one.kind), []).append(one)
-    lines = [f"{counted(sum(map(len, alike.values())), 'failure')} in it, {sum(f.is_mended for f in found.failed):,} of them in a tool that worked later:"]
+    mended = sum(f.is_mended for f in found.failed)
+    lines = [f"{counted(len(found.failed), 'failure')} in it, {mended:,} of them in a tool that worked later:"]
     ranked = sorted(alike.values(), key=lambda some: (all(f.is_mended for f in some), -len(some)))
     for some in ranked[:_SHOWN]:
         first, who = some[0], ", ".join(list(dict.fromkeys(f.name for f in some))[:3])
@@ -183,5 +182,7 @@ def _many(told: Blamed, limit: int | None, only_causes: bool) -> str:
         lines += [f"… {len(firsts) - len(cells):,} more runs (--limit)"] if len(firsts) > len(cells) else []
     left_out = f", {len(told.refused):,} left out: {told.refused[0][1].what}" if told.refused else ""
     unclear = sum(not one.stands_out for one in found)
-    lines.append(f"{counted(len(found), 'run')} judged{f', {unclear:,} in which no step stands out' if unclear else ''}{left_out}")
+    lines.append(
+        f"{counted(len(found), 'run')} judged{f', {unclear:,} in which no step stands out' if unclear else ''}{left_out}"
+    )
     return "\n".join(lines)

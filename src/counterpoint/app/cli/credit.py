@@ -26,6 +26,7 @@ from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, di
 from counterpoint.trace.vocabulary import UNITS
 
 if TYPE_CHECKING:
+    from counterpoint.audit.work.agents import TeamWork
     from counterpoint.credit.row_places import RowPlaces
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
@@ -95,15 +96,14 @@ def credit(
         _known_unit(unit, found[0])
     if as_json:
         for one in found:
-            emit(_as_dict(one, unit))
-    else:
-        for i, trace in enumerate(loaded):
-            click.echo(_shown(trace, i, found, unit, limit))
+            emit(_as_dict(one, unit) | ({"work": _work(loaded, one)} if names == [None] else {}))
+        return None
+    for i, trace in enumerate(loaded):
+        click.echo(_shown(trace, i, found, unit, limit))
     if names == [None]:
-        _contributions(loaded, found[0], limit, as_json=as_json)
-    if not as_json:
-        for one in found:
-            click.echo(_notes(one))
+        _contributions(loaded, found[0], limit)
+    for one in found:
+        click.echo(_notes(one))
     return None
 
 
@@ -299,7 +299,8 @@ def _provenance(one: Credit, i: int) -> list[str]:
     about = one.notes["traces"][i]
     parts = [
         f"of the {about['words']:,} words of the result ({_some(about['result'])}): {about['traced']:.0%} traced to the team, "
-        f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result, "
+        f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, "
+        f"{about['new']:.0%} new in the result, "
         f"{about['unlinked']:.0%} said before by an agent that no recorded edge connects with it"
     ]
     if about["unused"]:
@@ -363,16 +364,26 @@ def _sum(one: Credit, i: int, unit: str | None) -> str:
 # -- what each agent cost and what became of it ----------------------------------------------------------------------
 
 
-def _contributions(traces: list[Trace], one: Credit, limit: int, *, as_json: bool) -> None:
-    """What each agent cost and what became of its work."""
-    from counterpoint.app.contributions import HEAD, Uncredited, cells, contributions
+def _each(traces: list[Trace], one: Credit) -> list[TeamWork]:
+    from counterpoint.app.contributions import Uncredited, contributions
 
-    for i, trace in enumerate(traces):
-        told = one.work[i] if isinstance(one, Uncredited) else contributions(trace)
-        if as_json:
-            emit({"schema": SCHEMA_VERSION, "trace": trace.trace_id, "useful": told.useful, "headline": told.headline,
-                  "notes": told.notes, "work": [msgspec.to_builtins(row) | {"became": row.became} for row in told.agents]})  # fmt: skip
-            continue
+    return list(one.work) if isinstance(one, Uncredited) else [contributions(trace) for trace in traces]
+
+
+def _work(traces: list[Trace], one: Credit) -> dict[str, Any]:
+    """The same for machines, by trace."""
+    return {
+        trace.trace_id: {"headline": told.headline, "useful": told.useful, "notes": told.notes, "files": told.files,
+                         "agents": [msgspec.to_builtins(row) | {"became": row.became} for row in told.agents]}
+        for trace, told in zip(traces, _each(traces, one), strict=True)
+    }  # fmt: skip
+
+
+def _contributions(traces: list[Trace], one: Credit, limit: int) -> None:
+    """What each agent cost and what became of its work."""
+    from counterpoint.app.contributions import HEAD, cells
+
+    for told in _each(traces, one):
         rows = cells(told)
         click.echo("\nwhat each agent cost, and what became of its work:")
         drop = ("of result", "path", "useful", "busy", "tokens", "commands")

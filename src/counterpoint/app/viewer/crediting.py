@@ -209,7 +209,8 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
 def _notes(look: Prepared, found: Earned) -> list[str]:
     """What provenance gives to nobody, and who is not in the result."""
     about, labels = found.notes["traces"][0], dict(zip(look.team.names, look.team.label_A, strict=True))
-    parts = f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result"
+    parts = f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, "
+    parts += f"{about['new']:.0%} new in the result"
     out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said "
            "earlier by an agent that no recorded message connects to the result."]  # fmt: skip
     for name, said in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):

@@ -1,7 +1,8 @@
 """Blame: the steps of a failed run by how likely each decided it, with agent and reasons; and what recurs over many runs.
 
 Always true: probabilities are over the candidates of the run and sum to 1, given that one of its own steps decided it; what is
-not known (an outcome, a text) is said in `notes` and never guessed. A run that succeeded, or that nothing says failed, is refused.
+not known (an outcome, a text) is said in `notes` and never guessed. A run that succeeded, or that nothing says
+failed, is refused.
 
 Below `STANDS_OUT` no step stands out, and what failed is told instead. The bars are measured: first suspects of labelled runs of
 Who&When, each ranked by weights that had not seen it (nested folds, five splits, and the shipped weights of led teams, which
@@ -108,7 +109,9 @@ def _labelled(trace: Trace) -> bool | None:
     labels = trace.meta.get("labels")
     if not isinstance(labels, dict):
         return None
-    told = next((labels[name] for name in ("is_correct", "correct", "resolved", "success") if isinstance(labels.get(name), bool)), None)
+    told = next(
+        (labels[name] for name in ("is_correct", "correct", "resolved", "success") if isinstance(labels.get(name), bool)), None
+    )
     return False if told is None and "mistake_agent" in labels else told
 
 
@@ -178,7 +181,7 @@ def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
         )
     out = []
     if won is None and not anyway:
-        fix = "`counterpoint score TRACE down` says that it did, --anyway ranks its steps as if; `counterpoint failures` has its errors"
+        fix = "`counterpoint score TRACE down` says that it did; `counterpoint failures` has its errors; --anyway ranks its steps"
         raise NotIdentified("nothing says that this run failed, so nobody is to blame", fix, where=trace.trace_id)
     if won is None:
         out.append("the log states no outcome; ranked as if the run had failed")

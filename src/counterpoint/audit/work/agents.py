@@ -111,7 +111,7 @@ class AgentWork(Struct, frozen=True, kw_only=True):
             parts.append(f"{percent(self.result)} of the result's words")
         if not self.is_recorded:
             parts.append("no transcript: files and commands not measured")
-        return "; ".join(parts)
+        return "; ".join(parts) or ("leads" if self.parent is None else "nothing is recorded of what it did")
 
 
 def _handed(count: int, used: int) -> str:
@@ -139,7 +139,7 @@ class TeamWork(Struct, frozen=True, kw_only=True):
     @property
     def useful(self) -> float | None:
         """At most this share of what sub-agents did was of use: the measure `useful_agent_utilisation`."""
-        subs = [a for a in self.agents if a.acts is not None and a.agent != self.lead]
+        subs = [a for a in self.agents if a.agent != self.lead]
         acts = sum(a.acts or 0 for a in subs)
         return sum(a.useful or 0 for a in subs) / acts if acts else None
 
@@ -183,9 +183,7 @@ def work(trace: Trace, *, facts: Facts | None = None) -> TeamWork:
     return TeamWork(agents=agents, lead=lead, notes=done.notes(agents), files=files)
 
 
-def _agent(
-    facts: Facts, row: Row, done: _Done, kept: dict[str, int], handed: dict[int, Handed], read: set[int]
-) -> AgentWork:
+def _agent(facts: Facts, row: Row, done: _Done, kept: dict[str, int], handed: dict[int, Handed], read: set[int]) -> AgentWork:
     a = facts.team.number[row.name or ""]
     acts_A, useful_A = facts.acts_A
     is_recorded = bool(facts.team.per_agent(facts.team.of_types(_LED))[a]) or row.parent is None
@@ -204,7 +202,7 @@ def _agent(
         unmeasured=done.unmeasured[a],
         commands=done.commands[a] if is_recorded else None, commands_failed=done.commands_failed[a],
         tests=done.tests[a], tests_passed=done.tests_passed[a], tests_failed=done.tests_failed[a],
-        returns=returned.count, returns_used=returned.used, is_read=a in read,
+        returns=returned.given, returns_used=returned.used, is_read=a in read,
     )  # fmt: skip
 
 
@@ -295,7 +293,9 @@ def _results(facts: Facts) -> dict[int, int]:
 def _tested(output: str) -> tuple[bool, str] | None:
     """What a test run says in an output; also where the output is shown as a string inside a record."""
     plain = _COLOURS.sub("", output)
-    return test_run(plain) or (test_run(_COLOURS.sub("", plain.replace("\\u001b", "\x1b").replace("\\n", "\n"))) if "\\n" in plain else None)
+    return test_run(plain) or (
+        test_run(_COLOURS.sub("", plain.replace("\\u001b", "\x1b").replace("\\n", "\n"))) if "\\n" in plain else None
+    )
 
 
 def _went_wrong(facts: Facts, result: int) -> bool:

@@ -4,8 +4,8 @@ Always true: a call is read by the shape of its arguments (a path with a content
 these), by a patch in them, or by a command that writes what follows it to a file; the name of a tool says only that a call whose
 contents are not recorded was one that writes. What is read is what was asked: whether the call failed is for the reader to know.
 
-Forms: Claude Code's Write, Edit, MultiEdit and NotebookEdit; Codex's apply_patch, also inside a script; str_replace editors (SWE-agent,
-OpenHands, Kimi, Gemini, Qwen); unified diffs; here-documents of a shell.
+Forms: Claude Code's Write, Edit, MultiEdit and NotebookEdit; Codex's apply_patch, also inside a script; str_replace editors
+(SWE-agent, OpenHands, Kimi, Gemini, Qwen); unified diffs; here-documents of a shell.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _HEREDOC = re.compile(
 _INTO = re.compile(r"(>>?)[ \t]*(['\"]?)([^\s'\"|&;<>]+)\2")
 _REMOVED = re.compile(r"(?:^|[;&\n(])[ \t]*rm[ \t]+((?:-\w+[ \t]+)*)([^\n;&|]+)")
 _CHANGES = re.compile(
-    r"\b(?:sed[ \t]+(?:-\w+[ \t]+)*-i|perl[ \t]+-\w*i|git[ \t]+(?:-C[ \t]+\S+[ \t]+)?(?:checkout|restore|reset|stash|revert|merge|"
-    r"rebase|cherry-pick|apply|am|clean|pull|mv|rm)|mv|cp|rm|gofmt[ \t]+-w|prettier[ \t].*--write|(?:eslint|ruff|stylelint)[ \t].*--fix|"
-    r"ruff[ \t]+format|black|cargo[ \t]+fmt|go[ \t]+fmt)\b"
+    r"(?:^|[;&|(\n])[ \t]*(?:cd[ \t]+\S+[ \t]*&&[ \t]*)?(?:(?:sudo|uv run|npx|pnpm|yarn|poetry run)[ \t]+)*"
+    r"(sed[ \t]+(?:-\w+[ \t]+)*-i|perl[ \t]+-\w*i|git[ \t]+(?:-C[ \t]+\S+[ \t]+)?(?:checkout|restore|reset|stash|revert|merge|"
+    r"rebase|cherry-pick|apply|am|clean|pull|mv|rm)|mv|cp|rm|gofmt[ \t]+-w|prettier[ \t].*--write|"
+    r"(?:eslint|ruff|stylelint)[ \t].*--fix|ruff[ \t]+format|black|cargo[ \t]+fmt|go[ \t]+fmt)\b"
 )
 
 
@@ -79,7 +80,7 @@ def commands_of(tool: str | None, text: str | None) -> list[str]:
 def may_change_files(command: str) -> str | None:
     """The part of a command that may change files in a way which no record shows; None where nothing suggests it."""
     found = _CHANGES.search(_HEREDOC.sub("\n", command))
-    return " ".join(found[0].split()[:2]) if found else None
+    return None if found is None else " ".join(re.sub(r"-C\s+\S+\s+", "", found[1]).split()[:2])
 
 
 def removed_by(command: str) -> list[str]:

@@ -19,8 +19,8 @@ NOBODY = -1
 """Who wrote what was there before, or is not known."""
 _LONG = 3_000
 """Changed lines from which a diff takes the quick way."""
-_SURE = re.compile(r"\w{3}")
-"""What two texts must share to be taken for the same place of a file."""
+_TELLING, _LONGEST = 8, 4_000
+"""Characters that two texts must share to be taken for the same place of a file, and how many are looked at."""
 
 
 class Fragment:
@@ -118,33 +118,33 @@ class File:
             return None
         joined = self._joined(edit.old)
         text = joined.text
-        at = max(text.find(edit.old), 0)
+        at = max(_find(text, edit.old, is_lines=edit.is_lines), 0)
         return joined.rewrite(text[:at] + edit.new + text[at + len(edit.old) :], who)
 
     def _joined(self, old: str) -> Fragment:
-        """The text as a part of the file, with the fragments that it overlaps."""
-        lines = old.split("\n")
+        """The text as a part of the file, together with the fragments that it overlaps."""
+        before = after = ""
+        placed: list[tuple[Fragment, int]] = []
+        for fragment in self.fragments:
+            text = fragment.text
+            within = old.find(text) if _is_telling(text) else -1
+            if within >= 0:
+                placed.append((fragment, within))
+            elif not before and (size := _overlap(text, old)):
+                before = text[: len(text) - size]
+                placed.append((fragment, -len(before)))
+            elif not after and (size := _overlap(old, text)):
+                after = text[size:]
+                placed.append((fragment, len(old) - size))
+        whole = f"{before}{old}{after}"
+        lines = whole.split("\n")
         owners = [NOBODY] * len(lines)
-        head: list[tuple[str, int]] = []
-        tail: list[tuple[str, int]] = []
-        for fragment in list(self.fragments):
-            within = _inside(lines, fragment.lines)
-            begins = _overlap(fragment.lines, lines)
-            ends = _overlap(lines, fragment.lines)
-            if within is not None:
-                owners[within : within + len(fragment.lines)] = fragment.owners
-            elif begins and not head:
-                cut = len(fragment.lines) - begins
-                head = list(zip(fragment.lines[:cut], fragment.owners[:cut], strict=True))
-                owners[:begins] = fragment.owners[cut:]
-            elif ends and not tail:
-                tail = list(zip(fragment.lines[ends:], fragment.owners[ends:], strict=True))
-                owners[len(lines) - ends :] = fragment.owners[:ends]
-            else:
-                continue
+        for fragment, at in placed:
             self.fragments.remove(fragment)
-        joined = Fragment([*(x for x, _ in head), *lines, *(x for x, _ in tail)],
-                          [*(o for _, o in head), *owners, *(o for _, o in tail)])  # fmt: skip
+            first = whole.count("\n", 0, at + len(before))
+            for k, owner in enumerate(fragment.owners):
+                owners[first + k] = owners[first + k] if owner == NOBODY else owner
+        joined = Fragment(lines, owners)
         self.fragments.append(joined)
         return joined
 
@@ -157,23 +157,16 @@ def _place(fragment: Fragment, lines: list[str]) -> int:
     return next((lines.index(line) for line in fragment.lines if line.strip() and line in lines), len(lines))
 
 
-def _inside(lines: list[str], part: list[str]) -> int | None:
-    """Where the lines of a part stand together in others, which may say more around its first and last line."""
-    if not any(map(_SURE.search, part)):
-        return None
-    for at in range(len(lines) - len(part) + 1):
-        middle = lines[at : at + len(part)]
-        if middle == part or (middle[1:-1] == part[1:-1] and middle[0].endswith(part[0]) and middle[-1].startswith(part[-1])
-                              and (len(part) > 1 or part[0] in middle[0])):  # fmt: skip
-            return at
-    return None
+def _is_telling(text: str) -> bool:
+    """Whether a text says enough to be taken for the same place of a file."""
+    return len(text.strip()) >= _TELLING and any(c.isalnum() for c in text)
 
 
-def _overlap(first: list[str], then: list[str]) -> int:
-    """How many lines at the end of the first are those at the beginning of the other, at least one of which says something."""
-    for size in range(min(len(first), len(then)), 0, -1):
-        if first[-size:] == then[:size] and any(map(_SURE.search, then[:size])):
-            return size
+def _overlap(first: str, then: str) -> int:
+    """How many characters at the end of the first are those at the beginning of the other; 0 where these say too little."""
+    for size in range(min(len(first), len(then), _LONGEST), _TELLING - 1, -1):
+        if first.endswith(then[:size]):
+            return size if _is_telling(then[:size]) else 0
     return 0
 
 

@@ -1,7 +1,7 @@
 """Whether what an agent handed over was used: said again later, or acted on, by whom it was handed to.
 
-Always true: only what the agent was the first to say counts, in windows of four words, or alone where a word is a number, a path or
-an identifier; what it was told, or what others had said before, is no sign of use. A reader that says the same in other words
+Always true: only what the agent was the first to say counts, in windows of four words, or alone where a word is a number, a path
+or an identifier; what it was told, or what others had said before, is no sign of use. A reader that says the same in other words
 is missed: so *used* is at least this much. What has no text cannot be judged and is not counted.
 """
 
@@ -24,7 +24,7 @@ _SAYS = ("message", "return", "aggregate", "orchestrator_decision", "tool_call",
 class Handed(NamedTuple):
     """What an agent handed over: how often, with a text; how often somebody made use of it."""
 
-    count: int
+    given: int
     used: int
 
 
@@ -37,7 +37,7 @@ def _marks(text: str) -> set[Hashable]:
 
 def handed_over(facts: Facts) -> dict[int, Handed]:
     """Agent to what it handed over: its returns, and its messages to others of the team."""
-    team, events = facts.team, facts.events
+    team = facts.team
     handed = [i for i in team.order_E.tolist() if _is_handed(facts, i) and facts.text(i)]
     wanted = {mark for i in handed for mark in _marks(facts.text(i) or "")}
     said: dict[Hashable, list[int]] = {}
@@ -52,7 +52,7 @@ def handed_over(facts: Facts) -> dict[int, Handed]:
         reader = _reader(facts, i)
         is_used = any(_is_used(facts, i, a, reader, said[mark]) for mark in _marks(facts.text(i) or ""))
         before = out.get(a, Handed(0, 0))
-        out[a] = Handed(before.count + 1, before.used + is_used)
+        out[a] = Handed(before.given + 1, before.used + is_used)
     return out
 
 

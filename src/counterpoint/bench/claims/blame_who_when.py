@@ -62,7 +62,9 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def _bars(part: str, shape: str, scores: Sequence[Sequence[Floats]], right: Sequence[Sequence[float]]) -> Iterator[ClaimRow]:
     """How often first suspects were right below the bar from which a step is named, and from it on."""
     bar = STANDS_OUT[shape]
-    every = [(float(softmax(s).max()), hit) for one, hits in zip(scores, right, strict=True) for s, hit in zip(one, hits, strict=True)]
+    every = [
+        (float(softmax(s).max()), hit) for one, hits in zip(scores, right, strict=True) for s, hit in zip(one, hits, strict=True)
+    ]
     for what, some in (("below", [hit for p, hit in every if p < bar]), ("from", [hit for p, hit in every if p >= bar])):
         if some:
             yield reported(f"{part}: right {what} {bar:.0%} ({len(some)} rankings)", sum(some) / len(some))

@@ -2,15 +2,17 @@
 
 The result of a trace is its answers: the lead's last words before the user speaks again, and its last words. Each of their N
 words has one origin. Word i is covered by up to n windows of n words; of the windows that stand in an earlier event from which
-information edges lead to the answer, the one that stands in the fewest such events counts, and the first of these events in the
-story is the origin. A word that no such window covers is looked for alone if it is rare: a number, a name, an identifier.
+information edges lead to the answer, one that a tool printed first counts, else the one that stands in the fewest such events,
+and the first of these events in the story is the origin. A word that no such window covers is looked for alone if it is rare:
+a number, a name, an identifier.
 
     c_u = |{i : the origin of word i is an event of u}| / N        traced = sum over members u of c_u
     traced + printed + given + unlinked + new = 1
 
-`printed` stood first in what a tool brought; `given` was first said by the user or the system; `unlinked` stands earlier in the trace, but no recorded edge leads from there to
-the answer (unread, or not recorded); `new` was first said in the answer itself. Nobody is paid for what a tool printed, nor for
-warnings and tracebacks that a program wrote into an agent's words: these are no words of the agent, and none of the result.
+`printed` stood first in what a tool brought; `given` was first said by the user or the system; `unlinked` stands earlier in the
+trace, but no recorded edge leads from there to the answer (unread, or not recorded); `new` was first said in the answer itself.
+Nobody is paid for what a tool printed, nor for warnings and tracebacks that a program wrote into an agent's words: these are no
+words of the agent, and none of the result.
 
 Always true: rows are at least 0 and sum to `traced`; what no edge leads from gets 0, and changes no row. A share says where words
 stood first. It is observed, and no cause: who found the right question, or checked an answer, may get nothing.
@@ -117,7 +119,10 @@ def results_of(trace: Trace, team: TraceTeam) -> list[int]:
             spoken.append([])
         elif event.type in _SPOKEN and is_member[a] and (not is_led or a == team.main or event.to == lead):
             spoken[-1].append(i)
-    last = (next((i for i in reversed(said) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None) for said in spoken)
+    last = (
+        next((i for i in reversed(said) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None)
+        for said in spoken
+    )
     return [i for i in last if i is not None]
 
 
@@ -232,7 +237,7 @@ class _Sources:
         refs = {ref: k for k, ref in enumerate(dict.fromkeys(trace.events[i].content_ref or "" for i in with_text))}
         text_S = np.array([refs[trace.events[i].content_ref or ""] for i in with_text], np.int64)
         self.event_S: Ints = np.array(with_text, np.int64)
-        self.text_S = text_S
+        self.is_tools_S = [trace.events[i].type == "tool_result" for i in with_text]
         hits = _look_through([own_words(trace.contents[ref]) for ref in refs], result)
         by_text = np.argsort(text_S, kind="stable")
         first = np.searchsorted(text_S[by_text], np.arange(len(refs) + 1))
@@ -340,7 +345,8 @@ def _origins_of(result: _Result, sources: _Sources, j: int, keep_S: Mask) -> lis
         covering = [found[w] for w in windows[max(i - size + 1, 0) : i + 1] if w in found]
         if size < 3:  # a result of one or two words: these stand anywhere, unless they are rare
             covering = [hit for hit in covering if hit[0] <= rare and word in alone]
-        best = min(covering) if covering else alone.get(word)
+        printed = [hit for hit in covering if sources.is_tools_S[hit[1]]]  # it stays the tool's, whoever goes on from there
+        best = min(printed or covering) if covering else alone.get(word)
         out.append(-1 if best is None else best[1])
     return out
 

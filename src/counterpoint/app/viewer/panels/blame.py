@@ -122,4 +122,6 @@ def _words(words: str) -> str:
     return f"not {bare}" if bare != words and bare.startswith(("much ", "long", "very ", "the ", "among ")) else words
 
 
-blame = Panel(name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, FailedStep, Suspicion))
+blame = Panel(
+    name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, FailedStep, Suspicion)
+)
