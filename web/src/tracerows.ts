@@ -94,7 +94,7 @@ function together(runs: readonly TraceRow[]): TraceRow {
 export function runsTitle({ row, runs, isBelow }: Line): string {
   const models = new Set(runs.flatMap((run) => run.models));
   const kind = models.size === 1 ? `${[...models][0]} run` : "run";
-  return `${count(runs.length, kind)} of ${isBelow ? "it" : `session ${(row.parent ?? "").slice(0, 8)}, which is not here`}`;
+  return count(runs.length, kind) + (isBelow ? " of it" : `, session ${(row.parent ?? "").slice(0, 8)} is not here`);
 }
 
 /** `system -reward` and back, for the address. */

@@ -36,6 +36,6 @@ test("a call that a stored session waits for has the agent's name, what was aske
   stuck.traces[0]!.open = [{ id: "toolu_1", agent: "a4ca7529", name: "Find the hinge", what: "Bash: sleep 99999", at: 900 }];
   const picture = taken(NOTHING, stuck, 5000);
   expect(openEvents(picture, 5000)).toEqual([
-    { trace: "t", id: "toolu_1", agent: "a4ca7529", name: "Find the hinge", what: "Bash: sleep 99999", age: 100 }]);
+    { trace: "t", title: "t", id: "toolu_1", agent: "a4ca7529", name: "Find the hinge", what: "Bash: sleep 99999", age: 100 }]);
   expect(agentsNow(picture, 5000)).toMatchObject({ silent: 1 });
 });

@@ -82,7 +82,7 @@ test("runs that a session made for itself are one line below it, or say that it 
   const rows = [row("a", 1), run("r1", "a", 5), run("x1", "gone-session", 1), row("b", 1), run("r2", "a", 7)];
   const lines = folded(rows, () => false);
   expect(lines.map((line) => (line.runs.length ? runsTitle(line) : line.row.id))).toEqual(
-    ["a", "2 auto-review runs of it", "1 auto-review run of session gone-ses, which is not here", "b"]);
+    ["a", "2 auto-review runs of it", "1 auto-review run, session gone-ses is not here", "b"]);
   expect(lines[1]!.row).toMatchObject({ tokens: 12, agents: 2, active: 7 });
   expect(folded(rows, (parent) => parent === "a").map((line) => line.row.id)).toEqual(["a", "r2", "r1", "r2", "x1", "b"]);
 });

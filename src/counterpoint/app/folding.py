@@ -35,7 +35,7 @@ class Line(NamedTuple):
         models = {model for run in self.runs for model in run.models}
         kind = f"{short_model(next(iter(models)))} runs" if len(models) == 1 else "runs"
         many = counted(len(self.runs), kind.removesuffix("s"), kind)
-        return f"└ {many} of it" if self.is_below else f"{many} of session {(self.row.parent or '')[:8]}, which is not here"
+        return f"└ {many} of it" if self.is_below else f"{many}, session {(self.row.parent or '')[:8]} is not here"
 
 
 def folded(rows: Sequence[Summary]) -> list[Line]:

@@ -66,6 +66,7 @@ made for; `errors` are events that went wrong; `problems` what `counterpoint che
 text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
 `counterpoint dataset`."""
 _DATES = ("date", "day", "since", "until", "last", "active")
+_SPANS = ("since", "until", "last")
 _TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note", "parent")
 _SEVERAL = {"model": "models", "label": "labels", "note": "remarks"}
 """Texts of which a trace may have several, and where they stand one by one."""
@@ -229,6 +230,8 @@ def _test(term: Term) -> Callable[[Any], bool]:
     if not term.sign:
         return FLAGS[term.name]
     if term.name in _DATES:
+        if term.name in _SPANS:
+            span_of_term(term)  # says what would work
         worked = _when([term._replace(sign="=")])
         return lambda row: not worked(row)
     if term.name == "score":
@@ -300,7 +303,7 @@ def span_of_term(term: Term, *, now: float | None = None) -> tuple[float, float]
     """The same of one term: `since:7d`, `until:2026-11-16`, `last:2w`, `date>=2026-11`."""
     whole = "".join(term)
     begin, end = span_of(term.value, repr(whole), now=now)
-    if term.name in ("since", "until", "last"):
+    if term.name in _SPANS:
         if term.sign not in (":", "="):
             raise InputError(f"{whole!r} is not a condition", fix=f"write {term.name}:{term.value}")
         if term.name == "last" and begin != end:

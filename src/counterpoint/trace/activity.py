@@ -126,8 +126,15 @@ def _asked(event: Event, text: str | None) -> str | None:
         except msgspec.DecodeError:
             args = None
     given = args if isinstance(args, dict) else {}
-    told = next((said for key in _SAYS if isinstance(said := given.get(key), str) and said), text)
+    told = next((words for key in _SAYS if (words := _words(given.get(key)))), text)
     return first_line(told, _WORDS) if told else None
+
+
+def _words(value: Any) -> str | None:
+    """A text, or the words of a command."""
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return value if isinstance(value, str) and value else None
 
 
 def waiting_of(trace: Trace) -> tuple[Waiting, ...]:

@@ -172,7 +172,8 @@ function Open(props: { picture: Picture; now: number; at: number }) {
         <thead><tr><th scope="col">agent</th><th scope="col">doing</th><th scope="col" class="number">for</th></tr></thead>
         <tbody>{all.slice(0, MOST_OPEN).map((one, i) => (
           <tr key={`${one.trace}/${one.id}`} class={i === props.at ? "is-at" : ""} data-row={props.picture.traces.length + i}>
-            <td><Link to={traceLink(one.trace, { event: one.id })} title={one.agent}><bdi>{one.name || "–"}</bdi></Link></td>
+            <td><Link to={traceLink(one.trace, { event: one.id })} title={one.agent}><bdi>{one.name || "–"}</bdi></Link>
+              {props.picture.traces.length > 1 && <span class="quiet"> of <bdi>{one.title}</bdi></span>}</td>
               <td><bdi>{one.what}</bdi></td>
             <td class="number">
               {one.age !== null && one.age > SILENT_S ? <span class="badge warn">⚠ {span(Math.round(one.age))}</span>

@@ -157,7 +157,7 @@ function List(props: ListProps) {
       {props.problem &&
         <p class="notice" role="alert">{sentence(props.problem.what)} {props.problem.fix && <span class="quiet"><Fix text={props.problem.fix} /></span>}
           </p>}
-      {found.remarks.map((one) => <p key={one} class="quiet">{sentence(one)}</p>)}
+      {found.remarks.map((one) => <p key={one} class="notice">{one}.</p>)}
       {areCausesShown.value && <Causes query={query} />}
       <div class="traces-body">
         <Facets key={found.store} facets={found.facets} zone={found.zone} query={query} onQuery={(text) => ask({ query: text })} />
@@ -360,12 +360,10 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
       onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
   ),
   title: (row) => (
-    <span role="cell"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
+    <span role="cell">{row.waits && <><Waits row={row} /> </>}<Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
       <bdi>{withIds() ? row.id : row.title ?? row.id}</bdi></Link>
       {row.is_steered && <> <Steered /></>}
       {row.is_open && <> <span class="badge" title="It is still running.">● live</span></>}
-      {row.waits && <> <span class="badge warn" title={`Without an answer${row.since ? ` since ${localMoment(row.since)}` : ""}: at work, stuck, or cut off.`}>
-        open: <bdi>{row.waits}</bdi>{row.since ? `, ${span(Math.max(0, Math.round(Date.now() / 1000 - row.since)))}` : ""}</span></>}
       {withIds() && <span class="quiet"> <bdi>{[row.title, row.system, row.topology?.replaceAll("_", " ")].filter(Boolean)
         .join(", ")}</bdi></span>}</span>
   ),
@@ -398,6 +396,15 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
   },
   busy: (row) => <span role="cell"><Busy lanes={row.lanes} /></span>,
 };
+
+/** A call without an answer that a record ends in, and for how long. */
+function Waits({ row }: { row: TraceRow }) {
+  const since = row.since === null ? "" : ` since ${localMoment(row.since)}`;
+  return (
+    <span class="badge warn" title={`${row.waits}: without an answer${since}. It is at work, stuck, or was cut off.`}>
+      open{row.since === null ? "" : ` ${span(Math.max(0, Math.round(Date.now() / 1000 - row.since)))}`}</span>
+  );
+}
 
 /** A tiny picture: how many agents were busy, slice by slice. */
 function Busy(props: { lanes: number[] }) {

@@ -154,8 +154,8 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
 def _compare_traces(queries: tuple[str, ...], store: Path | None, as_json: bool) -> None:
     from counterpoint.app.api.compare_traces import compare_traces
 
-    for remark in dict.fromkeys(remark for query in queries for remark in remarks(query)):
-        note(remark)
+    for said in dict.fromkeys(one for query in queries for one in remarks(query)):
+        note(said)
     found = compare_traces(*queries, store=store)
     if as_json:
         sides = dict(zip(found.labels, found.counts, strict=True))
