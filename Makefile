@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench mutate clean page browser trainers docs pictures dist
+.PHONY: demo test check fix bench mutate clean page browser trainers docs pictures prices dist
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
@@ -47,6 +47,11 @@ docs: $(VENV)/.docs
 # The pictures of the README and the site, made from the demo in a headless browser.
 pictures: $(VENV)/.dev browser
 	$(BIN)/python tools/pictures.py
+
+# The package's list of what models cost, from the newest genai-prices. `make dist` does it too.
+prices: $(BIN)/python
+	$(PIP) --upgrade -e '.[prices]'
+	$(BIN)/python tools/prices.py
 
 # Wheel and sdist in dist/, each installed and tried in an environment of its own; the extras are resolved, not installed.
 dist: $(BIN)/python

@@ -31,7 +31,7 @@ INSIDE = (
     "app/viewer/page/viewer.html",
     "team/lm/trained/smollm2-135m-ledger/adapter.safetensors",
     "audit/blame/weights.json",
-    "formats/importing/prices.toml",
+    "formats/importing/prices.json",
     "corpus/papers.jsonl",
     "bench/race/released/screening.jsonl",
     "bench/race/released/small.jsonl",
@@ -94,10 +94,11 @@ def interpreter(version: str) -> str | None:
 
 
 def build(work: Path) -> tuple[Path, Path]:
-    """The wheel and the sdist, in dist/, with everything in them."""
+    """The wheel and the sdist, in dist/, with everything in them, and the price list of the day."""
     shutil.rmtree(DIST, ignore_errors=True)
     python = environment(work / "build", sys.executable)
-    pip(python, "build")
+    pip(python, "build", "genai-prices", "msgspec")
+    say(run(python, ROOT / "tools" / "prices.py").strip())
     run(python, "-m", "build", "--outdir", DIST, ROOT)
     (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -103,7 +103,7 @@ def test_it_counts_what_the_importer_counts(folder: Path) -> None:
         if path is None or trace.tokens is None:
             continue
         reader = read(path)
-        price = hook.ModelPrices(reader.state, None)
+        price = hook.ModelPrices(reader.state, None, at=reader.tally.last_at)
         counts = reader.tally.counts("session", None, price)
         assert counts["tokens"] == trace.tokens, trace.trace_id
         if trace.cost_usd is not None:

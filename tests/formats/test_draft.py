@@ -141,14 +141,15 @@ def test_a_team_of_lanes() -> None:
         (None, None),
     ],
 )
-def test_prices_go_by_the_longest_name(model: str | None, price: float | None) -> None:
+def test_prices_go_by_the_exact_name(model: str | None, price: float | None) -> None:
     found = PRICES.of(model)
     assert (found.input if found else None) == price
 
 
 def test_a_price_file_wins_and_says_what_it_lacks() -> None:
     prices = Prices.with_file({"llama": {"input": 1, "output": 2}}, where="prices.toml")
-    assert prices.cost("llama-4", Usage(1_000_000, 0, 0, 1_000_000)) == 3
+    assert prices.cost("org/Llama", Usage(1_000_000, 0, 0, 1_000_000)) == 3
+    assert prices.cost("llama-4", Usage(1)) is None
     assert prices.of("gpt-5") == PRICES.of("gpt-5")
     for row in ({"input": 1}, {"input": 1, "output": -2}, 3, {}):
         with pytest.raises(ValueError, match="llama"):

@@ -365,15 +365,6 @@ def test_a_call_costs_each_kind_of_token_at_its_price() -> None:
     assert prices.cost(None, Usage(1)) is None
 
 
-def test_names_of_models() -> None:
-    prices = Prices({"m": Price(1, 1, 1, 1), "m-2": Price(2, 2, 2, 2)})
-    wanted = {"m": 1, "M": 1, "m-1": 1, "m-2": 2, "m-2-x": 2, "m@eu": 1, "m:0": 1, "m.1": None, "mm": None, "models/m": 1,
-              "a-b/us.anthropic.m-2": 2, "global.m": 1, "eu.m": 1, "openai.m": 1, "apac.m": 1, "xx.m": None}  # fmt: skip
-    found = {name: prices.of(name) for name in wanted}
-    assert {name: p.input if p else None for name, p in found.items()} == wanted
-    assert prices.of("m") is found["m"]
-
-
 SHEET = """
     claude-opus-4-5 5 25 0.5 6.25 | claude-opus-4-6 5 25 0.5 6.25 | claude-opus-4-7 5 25 0.5 6.25 | claude-opus-4 15 75 1.5 18.75
     claude-3-opus 15 75 1.5 18.75 | claude-sonnet-4 3 15 0.3 3.75 | claude-3-7-sonnet 3 15 0.3 3.75 | claude-3-5-sonnet 3 15 0.3 3.75
@@ -381,7 +372,7 @@ SHEET = """
     gpt-5-mini 0.25 2 0.025 0.25 | gpt-5 1.25 10 0.125 1.25 | gpt-4.1-nano 0.1 0.4 0.025 0.1 | gpt-4.1-mini 0.4 1.6 0.1 0.4
     gpt-4.1 2 8 0.5 2 | gpt-4o-mini 0.15 0.6 0.075 0.15 | gpt-4o 2.5 10 1.25 2.5 | gpt-4-turbo 10 30 10 10 | o4-mini 1.1 4.4 0.275 1.1
     o3-mini 1.1 4.4 0.55 1.1 | o3 2 8 0.5 2 | gemini-2.5-pro 1.25 10 0.125 1.25 | gemini-2.5-flash-lite 0.1 0.4 0.01 0.1
-    gemini-2.5-flash 0.3 2.5 0.03 0.3 | kimi-k2 0.6 2.5 0.15 0.6
+    gemini-2.5-flash 0.3 2.5 0.03 0.3 | kimi-k2.5 0.6 3 0.1 0.6
 """
 
 
@@ -407,13 +398,6 @@ def test_an_hour_in_the_cache_has_its_own_price() -> None:
         extra={"tokens_cache_read": 3, "tokens_cache_write": 4, "tokens_cache_write_1h": 9},
     )  # fmt: skip
     assert Usage.of_event(event) == Usage(3, 3, 4, 2, cache_write_1h=4)
-
-
-def test_prices_have_a_day_and_every_entry_is_reached() -> None:
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", PRICES.as_of)
-    own = Prices.with_file({"as_of": "2027-01-01", "gpt-5.5": {"input": 1, "output": 1}}, where="p.toml")
-    assert (own.is_own("openai/gpt-5.5-2026-04-01"), own.is_own("gpt-5"), own.is_own("nobody"), PRICES.is_own("gpt-5")) == (True, False, False, False)
-    assert [PRICES.of(n) is not None for n in ("gpt-5.4-mini", "gpt-5.6-sol", "claude-sonnet-5-5", "kimi-k2.7-code")] == [True] * 4
 
 
 def test_a_price_file_may_leave_the_cache_out() -> None:

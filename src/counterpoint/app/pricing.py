@@ -38,7 +38,7 @@ def repriced(trace: Trace, prices: Prices) -> Trace:
         if event.tokens_in is None and event.tokens_out is None:
             continue
         if event.cost_usd is None or prices.is_own(event.model):
-            cost = prices.cost(event.model, Usage.of_event(event))
+            cost = prices.cost(event.model, Usage.of_event(event), at=event.at)
             if cost is not None:
                 events[i], is_new = replace(event, cost_usd=round(cost, 9)), True
     if not is_new:

@@ -198,7 +198,7 @@ def check_(ctx: click.Context, session: str, pairs: tuple[str, ...], file: str |
     given = _given(pairs, file, prices)
     reader = _read(session)
     limits, now = read_limits(reader.state, given), reader.tally.last_at
-    price = ModelPrices(reader.state, limits.prices)
+    price = ModelPrices(reader.state, limits.prices, at=reader.tally.last_at)
     rows, reached = [], []
     for scope in ("session", "prompt"):
         for name, have in reader.tally.counts(scope, now, price).items():
@@ -251,7 +251,7 @@ def replay_(session: str, pairs: tuple[str, ...], file: str | None, prices: str 
     reader = type(_read(session))(_fresh())
     limits = read_limits(reader.state, given)
     found = replay(reader, path, limits)
-    end = reader.tally.counts("session", reader.tally.last_at, ModelPrices(reader.state, limits.prices))
+    end = reader.tally.counts("session", reader.tally.last_at, ModelPrices(reader.state, limits.prices, at=reader.tally.last_at))
     rows: list[dict[str, Any]] = [
         {
             "limit": f.limit, "at": f.at, "agent": f.agent, "tool": f.tool, "refused_calls": f.calls, "text": f.text,

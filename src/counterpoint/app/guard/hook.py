@@ -190,10 +190,10 @@ def with_packages() -> None:
 class ModelPrices:
     """Prices of a session's models, kept in its state: looking one up the first time costs more than everything else here."""
 
-    def __init__(self, state: GuardState, file: str | None, *, is_strict: bool = True) -> None:
-        """Unless `is_strict`, a price that cannot be looked up is none, and is logged."""
+    def __init__(self, state: GuardState, file: str | None, *, at: float | None = None, is_strict: bool = True) -> None:
+        """`at` is when the session last did something. Unless `is_strict`, a price that cannot be looked up is none, and is logged."""
         self._known: dict[str, list[float] | None] = state.notes.setdefault("prices", {})
-        self._file, self._is_strict = file, is_strict
+        self._file, self._at, self._is_strict = file, at, is_strict
 
     def __call__(self, model: str) -> list[float] | None:
         """Dollars per million tokens, one for each field of a usage."""
@@ -206,7 +206,7 @@ class ModelPrices:
             with_packages()
             from counterpoint.team.prices import price_of
 
-            return price_of(model, self._file)
+            return price_of(model, self._file, at=self._at)
         except Exception as error:
             if self._is_strict:
                 raise
@@ -223,7 +223,7 @@ def decide(reader: SessionReader, limits: GuardLimits, given: Mapping[str, Any],
     tool, inside, agent = given["tool_name"], given.get("tool_input"), reader.caller(given)
     is_spawn = reader.is_spawn(tool)
     call = GuardCall(agent, tool, reader.key(tool, inside), is_spawn=is_spawn, depth=reader.depth(agent))
-    price = ModelPrices(state, limits.prices, is_strict=False) if "dollars" in {**limits.session, **limits.prompt} else None
+    price = ModelPrices(state, limits.prices, at=tally.last_at, is_strict=False) if "dollars" in {**limits.session, **limits.prompt} else None
     why = None
     if not (is_spawn and reader.is_granted(given.get("tool_use_id"))):
         why = refusal(limits, tally, call, now, price)

@@ -40,7 +40,7 @@ class Replayed:
 
 def replay(reader: SessionReader, transcript: str, limits: GuardLimits) -> Replayed:
     """Play a session."""
-    out, price = Replayed(reader), ModelPrices(reader.state, limits.prices)
+    out, price = Replayed(reader), ModelPrices(reader.state, limits.prices, at=reader.tally.last_at)
     for agent, record, at in reader.in_order(transcript):
         for name, tool, given in reader.calls_of(record):
             call = GuardCall(agent, tool, reader.key(tool, given), is_spawn=reader.is_spawn(tool), depth=reader.depth(agent))

@@ -115,7 +115,7 @@ class DraftRows:
             read, written, hour, thought = usage.cache_read, usage.cache_write, usage.cache_write_1h, usage.reasoning
             parts = {"tokens_cache_read": read, "tokens_cache_write": written, CACHE_WRITE_1H: hour, "tokens_reasoning": thought}
             row["extra"] = {**row.get("extra", {}), **{name: n for name, n in parts.items() if n}}
-        if "cost_usd" not in row and (cost := self.prices.cost(row.get("model"), usage)) is not None:
+        if "cost_usd" not in row and (cost := self.prices.cost(row.get("model"), usage, at=row["at"])) is not None:
             row["cost_usd"] = round(cost, 9)
 
     def _fresh_id(self, name: str) -> str:

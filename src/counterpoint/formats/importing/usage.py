@@ -1,8 +1,7 @@
 """Tokens in one meaning for all vendors, and what they cost.
 
-A price is in US dollars per million tokens. The package's own, with their date, stand in `prices.toml`; a file of the same form
-goes on top. The entry with the longest name that the model's name begins with counts, after prefixes such as `provider/` and
-`us.` are taken off.
+A price is in US dollars per million tokens. The package's own are those of genai-prices (`price_list.py`); a file goes on top.
+A name is looked up exactly, as `model_names.py` says, never by its beginning.
 
 Always true: input = uncached + cache_read + cache_write, so that sums can be compared across vendors; a model that the table
 does not name has tokens and no cost.
@@ -10,14 +9,15 @@ does not name has tokens and no cost.
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cached_property
-from pathlib import Path
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.files import read_toml
+from counterpoint.formats.importing.model_names import MAKERS, OPENROUTER, PROVIDERS, places, spellings, undated, written
+from counterpoint.formats.importing.price_list import PACKAGE, price_list
 from counterpoint.formats.importing.values import as_dict, count, number
 from counterpoint.trace import Event
 from counterpoint.trace.keys import CACHE_WRITE_1H
@@ -101,18 +101,44 @@ class Price(NamedTuple):
     """Kept for minutes."""
     cache_write_1h: float | None = None
     """Kept for an hour; None where that costs what minutes do."""
+    reasoning: float | None = None
+    """The part of the output that was reasoning; None where it costs what other output does."""
+    call: float = 0.0
+    """Dollars for a call, whatever its tokens."""
+    tiers: tuple[tuple[int, Price], ...] = ()
+    """Above so many input tokens of one call all of its tokens have another price."""
+    context: int | None = None
+    """The most input tokens that one call can have: more are those of several calls, and have the first tier's price."""
+
+    def of_call(self, usage: Usage) -> Price:
+        """The price of the tier that a call is in."""
+        if self.context is not None and usage.input > self.context:
+            return self
+        return next((price for above, price in reversed(self.tiers) if usage.input > above), self)
+
+    def cost(self, usage: Usage) -> float:
+        """US dollars for one call."""
+        price, hour = self.of_call(usage), usage.cache_write_1h
+        an_hour = price.cache_write if price.cache_write_1h is None else price.cache_write_1h
+        thought = 0 if price.reasoning is None else min(usage.reasoning, usage.output)
+        tokens = (
+            usage.fresh * price.input + usage.cache_read * price.cache_read + (usage.cache_write - hour) * price.cache_write
+            + hour * an_hour + (usage.output - thought) * price.output + thought * (price.reasoning or 0.0)
+        )  # fmt: skip
+        return tokens / 1e6 + price.call
 
 
 _AS_OF = "as_of"
-_PREFIX = re.compile(r"^(?:[a-z0-9_-]+/|(?:us|eu|apac|global)\.|anthropic\.|openai\.|models/)+")
+Dated = tuple[tuple[float, Price], ...]
+"""Prices, each with the second of the epoch from which it holds, the earliest first."""
 
 
 class Prices:
     """What models cost: the package's list prices, with those of a file on top."""
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._own = dict(own or {})
-        self._known: dict[str, tuple[str, Price] | None] = {}
+        self._own = {written(name): ((0.0, price),) for name, price in (own or {}).items()}
+        self._known: dict[str, tuple[Dated, bool] | None] = {}
 
     @classmethod
     def with_file(cls, tables: Mapping[str, Any], *, where: str) -> Prices:
@@ -120,59 +146,116 @@ class Prices:
         cache_write_1h."""
         return cls(_read(tables, where))
 
-    @cached_property
-    def _table(self) -> dict[str, Price]:
-        """Every price, the longest names first."""
-        return dict(sorted({**_package()[0], **self._own}.items(), key=lambda row: -len(row[0])))
-
     @property
     def as_of(self) -> str:
-        """The day of the package's prices."""
-        return _package()[1]
+        """The list that the package's prices are from, with its version."""
+        return f"{PACKAGE} {_package().version}"
 
-    def _entry(self, model: str | None) -> tuple[str, Price] | None:
+    def _entry(self, model: str | None) -> tuple[Dated, bool] | None:
+        """The prices of a model, and whether they are the file's."""
         if not model:
             return None
         if model not in self._known:
-            plain = _PREFIX.sub("", model.lower())
-            self._known[model] = next((row for row in self._table.items() if _names(row[0], plain)), None)
+            own = self._of_file(model)
+            found = own or _package().find(model)
+            self._known[model] = (found, own is not None) if found else None
         return self._known[model]
 
-    def of(self, model: str | None) -> Price | None:
-        """The price of a model, or None when no table names it."""
+    def _of_file(self, model: str) -> Dated | None:
+        """A file may name a model with or without what stands before its name, and with or without the day of its version."""
+        for name in dict.fromkeys(written(part) for part in (model, *(name for _, name in places(model, PROVIDERS)))):
+            for spelled in (name, undated(name), name.rpartition("/")[2], undated(name.rpartition("/")[2])):
+                if spelled in self._own:
+                    return self._own[spelled]
+        return None
+
+    def of(self, model: str | None, *, at: float | None = None) -> Price | None:
+        """The price of a model at a time, seconds since the epoch, or its present one; None when no list names it."""
         found = self._entry(model)
-        return None if found is None else found[1]
+        if found is None:
+            return None
+        held = [price for since, price in found[0] if at is None or since <= at]
+        return held[-1] if held else found[0][0][1]
 
     def is_own(self, model: str | None) -> bool:
         """Whether the price of a model stands in the file that was put on top."""
         found = self._entry(model)
-        return found is not None and found[0] in self._own
+        return found is not None and found[1]
 
-    def cost(self, model: str | None, usage: Usage) -> float | None:
-        """US dollars for one call."""
-        price = self.of(model)
-        if price is None:
+    def cost(self, model: str | None, usage: Usage, *, at: float | None = None) -> float | None:
+        """US dollars for one call; `at`, seconds since the epoch, says which of its prices held then."""
+        price = self.of(model, at=at)
+        return None if price is None else price.cost(usage)
+
+
+class _List:
+    """The package's prices by provider and written name."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.version = str(table["version"])
+        self._by_provider: dict[str, dict[str, Dated]] = {}
+        self._falls_back: dict[str, list[str]] = {}
+        for provider, said in table["providers"].items():
+            self._falls_back[provider] = said["falls_back"]
+            rows = [(list(map(written, row["names"])), _dated(row)) for row in said["models"]]
+            names = {name: prices for all_of_them, prices in reversed(rows) for name in all_of_them}
+            for all_of_them, prices in rows:
+                for name in all_of_them:
+                    names.setdefault(undated(name), prices)
+            self._by_provider[provider] = names
+        self.providers = frozenset(self._by_provider)
+        self._vendors = Counter(name.rpartition("/")[2] for name in self._by_provider.get(OPENROUTER, {}) if "/" in name)
+        self._bare = {name.rpartition("/")[2]: prices for name, prices in self._by_provider.get(OPENROUTER, {}).items() if "/" in name}
+
+    def find(self, model: str) -> Dated | None:
+        """The prices of a model, by the exact names of `model_names`."""
+        return next((found for place, name in places(model, self.providers) if (found := self._in(place, written(name)))), None)
+
+    def _in(self, provider: str | None, name: str) -> Dated | None:
+        lists = MAKERS if provider is None else (provider, *self._falls_back.get(provider, ()))
+        for spelled in spellings(name):
+            for one in lists:
+                if found := self._by_provider.get(one, {}).get(spelled):
+                    return found
+        if provider is not None:
             return None
-        hour, an_hour = usage.cache_write_1h, price.cache_write if price.cache_write_1h is None else price.cache_write_1h
-        written = (usage.cache_write - hour) * price.cache_write + hour * an_hour
-        return (usage.fresh * price.input + usage.cache_read * price.cache_read + written + usage.output * price.output) / 1e6
+        return next((self._bare[spelled] for spelled in spellings(name) if self._vendors[spelled] == 1), None)
 
 
-def _package() -> tuple[dict[str, Price], str]:
-    """The package's own prices and their day, read once."""
-    if not _shipped:
-        path = Path(__file__).with_name("prices.toml")
-        tables = read_toml(path, fix="install the package again")
-        _shipped.append((_read(tables, path.name), str(tables[_AS_OF])))
-    return _shipped[0]
+def _dated(row: Mapping[str, Any]) -> Dated:
+    return tuple((_second(one.get("since")), _listed(one, row.get("context"))) for one in row["prices"])
 
 
-_shipped: list[tuple[dict[str, Price], str]] = []
+def _second(day: str | None) -> float:
+    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() if day else 0.0
 
 
-def _names(name: str, model: str) -> bool:
-    """`gpt-5` names gpt-5 and gpt-5-2026-01-01, not gpt-5.2 or gpt-50."""
-    return model.startswith(name) and (len(model) == len(name) or model[len(name)] in "-@:")
+def _listed(row: Mapping[str, Any], context: int | None) -> Price:
+    """A price of the list: a number, or one with tiers."""
+    starts = sorted({tier[0] for value in row.values() if isinstance(value, list) for tier in value[1:]})
+    tiers = tuple((start, _at(row, start)) for start in starts)
+    return _at(row, -1)._replace(tiers=tiers, context=context if context and tiers and context > starts[-1] else None)
+
+
+def _at(row: Mapping[str, Any], start: int) -> Price:
+    def price(name: str) -> float | None:
+        value = row.get(name)
+        if isinstance(value, list):
+            return float(next((tier[1] for tier in reversed(value[1:]) if tier[0] <= start), value[0]))
+        return None if value is None else float(value)
+
+    fresh = price("input") or 0.0
+    read, wrote = price("cache_read"), price("cache_write")
+    return Price(
+        fresh, price("output") or 0.0, fresh if read is None else read, fresh if wrote is None else wrote, price("cache_write_1h"),
+        price("reasoning"), (price("per_1000_calls") or 0.0) / 1000,
+    )  # fmt: skip
+
+
+@cache
+def _package() -> _List:
+    """The package's own prices, read once."""
+    return _List(price_list())
 
 
 def _read(tables: Mapping[str, Any], where: str) -> dict[str, Price]:
@@ -180,13 +263,16 @@ def _read(tables: Mapping[str, Any], where: str) -> dict[str, Price]:
     return {name.lower(): _one(name, row, where) for name, row in tables.items() if name != _AS_OF or isinstance(row, dict)}
 
 
+_FILE_FIELDS = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+
+
 def _one(name: str, row: Any, where: str) -> Price:
     """The price in a table of a price file; without prices for the cache, its tokens cost what others do."""
     for field in as_dict(row):
-        if field not in Price._fields:
-            fix = did_you_mean(field, Price._fields)
+        if field not in _FILE_FIELDS:
+            fix = did_you_mean(field, _FILE_FIELDS)
             raise InputError(f"the price of {name!r} has an unknown field {field!r}", where=where, fix=fix)
-    got = {field: number(as_dict(row).get(field)) for field in Price._fields}
+    got = {field: number(as_dict(row).get(field)) for field in _FILE_FIELDS}
     fresh, out, read, wrote = got["input"], got["output"], got["cache_read"], got["cache_write"]
     if fresh is None or out is None:
         fix = f"write [{name!r}] with input = 3.0 and output = 15.0, dollars per million tokens"

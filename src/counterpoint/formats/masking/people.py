@@ -1,8 +1,8 @@
 """People in a text: e-mail addresses, and the user's name in a home folder.
 
-A home folder is /home/NAME or /Users/NAME, at a root, on a volume or behind a folder that holds homes (/var/home, /export/home,
-/nfs/home), /media/NAME, ~NAME, and a folder whose name stands for such a path (-home-NAME-project, C--Users-NAME-project). Names
-of nobody (`root`, `runner`, `you`) stay, and so do `icon@2x.png`, `git@host` and `q@k.T`, which are no e-mail addresses.
+A home folder is that of NAME in `home` or `Users`, at a root, on a volume or a server, or in a folder that holds homes (`/var`,
+`/export`, `/nfs`), in `/media`, behind a tilde, and in a folder whose name stands for such a path (a slug such as -home-NAME-project).
+Names of nobody (`root`, `runner`, `you`) stay, and so do `icon@2x.png`, `git@host` and `q@k.T`, which are no e-mail addresses.
 
 Always true: what is masked is the name alone; the rest of the path stays.
 """
