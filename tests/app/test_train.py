@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +289,32 @@ def test_a_reader_that_goes_away_stops_the_run_as_ctrl_c_does(monkeypatch: pytes
     monkeypatch.setattr(sys, "stdout", Gone())
     with pytest.raises(KeyboardInterrupt):
         Json()("update", {"update": 1})
+
+
+def test_an_evaluation_says_that_it_is_one_and_how_far_it_is() -> None:
+    from contextlib import contextmanager
+
+    from counterpoint.display import watched_by
+    from counterpoint.train.evaluate import held_out
+    from counterpoint.train.settings import settings_of
+    from counterpoint.train.training import Training
+
+    told: list[tuple[str, float | None, float]] = []
+
+    @contextmanager
+    def show(what: str, total: float | None) -> Iterator[Any]:
+        class Work:
+            def at(self, done: float, total_: float | None = None, about: str = "") -> None:
+                told.append((what, total, done))
+
+        yield Work()
+
+    training = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": {"vote_items": 4}}))
+    with watched_by(show):
+        found = held_out(training.player(), training.worlds, 6)
+    assert {(what, total) for what, total, _ in told} == {("evaluating on held-out episodes", 6)}
+    done = [count for _, _, count in told]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 6)
+    unseen = held_out(training.player(), training.worlds, 6)
+    assert unseen.values.tolist() == found.values.tolist()  # nobody's watching changes a number

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 import counterpoint.registry as registry
+from counterpoint.display import tracked, working
+from counterpoint.envs.teamworld.action import Action
 from counterpoint.envs.teamworld.config import Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
@@ -71,16 +73,32 @@ def _shares(variants: int, episodes: int) -> list[np.ndarray]:
     return [seeds[seeds % variants == v] for v in range(variants)]
 
 
+class _Watched(TeamPolicy):
+    """A learned policy that says, round by round, how many episodes of an evaluation have ended."""
+
+    def __init__(self, net: Network, name: str, work: Any) -> None:
+        super().__init__(net, name=name)
+        self._work, self.before = work, 0
+
+    def act(self, obs: Observation) -> Action:
+        """This round's action."""
+        self._work.at(self.before + int((~obs.running).sum()), about=f"round {obs.round:,}")
+        return super().act(obs)
+
+
 def held_out(net: Network, worlds: Sequence[TeamWorld], episodes: int, *, name: str = "learned", keep: int = 0) -> HeldOut:
     """Play the held-out seeds greedily; the first `keep` of them are logged."""
     parts: list[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]] = []
     traces: list[tuple[int, Trace]] = []
-    policy = TeamPolicy(net, name=name)
-    for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
-        if len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
-            runs = world.run(policy, seeds, log=bool(seeds[0] < keep))
-            parts.append((seeds, runs.values, dict(runs.columns)))
-            traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(seeds) if seed < keep]
+    with working("evaluating on held-out episodes", episodes) as work:
+        policy = _Watched(net, name, work)
+        for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
+            if len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
+                runs = world.run(policy, seeds, log=bool(seeds[0] < keep))
+                parts.append((seeds, runs.values, dict(runs.columns)))
+                traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(seeds) if seed < keep]
+                policy.before += len(seeds)
+                work.at(policy.before)
     order = np.argsort(np.concatenate([seeds for seeds, _, _ in parts]))
     joined = {k: np.concatenate([c[k] for _, _, c in parts])[order] for k in parts[0][2]}
     values = np.concatenate([v for _, v, _ in parts])[order]
@@ -120,7 +138,7 @@ def reference_rounds(worlds: Sequence[TeamWorld], episodes: int, policy: str = "
 
 def optimum(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, Any]:
     """The optimum of the held-out tasks: the mean over the variants, as often as each is played."""
-    found = [world.optimum() for world in worlds]
+    found = [world.optimum() for world in tracked(worlds, "computing the optimum")]
     counts = [len(seeds) for seeds in _shares(len(worlds), episodes)]
     value = sum(o.value * c for o, c in zip(found, counts, strict=True)) / sum(counts)
     kind = "exact" if all(o.kind == "exact" for o in found) else "upper bound"
@@ -137,7 +155,7 @@ def scaled(world: TeamWorld, factor: float) -> TeamWorld:
 def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[str, Any]]:
     """Team sizes by task size: every count of items times 1/4, 1/2, 1, 2, 4, as far as that is a task of another size."""
     rows: dict[int, dict[str, Any]] = {}
-    for factor in _FACTORS:
+    for factor in tracked(_FACTORS, "evaluating team sizes by task size"):
         try:
             other = scaled(world, factor)
         except InputError:
