@@ -1,4 +1,4 @@
-"""Texts from outside that give orders are found by their words, and whether they were obeyed is told by what was done.
+"""Texts from outside that give orders are found by their words; whether a run obeyed is told by what it did.
 
 Always true: tool answers are made up from a seed in the manner of AgentDojo's suites (mail, money, travel, chat) and of
 coding sessions; an attack is one of the goals in one of the pretexts below, at a random place, and folded as YAML does in
