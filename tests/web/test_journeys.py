@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from counterpoint import Store
+from counterpoint.audit.blame.judge import blame
+from counterpoint.envs.expert_chat import broken_chats
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import running
@@ -125,6 +127,11 @@ def test_a_note_is_kept_in_the_store_and_taken_back(page: Any, viewer: Viewer) -
 def test_blame_ranks_steps_and_steps_through_them(page: Any, viewer: Viewer) -> None:
     trace(page, viewer, SHOP, "?v=blame")
     region = page.get_by_role("region", name="Blame")
+    region.get_by_text("Nothing says that this run failed").wait_for()
+    with Store(viewer.store) as store:
+        store.add(next(chat for chat in broken_chats(range(40), shapes=["panel"]) if blame(chat).stands_out))
+        failed = store.ids()[-1]
+    trace(page, viewer, failed, "?v=blame")
     suspects = region.get_by_role("list", name="Suspects, the likeliest first").locator("article")
     suspects.first.wait_for()
     first, second = (suspects.nth(i).get_by_role("button") for i in (0, 1))
@@ -217,7 +224,7 @@ def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_
 PAGES = {
     "/": "a[href='/t/research-team']",
     "/t/research-team": "section.time canvas",
-    "/t/research-team?v=credit": "role=region[name='First method'] >> text=✓ >> nth=0",
+    "/t/research-team?v=credit": "section.work li >> nth=0",
     "/t/research-team?v=safety": "role=region[name='Safety']",
     "/t/research-team?v=text": "role=region[name='Text'] >> text=analyst >> nth=0",
     "/d/panel..build": "text=first divergence",

@@ -322,14 +322,15 @@ def test_names_of_any_script_do_not_run_into_numbers_or_turn_sentences(page: Any
     events = [Event(id=f"e{k}", t=float(k), type="message", agent=name, content_ref=content_ref(name), tokens_out=3) for k, name in enumerate(names)]
     with Store(viewer.store) as store:
         store.add(Trace(trace_id="scripts", task_id="scripts", events=events, edges=[], contents=said, rewards={"team": 0.5}))
-    opens(page, viewer, "/t/scripts?v=map")
+    opens(page, viewer, "/t/scripts?v=credit")
+    page.get_by_role("button", name="provenance").click()
+    note = page.get_by_role("region", name="First method").get_by_text("Not used in the result")
+    note.get_by_text("U+202E").wait_for()
+    assert page.locator(".credit-main").evaluate("e => e.scrollWidth <= e.clientWidth")
+    page.keyboard.press("1")
     nodes = page.locator(".picture .node")
     nodes.locator("tspan.quiet").first.wait_for()
     for k in range(nodes.count()):
         name, credit = (nodes.nth(k).locator(f"tspan.{kind}").bounding_box() for kind in ("node-name", "quiet"))
         assert name["x"] + name["width"] <= credit["x"] + 1
     assert nodes.nth(1).locator(".node-name").text_content() == "U+202Etluciffid"
-    opens(page, viewer, "/t/scripts?v=credit")
-    note = page.get_by_role("region", name="First method").get_by_text("Not used in the result")
-    note.get_by_text("U+202E").wait_for()
-    assert page.locator(".credit-main").evaluate("e => e.scrollWidth <= e.clientWidth")

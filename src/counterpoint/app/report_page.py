@@ -185,19 +185,21 @@ def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern], useful: f
     is_agent = kind == "sub-agent"
     of_all = "" if useful is None else f"; of all sub-agents at most {percent(useful)}"
     words = (
-        f"Used: its words were read by others. Useful: at most this share of its actions, on which the result depends{of_all}."
+        "Lines kept: there at the end, of those it wrote. Used: its returns that their reader used, at least. "
+        f"Useful: at most this share of its actions, on which the result depends{of_all}."
         if is_agent
         else "Read: results that a later step read."
     )
     # What a call cost stands on the model's step that made it, and is no tool's: a tool has a time only.
     has_reward = any(p.reward is not None for p in patterns)
     head = ["role", "runs", "traces", "tokens", "cost", "busy"] if is_agent else ["tool", "calls", "traces", "busy"]
-    head += ["errors", *(["used", "useful"] if is_agent else ["read"]), *(["reward"] if has_reward else [])]
+    head += ["errors", *(["lines kept", "used", "useful"] if is_agent else ["read"]), *(["reward"] if has_reward else [])]
     rows = []
     for p in patterns:
         used = f"{p.used:,} of {p.judged:,}" if p.judged else "-"
         spent = [*([compact(p.tokens or None), money(p.cost_usd)] if is_agent else []), duration(p.busy_s or None)]
-        came = [number(p.errors), used, *([percent(p.useful)] if is_agent else [])]
+        lines = "-" if p.lines is None else f"{p.lines_kept:,} of {p.lines:,}" if p.lines else "0"
+        came = [number(p.errors), *([lines] if is_agent else []), used, *([percent(p.useful)] if is_agent else [])]
         came += [number(p.reward, 3)] if has_reward else []
         rows.append([p.name, number(p.runs), number(p.traces), *spent, *came])
     return Section(title, words, head, rows, range(1, len(head)))

@@ -66,7 +66,7 @@ def credit(
 def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None, unit: str | None = None) -> Credit:
     """The credit of the best mechanism that is identified for these traces, and has rows of `unit`; its notes say why.
 
-    Where none is identified, and no unit was asked for, it is an `Uncredited`: cost and work of each agent, and no credit.
+    Where none is identified, and no unit below the agent was asked for, it is an `Uncredited`: cost and work, and no credit.
     """
     from counterpoint.app.contributions import Uncredited
     from counterpoint.credit.choosing import NobodyChosen, choose
@@ -76,7 +76,7 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None,
     try:
         return choose(traces, replay=own_replays(traces, free_replay), merged=last_merge, unit=unit).credit
     except NobodyChosen as error:
-        if unit is not None:
+        if unit not in (None, "agent"):
             raise
         return Uncredited.of_traces(traces, error)
 

@@ -24,6 +24,7 @@ from counterpoint.audit.facts import Facts
 from counterpoint.audit.failures import failures
 from counterpoint.audit.rollups import rollup
 from counterpoint.audit.waste import KINDS, waste
+from counterpoint.audit.work.agents import work
 from counterpoint.display import zone
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
@@ -78,9 +79,13 @@ class Pattern(Struct, kw_only=True):
     busy_s: float = 0.0
     errors: int = 0
     used: int = 0
-    """Runs of which something was read by others (sub-agents), or results that were read (tools)."""
+    """Returns that their reader said again or acted on (sub-agents), or results that were read (tools)."""
     judged: int = 0
-    """Runs of which that can be told."""
+    """Of how many."""
+    lines: int | None = None
+    """Lines that sub-agents wrote to files; None where no record says it."""
+    lines_kept: int = 0
+    """Of these, how many are there at the end."""
     useful: float | None = None
     """Sub-agents: at most this share of their actions, for the result depends on them; tools: share of results that were read."""
     rewards: list[float] = []
@@ -234,10 +239,9 @@ class Reporting:
             total.examples = ranked[:_EXAMPLES]
 
     def _take_agents(self, trace: Trace, facts: Facts) -> None:
-        """Sub-agents by their role: what they cost, whether anybody read them, how much of their work led to the result."""
+        """Sub-agents by their role: what they cost, and what became of their work."""
         team, met = facts.team, set()
-        acts_A, useful_A = facts.acts_A
-        read_A, is_told = team.per_agent(facts.read_E), bool(facts.read_E.any())
+        done = {one.agent: one for one in work(trace, facts=facts).agents}
         for row in rollup(trace, "agent", facts=facts):
             a = team.number[row.name or ""]
             if not facts.is_sub_A[a]:
@@ -250,10 +254,13 @@ class Reporting:
             found.cost_usd = found.cost_usd if row.cost_own is None else (found.cost_usd or 0.0) + row.cost_own
             found.busy_s += row.busy_s or 0.0
             found.errors += row.errors
-            found.judged += is_told
-            found.used += bool(read_A[a])
-            self._useful[key] += int(useful_A[a])
-            self._acts[key] += int(acts_A[a])
+            one = done[row.name or ""]
+            found.judged += one.returns
+            found.used += one.returns_used
+            if one.lines is not None:
+                found.lines, found.lines_kept = (found.lines or 0) + one.lines, found.lines_kept + (one.lines_kept or 0)
+            self._useful[key] += one.useful or 0
+            self._acts[key] += one.acts or 0
 
     def _take_tools(self, trace: Trace, facts: Facts) -> None:
         """Tools: how often they were called and failed, how long they took, and whether their results were read."""

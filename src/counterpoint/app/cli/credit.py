@@ -92,7 +92,7 @@ def credit(
     if unit is not None and unit not in UNITS:
         raise NotFound(f"there is no unit {unit!r}", where="--unit", fix=did_you_mean(unit, UNITS))
     found = _asked(names, loaded, options, asked | {"unit": unit}, quiet=as_json)
-    if found and unit is not None:
+    if found and unit is not None and found[0].mechanism != "none":
         _known_unit(unit, found[0])
     if as_json:
         for one in found:

@@ -164,9 +164,12 @@ def _is_telling(text: str) -> bool:
 
 def _overlap(first: str, then: str) -> int:
     """How many characters at the end of the first are those at the beginning of the other; 0 where these say too little."""
-    for size in range(min(len(first), len(then), _LONGEST), _TELLING - 1, -1):
-        if first.endswith(then[:size]):
-            return size if _is_telling(then[:size]) else 0
+    end = first[-_LONGEST:]
+    at = end.find(then[:_TELLING]) if len(then) >= _TELLING else -1
+    while at >= 0:
+        if then.startswith(end[at:]):
+            return len(end) - at if _is_telling(end[at:]) else 0
+        at = end.find(then[:_TELLING], at + 1)
     return 0
 
 
