@@ -107,3 +107,20 @@ def test_a_message_to_everybody_is_read_by_each_who_has_it() -> None:
     data = {f"p/00000000-0000-4000-8000-00000000000{k}.jsonl": rows for k, rows in files.items()}
     (trace,) = imported("claude_code", {f: "".join(json.dumps(r) + "\n" for r in rows).encode() for f, rows in data.items()})
     assert {e.dst for e in trace.edges if e.src == "all"} == {"mada-end", "mbob-end"}
+
+
+def test_the_wall_clock_is_of_the_work() -> None:
+    """A hook five days before anybody asked, and a notice long after the answer, are in the trace and not in its time."""
+    day = 86_400
+    hook = {"type": "hook_additional_context", "content": ["Loaded."]}
+    early = {**line("attachment", "h0", 0, ""), "attachment": hook, "timestamp": "2025-12-27T00:00:00.000Z"}
+    late = {**line("user", "h1", 0, "<system-reminder>Idle.", isMeta=True), "timestamp": "2026-01-03T00:00:00.000Z"}
+    rows = [early, line("user", "u0", 10, "Go."), said("a0", 25, {"type": "text", "text": "Done."}), late]
+    name = "11112222-3333-4444-8555-666677778888"
+    data = "".join(json.dumps({**row, "sessionId": name}) + "\n" for row in rows).encode()
+    (trace,) = imported("claude_code", {f"p/{name}.jsonl": data})
+    assert len(trace.events) == 4
+    assert trace.costs["wall_clock_s"] == pytest.approx(15)
+    assert trace.duration_s == pytest.approx(15)
+    assert trace.meta["began"] == 1_767_225_610, "when it was asked"
+    assert max(e.t for e in trace.events) > 6 * day, "when each event was is as it was"

@@ -23,7 +23,7 @@ from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, TITLE
-from counterpoint.trace.quantities import NO_TIMES
+from counterpoint.trace.quantities import AROUND, NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
 
@@ -122,7 +122,8 @@ class Draft(DraftRows):
             if e.model:
                 by_model[e.model] += (e.tokens_in or 0) + (e.tokens_out or 0)
         names = {agent: writable(lane.name)[:_TITLE] for agent, lane in self.lanes.items() if lane.name and lane.name != agent}
-        times = [row["at"] for row in self.rows.values() if row["at"] is not None]
+        timed = [row for row in self.rows.values() if row["at"] is not None]
+        times = [row["at"] for row in timed if row.get("role") not in AROUND] or [row["at"] for row in timed]
         found = {
             TITLE: one_line(self._asked(events)),
             MODELS: [model for model, _ in by_model.most_common()],

@@ -34,7 +34,7 @@ import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
 from counterpoint.store.drawing import draw, event_columns
-from counterpoint.store.handles import handle, is_handle, nearest
+from counterpoint.store.handles import named, nearest
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, is_there, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
@@ -372,17 +372,15 @@ class Store:
         return [(row.digest, Summary.of_row(row)) for row in itertools.islice(rows, count)]
 
     def find(self, prefix: str) -> str:
-        """The one id that is `prefix`, or begins with it, or has it for its handle (`handles.handle`)."""
-        known = dict.fromkeys([*self._log.refresh().rows, *self.open_ids()])
+        """The one id that is `prefix`, or begins with it, or has it for its handle (`handles.handle`); else the one trace whose
+        source's own id, which stands in the id or is that of its task, is it or begins with it."""
+        rows = self._log.refresh().rows
+        known = dict.fromkeys([*rows, *self.open_ids()])
         if prefix in known or path_of(self._journal_folder, prefix) in self.damaged:
             return prefix
-        found = [name for name in known if name.startswith(prefix)] if prefix else []
+        found = named(prefix, {name: rows[name].task if name in rows else "" for name in known})
         if len(found) == 1:
             return found[0]
-        if not found and is_handle(prefix):
-            found = [name for name in known if handle(name) == prefix]
-            if len(found) == 1:
-                return found[0]
         if found:
             shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
             fix = f"give more of the id; the newest is {found[-1]}"

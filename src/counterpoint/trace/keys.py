@@ -61,7 +61,7 @@ MODELS = "models"
 NAMES = "names"
 """In `meta`: agent id to what people call the agent: a nickname, the description of its task, a span's name."""
 BEGAN = "began"
-"""In `meta`: when its first event was, seconds since the epoch; absent where the source has no times."""
+"""In `meta`: when its work began, seconds since the epoch; absent where the source has no times."""
 PARENT = "parent_session"
 """In `meta` of a run that a session made for itself, such as a review of its next call, and whose records are a trace of their
 own: the session's id."""
