@@ -86,7 +86,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     scores: tuple[tuple[str, float], ...] = ()
     """The scores among them, each with its name."""
 
-    quarters: tuple[Quarter, ...] | None = ()
+    quarters: tuple[Quarter, ...] | None = None
     """When it was at work, and what it spent then; none without a clock's time, None where the store did not keep it yet."""
     waiting: tuple[Waiting, ...] = ()
     """Calls without an answer where its record ends, the longest first: it is at work, stuck, or was cut off."""
