@@ -125,7 +125,10 @@ def test_runs_that_a_session_made_for_itself_stand_under_it(tmp_path: Path, run:
     assert "Mend the door" in out[1]
     assert "└ 3 m runs of it" in out[2]
     assert "2 m runs, session gone-000 is not here" in out[3]
-    assert len(run("ls", "--ids", "--store", tmp_path / "s")[1].splitlines()) == 1 + 7
+    with Store(tmp_path / "s") as store:
+        store.add(review("h0", "gone-1111", NOON + 15))
+    assert "3 m runs of 2 sessions that are not here" in run("ls", "--store", tmp_path / "s")[1]
+    assert len(run("ls", "--ids", "--store", tmp_path / "s")[1].splitlines()) == 1 + 8
     assert len(run("ls", "parent:session-1", "--store", tmp_path / "s")[1].splitlines()) == 1 + 3
     told = [json.loads(line) for line in run("ls", "--json", "--store", tmp_path / "s")[1].splitlines()]
     assert sum(one["parent"] == "session-1" for one in told) == 3

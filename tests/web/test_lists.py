@@ -334,3 +334,29 @@ def test_names_of_any_script_do_not_run_into_numbers_or_turn_sentences(page: Any
         name, credit = (nodes.nth(k).locator(f"tspan.{kind}").bounding_box() for kind in ("node-name", "quiet"))
         assert name["x"] + name["width"] <= credit["x"] + 1
     assert nodes.nth(1).locator(".node-name").text_content() == "U+202Etluciffid"
+
+
+def test_a_session_that_hangs_is_seen_in_the_list_and_live(page: Any, viewer: Viewer, tmp_path: Path) -> None:
+    import time
+
+    from app.hung_help import claude
+    from counterpoint.app.logs import read_logs
+
+    hung = next(read_logs(claude(tmp_path, time.time() - 7_500)))
+    with Store(viewer.store) as store:
+        store.add(hung)
+    try:
+        opens(page, viewer, "/?q=open")
+        head = page.locator(".grid-head [role=columnheader][aria-sort=descending]")
+        head.wait_for()
+        assert head.inner_text().split() == ["active", "↓"], "the list comes in an order, and says in which"
+        row = page.locator("[role=row]", has_text="Wait for the door to dry.")
+        assert "open 2h0" in row.inner_text()
+        page.goto(f"{viewer.url}/live")
+        page.get_by_role("link", name="Wait for the door to dry.").first.wait_for()
+        opened = page.get_by_role("region", name="Open events")
+        assert "Bash: sleep 99999" in opened.inner_text()
+        assert "at work or stuck" in page.locator(".agents-now").inner_text()
+    finally:
+        with Store(viewer.store) as store:
+            store.remove(hung.trace_id)

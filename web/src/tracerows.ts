@@ -53,29 +53,38 @@ export function nextSort<Key extends string>(sort: Sort<Key> | null, key: Key): 
 export const AS_IT_COMES: Sort = { key: "active", down: true };
 
 /** A line of the list: a trace, or the head of the runs of a session, which are shown when it is open. */
-export interface Line { row: TraceRow; runs: TraceRow[]; isBelow: boolean; isRun: boolean }
+export interface Line { row: TraceRow; runs: TraceRow[]; isBelow: boolean; isRun: boolean; key: string }
 
 /** Sessions, each with the runs that it made for itself in one line; those that are open, one by one. */
-export function folded(rows: readonly TraceRow[], isOpen: (parent: string) => boolean): Line[] {
-  const here = new Set(rows.map((row) => row.id));
+export function folded(rows: readonly TraceRow[], isOpen: (key: string) => boolean): Line[] {
+  const here = new Map(rows.map((row) => [row.id, row]));
+  const isRun = (row: TraceRow): boolean => !!row.parent && row.parent !== row.id;
+  // runs of a kind whose sessions are not here are one line, however many sessions that is
+  const keyOf = (row: TraceRow): string => {
+    const session = here.get(row.parent!);
+    return session && !isRun(session) ? row.parent! : `gone ${row.project ?? ""} ${row.models.join(" ")}`;
+  };
   const runs = new Map<string, TraceRow[]>();
-  for (const row of rows) {
-    if (row.parent && row.parent !== row.id) runs.set(row.parent, [...runs.get(row.parent) ?? [], row]);
-  }
-  const below = (parent: string, isBelow: boolean): Line[] => {
-    const mine = runs.get(parent)!;
-    const head = { row: together(mine), runs: mine, isBelow, isRun: false };
-    return [head, ...(isOpen(parent) ? mine.map((row) => ({ row, runs: [], isBelow, isRun: true })) : [])];
+  for (const row of rows) if (isRun(row)) runs.set(keyOf(row), [...runs.get(keyOf(row)) ?? [], row]);
+  const below = (key: string, isBelow: boolean): Line[] => {
+    const mine = runs.get(key)!;
+    const head = { row: together(mine), runs: mine, isBelow, isRun: false, key };
+    return [head, ...(isOpen(key) ? mine.map((row) => ({ row, runs: [], isBelow, isRun: true, key })) : [])];
   };
   const told = new Set<string>();
   return rows.flatMap((row): Line[] => {
-    const of = row.parent && runs.has(row.parent) ? row.parent : runs.has(row.id) ? row.id : null;
-    if (of === null) return [{ row, runs: [], isBelow: false, isRun: false }];
-    if (told.has(of)) return [];
-    told.add(of);
-    const session = here.has(of) ? rows.find((one) => one.id === of)! : null;
-    return [...(session ? [{ row: session, runs: [], isBelow: false, isRun: false }] : []), ...below(of, session !== null)];
+    const key = isRun(row) ? keyOf(row) : row.id;
+    if (!runs.has(key)) return [alone(row)];
+    if (told.has(key)) return [];
+    told.add(key);
+    const session = here.get(key);
+    return [...(session ? [alone(session)] : []), ...below(key, session !== undefined)];
   });
+}
+
+/** A trace as a line of its own. */
+export function alone(row: TraceRow): Line {
+  return { row, runs: [], isBelow: false, isRun: false, key: row.id };
 }
 
 /** Several runs as one row: the last of them, with the sums of all. */
@@ -91,10 +100,12 @@ function together(runs: readonly TraceRow[]): TraceRow {
 }
 
 /** What a line of several runs is called. */
-export function runsTitle({ row, runs, isBelow }: Line): string {
+export function runsTitle({ runs, isBelow }: Line): string {
   const models = new Set(runs.flatMap((run) => run.models));
   const kind = models.size === 1 ? `${[...models][0]} run` : "run";
-  return count(runs.length, kind) + (isBelow ? " of it" : `, session ${(row.parent ?? "").slice(0, 8)} is not here`);
+  const sessions = [...new Set(runs.map((run) => run.parent ?? ""))];
+  const whose = sessions.length === 1 ? `, session ${sessions[0]!.slice(0, 8)} is` : ` of ${count(sessions.length, "session")} that are`;
+  return count(runs.length, kind) + (isBelow ? " of it" : `${whose} not here`);
 }
 
 /** `system -reward` and back, for the address. */

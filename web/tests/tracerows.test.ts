@@ -84,5 +84,6 @@ test("runs that a session made for itself are one line below it, or say that it 
   expect(lines.map((line) => (line.runs.length ? runsTitle(line) : line.row.id))).toEqual(
     ["a", "2 auto-review runs of it", "1 auto-review run, session gone-ses is not here", "b"]);
   expect(lines[1]!.row).toMatchObject({ tokens: 12, agents: 2, active: 7 });
-  expect(folded(rows, (parent) => parent === "a").map((line) => line.row.id)).toEqual(["a", "r2", "r1", "r2", "x1", "b"]);
+  expect(runsTitle(folded([...rows, run("x2", "other", 1)], () => false)[2]!)).toBe("2 auto-review runs of 2 sessions that are not here");
+  expect(folded(rows, (key) => key === "a").map((line) => line.row.id)).toEqual(["a", "r2", "r1", "r2", "x1", "b"]);
 });

@@ -35,28 +35,32 @@ class Line(NamedTuple):
         models = {model for run in self.runs for model in run.models}
         kind = f"{short_model(next(iter(models)))} runs" if len(models) == 1 else "runs"
         many = counted(len(self.runs), kind.removesuffix("s"), kind)
-        return f"└ {many} of it" if self.is_below else f"{many}, session {(self.row.parent or '')[:8]} is not here"
+        if self.is_below:
+            return f"└ {many} of it"
+        sessions = {run.parent or "" for run in self.runs}
+        whose = f"session {next(iter(sessions))[:8]} is" if len(sessions) == 1 else f"{len(sessions):,} sessions that are"
+        return f"{many}, {whose} not here" if len(sessions) == 1 else f"{many} of {whose} not here"
 
 
 def folded(rows: Sequence[Summary]) -> list[Line]:
     """The lines of a list."""
-    here = {row.id for row in rows}
-    runs: dict[str, list[Summary]] = {}
+    place = {row.id: i for i, row in enumerate(rows)}
+    runs: dict[object, list[Summary]] = {}
     for row in rows:
         if row.parent and row.parent != row.id:
-            runs.setdefault(row.parent, []).append(row)
-    place = {row.id: i for i, row in enumerate(rows)}
+            # runs of a kind whose sessions are not here are one line, however many sessions that is
+            runs.setdefault(row.parent if row.parent in place else (row.project, row.models), []).append(row)
+    below = {run.id for some in runs.values() for run in some}
     lines: list[tuple[int, int, Line]] = []
     for i, row in enumerate(rows):
-        mine = runs.get(row.id, [])
-        if row.parent in runs and row.parent != row.id:
-            continue
+        mine = [] if row.id in below else runs.get(row.id, [])
         last = max([i, *(place[run.id] for run in mine)])
-        lines.append((last, 0, Line(row)))
+        if row.id not in below:
+            lines.append((last, 0, Line(row)))
         if mine:
             lines.append((last, 1, Line(summed(mine), tuple(mine), is_below=True)))
-    for parent, mine in runs.items():
-        if parent not in here:
+    for of, mine in runs.items():
+        if of not in place or of in below:
             lines.append((max(place[run.id] for run in mine), 0, Line(summed(mine), tuple(mine))))
     return [line for *_, line in sorted(lines, key=lambda one: one[:2])]
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from counterpoint.display import local_day, local_moment, zone
+from counterpoint.display import local_moment, zone
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.store.handles import handle, is_handle
+from counterpoint.store.summary import day_of
 from counterpoint.trace.activity import QUARTER_S
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def facet(row: Any, name: str) -> tuple[str, ...]:
     if name == "day":
         if row.started is None and not row.is_open:
             return ()  # when it was added is not its day
-        return tuple(dict.fromkeys(local_day(at) for q in row.pieces for at in (q.first, q.last)))
+        return tuple(dict.fromkeys(day_of(at) for q in row.pieces for at in (q.first, q.last)))
     value = getattr(row, FIELDS[name])
     return (str(value),) if value else ()
 

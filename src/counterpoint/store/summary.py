@@ -6,9 +6,11 @@ Always true: it costs no look into the lake; what is not known is None.
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,13 +21,24 @@ from counterpoint.display import compact, duration, local_day, local_moment, mon
 from counterpoint.store.annotations import NAME, Said
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
-from counterpoint.trace.activity import Quarter, Waiting, quarters_of, waiting_of
+from counterpoint.trace.activity import QUARTER_S, Quarter, Waiting, quarters_of, waiting_of
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.steered import is_steered, order_of
 from counterpoint.trace.tabular import Tabular
+
+
+def day_of(at: float) -> str:
+    """The day of a moment in this machine's time zone, looked up once for each quarter of an hour."""
+    return _day(int(at // QUARTER_S), (time.timezone, time.altzone, *time.tzname))
+
+
+@lru_cache(maxsize=1 << 17)
+def _day(quarter: int, zone: tuple[int | str, ...]) -> str:
+    """`zone` only keeps the days of another one apart."""
+    return local_day(quarter * QUARTER_S)
 
 
 class Summary(Struct, frozen=True, kw_only=True, gc=False):
@@ -73,7 +86,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     scores: tuple[tuple[str, float], ...] = ()
     """The scores among them, each with its name."""
 
-    quarters: tuple[Quarter, ...] | None = ()
+    quarters: tuple[Quarter, ...] | None = None
     """When it was at work, and what it spent then; none without a clock's time, None where the store did not keep it yet."""
     waiting: tuple[Waiting, ...] = ()
     """Calls without an answer where its record ends, the longest first: it is at work, stuck, or was cut off."""
@@ -123,10 +136,10 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         """
         days: dict[str, list[Quarter]] = {}
         for q in self.quarters or ():
-            days.setdefault(local_day(q.first), []).append(q)
+            days.setdefault(day_of(q.first), []).append(q)
         if len(days) < 2:
             is_dated = self.started is not None or self.is_open  # when it was added is not its day
-            return {next(iter(days), local_day(self.date)) if is_dated else None: self}
+            return {next(iter(days), day_of(self.date)) if is_dated else None: self}
         out: dict[str | None, Summary] = {day: self.of_quarters(tuple(kept)) for day, kept in days.items()}
         events, errors = self.events - sum(d.events for d in out.values()), self.errors - sum(d.errors for d in out.values())
         tokens = (self.tokens or 0) - sum(d.tokens or 0 for d in out.values())

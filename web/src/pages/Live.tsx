@@ -150,8 +150,8 @@ function Trace(props: { trace: LiveTrace; row: number; isAt: boolean; silent: nu
   const { trace, silent } = props;
   return (
     <tr class={props.isAt ? "is-at" : ""} data-row={props.row}>
-      <td><Link to={traceLink(trace.id)} title={trace.id}><bdi>{trace.title ?? trace.id}</bdi></Link> {trace.task_id !== trace.id &&
-        trace.task_id !== trace.title && <span class="quiet"><bdi>{trace.task_id}</bdi></span>}</td>
+      <td><Link to={traceLink(trace.id)} title={trace.id}><bdi>{trace.title ?? trace.id}</bdi>
+        {trace.title && !isOpaque(trace.id) && <span class="quiet"> <bdi>{trace.id}</bdi></span>}</Link></td>
       <td class="number">{trace.agents.toLocaleString("en")}</td><td class="number">{trace.events.toLocaleString("en")}</td>
         <td class="number">{span(trace.last_t)}</td>
       <td>{silent > SILENT_S ? <span class="badge warn">⚠ silent {span(Math.round(silent))}</span>
@@ -159,6 +159,9 @@ function Trace(props: { trace: LiveTrace; row: number; isAt: boolean; silent: nu
     </tr>
   );
 }
+
+/** Whether an id is a number that only a machine reads. */
+const isOpaque = (id: string): boolean => /^(?:[a-z_]{1,8}[-_:.])?(?=[0-9a-f-]*\d)[0-9a-f][0-9a-f-]{6,}$/i.test(id);
 
 const MOST_OPEN = 100;
 

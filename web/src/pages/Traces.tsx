@@ -15,7 +15,7 @@ import type { AlertCount, TraceRow, Traces as Found } from "../shapes.gen";
 import type { SourceError } from "../source";
 import { go, route, source } from "../state";
 import {
-  AS_IT_COMES, type Column, fitting, folded, hasTerm, howMany, type Line, nextSort, picked, runsTitle, type Sort, sorted, sortFrom,
+  alone, AS_IT_COMES, type Column, fitting, folded, hasTerm, howMany, type Line, nextSort, picked, runsTitle, type Sort, sorted, sortFrom,
   sortText, template, term, toggled,
 } from "../tracerows";
 import { Windowed } from "../windowed";
@@ -257,8 +257,8 @@ function useWidth(box: RefObject<HTMLElement>): number {
 function Table(props: { rows: TraceRow[]; query: string }) {
   const isFolded = !withIds() && !/(^|\s)parent[:=!]/.test(props.query);
   const open = unfolded.value;
-  const lines = useMemo((): Line[] => (isFolded ? folded(props.rows, (parent) => open.includes(parent))
-    : props.rows.map((row) => ({ row, runs: [], isBelow: false, isRun: false }))), [props.rows, isFolded, open]);
+  const lines = useMemo((): Line[] => (isFolded ? folded(props.rows, (key) => open.includes(key)) : props.rows.map(alone)),
+    [props.rows, isFolded, open]);
   const rows = useMemo(() => lines.map((line) => line.row), [lines]);
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
@@ -335,12 +335,11 @@ function Row(props: { line: Line; index: number; columns: readonly Column[]; isA
 function runsCell(line: Line, column: string): VNode {
   if (column === "pick" || column === "alerts" || column === "busy") return <span role="cell" />;
   if (column !== "title") return CELLS[column]!(line.row);
-  const parent = line.row.parent ?? "";
-  const isOpen = unfolded.value.includes(parent);
+  const isOpen = unfolded.value.includes(line.key);
   return (
     <span role="cell" class={line.isBelow ? "run" : ""}><button type="button" class="crumb" aria-expanded={isOpen}
       title="Runs that the session made for itself, such as reviews of its calls"
-      onClick={() => (unfolded.value = isOpen ? unfolded.value.filter((one) => one !== parent) : [...unfolded.value, parent])}>
+      onClick={() => (unfolded.value = isOpen ? unfolded.value.filter((one) => one !== line.key) : [...unfolded.value, line.key])}>
       {isOpen ? "▾" : "▸"} <bdi>{runsTitle(line)}</bdi></button></span>
   );
 }
