@@ -1,9 +1,9 @@
 """Secrets out of traces, and labels in their place: `[masked:key:0001]`. Everything that leaves goes through `masked_all`.
 
-`find.py` finds every secret in a text: tokens of known vendors (`tokens.py`, by the rules in `rules.py`), values given to a
-name that says they are secret (`assigned.py`, by `names.py`; in tables and SQL `tables.py`, in a sentence `prose.py`), secrets that
-a notation or a word gives away (`forms.py`, `seeds.py`) or that are in other clothes (`wrapped.py`), and people (`people.py`, where
-asked `personal.py`). What is masked already, numbers, and the survey's words (types, decisions, sources) stay.
+`find.py` finds every secret in a text: tokens of known vendors (`tokens.py`, by `rules.py`), values given to a name that says
+they are secret (`assigned.py`, by `names.py`; in tables and SQL `tables.py`, in a sentence `prose.py`), secrets that a notation
+or a word gives away (`forms.py`, `seeds.py`) or that are in other clothes (`wrapped.py`), and people (`people.py`, where asked
+`personal.py`). What is masked already, numbers, and the survey's words (types, decisions, sources) stay.
 
 Always true: every string of a trace is masked, ids and names too; the same secret has the same label in all traces that leave
 together, and different ids stay different, so edges, agents and references still fit; a reference to a text that changed is
