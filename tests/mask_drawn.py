@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from mask_kinds import made
 
-WORDS = "amber basil cobalt dahlia ember falcon garnet hazel indigo jasper kestrel lupine maple nectar onyx pewter quartz russet saffron tundra umber violet willow yarrow zephyr".split()
-PEOPLE = "anneke bjorn carla dmitri elif farid greta hiroshi ingrid jolanda kwame leonie mateo nadia oskar petra rashid svenja tomasz ulrike".split()
+WORDS = ["amber", "basil", "cobalt", "dahlia", "ember", "falcon", "garnet", "hazel", "indigo", "jasper", "kestrel", "lupine", "maple", "nectar", "onyx", "pewter", "quartz", "russet", "saffron", "tundra", "umber", "violet", "willow", "yarrow", "zephyr"]
+PEOPLE = ["anneke", "bjorn", "carla", "dmitri", "elif", "farid", "greta", "hiroshi", "ingrid", "jolanda", "kwame", "leonie", "mateo", "nadia", "oskar", "petra", "rashid", "svenja", "tomasz", "ulrike"]
 SIGNS = "!#%*+?@"
 
 

@@ -1,6 +1,7 @@
 """Write the package's price list from genai-prices: `make prices`, and `make dist` before it builds.
 
-Always true: the file holds the installed package's figures and its version, a line for every model, so that a change is read as one.
+Always true: the file holds the installed package's figures and its version, a line for every model, so that a change is read
+as one.
 """
 
 from __future__ import annotations

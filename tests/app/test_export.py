@@ -116,6 +116,27 @@ def test_secrets_are_masked_unless_asked_for(run: Run, telling: Trace) -> None:
     assert decode_lines(Path("bare.jsonl").read_bytes()) == telling
 
 
+@pytest.mark.parametrize("how", [("--to", "jsonl", "-o", "out"), ("--html", "out")])
+def test_personal_numbers_are_masked_where_that_is_asked(run: Run, tmp_path: Path, how: tuple[str, ...]) -> None:
+    said = "ring +49 30 9018 2045 from 10.20.30.40"
+    event = Event(id="e1", t=0, type="message", agent="a", content_ref=content_ref(said), error="10.20.30.40 is away")
+    (tmp_path / "told.jsonl").write_bytes(encode_lines(Trace(trace_id="t", task_id="t", events=[event], contents={content_ref(said): said})))
+    code, out, _ = run("told.jsonl", *how)
+    assert code == 0
+    assert "masked    nothing" in out
+    code, out, _ = run("told.jsonl", *how, "--mask", "personal", "--force", "--report")
+    assert code == 0
+    assert "masked    3 secrets (3 personal numbers)" in out
+    assert "ip-address" in out
+    assert b"9018" not in Path("out").read_bytes()
+
+
+def test_to_mask_more_and_nothing_is_refused(run: Run, telling: Trace) -> None:
+    code, _, err = run("run.jsonl", "--to", "jsonl", "-o", "out", "--mask", "personal", "--no-mask")
+    assert code == 2
+    assert "exclude each other" in err
+
+
 @pytest.mark.parametrize("target", ["survey", "csv", "parquet"])
 def test_errors_and_extra_fields_are_masked_where_texts_stay_behind(run: Run, telling: Trace, target: str) -> None:
     assert run("telling.jsonl", "--to", target, "-o", "out")[0] == 0

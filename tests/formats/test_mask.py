@@ -355,4 +355,4 @@ def test_home_folders_and_addresses_of_real_logs_are_gone() -> None:
 def test_a_glance_counts_what_masking_takes_out_of_texts() -> None:
     texts = ["mail eve@example.org", "key sk-ant-api03-abcdEFGH1234ijkl5678 end", "nothing here", "größer 日本 /home/" + "ada/x"]
     trace = Trace(trace_id="t", task_id="t", events=[], contents={content_ref(text): text for text in texts})
-    assert glance(trace) == masked(trace)[1] == Counter(email=1, key=1, path=1)
+    assert {kind: len(found) for kind, found in glance(trace).items()} == masked(trace)[1] == Counter(email=1, key=1, path=1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.formats.importing.report import ODD_COUNTS, Report
+from counterpoint.formats.masking import Seen
 from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
 _NO_USAGE = "the tokens of a model call"
@@ -29,8 +30,8 @@ class Outcome:
     stated: int = 0
     """Tokens of agents whose transcript is not there, as others state them."""
     report: Report = field(default_factory=Report)
-    secrets: Counter[str] = field(default_factory=Counter)
-    """About how many there are in what was stored together: told with the last session of it."""
+    secrets: Seen = field(default_factory=dict)
+    """Those of what was stored together: told with the last session of it."""
     error: str | None = None
     seconds: float = 0.0
     is_reread: bool = False
@@ -41,8 +42,9 @@ class Outcome:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
-        counts = {"removed": self.removed, "agents": self.agents, "events": self.events, "tokens": self.tokens}
-        return {**plain, **counts, "secrets": dict(self.secrets), "report": self.report.as_dict(), "error": self.error}
+        secrets = {kind: len(found) for kind, found in self.secrets.items()}
+        counts = {"removed": self.removed, "agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": secrets}
+        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Account:
     """Traces that were stored, or were there already."""
     removed: int = 0
     """Traces that were removed from the store, and stay out."""
-    secrets: Counter[str] = field(default_factory=Counter)
+    secrets: Seen = field(default_factory=dict)
     failed: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -74,9 +76,14 @@ class Account:
         self.stated += outcome.stated
         self.traces += traces
         self.removed += outcome.removed
-        self.secrets.update(outcome.secrets)
+        for kind, found in outcome.secrets.items():
+            self.secrets.setdefault(kind, set()).update(found)
         if outcome.status == "failed":
             self.failed.append(outcome)
+
+    def different(self) -> dict[str, int]:
+        """Kind of secret to how many different ones were seen."""
+        return {kind: len(found) for kind, found in self.secrets.items()}
 
     @property
     def without_usage(self) -> int:
@@ -113,6 +120,6 @@ class Account:
                 "model_calls_with_placeholder_output": self.placeholders,
                 "counts_left_out": self.odd_counts,
             },
-            "secrets": dict(self.secrets),
+            "secrets": self.different(),
             "failed": [o.as_dict() for o in self.failed],
         }

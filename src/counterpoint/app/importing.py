@@ -204,9 +204,10 @@ def _settle(
 
 
 def _count_secrets(waiting: list[tuple[Outcome, Trace]]) -> None:
-    """About how many secrets some traces hold, told with the last of them: looking at many at once is much faster."""
+    """Which secrets some traces hold, told with the last of them: looking at many at once is much faster."""
     if waiting:
-        waiting[-1][0].secrets.update(glance(*(trace for _, trace in waiting)))
+        for kind, found in glance(*(trace for _, trace in waiting)).items():
+            waiting[-1][0].secrets.setdefault(kind, set()).update(found)
 
 
 def _read(name: str, session: Session, *, is_strict: bool) -> tuple[Outcome, list[Trace]]:

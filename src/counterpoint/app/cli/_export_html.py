@@ -35,6 +35,7 @@ def write_html(
     window: str | None,
     is_summary: bool,
     is_bare: bool,
+    is_personal: bool,
     is_report: bool,
     is_dry: bool,
     force: bool,
@@ -52,7 +53,8 @@ def write_html(
         named = [name.strip() for name in agents.split(",") if name.strip()] if agents else []
         between = _between(window) if window else None
         traces = [load(ref, store=store) for ref in refs]
-        made, secrets, ids, notes = shared(traces, agents=named, window=between, is_summary=is_summary, is_bare=is_bare)
+        how = {"is_summary": is_summary, "is_bare": is_bare, "is_personal": is_personal}
+        made, secrets, ids, notes = shared(traces, agents=named, window=between, **how)
     if not is_dry:
         put([(path, made.data)], overwrite=force)
     digest = hashlib.sha256(made.data).hexdigest()

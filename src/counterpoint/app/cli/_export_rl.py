@@ -48,6 +48,7 @@ def write_rl(
     credit: str,
     options: dict[str, Any],
     is_bare: bool,
+    is_personal: bool,
     is_dry: bool,
     force: bool,
     store: str | None,
@@ -64,7 +65,7 @@ def write_rl(
     from counterpoint.trainers.tables import to_table
 
     traces = many_traces(list(refs), store)
-    leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare)
+    leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare, is_personal=is_personal)
     found, given, secrets = leaving.found, leaving.credit, leaving.secrets
     kept = training_rows(found, () if secrets is None else secret_calls(traces, secrets.traces))
     if not kept.rows:
@@ -108,7 +109,7 @@ class Leaving(NamedTuple):
     secrets: Masked | None
 
 
-def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool) -> Leaving:
+def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool, is_personal: bool) -> Leaving:
     """One row per model call, in which ids, agents, roles, models and tasks have labels in the place of secrets."""
     from counterpoint.credit.call_rows import call_rows, in_words, named_as, names_in
     from counterpoint.formats.masking import masked_all
@@ -119,7 +120,7 @@ def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool) -
     found = call_rows(traces, credit)
     if is_bare:
         return Leaving(found, credit, None)
-    secrets = masked_all(list(traces))
+    secrets = masked_all(list(traces), is_personal=is_personal)
     words = names_in(traces, secrets.traces)
     refused = {(t, in_words(words[t], unit)): why for (t, unit), why in credit.unidentified.items()}
     return Leaving(named_as(found, traces, secrets.traces), dataclasses.replace(credit, unidentified=refused), secrets)

@@ -58,6 +58,7 @@ def write_for_trainer(
     options: dict[str, Any],
     policy: str | None,
     is_bare: bool,
+    is_personal: bool,
     is_dry: bool,
     force: bool,
     store: str | None,
@@ -72,7 +73,7 @@ def write_for_trainer(
     trainer: Trainer = registry.get("trainer", target)
     place = _place(refs, target, output, trainer)
     traces = many_traces(list(refs), store)
-    leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare)
+    leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare, is_personal=is_personal)
     found, given, secrets = leaving.found, leaving.credit, leaving.secrets
     rows = _chosen(trainer, traces, leaving)
     if not rows.by_policy:

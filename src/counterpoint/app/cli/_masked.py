@@ -14,7 +14,7 @@ from counterpoint.app.words import plain_text
 if TYPE_CHECKING:
     from counterpoint.formats.masking import Masked
 
-_WORDS = {"key": "key", "email": "e-mail", "path": "path"}
+_WORDS = {"key": "key", "email": "e-mail", "path": "path", "personal": "personal number"}
 
 
 def counts(done: Masked | Mapping[str, int] | None) -> dict[str, int] | None:
@@ -22,6 +22,16 @@ def counts(done: Masked | Mapping[str, int] | None) -> dict[str, int] | None:
     if done is None:
         return None
     return dict(sorted((done if isinstance(done, Mapping) else done.found).items()))
+
+
+def seen(different: Mapping[str, int]) -> str:
+    """What an import saw, as different values: keys first, and apart from names and addresses, which open nothing."""
+    keys, mails, users = (different.get(kind, 0) for kind in ("key", "email", "path"))
+    mail_words = f"{mails:,} e-mail address{'' if mails == 1 else 'es'}" if mails else ""
+    people = " and ".join(filter(None, [mail_words, f"{many(users, 'user name')} in paths" if users else ""]))
+    first = f"{many(keys, 'key or password') if keys == 1 else f'{keys:,} keys or passwords'}" if keys else "no key or password"
+    rest = f"; {people}, which open{'s' if mails + users == 1 else ''} nothing" if people else ""
+    return f"{first} at a quick look{rest}: every export masks them"
 
 
 def hidden(done: Masked | Mapping[str, int] | None) -> str:

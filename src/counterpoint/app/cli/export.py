@@ -64,6 +64,7 @@ class _File(NamedTuple):
 @click.option("--window", metavar="FROM-TO", help="With --html: only these seconds of the trace.")
 @click.option("--summary", "is_summary", is_flag=True, help="With --html: no texts, no fields of events.")
 @click.option("--list", "is_list", is_flag=True, help="Show every target, what it holds and what it loses.")
+@click.option("--mask", "more", type=click.Choice(["personal"]), help="Mask phone numbers, cards, IBANs and IP addresses too.")
 @click.option("--no-mask", "is_bare", is_flag=True, help="Leave keys, e-mail addresses and names of home folders as they are.")
 @click.option("--report", "is_report", is_flag=True, help="Say what was masked where: rule, place, count; never the secret.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Do everything but write.")
@@ -93,6 +94,9 @@ def export(
         return
     part = {name: how.pop(name) for name in ("agents", "window", "is_summary")}
     rows = {name: how.pop(name) for name in ("credit", "options", "policy")}
+    if (more := how.pop("more")) and how["is_bare"]:
+        raise InputError("--mask and --no-mask exclude each other", where=f"--mask {more}", fix="leave one of them out")
+    how["is_personal"] = more == "personal"
     is_rows = html is None and (target == RL or _is_trainer(target, rows["credit"]))
     _refuse_mixture(traces, output, html, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=is_rows)
     if not is_rows:
@@ -116,7 +120,7 @@ def _write_format(
     format_ = _target(target)
     output = _refuse_usage(traces, target, output, format_)
     is_dry = how["is_dry"]
-    loaded, secrets = _loaded(traces, how["store"], is_bare=how["is_bare"], is_quiet=as_json)
+    loaded, secrets = _loaded(traces, is_quiet=as_json, **{name: how[name] for name in ("store", "is_bare", "is_personal")})
     files = _files(loaded, format_, output, folder_wanted=len(traces) > 1)
     left_out = _left_out(loaded, format_)
     said = "\n".join([_summary(files, left_out, secrets, format_, is_dry=is_dry), *(report_lines(secrets) if is_report else [])])
@@ -164,12 +168,14 @@ def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
         put([(file.path, file.data) for file in files], overwrite=force)
 
 
-def _loaded(refs: Sequence[str], store: str | None, *, is_bare: bool, is_quiet: bool) -> tuple[list[Trace], Masked | None]:
+def _loaded(
+    refs: Sequence[str], *, store: str | None, is_bare: bool, is_personal: bool, is_quiet: bool
+) -> tuple[list[Trace], Masked | None]:
     """The traces without secrets, and what was masked; the same secret has the same label in all of them."""
     traces = [load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet)]
     if is_bare:
         return traces, None
-    done = masked_all(traces)
+    done = masked_all(traces, is_personal=is_personal)
     return done.traces, done
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from counterpoint.app.cli._masked import seen
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store, store_option
@@ -246,8 +247,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     least = "at least " if account.placeholders else ""
     lines.append(f"tokens   {least}{account.tokens:,} accounted{unaccounted}")
     if account.secrets:
-        about = f"{account.secrets.total():,} ({_listed(account.secrets)})"
-        lines.append(f"secrets  about {about} by a quick look: all are masked in every export")
+        lines.append(f"secrets  {seen(account.different())}")
     if report.broken_count:
         lines.append(f"broken   {counted(report.broken_count, 'record')} left out")
         places = [f"{b['file']}:{b['line']}: {b['what']}" if b["line"] else f"{b['file']}: {b['what']}" for b in report.broken]

@@ -191,7 +191,8 @@ class ModelPrices:
     """Prices of a session's models, kept in its state: looking one up the first time costs more than everything else here."""
 
     def __init__(self, state: GuardState, file: str | None, *, at: float | None = None, is_strict: bool = True) -> None:
-        """`at` is when the session last did something. Unless `is_strict`, a price that cannot be looked up is none, and is logged."""
+        """`at` is when the session last did something. Unless `is_strict`, a price that cannot be looked up is none, and is
+        logged."""
         self._known: dict[str, list[float] | None] = state.notes.setdefault("prices", {})
         self._file, self._at, self._is_strict = file, at, is_strict
 
@@ -223,7 +224,8 @@ def decide(reader: SessionReader, limits: GuardLimits, given: Mapping[str, Any],
     tool, inside, agent = given["tool_name"], given.get("tool_input"), reader.caller(given)
     is_spawn = reader.is_spawn(tool)
     call = GuardCall(agent, tool, reader.key(tool, inside), is_spawn=is_spawn, depth=reader.depth(agent))
-    price = ModelPrices(state, limits.prices, at=tally.last_at, is_strict=False) if "dollars" in {**limits.session, **limits.prompt} else None
+    has_price = "dollars" in {**limits.session, **limits.prompt}
+    price = ModelPrices(state, limits.prices, at=tally.last_at, is_strict=False) if has_price else None
     why = None
     if not (is_spawn and reader.is_granted(given.get("tool_use_id"))):
         why = refusal(limits, tally, call, now, price)

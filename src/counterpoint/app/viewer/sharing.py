@@ -30,15 +30,16 @@ def shared(
     window: tuple[float, float] | None = None,
     is_summary: bool = False,
     is_bare: bool = False,
+    is_personal: bool = False,
 ) -> Shared:
     """The traces, cut to some agents and all below them or to a window of seconds, in one page."""
     taken, notes = list(traces), []
     if agents or window:
         cut = [part(trace, agents=agents, window=window) for trace in taken]
         taken, notes = [trace for trace, _ in cut], [said for _, said in cut]
-    done = None if is_bare else masked_all(taken)
+    done = None if is_bare else masked_all(taken, is_personal=is_personal)
     if done is not None:  # a note names the agents that were asked for
-        taken, notes = list(done.traces), [mask(note)[0] for note in notes]
+        taken, notes = list(done.traces), [mask(note, is_personal=is_personal)[0] for note in notes]
     notes += ["a summary: texts and fields of events are not in this file"] if is_summary else []
     made = one_file(taken, masked=None if done is None else done.found, is_summary=is_summary, notes=notes)
     return Shared(made, done, [trace.trace_id for trace in taken], notes)

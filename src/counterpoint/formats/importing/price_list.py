@@ -1,7 +1,7 @@
 """The price list: figures of genai-prices as one plain table, made from the package or read from what we ship.
 
-`make prices` writes `prices.json` from the installed package (extra `prices`), a line for every model. Where a newer package is
-installed than the one the table was made from, its figures count instead.
+`make prices` writes `prices.json` from the installed package (extra `prices`), a line for every model. Where a newer package
+is installed than the one the table was made from, its figures count instead.
 
 Always true: a figure is the list's own; what the list does not say of a model is absent.
 """

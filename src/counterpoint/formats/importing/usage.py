@@ -205,7 +205,8 @@ class _List:
             self._by_provider[provider] = names
         self.providers = frozenset(self._by_provider)
         self._vendors = Counter(name.rpartition("/")[2] for name in self._by_provider.get(OPENROUTER, {}) if "/" in name)
-        self._bare = {name.rpartition("/")[2]: prices for name, prices in self._by_provider.get(OPENROUTER, {}).items() if "/" in name}
+        routed = self._by_provider.get(OPENROUTER, {})
+        self._bare = {name.rpartition("/")[2]: prices for name, prices in routed.items() if "/" in name}
 
     def find(self, model: str) -> Dated | None:
         """The prices of a model, by the exact names of `model_names`."""
@@ -247,8 +248,8 @@ def _at(row: Mapping[str, Any], start: int) -> Price:
     fresh = price("input") or 0.0
     read, wrote = price("cache_read"), price("cache_write")
     return Price(
-        fresh, price("output") or 0.0, fresh if read is None else read, fresh if wrote is None else wrote, price("cache_write_1h"),
-        price("reasoning"), (price("per_1000_calls") or 0.0) / 1000,
+        fresh, price("output") or 0.0, fresh if read is None else read, fresh if wrote is None else wrote,
+        price("cache_write_1h"), price("reasoning"), (price("per_1000_calls") or 0.0) / 1000,
     )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """Secrets out of traces, and labels in their place: `[masked:key:0001]`. Everything that leaves goes through `masked_all`.
 
-`find.py` finds every secret in a text: tokens of known vendors (`tokens.py`, by the rules in `rules.py`), values given to a
-name that says they are secret (`assigned.py`, by the names in `names.py`), and secrets that a notation gives away
-(`forms.py`). `labels.py` puts labels in their place. What is masked already, numbers, and the survey's words (types,
-decisions, sources) stay.
+`find.py` finds every secret in a text: tokens of known vendors (`tokens.py`, by `rules.py`), values given to a name that says
+they are secret (`assigned.py`, by `names.py`; in tables and SQL `tables.py`, in a sentence `prose.py`), secrets that a notation
+or a word gives away (`forms.py`, `seeds.py`) or that are in other clothes (`wrapped.py`), and people (`people.py`, where asked
+`personal.py`). What is masked already, numbers, and the survey's words (types, decisions, sources) stay.
 
 Always true: every string of a trace is masked, ids and names too; the same secret has the same label in all traces that leave
 together, and different ids stay different, so edges, agents and references still fit; a reference to a text that changed is
@@ -16,6 +16,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -54,7 +55,8 @@ _COMMON = re.compile(
 class Labels:
     """What becomes of strings: add all that leave together, then `settle`, then ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_personal: bool = False) -> None:
+        self._is_personal = is_personal
         self._strings: dict[str, None] = {}
         self._names: dict[str, None] = {}
         self._values: dict[str, None] = {}
@@ -84,7 +86,7 @@ class Labels:
         for value in self._values:
             known[value] = self._label("key", value)
         for k in range(_PASSES):
-            found = list(_spans_of(current))
+            found = list(_spans_of(current, is_personal=self._is_personal))
             for text, where in found:
                 current[text] = self._cut(text, current[text], where, known)
             if k == 0:
@@ -190,7 +192,7 @@ def _is_at(text: str, secret: str, at: int) -> bool:
     return len(secret) >= 12 or not ((at and text[at - 1].isalnum()) or text[end : end + 1].isalnum())
 
 
-def _spans_of(current: dict[str, str]) -> Iterator[tuple[str, list[SecretSpan]]]:
+def _spans_of(current: dict[str, str], *, is_personal: bool) -> Iterator[tuple[str, list[SecretSpan]]]:
     """The spans of each string that has some; many strings are looked through as one."""
     keys: list[str] = []
     size = 0
@@ -198,18 +200,18 @@ def _spans_of(current: dict[str, str]) -> Iterator[tuple[str, list[SecretSpan]]]
         keys.append(key)
         size += len(text) + len(_SEPARATOR)
         if size >= _TOGETHER:
-            yield from _spans_in(keys, current)
+            yield from _spans_in(keys, current, is_personal=is_personal)
             keys, size = [], 0
-    yield from _spans_in(keys, current)
+    yield from _spans_in(keys, current, is_personal=is_personal)
 
 
-def _spans_in(keys: list[str], current: dict[str, str]) -> Iterator[tuple[str, list[SecretSpan]]]:
+def _spans_in(keys: list[str], current: dict[str, str], *, is_personal: bool) -> Iterator[tuple[str, list[SecretSpan]]]:
     starts, at = [], 0
     for key in keys:
         starts.append(at)
         at += len(current[key]) + len(_SEPARATOR)
     by_string: dict[int, list[SecretSpan]] = {}
-    for span in spans(_joined(current[key] for key in keys)):
+    for span in spans(_joined(current[key] for key in keys), is_personal=is_personal):
         k = bisect_right(starts, span.start) - 1
         start, end = span.start - starts[k], min(span.end - starts[k], len(current[keys[k]]))
         if end > start:
@@ -246,9 +248,9 @@ class Masked(NamedTuple):
         return counts
 
 
-def mask(text: str) -> tuple[str, Counter[str]]:
-    """A text without its secrets, and how many of each kind it had."""
-    labels = Labels()
+def mask(text: str, *, is_personal: bool = False) -> tuple[str, Counter[str]]:
+    """A text without its secrets, and how many of each kind it had; with `is_personal` also without personal numbers."""
+    labels = Labels(is_personal=is_personal)
     labels.add(text)
     labels.settle()
     counts: Counter[str] = Counter()
@@ -263,9 +265,10 @@ def masked(trace: Trace) -> tuple[Trace, Counter[str]]:
     return done.traces[0], done.found
 
 
-def masked_all(traces: Sequence[Trace]) -> Masked:
-    """Traces that leave together without their secrets; those without any are the same traces."""
-    labels = Labels()
+def masked_all(traces: Sequence[Trace], *, is_personal: bool = False) -> Masked:
+    """Traces that leave together without their secrets, and with `is_personal` without what says who somebody is; those without
+    any are the same traces."""
+    labels = Labels(is_personal=is_personal)
     for trace in traces:
         _Walk(labels.add, labels.add_value).trace(trace)
     labels.settle()
@@ -280,28 +283,25 @@ def secrets(trace: Trace) -> Counter[str]:
     return masked(trace)[1]
 
 
-def glance(*traces: Trace) -> Counter[str]:
-    """About how many secrets of each kind the texts of some traces hold, much faster than `secrets`: for a summary.
+Seen = dict[str, set[int]]
+"""Kind of secret to the different ones, each as a number that does not lead back to it."""
 
-    The first texts are looked at, then one of `_STRIDE`, which counts for all of them, and every text in which a well-known kind
-    of key begins. Texts are looked through as one, a byte per character, as they stand; a letter beyond ASCII before a key may
-    hide or show it.
+
+def glance(*traces: Trace) -> Seen:
+    """Which secrets the texts of some traces hold, as far as a quick look shows, much faster than `secrets`: for a summary.
+
+    The first texts are looked at, then one of `_STRIDE`, and every text in which a well-known kind of key begins. Texts are
+    looked through as one, a byte per character, as they stand; a letter beyond ASCII before a key may hide or show it.
     """
     texts = [text for trace in traces for text in trace.contents.values()]
     first = bisect_right(list(accumulate(map(len, texts))), _LOOKED) + 1
-    found = _glanced(texts[:first])
-    if first < len(texts):
-        for kind, n in _glanced(texts[first::_STRIDE]).items():
-            found[kind] += n * min(_STRIDE, len(texts) - first)
-        if marked := [text for text in texts[first:] if any(mark in text for mark in _KEY_MARKS)]:
-            found["key"] = max(found["key"], _glanced(marked)["key"])
-    return +found
-
-
-def _glanced(texts: list[str]) -> Counter[str]:
-    data = "\n\0\n".join(texts).encode("utf-8", "surrogatepass")
-    found = spans(data.decode("latin-1"), data.lower().decode("latin-1"), is_quick=True)
-    return Counter(span.kind for span in found)
+    marked = [text for text in texts[first:] if any(mark in text for mark in _KEY_MARKS)]
+    data = "\n\0\n".join([*texts[:first], *texts[first::_STRIDE], *marked]).encode("utf-8", "surrogatepass")
+    seen: Seen = {}
+    for span in spans(data.decode("latin-1"), data.lower().decode("latin-1"), is_quick=True):
+        number = blake2b(span.secret.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        seen.setdefault(span.kind, set()).add(int.from_bytes(number, "big"))
+    return seen
 
 
 # A glance looks at this much of a trace's text whole, and then at one text of so many.

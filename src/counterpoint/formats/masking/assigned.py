@@ -22,7 +22,7 @@ _RULES = {KEY: "named-key", TOKEN: "named-token", SECRET: "named-secret", PASSWO
 _OPEN = r"(?P<open>\\{0,8}(?:\"\"\"|'''|[\"'`]))"
 _CLOSED = r"(?:\\{0,8}[\"'`])?[\])]{0,2}"
 _EOL = r"(?:\r?\n|\\{1,4}n)"
-# A value on the next line: in quotes, also behind a bracket or a backslash; a block of YAML; or a word that has the line to itself.
+# A value on the next line: in quotes, also behind a bracket or a backslash; a block of YAML; a word that has the line to itself.
 _BLOCK = (
     rf"(?:\(?[ \t]{{0,4}}\\{{0,2}}{_EOL}[ \t]{{0,40}}(?=\\{{0,8}}[\"'])|[|>][-+]?[ \t]{{0,2}}{_EOL}[ \t]{{1,40}}"
     rf"|{_EOL}[ \t]{{2,40}}(?=[^\s\"'`:{{}}()\[\],#\\-][^\s\"'`:{{}}()\[\],\\]{{5,400}}[ \t]{{0,4}}(?:{_EOL}|\Z)))?"
@@ -51,11 +51,15 @@ _SETS = re.compile(
 )
 # Settings of a thing whose name is secret, line by line, up to what it is by default: Terraform, CloudFormation, OpenAPI.
 _SETTINGS = re.compile(rf"\\{{0,4}}[\"']?\s{{0,4}}[{{:][ \t]{{0,4}}{_EOL}")
-_A_SETTING = re.compile(rf"[ \t]{{0,40}}(?P<name>[A-Za-z][\w-]{{0,40}})[ \t]{{0,40}}[:=][ \t]{{0,40}}(?P<rest>[^\n{{}}\\]{{0,200}}+{_EOL})?")
+_A_SETTING = re.compile(
+    rf"[ \t]{{0,40}}(?P<name>[A-Za-z][\w-]{{0,40}})[ \t]{{0,40}}[:=][ \t]{{0,40}}(?P<rest>[^\n{{}}\\]{{0,200}}+{_EOL})?")
 _SETTINGS_MOST = 8
 # A string that goes on in the next one, by a sign or by nothing.
-_GOES_ON = re.compile(rf"\\{{0,8}}[\"'`][ \t]{{0,8}}(?:[+.&\\][ \t]{{0,8}})?(?:{_EOL}[ \t]{{0,40}})?(?:[+.&][ \t]{{0,8}})?(?=[fbru]?\\{{0,8}}[\"'])")
-_LINE = re.compile(r"[^\s\"'`,;|<>{}()=\[\]\\]{1,40}(?: [^\s\"'`,;|<>{}()=\[\]\\]{1,40}){1,7}(?=[ \t]{0,4}(?:\r?\n|\\{1,4}n|\0|\Z))")
+_GOES_ON = re.compile(
+    rf"\\{{0,8}}[\"'`][ \t]{{0,8}}(?:[+.&\\][ \t]{{0,8}})?(?:{_EOL}[ \t]{{0,40}})?(?:[+.&][ \t]{{0,8}})?(?=[fbru]?\\{{0,8}}[\"'"
+    rf"])")
+_LINE = re.compile(
+    r"[^\s\"'`,;|<>{}()=\[\]\\]{1,40}(?: [^\s\"'`,;|<>{}()=\[\]\\]{1,40}){1,7}(?=[ \t]{0,4}(?:\r?\n|\\{1,4}n|\0|\Z))")
 _FLAG = re.compile(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
 # The beginning of a line of a settings file, or of a shell's variable.
 _ENV = re.compile(
@@ -97,7 +101,8 @@ _SENTENCE = frozenset([
     "passphrase", "your", "the", "is", "are", "incorrect", "wrong", "expired", "failed",
 ]
 )
-_LENGTHS = frozenset(["minimum", "maximum", "min", "max", "length", "chars", "digits", "letters", "string", "optional", "zeichen", "days", "hash"])
+_LENGTHS = frozenset(["minimum", "maximum", "min", "max", "length", "chars", "digits", "letters", "string", "optional", "zeichen",
+    "days", "hash"])
 _STOP = frozenset([
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "enter", "expired", "failed", "field", "file", "for",
     "from", "has", "have", "if", "in", "input", "invalid", "is", "it", "its", "must", "my", "no", "not", "of", "on",
@@ -118,8 +123,9 @@ def assigned(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
         if place and not _is_harmless(text, name, place):
             start, done = place
             yield SecretSpan(start, done, "key", _RULES[name.level], text[start:done])
-            for start, done in _rest(text, done):
-                yield SecretSpan(start, done, "key", _RULES[name.level], text[start:done])
+            for part in list(_rest(text, done)):
+                yield SecretSpan(*part, "key", _RULES[name.level], text[slice(*part)])
+                done = part[1]
             continue
         word = _WIDE.match(text, name.end + 1)
         tries = tries + 1 if word and word.end() == word_end else 0

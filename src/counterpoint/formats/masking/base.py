@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-LABEL = re.compile(r"\[masked:(?:key|email|path):[0-9a-f]{4,}\]")
+LABEL = re.compile(r"\[masked:(?:key|email|path|personal):[0-9a-f]{4,}\]")
 """What stands where a secret was."""
 
 _TYPES = """any array auto bool
@@ -47,7 +47,7 @@ _NAMED = re.compile(
 
 
 class SecretSpan(NamedTuple):
-    """Where a secret is, its kind (`key`, `email` or `path`), the rule that found it, and the secret as written plainly."""
+    """Where a secret is, its kind (`key`, `email`, `path`, `personal`), the rule that found it, and the secret, plainly."""
 
     start: int
     end: int

@@ -15,10 +15,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from counterpoint.formats.masking.assigned import assigned
-from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, every, view
+from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, view
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
 from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, loose_at, name_at
 from counterpoint.formats.masking.people import emails, homes
+from counterpoint.formats.masking.personal import personal
 from counterpoint.formats.masking.prose import PROSE, SPOKEN, said
 from counterpoint.formats.masking.seeds import SEEDS
 from counterpoint.formats.masking.tables import TABLES, columns
@@ -135,13 +136,16 @@ _LOOSE_HEADS = frozenset(
     if word not in _RARE_NAMES and word not in ("auth", "cred", "cookie", "webhook", "ticket", "jwt", "hmac", "csrf", "xsrf")
     for end in ("", *" ,;|\t\r\n\"'`.*)]\\s_-0123456789")
 )
-_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
+_FIXED = [word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS)]
+_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *_FIXED])
 
 
-def spans(text: str, low: str | None = None, *, is_quick: bool = False) -> list[SecretSpan]:
-    """Every secret in a text; `low` is it with ASCII letters in lower case. A quick look does not read odd characters and broken
-    lines again."""
+def spans(text: str, low: str | None = None, *, is_quick: bool = False, is_personal: bool = False) -> list[SecretSpan]:
+    """Every secret in a text, and with `is_personal` what says who somebody is; `low` is it with ASCII letters in lower case. A
+    quick look does not read odd characters and broken lines again."""
     found = list(_raw(text, low, is_quick=is_quick))
+    if is_personal:
+        found += personal(text)
     odd = None if is_quick else view(text)
     if odd is not None:
         for span in _raw(odd.text, None, is_quick=False):

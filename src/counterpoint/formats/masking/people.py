@@ -1,8 +1,9 @@
 """People in a text: e-mail addresses, and the user's name in a home folder.
 
-A home folder is that of NAME in `home` or `Users`, at a root, on a volume or a server, or in a folder that holds homes (`/var`,
-`/export`, `/nfs`), in `/media`, behind a tilde, and in a folder whose name stands for such a path (a slug such as -home-NAME-project).
-Names of nobody (`root`, `runner`, `you`) stay, and so do `icon@2x.png`, `git@host` and `q@k.T`, which are no e-mail addresses.
+A home folder is that of NAME in `home` or `Users`, at a root, on a volume or a server, or in a folder that holds homes
+(`/var`, `/export`, `/nfs`), in `/media`, behind a tilde, and in a folder whose name stands for such a path (a slug such as
+-home-NAME-project). Names of nobody (`root`, `runner`, `you`) stay, and so do `icon@2x.png`, `git@host` and `q@k.T`, which are
+no e-mail addresses.
 
 Always true: what is masked is the name alone; the rest of the path stays.
 """
@@ -117,7 +118,9 @@ def _is_slug(text: str, at: int) -> bool:
     return held is not None and (held.start() == 0 or text[held.start() - 1] in "/\\\"'`=:,( \t\n\0")
 
 
-_ON_VOLUME = re.compile(r"/(?:System/Volumes|Volumes|mnt|media|run/media|export|data|net|nfs|srv|cygdrive)/(?:[^/\n\"'`:]{1,40}/){0,2}\Z")
+_ON_VOLUME = re.compile(
+    r"/(?:System/Volumes|Volumes|mnt|media|run/media|export|data|net|nfs|srv|cygdrive)/(?:[^/\n\"'`:]{1,40}/){0,2}\Z"
+)
 _ON_SERVER = re.compile(r"(?:\\{2,4}|//)[A-Za-z0-9_.-]{1,60}(?:\\{1,2}|/)(?:[A-Za-z]\$(?:\\{1,2}|/))?\Z")
 _DRIVE_SLUG = re.compile(r"(?:^|[/\\\"'`=:,(\s\0])(?:[A-Za-z]-{1,2}|-(?:mnt-|cygdrive-)?(?:[a-z]-)?)\Z")
 
@@ -144,7 +147,7 @@ def _is_settings(text: str, at: int) -> bool:
 
 
 def _is_media(text: str, at: int) -> bool:
-    """Whether a stick is mounted here for somebody: /media/NAME/DISK, /run/media/NAME/DISK; in a site it is a folder of pictures."""
+    """Whether a disk is mounted here for somebody: /media/NAME/DISK, /run/media/NAME/DISK; in a site it holds pictures."""
     if text[max(0, at - 4) : at] == "/run":
         return _is_root(text, at - 4)
     return _is_root(text, at) and _DISK.match(text, at) is not None

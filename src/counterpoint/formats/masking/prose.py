@@ -1,7 +1,7 @@
 """Passwords that somebody says in a sentence: "the password for the box is X", "use X as the password", "das Passwort lautet X".
 
-The words are of eight languages. What is taken for a password in a sentence has letters and digits or signs in it as no word of
-a language, no version and no date has; a password that is a word by itself is not found in a sentence.
+The words are of eight languages. What is taken for a password in a sentence has letters and digits or signs in it as no word
+of a language, no version and no date has; a password that is a word by itself is not found in a sentence.
 
 Always true: at most 120 characters on each side of the name are read, and a sentence ends where it ends.
 """
@@ -15,42 +15,57 @@ from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler
 from counterpoint.formats.masking.names import Name
 
 SPOKEN = frozenset({
-    "password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "passe", "wachtwoord", "senha", "пароль",
+    "password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "passe", "wachtwoord",
+        "senha", "пароль",
     "heslo", "pass", "parola", "lösenord", "hasło", "pwd", "密码", "密碼", "パスワード",
 })  # fmt: skip
 """Names that sentences use."""
-_OF = r"(?:for|to|of|on|at|in|für|fuer|von|zu|zum|zur|vom|am|auf|beim|pour|de|du|des|da|do|para|del|di|per|voor|van|dla|för|till|для|от|к)"
+_OF = (
+    r"(?:for|to|of|on|at|in|für|fuer|von|zu|zum|zur|vom|am|auf|beim|pour|de|du|des|da|do|para|del|di|per|voor|van|dla|för|till|"
+    r"для|от|к)"
+)
 _IS = (
-    r"(?:is|was|are|were|will be|would be|equals|remains|lautet|ist|war|wird|heißt|heisst|wäre|est|était|es|era|é|è|är|er|to|jest|это|ist nun|→|->|=>|—|–|-|:|=)"
+    r"(?:is|was|are|were|will be|would be|equals|remains|lautet|ist|war|wird|heißt|heisst|wäre|est|était|es|era|é|è|är|er|to|je"
+    r"st|это|ist nun|→|->|=>|—|–|-|:|=)"
 )
 _THEN = (
-    r"(?:(?:now|currently|just|still|simply|again|jetzt|nun|aktuell|momentan|neu|maintenant|ahora|agora|adesso|nu|it's|it is|es ist|c'est|set to|changed to|"
+    r"(?:(?:now|currently|just|still|simply|again|jetzt|nun|aktuell|momentan|neu|maintenant|ahora|agora|adesso|nu|it's|it is|es"
+    r" ist|c'est|set to|changed to|"
     r"reset to|updated to|rotated to|set as|geändert auf|geändert in|gesetzt auf)[ \t]{1,2}){0,2}"
 )
 _QUOTE = r"[\"'`“„«‘*]{0,2}"
 _VALUE = r"(?P<value>[^\s\"'`“”„«»‘’<>|\\]{4,100})"
 _SAID = re.compile(
-    rf"(?:[ \t]{{1,2}}\(?{_OF}[ \t]{{1,2}}[^\n.;:!?\"'`=]{{1,60}}?)?[ \t]{{0,2}}(?:(?<=[ \t]){_IS}|[:=]|→|->)[ \t]{{1,3}}{_THEN}{_QUOTE}{_VALUE}",
+    rf"(?:[ \t]{{1,2}}\(?{_OF}[ \t]{{1,2}}[^\n.;:!?\"'`=]{{1,60}}?)?[ \t]{{0,2}}(?:(?<=[ \t]){_IS}|[:=]|→|->)[ \t]{{1,3}}"
+    rf"{_THEN}{_QUOTE}{_VALUE}",
     re.IGNORECASE,
 )
-_SET_TO = re.compile(rf"[ \t]{{1,2}}(?:(?:now|jetzt)[ \t])?(?:to|auf|in|as|als|su|en|a)[ \t]{{1,2}}{_QUOTE}{_VALUE}", re.IGNORECASE)
+_SET_TO = re.compile(
+    rf"[ \t]{{1,2}}(?:(?:now|jetzt)[ \t])?(?:to|auf|in|as|als|su|en|a)[ \t]{{1,2}}{_QUOTE}{_VALUE}", re.IGNORECASE
+)
 _NEXT = re.compile(rf"[ \t]{{1,2}}{_QUOTE}{_VALUE}")
 _BEFORE = re.compile(
-    r"(?:\A|[\s\"'`(“„«*])(?P<value>[^\s\"'`“”„«»<>|\\]{6,100})[\"'`“”»*,]{0,2}[ \t]{1,2}(?:(?:is|was|as|als|ist|war|comme|como|come|est|es|é|è|som|jako)[ \t]{1,2}"
-    r"(?:(?:now|jetzt|still|noch)[ \t]{1,2})?(?:(?:the|a|my|our|your|his|her|their|das|dein|dem|unser|mein|ihr|le|la|el|o|a|mot|het|ett)[ \t]{1,2}){0,2}"
+    r"(?:\A|[\s\"'`(“„«*])(?P<value>[^\s\"'`“”„«»<>|\\]{6,100})[\"'`“”»*,]{0,2}[ \t]{1,2}(?:(?:is|was|as|als|ist|war|comme|como"
+    r"|come|est|es|é|è|som|jako)[ \t]{1,2}"
+    r"(?:(?:now|jetzt|still|noch)[ \t]{1,2})?(?:(?:the|a|my|our|your|his|her|their|das|dein|dem|unser|mein|ihr|le|la|el|o|a|mot"
+    r"|het|ett)[ \t]{1,2}){0,2}"
     r"(?:[\w.-]{1,24}[ \t]{1,2}){0,2}?)\Z",
     re.IGNORECASE,
 )
 _LOGIN = re.compile(
-    rf"(?:credentials?|creds|zugangsdaten|anmeldedaten|logins?|identifiants|credenciales)[ \t]{{0,2}}(?:[:=]|are|sind|for \S{{1,40}})[ \t]{{0,3}}{_QUOTE}"
+    rf"(?:credentials?|creds|zugangsdaten|anmeldedaten|logins?|identifiants|credenciales)[ \t]{{0,2}}(?:[:=]|are|sind|for \S{{1"
+    rf",40}})[ \t]{{0,3}}{_QUOTE}"
     rf"(?P<user>[^\s/\"'`,;]{{1,64}}){_QUOTE}[ \t]{{0,2}}(?:/|,|\||:)[ \t]{{0,2}}{_QUOTE}{_VALUE}",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]{3,24}")
 _NO_PASSWORD = re.compile(
-    r"(?:sha|utf|base|int|uint|float|python|py|http|https|ipv|oauth|md|mp|gpt|claude|v|version|step|part|page|item|node|task|line|level|issue|rfc|bcrypt|argon|"
-    r"pbkdf|aes|rsa|es|rs|hs|ed|x|p|q|win|windows|ubuntu|debian|auth|web|ipsec|wpa|tls|ssl|s|i|k|l|a|b|case|test|user|field|option|figure|fig|table|phase|day|q)"
-    r"[-_]?\d{1,4}(?:[.-]\w+)*|\d+(?:[.,:/x-]\d+)*\w{0,4}|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\S*|[\w.-]+\(.*|[\w./~-]*/[\w./-]*|\w+://\S*|[\w.-]+\.(?:py|js|ts|md|txt|json|ya?ml|sh|html|com|org|io)"
+    r"(?:sha|utf|base|int|uint|float|python|py|http|https|ipv|oauth|md|mp|gpt|claude|v|version|step|part|page|item|node|task|li"
+    r"ne|level|issue|rfc|bcrypt|argon|"
+    r"pbkdf|aes|rsa|es|rs|hs|ed|x|p|q|win|windows|ubuntu|debian|auth|web|ipsec|wpa|tls|ssl|s|i|k|l|a|b|case|test|user|field|opt"
+    r"ion|figure|fig|table|phase|day|q)"
+    r"[-_]?\d{1,4}(?:[.-]\w+)*|\d+(?:[.,:/x-]\d+)*\w{0,4}|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\S*|[\w.-]+\(.*|[\w./~-]*/[\w./-]*|\w+"
+    r"://\S*|[\w.-]+\.(?:py|js|ts|md|txt|json|ya?ml|sh|html|com|org|io)"
     r"|\[masked:.*|\$.*|%.*|\{.*|#\d+|@\w+|[A-Z]{2,10}-\d{1,6}|\d+-\w+|\w+\[.*|.*=.*",
     re.IGNORECASE,
 )

@@ -1,6 +1,6 @@
 """Secrets that a word before them gives away and whose own form says little: seeds of one-time passwords, backup codes, keys of
-wallets, cookies of Erlang, keys of vendors without a beginning of their own, links that let somebody in, values of settings that
-are named earlier in a command.
+wallets, cookies of Erlang, keys of vendors without a beginning of their own, links that let somebody in, values of settings
+that are named earlier in a command.
 
 Always true: each is looked for only where its words stand, and reads a bounded number of characters.
 """
@@ -30,7 +30,7 @@ def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | Non
     return found_in
 
 
-# -- one-time passwords and backup codes -----------------------------------------------------------------------------------------
+# -- one-time passwords and backup codes ---------------------------------------------------------------------------------------
 
 _SEED = re.compile(
     r"(?:totp|2fa|mfa|otp|authenticator|two[- ]factor)[\w \-.\"'`(:=\{,\\>]{0,48}?[ \"'`(:=>]"
@@ -39,7 +39,8 @@ _SEED = re.compile(
 )
 _MIGRATION = re.compile(r"otpauth-migration://[a-z]{1,20}\?data=(?P<value>[A-Za-z0-9+/%=_-]{20,4000})", re.IGNORECASE)
 _CODE_HEAD = re.compile(
-    r"[\w -]{0,24}(?:codes?|codigos?|códigos?|secours|recuperación)\b(?:[ \t]{1,2}[\w()-]{1,16}){0,4}?[ \t]{0,2}(?P<sign>[:=]|\b(?:are|is|sind|lauten|"
+    r"[\w -]{0,24}(?:codes?|codigos?|códigos?|secours|recuperación)\b(?:[ \t]{1,2}[\w()-]{1,16}){0,4}?[ \t]{0,2}(?P<sign>[:=]|"
+    r"\b(?:are|is|sind|lauten|"
     r"lautet)\b:?|(?=\s{0,2}(?:\r?\n|\\n)))\\{0,4}[\"'`]?",
     re.IGNORECASE,
 )
@@ -51,7 +52,9 @@ _DAY = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?")
 def _is_seed(value: str) -> bool:
     """Whether base32 is a seed: words have no digits, and a seed hardly ever has none."""
     bare = re.sub("[ -]", "", value)
-    return len(bare) >= 16 and (bare.isupper() or bare.islower()) and sum(c.isdigit() for c in bare) >= (1 if bare == value else 2)
+    return (
+        len(bare) >= 16 and (bare.isupper() or bare.islower()) and sum(c.isdigit() for c in bare) >= (1 if bare == value else 2)
+    )
 
 
 def _codes(text: str, at: int) -> Found:
@@ -59,7 +62,8 @@ def _codes(text: str, at: int) -> Found:
     head = _CODE_HEAD.match(text, at)
     if head is None:
         return
-    listed, place = [], head.end()
+    listed: list[re.Match[str]] = []
+    place = head.end()
     while len(listed) < 40:
         gone = _BETWEEN.match(text, place)
         code = _CODE.match(text, gone.end() if gone else place)
@@ -71,15 +75,18 @@ def _codes(text: str, at: int) -> Found:
         yield from (SecretSpan(*code.span(), "key", "backup-code", code[0]) for code in listed)
 
 
-# -- wallets ---------------------------------------------------------------------------------------------------------------------
+# -- wallets -------------------------------------------------------------------------------------------------------------------
 
 _WALLET = re.compile(
-    r"(?:wallet|from_key|fromsecretkey|fromprivatekey|privatekeytoaccount|importprivkey|privatekey|accounts)\\{0,4}[\"'`]?\s{0,4}[:=]?\s{0,4}[(\[ ]"
-    r"\s{0,8}(?:[\w.]{1,40}\(\s{0,4}){0,2}\\{0,4}[\"'`]?(?P<value>(?:0x)?[0-9a-fA-F]{64}|[1-9A-HJ-NP-Za-km-z]{50,90})(?![A-Za-z0-9])",
+    r"(?:wallet|from_key|fromsecretkey|fromprivatekey|privatekeytoaccount|importprivkey|privatekey|accounts)\\{0,4}[\"'`]?\s{0,"
+    r"4}[:=]?\s{0,4}[(\[ ]"
+    r"\s{0,8}(?:[\w.]{1,40}\(\s{0,4}){0,2}\\{0,4}[\"'`]?(?P<value>(?:0x)?[0-9a-fA-F]{64}|[1-9A-HJ-NP-Za-km-z]{50,90})(?![A-Za-z"
+    r"0-9])",
     re.IGNORECASE,
 )
 _BYTES = re.compile(
-    r"(?:id\.json|keypair|secret_?key|private_?key|solana)[^\[\n]{0,40}\n?[^\[\n]{0,20}\[\s{0,4}(?P<value>\d{1,3}(?:,\s{0,2}\d{1,3}){63})\s{0,4}\]",
+    r"(?:id\.json|keypair|secret_?key|private_?key|solana)[^\[\n]{0,40}\n?[^\[\n]{0,20}\[\s{0,4}(?P<value>\d{1,3}(?:,\s{0,2}\d{"
+    r"1,3}){63})\s{0,4}\]",
     re.IGNORECASE,
 )
 _WALLET_SECRET = re.compile(
@@ -89,10 +96,11 @@ _WALLET_SECRET = re.compile(
 )
 
 
-# -- cookies of Erlang -----------------------------------------------------------------------------------------------------------
+# -- cookies of Erlang ---------------------------------------------------------------------------------------------------------
 
 _ERLANG = re.compile(
-    r"(?:-setcookie|--cookie|set_cookie|erlang[._ -]cookie|release_cookie)\\{0,4}[\"'`]?(?:[ \t]{1,3}(?:is|=|:)|[ \t]{0,3}[:=(,])?\s{0,8}(?:node\(\)\s{0,2},\s{0,2})?"
+    r"(?:-setcookie|--cookie|set_cookie|erlang[._ -]cookie|release_cookie)\\{0,4}[\"'`]?(?:[ \t]{1,3}(?:is|=|:)|[ \t]{0,3}[:=(,"
+    r"])?\s{0,8}(?:node\(\)\s{0,2},\s{0,2})?"
     r":?\\{0,4}[\"'`]?(?P<value>[A-Za-z0-9_-]{8,255})(?![\w.=(/-])",
     re.IGNORECASE,
 )
@@ -102,7 +110,7 @@ def _is_cookie(value: str) -> bool:
     return (value.isalpha() and value.isupper() and len(value) >= 16) or (len(value) >= 12 and is_random(value))
 
 
-# -- vendors whose keys have no beginning of their own -----------------------------------------------------------------------------
+# -- vendors whose keys have no beginning of their own -------------------------------------------------------------------------
 
 _GAP = r"[\w .:=\"'`(\[{,\\/-]{0,40}?[ \"'`(=:]"
 _NEAR: dict[str, str] = {
@@ -137,17 +145,22 @@ def _near(word: str) -> Callable[[str, int], Found]:
     return found_in
 
 
-# -- links that let somebody in ----------------------------------------------------------------------------------------------------
+# -- links that let somebody in ------------------------------------------------------------------------------------------------
 
 _LETS_IN = (
-    "reset", "reset-password", "reset_password", "resetpassword", "password-reset", "password_reset", "forgot-password", "set-password", "magic",
-    "magic-link", "magic_link", "magiclink", "verify", "verify-email", "verify_email", "verification", "confirm", "confirmation", "confirm-email", "activate",
-    "activation", "invite", "invites", "invitation", "invitations", "accept-invite", "accept-invitation", "login", "signin", "sign-in", "sign_in",
-    "sso", "one-time-login", "otp", "recover", "recovery", "unlock", "passwordless", "unsubscribe", "token", "callback", "email-login", "join",
+    "reset", "reset-password", "reset_password", "resetpassword", "password-reset", "password_reset", "forgot-password",
+        "set-password", "magic",
+    "magic-link", "magic_link", "magiclink", "verify", "verify-email", "verify_email", "verification", "confirm", "confirmation",
+        "confirm-email", "activate",
+    "activation", "invite", "invites", "invitation", "invitations", "accept-invite", "accept-invitation", "login", "signin",
+        "sign-in", "sign_in",
+    "sso", "one-time-login", "otp", "recover", "recovery", "unlock", "passwordless", "unsubscribe", "token", "callback",
+        "email-login", "join",
 )  # fmt: skip
 _LINK = re.compile(
     rf"://[^\s\"'`<>\\]{{1,300}}?/(?:{'|'.join(sorted(_LETS_IN, key=len, reverse=True))})(?:/[\w=-]{{1,12}})?"
-    rf"(?:/|[^\s\"'`<>\\?]{{0,60}}\?(?:[\w.-]{{1,20}}=[^\s&\"'`<>\\]{{0,60}}&){{0,6}}(?:t|c|k|h|s|hash|magic|invite|link|oobcode)=)"
+    rf"(?:/|[^\s\"'`<>\\?]{{0,60}}\?(?:[\w.-]{{1,20}}=[^\s&\"'`<>\\]{{0,60}}&){{0,6}}(?:t|c|k|h|s|hash|magic|invite|link|oobcod"
+    rf"e)=)"
     rf"(?P<value>[A-Za-z0-9_.~%-]{{16,400}})(?![A-Za-z0-9_~%])",
     re.IGNORECASE,
 )
@@ -171,13 +184,19 @@ def _sentry(text: str, at: int) -> Found:
         yield _span(found, "sentry-dsn")
 
 
-# -- commands ----------------------------------------------------------------------------------------------------------------------
+# -- commands ------------------------------------------------------------------------------------------------------------------
 
-_GIVEN = re.compile(r"(?:--value|--body|--secret-string|--plaintext|--string-value|-b)(?:[ \t]{1,4}|=)?\\{0,4}[\"']?(?P<value>[^\s\"'\\<>|;]{4,400})")
-_DIRECTIVE = re.compile(r"(?:requirepass|masterauth|sasl_passwd|ldap_bind_pw|bindpw)[ \t]{1,8}\\{0,4}[\"']?(?P<value>[^\s\"'\\<>]{4,200})")
+_GIVEN = re.compile(
+    r"(?:--value|--body|--secret-string|--plaintext|--string-value|-b)(?:[ \t]{1,4}|=)?\\{0,4}[\"']?(?P<value>[^\s\"'\\<>|;]{4,"
+    r"400})"
+)
+_DIRECTIVE = re.compile(
+    r"(?:requirepass|masterauth|sasl_passwd|ldap_bind_pw|bindpw)[ \t]{1,8}\\{0,4}[\"']?(?P<value>[^\s\"'\\<>]{4,200})"
+)
 _WORD = re.compile(r"[A-Za-z0-9_./:-]{2,80}")
 _CRYPT = re.compile(
-    r"(?:crypt|password|old_password|md5|sha1|sha2|hashpw|generate_password_hash|make_password)\(\s{0,4}b?\\{0,4}[\"'](?P<value>[^\"'\\\n]{4,100})\\{0,4}[\"']",
+    r"(?:crypt|password|old_password|md5|sha1|sha2|hashpw|generate_password_hash|make_password)\(\s{0,4}b?\\{0,4}[\"'](?P<value"
+    r">[^\"'\\\n]{4,100})\\{0,4}[\"']",
     re.IGNORECASE,
 )
 
@@ -188,7 +207,9 @@ def _given(text: str, at: int) -> Found:
     if found is None or is_filler(found["value"]) or text[at - 1 : at] not in (" ", "\t", "\n", '"', "'"):
         return
     line = text[max(0, at - 300, text.rfind("\n", max(0, at - 300), at) + 1) : at]
-    level = PASSWORD if found[0].startswith("--secret-string") else max((level_of(word) for word in _WORD.findall(line)), default=0)
+    level = (
+        PASSWORD if found[0].startswith("--secret-string") else max((level_of(word) for word in _WORD.findall(line)), default=0)
+    )
     if level >= TOKEN and is_secret(found["value"], level, is_quoted=True):
         yield _span(found, "command-line")
 
@@ -200,12 +221,15 @@ def _is_password(value: str) -> bool:
 _TABLE: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
     ("totp|2fa|mfa|otp |otp_|authenticator|two-factor|two factor", _match(_SEED, "totp-seed", _is_seed)),
     ("otpauth-migration", _match(_MIGRATION, "otpauth")),
-    ("backup code|backup-code|backup_code|recovery code|recovery-code|recovery_code|scratch code|scratch_code|wiederherstellungscode|notfallcode|einmalcode|"
+    ("backup code|backup-code|backup_code|recovery code|recovery-code|recovery_code|scratch code|scratch_code|wiederherstellung"
+     "scode|notfallcode|einmalcode|"
      "codes de secours|códigos de|codici di", _codes),
-    ("wallet|from_key(|fromsecretkey|fromprivatekey|privatekeytoaccount|importprivkey|accounts", _match(_WALLET, "wallet-key", has_digit)),
+    ("wallet|from_key(|fromsecretkey|fromprivatekey|privatekeytoaccount|importprivkey|accounts",
+     _match(_WALLET, "wallet-key", has_digit)),
     ("wallet|solana|keypair|phantom", _match(_WALLET_SECRET, "wallet-key", has_digit)),
     ("id.json|keypair|secret_key|secretkey|private_key|privatekey|solana", _match(_BYTES, "wallet-key")),
-    ("-setcookie|--cookie|set_cookie|erlang.cookie|erlang_cookie|erlang cookie|erlang-cookie|release_cookie", _match(_ERLANG, "erlang-cookie", _is_cookie)),
+    ("-setcookie|--cookie|set_cookie|erlang.cookie|erlang_cookie|erlang cookie|erlang-cookie|release_cookie", _match(_ERLANG,
+        "erlang-cookie", _is_cookie)),
     *((word, _near(word)) for word in _NEAR),
     ("://", _link),
     ("://", _sentry),
@@ -213,5 +237,7 @@ _TABLE: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
     ("requirepass|masterauth|sasl_passwd|bindpw", _match(_DIRECTIVE, "command-line")),
     ("crypt(|password(|hashpw(|generate_password_hash(|make_password(", _match(_CRYPT, "sql-password", _is_password)),
 )  # fmt: skip
-SEEDS: tuple[tuple[str, Callable[[str, int], Found]], ...] = tuple((word, handler) for words, handler in _TABLE for word in words.split("|"))
+SEEDS: tuple[tuple[str, Callable[[str, int], Found]], ...] = tuple(
+    (word, handler) for words, handler in _TABLE for word in words.split("|")
+)
 """A fixed word in lower case, and what looks for the secret behind it."""

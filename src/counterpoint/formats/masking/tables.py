@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from counterpoint.formats.masking.assigned import is_secret
@@ -159,7 +160,7 @@ def _aligned(text: str, line: _Line, starts: list[int]) -> list[_Field]:
     edges = [line.start + start for start in starts] + [line.end]
     if any(edge > line.end or (edge > line.start and text[edge - 1] not in " \t") for edge in edges[:-1]):
         return []
-    return [_bare(text, a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [_bare(text, a, b) for a, b in pairwise(edges)]
 
 
 def _bare(text: str, start: int, end: int) -> _Field:
@@ -185,8 +186,11 @@ def _is_row(text: str, head: _Line, separator: str | None, size: int) -> bool:
 def _has_bars_above(text: str, rule: _Line, size: int) -> bool:
     """Whether a line with as many fields stands above a rule: then the head is there."""
     above = _line_of(text, max(0, rule.start - 1))
-    return above is not None and above.start < rule.start and "|" in text[above.start : above.end] and (
-        len(_fields(text, above, "|")) == size
+    return (
+        above is not None
+        and above.start < rule.start
+        and "|" in text[above.start : above.end]
+        and (len(_fields(text, above, "|")) == size)
     )
 
 
@@ -240,13 +244,18 @@ def _json(text: str, name: Name) -> list[SecretSpan]:
 # -- SQL -------------------------------------------------------------------------------------------------------------------------
 
 _INSERT = re.compile(
-    r"(?:insert\s{1,8}(?:ignore\s{1,4}|or\s{1,4}\w{1,10}\s{1,4})?into|replace\s{1,4}into)\s{1,8}[\w.\"`\[\]\\]{1,128}\s{0,8}\((?P<names>[^()]{1,2000})\)"
+    r"(?:insert\s{1,8}(?:ignore\s{1,4}|or\s{1,4}\w{1,10}\s{1,4})?into|replace\s{1,4}into)\s{1,8}[\w.\"`\[\]\\]{1,128}\s{0,8}\(("
+    r"?P<names>[^()]{1,2000})\)"
     r"(?:\s|\\n|\"\s{0,4}[+.]?\s{0,8}\"){0,16}(?:output\s[^()]{1,80})?values?(?:\s|\\n){0,16}",
     re.IGNORECASE,
 )
-_COPY = re.compile(r"copy\s{1,8}[\w.\"]{1,128}\s{0,8}\((?P<names>[^()]{1,2000})\)\s{1,8}from\s{1,8}stdin[^\n;]{0,100};(?:\r?\n|\\n)", re.IGNORECASE)
+_COPY = re.compile(
+    r"copy\s{1,8}[\w.\"]{1,128}\s{0,8}\((?P<names>[^()]{1,2000})\)\s{1,8}from\s{1,8}stdin[^\n;]{0,100};(?:\r?\n|\\n)",
+    re.IGNORECASE,
+)
 _SQL_VALUE = re.compile(
-    r"[\s\\n]{0,16}(?:(?:[NEBXeb]?\\{0,4}(?P<quote>['\"])(?P<value>(?:(?!\\{0,4}(?P=quote))[^\n]|''){0,1000}?)\\{0,4}(?P=quote))|(?P<other>[^,()'\"]{0,60}"
+    r"[\s\\n]{0,16}(?:(?:[NEBXeb]?\\{0,4}(?P<quote>['\"])(?P<value>(?:(?!\\{0,4}(?P=quote))[^\n]|''){0,1000}?)\\{0,4}(?P=quote)"
+    r")|(?P<other>[^,()'\"]{0,60}"
     r"(?:\([^()]{0,200}\))?))[\s\\n]{0,8}(?P<next>[,)\]])"
 )
 _BOUND = re.compile(r"[?%:@$\w\s,.()]{1,400}?\)?[^\n\"'`]{0,20}[\"'`]{1,3}\s{0,20},\s{0,20}(?=[\[(])")

@@ -222,7 +222,8 @@ def broken_tokens(text: str, found: Runs, whole: Sequence[SecretSpan]) -> Iterat
 
 def _without_joiners(found: Runs) -> Runs:
     """Runs without those that are only the sign between two parts of a string that is put together."""
-    is_sign = (found.ends - found.starts == 1) & ((found.codes[found.starts] == ord("+")) | (found.codes[found.starts] == ord(".")))
+    first = found.codes[found.starts]
+    is_sign = (found.ends - found.starts == 1) & ((first == ord("+")) | (first == ord(".")))
     keep = np.flatnonzero(~is_sign)
     return Runs(found.starts[keep], found.ends[keep], found.digits[keep], found.codes)
 

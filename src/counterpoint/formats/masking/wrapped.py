@@ -23,11 +23,15 @@ _TEXT_BEGINS = frozenset("CDIJKLMNOPQRSTUVWXYZabcdef")
 """The first character of base64 of a plain text."""
 _FIRST = 20
 """Characters that show whether base64 or hex is of a text."""
-_KEY_LINES = re.compile(r"(?:[A-Za-z0-9+/=]|\\{1,4}[nr]|[\"']?[ \t]{0,4}\\?\r?\n[ \t]{0,20}[\"']?(?=[A-Za-z0-9+/]{16})){40,16384}+")
+_KEY_LINES = re.compile(
+    r"(?:[A-Za-z0-9+/=]|\\{1,4}[nr]|[\"']?[ \t]{0,4}\\?\r?\n[ \t]{0,20}[\"']?(?=[A-Za-z0-9+/]{16})){40,16384}+"
+)
 _BASE58 = {c: k for k, c in enumerate("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")}
 _WIF = re.compile(r"[5KL9c][1-9A-HJ-NP-Za-km-z]{50,51}")
 # A word and an underscore, then as much chance as only a key has; ids of messages and calls are shorter.
-_UNLISTED = re.compile(r"(?<![A-Za-z0-9_-])[a-z][a-z0-9]{1,11}(?:_[a-z0-9]{1,8}){0,2}_(?P<body>[A-Za-z0-9]{32,200}+)(?![A-Za-z0-9_-])")
+_UNLISTED = re.compile(
+    r"(?<![A-Za-z0-9_-])[a-z][a-z0-9]{1,11}(?:_[a-z0-9]{1,8}){0,2}_(?P<body>[A-Za-z0-9]{32,200}+)(?![A-Za-z0-9_-])"
+)
 
 
 def wrapped(text: str, found: Runs, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
