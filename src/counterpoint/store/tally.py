@@ -90,6 +90,12 @@ def tally_or_fault(journal: Path) -> tuple[Tally | None, InvalidTrace | None]:
         return None, error
 
 
+def is_short(journal: Path, size: int) -> bool:
+    """Whether a journal of this size lacks what was acknowledged of it: it is damaged, or has grown since somebody looked."""
+    tally, _ = tally_or_fault(journal)
+    return tally is not None and size < tally.size
+
+
 def lost_runs(folder: Path, sealed: Container[str]) -> Iterator[tuple[Path, InvalidTrace]]:
     """The journals that are missing: tallies without one, of traces that are not stored. Each with what to say about it."""
     names = set(os.listdir(folder)) if folder.is_dir() else set()
