@@ -142,7 +142,7 @@ class TallyFile:
 
     @staticmethod
     def draft(path: Path, tally: Tally) -> None:
-        """A new file that says this; the caller gives it its name. It is on disk with the first records: before, nothing counts."""
+        """A new file that says this; the caller names it. It is on disk with the first records: before, nothing counts."""
         path.write_bytes(tally.encoded())
 
     @classmethod
