@@ -143,7 +143,7 @@ class TallyFile:
     @staticmethod
     def draft(path: Path, tally: Tally) -> None:
         """A new file that says this; the caller names it. It is on disk with the first records: before, nothing counts."""
-        path.write_bytes(tally.encoded())
+        disk.write_new(path, tally.encoded(), durably=False)
 
     @classmethod
     def take(cls, journal: Path, tally: Tally) -> TallyFile:
