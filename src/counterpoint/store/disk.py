@@ -143,12 +143,13 @@ def is_summed(data: bytes) -> bool:
     return data[-_SUM_BYTES:].startswith(_SUM[:8])
 
 
-def write_new(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes, *, durably: bool = True) -> None:
     """A file that was not there, its bytes on disk; its name is not yet."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         write_all(fd, data)
-        os.fsync(fd)
+        if durably:
+            os.fsync(fd)
     finally:
         os.close(fd)
 

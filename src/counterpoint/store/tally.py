@@ -90,6 +90,12 @@ def tally_or_fault(journal: Path) -> tuple[Tally | None, InvalidTrace | None]:
         return None, error
 
 
+def is_short(journal: Path, size: int) -> bool:
+    """Whether a journal of this size lacks what was acknowledged of it: it is damaged, or has grown since somebody looked."""
+    tally, _ = tally_or_fault(journal)
+    return tally is not None and size < tally.size
+
+
 def lost_runs(folder: Path, sealed: Container[str]) -> Iterator[tuple[Path, InvalidTrace]]:
     """The journals that are missing: tallies without one, of traces that are not stored. Each with what to say about it."""
     names = set(os.listdir(folder)) if folder.is_dir() else set()
@@ -136,8 +142,8 @@ class TallyFile:
 
     @staticmethod
     def draft(path: Path, tally: Tally) -> None:
-        """A new file that says this; the caller gives it its name. It is on disk with the first records: before, nothing counts."""
-        path.write_bytes(tally.encoded())
+        """A new file that says this; the caller names it. It is on disk with the first records: before, nothing counts."""
+        disk.write_new(path, tally.encoded(), durably=False)
 
     @classmethod
     def take(cls, journal: Path, tally: Tally) -> TallyFile:

@@ -257,7 +257,8 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if report.mended:
         lines.append(f"repaired {_listed(report.mended)}")
     if kept := sum(counts["kept"] for counts in account.by_importer.values()):
-        lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` and `rm --restore` it)")
+        more = "of which the store has more than was read (`rm` and `rm --restore` it)"
+        lines.append(f"kept     {counted(kept, 'session')} {more}")
     if account.removed:
         left_out = counted(account.removed, "trace")
         lines.append(f"removed  {left_out} left out, which `rm` removed (`rm --restore [ID]` lets them in)")

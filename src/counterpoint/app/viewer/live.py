@@ -25,6 +25,7 @@ from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.store import Store
 from counterpoint.store.journal import journals
 from counterpoint.store.summary import Summary
+from counterpoint.store.tally import is_short
 from counterpoint.team.orders import OPERATOR
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.ending import under_way
@@ -186,6 +187,8 @@ class _Journal:
 
     def more(self, status: os.stat_result) -> list[dict[str, Any]]:
         """The events that are new or have ended since the last call."""
+        if is_short(self._path, status.st_size):
+            return []  # the list says that it is damaged; else the next look sees it
         try:
             with open(self._path, "rb") as file:
                 file.seek(self.at)
