@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from counterpoint import record
+from counterpoint import Event, record
 from counterpoint.app.cli import cli
 from counterpoint.audit.failures import failures
 from counterpoint.team.record.telling import raised
@@ -137,3 +137,13 @@ def test_people_are_shown_the_words(tmp_path: Path) -> None:
         assert told.exit_code == 0
         assert "LookupError: no page 3" in told.output
     assert "OSError: disk on fire" in CliRunner().invoke(cli, ["show", "t1", event, "--store", str(tmp_path)]).output
+
+
+def test_a_record_that_could_not_be_written_is_said_and_left_out(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        rec.noop("kept")
+        assert rec.session is not None
+        rec.session.run.event(Event(id="odd", t=0, type="message", agent="x", extra={"value": object()}))  # no JSON
+        rec.stop("done")
+    assert [e.decision for e in rec.trace.events] == ["noop", "stop"]
+    assert any(p.startswith("a record could not be written and is left out: ") for p in rec.problems), rec.problems

@@ -278,6 +278,16 @@ def test_what_breaks_a_program_off_leaves_the_trace_unfinished(tmp_path: Path, e
         assert len(run.finish().events) == 1
 
 
+def test_what_is_broken_off_can_be_resumed_at_once_in_a_store_that_stays_open(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        rec = record(store, task="demo", trace_id="t1", agent="lead")
+        with pytest.raises(KeyboardInterrupt), rec:  # noqa: PT012
+            rec.noop()
+            raise KeyboardInterrupt
+        with store.resume("t1") as run:
+            assert [e.decision for e in run.finish().events] == ["noop"]
+
+
 def test_a_plain_exit_seals_it(tmp_path: Path) -> None:
     rec = record(tmp_path, task="demo", agent="lead")
     with pytest.raises(SystemExit), rec:  # noqa: PT012
