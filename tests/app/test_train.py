@@ -18,6 +18,7 @@ from counterpoint import registry
 from counterpoint.app.cli import main
 from counterpoint.app.cli._train_table import Json, Lines, Live, printer
 from counterpoint.envs.teamworld.suites import suite_worlds
+from counterpoint.errors import install
 from counterpoint.store import Store
 from counterpoint.train.folder import RunFolder
 from train.quick import TINY
@@ -225,7 +226,7 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; from counterpoint.app.cli import main; main(['train', '--world', 'W1'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "error: training needs torch, which is not installed\nfix    pip install 'counterpoint[train]'\n"
+    assert done.stderr == f"error: training needs torch, which is not installed\nfix    {install('train')}\n"
 
 
 def test_help_and_the_list_of_presets_load_nothing_heavy() -> None:

@@ -214,6 +214,29 @@ def test_a_dropped_file_opens_in_place_of_the_store(page: Any, viewer: Viewer, t
     page.get_by_role("region", name="Text", exact=True).get_by_text("Both are true").first.wait_for()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1440, 900), (1024, 700), (700, 900)])
+def test_the_tour_hides_no_legend(browser: Any, viewer: Viewer, width: int, height: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    page.goto(f"{viewer.url}/t/research-team")
+    tour = page.get_by_role("complementary", name="Tour")
+    for k in range(6):
+        tour.get_by_text(f"{k + 1} of 6").wait_for()
+        page.locator(".time-legend").wait_for()
+        page.wait_for_function(APART)
+        assert page.evaluate("document.querySelector('.tour').getBoundingClientRect().top >= 0")
+        tour.get_by_role("button", name="Done" if k == 5 else "Next").click()
+    context.close()
+
+
+APART = """() => {
+    const [card, legend] = [".tour", ".time-legend"].map((one) => document.querySelector(one).getBoundingClientRect());
+    const inside = legend.top < innerHeight && legend.bottom <= innerHeight;
+    return !inside || card.bottom <= legend.top || card.top >= legend.bottom || card.right <= legend.left || card.left >= legend.right;
+}"""
+
+
 def test_the_tour_is_shown_once(browser: Any, viewer: Viewer) -> None:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()

@@ -108,7 +108,7 @@ def form_of(mark: Path) -> int | None:
         raise InputError(
             f"the store was written by a newer Counterpoint (format {version}; this one reads up to {VERSION})",
             where=str(mark.parent),
-            fix="upgrade: pip install -U counterpoint",
+            fix="install a newer version of Counterpoint",
         )
     if version < 1:
         fix = f'it should say {{"counterpoint_store":{VERSION}}}'

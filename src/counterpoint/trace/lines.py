@@ -225,7 +225,7 @@ class LineReader:
             raise InputError(
                 f"was written by a newer Counterpoint (format {version}; this one reads up to {VERSION})",
                 where=self.where,
-                fix="upgrade: pip install -U counterpoint",
+                fix="install a newer version of Counterpoint",
             )
         try:
             return header_decoder.decode(line)

@@ -19,7 +19,7 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.display import tracked, working
 from counterpoint.envs.teamworld.action import Action
-from counterpoint.envs.teamworld.config import Config
+from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.policies import named, play
@@ -114,10 +114,11 @@ def plain_name(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _played(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Values and rounds of a hand-made policy on the seeds first, first + step, ...; several runs of a world ask the same."""
+def _played(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[Any, ...], ...]:
+    """Values, rounds and agents of a hand-made policy on the seeds first, first + step, ...; several runs ask the same."""
     batch = play(config, named(policy, config), np.arange(first, episodes, step))
-    return tuple(batch.value().tolist()), tuple(columns(batch)["rounds"].tolist())
+    found = columns(batch)
+    return tuple(batch.value().tolist()), tuple(found["rounds"].tolist()), tuple(found["agents"].tolist())
 
 
 def hand_made(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, float]:
@@ -150,6 +151,30 @@ def scaled(world: TeamWorld, factor: float) -> TeamWorld:
     config = world.config
     changes: dict[str, Any] = {n: max(1, round(getattr(config, n) * factor)) for n in _COUNTS if getattr(config, n)}
     return world.replace(**changes, max_agents=max(config.max_agents, round(config.max_agents * factor)))
+
+
+def task_labels(worlds: Sequence[TeamWorld]) -> list[str]:
+    """What the tasks of each variant are: how many items of each kind, and whether time costs anything; each name once."""
+    plain = [_label(world.config) for world in worlds]
+    return [f"{name} ({place + 1})" if plain.count(name) > 1 else name for place, name in enumerate(plain)]
+
+
+def _label(config: Config) -> str:
+    items = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in zip(KINDS, config.counts, strict=True) if n)
+    return f"{items}, {'urgent' if config.round_price else 'no hurry'}"
+
+
+def team_sizes(net: Network, worlds: Sequence[TeamWorld], held: HeldOut) -> list[dict[str, Any]]:
+    """Team sizes by task: of a mix, those of each sort of held-out task; of one sort, those of smaller and larger ones."""
+    if len(worlds) == 1:
+        return widths(net, worlds[0])
+    agents, rows = held.columns["agents"], []
+    episodes, n = len(agents), len(worlds)
+    for place, (task, world) in enumerate(zip(task_labels(worlds), worlds, strict=True)):
+        by_hand = _played(world.config, "reference", episodes, place, n)[2]
+        mean = float(np.mean(by_hand)) if by_hand else None
+        rows.append({"task": task, "size": world.config.items, "agents": agents[place::n].tolist(), "reference": mean})
+    return rows
 
 
 def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[str, Any]]:

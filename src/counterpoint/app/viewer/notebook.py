@@ -24,7 +24,7 @@ from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.credit.choosing import agent_shares
 from counterpoint.display import counted
-from counterpoint.errors import CounterpointError, Refused
+from counterpoint.errors import CounterpointError, Refused, install
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
 from counterpoint.trace import Trace
@@ -62,7 +62,7 @@ class Viewing:
             from counterpoint.app.viewer import server
             from counterpoint.app.viewer.collection import Collection
         except ImportError as error:
-            fix = "pip install 'counterpoint[view]', or trace.save_html('trace.html')"
+            fix = f"{install('view')}, or trace.save_html('trace.html')"
             raise CounterpointError(f"the viewer's server needs {error.name}", fix=fix) from error
         sock = serving.bound("127.0.0.1", 0)
         site = server.Site(Collection(traces=[trace]), server.door_at(sock, "127.0.0.1"))

@@ -26,7 +26,7 @@ from counterpoint.bench.scorecard.own_code import own_team, play_own
 from counterpoint.bench.scorecard.team_code import TeamCode, code_of, weights_of
 from counterpoint.envs.task import Instance
 from counterpoint.envs.world import world
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
 from counterpoint.team.gates import gate_names
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
@@ -255,5 +255,5 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
         from counterpoint.train.evaluate import policy_of
         from counterpoint.train.folder import RunFolder
     except ImportError as error:  # pragma: no cover
-        raise CounterpointError("a trained network needs torch", fix="pip install 'counterpoint[train]'") from error
+        raise CounterpointError("a trained network needs torch", fix=install("train")) from error
     return PolicyTeam(_gated(team, gates), policy_of(RunFolder.open(folder)), gates, told, made)
