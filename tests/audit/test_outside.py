@@ -98,3 +98,9 @@ def test_files_in_the_conversation_and_notes_of_the_session_are_the_users_own() 
     ]  # fmt: skip
     assert names(Trace(trace_id="t", task_id="q", events=events, contents={"s": SKILL}, meta={"cwd": "/w"})) == ["package"]
     assert len(names(Trace(trace_id="t", task_id="q", events=events, contents={"s": SKILL}))) == 4
+
+
+def test_a_recorded_team_with_a_project_is_no_coding_session() -> None:
+    mail = session(("read_file", {"file_path": "bill.txt"}, SKILL), meta={"project": "mailroom"})
+    assert names(mail) == ["r0"]
+    assert names(session(("read_file", {"file_path": "bill.txt"}, SKILL), meta={"import": {"format": "codex"}})) == []

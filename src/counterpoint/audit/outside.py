@@ -16,6 +16,8 @@ import msgspec
 from counterpoint.trace import Event, Trace
 
 _KEY = "_came_from_outside"
+_HARNESSES = ("claude_code", "codex", "kimi")
+"""Sources whose sessions are work on a repository."""
 _OWN = re.compile(
     r"(?:read|readfile|read_file|view|cat|grep|glob|ls|list_?dir(?:ectory)?|find|search_?files?|bash|bashoutput|killbash|killshell"
     r"|shell|shell_command|local_shell\w*|exec|exec_command|write_stdin|wait|run_terminal_cmd|terminal|run_pytest|edit|multiedit"
@@ -82,8 +84,9 @@ def _outside(trace: Trace) -> Iterator[int]:
 
 
 def _has_repository(trace: Trace) -> bool:
-    """Whether the session works on files of the user's: it says in which folder, or it has the tools for that."""
-    is_said = any(trace.meta.get(key) for key in ("cwd", "project", "gitBranch"))
+    """Whether the session works on files of the user's: its harness is for that, it says in which folder, or it has the tools."""
+    told = trace.meta.get("import")
+    is_said = bool(trace.meta.get("cwd")) or (isinstance(told, dict) and told.get("format") in _HARNESSES)
     return is_said or any(e.type == "tool_call" and _WRITES.fullmatch(e.tool or "") for e in trace.events)
 
 
