@@ -28,10 +28,7 @@ class Fragment:
 
     def __init__(self, lines: list[str], owners: list[int]) -> None:
         self.lines, self.owners = lines, owners
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
+        self.text = "\n".join(lines)
 
     def rewrite(self, text: str, who: int) -> int:
         """The fragment with another text; how many lines that are not blank are new."""
@@ -39,7 +36,7 @@ class Fragment:
         self.owners = _carried(self.lines, self.owners, lines, who)
         fresh = sum(owner == _FRESH and bool(line.strip()) for owner, line in zip(self.owners, lines, strict=True))
         self.owners = [who if owner == _FRESH else owner for owner in self.owners]
-        self.lines = lines
+        self.lines, self.text = lines, text
         return fresh
 
 
