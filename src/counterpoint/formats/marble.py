@@ -15,9 +15,10 @@ One line of JSON is one run. Agents are fixed before the run; nobody spawns.
 | `agent_kpis`, `total_milestones` | `metrics` |
 | `task_evaluation`, `code_quality` | `metrics`, one for each rating, and `rewards["team"]`: their mean, of five |
 
-MARBLE rates on a scale of five whatever the task is: research ideas and code by several ratings, bargaining by those of the buyer and
-of the seller, a building in Minecraft by five times the share of blocks that are right. A score of -1 means that nothing was scored,
-and is absent. What a database task was to find stands beside what was found (`root_cause`, `predicted`); nobody scored it.
+MARBLE rates on a scale of five whatever the task is: research ideas and code by several ratings, bargaining by those of the
+buyer and of the seller, a building in Minecraft by five times the share of blocks that are right. A score of -1 means that
+nothing was scored, and is absent. What a database task was to find stands beside what was found (`root_cause`, `predicted`);
+nobody scored it.
 
 What is lost: nothing of the records; times, tokens per call and tool calls are not in the source (results quote their output).
 

@@ -70,11 +70,11 @@ AROUND = frozenset({"system", "memory"})
 
 
 def span_s(events: Sequence[Event]) -> Number:
-    """Seconds of the work: from the first start to the last end of what agents, people and tools did. A hook that fired days before
-    anybody asked, or a notice after all was done, is not work. A duration below zero counts as none."""
+    """Seconds of the work: from the first start to the last end of what agents, people and tools did, or what failed them. A hook
+    that fired days before anybody asked, or a command that ends the client, is not work. A duration below zero counts as none."""
     if not events:
         return 0
-    work = [e for e in events if e.role not in AROUND] or events
+    work = [e for e in events if e.role not in AROUND or e.ok is False] or events
     return max([e.t + max(e.dur or 0, 0) for e in work]) - min([e.t for e in work])
 
 
