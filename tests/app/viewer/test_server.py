@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.runs_made import made
-from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, simulated, viewing
+from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, viewing
 from counterpoint import Event, Store, Trace, content_ref
 from counterpoint.app.cli import cli
 from counterpoint.app.viewer.collection import Collection
