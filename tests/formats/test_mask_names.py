@@ -92,3 +92,36 @@ def test_the_level_decides_what_is_masked() -> None:
     assert said == {"password": 1, "client_secret": 0, "token": 0, "some_key": 0}
     assert [mask(f'{name} = "walnut-4two"')[1]["key"] for name in ("password", "client_secret", "token", "some_key")] == [1, 1, 1, 0]
     assert [mask(f'{name} = "{mixed}"')[1]["key"] for name in ("password", "client_secret", "token", "some_key")] == [1, 1, 1, 1]
+
+
+ENDS = ["password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contrasena", "wachtwoord", "pwd", "pswd", "psw", "pass", "psk", "pin", "passwords", "mnemonic", "secret", "secrets", "apikey", "credential", "credentials", "creds", "totp", "connectionstring", "connection_string", "connection-string", "connstr", "conn_str", "conn_string", "webhook", "token", "tokens", "bearer", "jwt", "pat", "sas", "sig", "sid", "signature", "sessid", "sessionid", "session_id", "session-id", "session", "csrf", "xsrf", "verifier", "hmac", "otp", "cookie", "key", "keys", "auth", "cred", "parola", "heslo", "senha", "passe"]
+SHORT = ["pwd", "pswd", "psw", "pass", "pin", "pat", "sas", "sig", "sid", "otp", "auth", "cred", "session", "passe", "jwt", "cookie", "tokens", "senha", "heslo"]
+OF_KEYS = ["api", "access", "account", "app", "auth", "client", "consumer", "deploy", "encryption", "decryption", "hmac", "jwt", "license", "master", "private", "root", "secret", "service", "session", "shared", "signing", "ssh", "storage", "subscription", "user", "webhook", "write", "admin", "server", "host", "preshared", "aes", "rsa", "crypto", "cipher", "db", "database", "data", "transaction", "activation", "product", "vault", "integration", "ingest", "bot", "openai", "anthropic", "azure", "gcp", "aws", "google", "stripe", "github", "maps", "sendgrid", "datadog", "heroku", "algolia", "twilio", "mailgun", "cloudflare", "hf", "wandb"]
+PUBLIC = ["public", "pub", "primary", "foreign", "sort", "cache", "partition", "hash", "dict", "group", "bucket", "idempotency", "natural", "hot", "index", "schema", "publishable", "row", "json", "column", "map", "item", "by", "next", "prev", "previous", "page", "nextpage", "continuation", "eos", "bos", "pad", "unk", "mask", "sep", "cls", "special", "stop", "start", "end", "max", "min", "num", "first", "last", "input", "output", "non", "is", "has", "no", "digital", "type", "mime", "code", "func", "method", "call", "wheel", "pgp", "gpg"]
+
+
+@pytest.mark.parametrize("word", ENDS)
+def test_every_word_ends_a_name(word: str) -> None:
+    text = f"my_{word}=x"
+    found = name_at(text, text, 3)
+    assert found is not None
+    assert (found.word, text[found.end]) == (word, "=")
+
+
+@pytest.mark.parametrize("word", SHORT)
+def test_a_short_word_inside_another_is_no_name(word: str) -> None:
+    text = f"qx{word}=x"
+    assert name_at(text, text, 2) is None
+    upper = f"qx{word.title()}=x"
+    assert name_at(upper, upper.lower(), 2) is not None
+
+
+@pytest.mark.parametrize("word", OF_KEYS)
+def test_keys_of_these_are_secret(word: str) -> None:
+    assert (level_of(f"{word}_key"), level_of(f"{word}key")) == (SECRET, SECRET)
+
+
+@pytest.mark.parametrize("word", PUBLIC)
+def test_keys_tokens_and_other_weak_names_of_these_are_public(word: str) -> None:
+    assert [level_of(f"{word}_{end}") for end in ("key", "token", "cred", "sid")] == [0, 0, 0, 0]
+    assert level_of(f"{word}_password") == PASSWORD
