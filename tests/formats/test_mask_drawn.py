@@ -138,3 +138,8 @@ SAID = [
 @pytest.mark.parametrize(("text", "wanted"), SAID)
 def test_only_the_secret_goes(text: str, wanted: str) -> None:
     assert mask(text)[0] == wanted
+
+
+@pytest.mark.parametrize("text", ["name,token\nx,step-12ab\ny,step-13cd\n", "7z x -pdocs/part2 a.7z", "rar a -p8080 x.rar"])
+def test_a_weak_name_and_a_doubtful_option_ask_for_more(text: str) -> None:
+    assert mask(text) == (text, Counter())
