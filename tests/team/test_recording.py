@@ -497,3 +497,48 @@ def test_many_returns_are_put_together_before_many_spawns(tmp_path: Path) -> Non
         asyncio.run(team())
     trace = _clean(rec)
     assert len(trace.edges) < 3 * len(trace.events)
+
+
+def test_what_was_thought_is_a_cause_of_what_is_done_next(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        with rec.model_call("m") as step:
+            step.result("look it up")
+        with rec.tool_call("look") as call:
+            call.result("a page")
+        rec.stop("done")
+    trace = _clean(rec)
+    thought = trace.events[0].id
+    edges = {(e.src, e.dst): e.type for e in trace.edges}
+    call_, result = (e.id for e in trace.events[1:3])
+    assert edges[thought, call_] == "causal"
+    assert edges[call_, result] == "tool_dependency"
+    assert "temporal" not in edges.values()
+
+
+def test_a_coroutine_that_a_plain_function_gives_may_fail(tmp_path: Path) -> None:
+    async def inner() -> str:
+        await asyncio.sleep(0)
+        raise LookupError("late")
+
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        call = rec.tool(name="look")(lambda: inner())
+        with pytest.raises(LookupError):
+            asyncio.run(_awaits(call()))
+    trace = _clean(rec)
+    assert [(e.type, e.ok, e.error) for e in trace.events] == [
+        ("tool_call", False, "LookupError: late"),
+        ("tool_result", False, "LookupError: late"),
+    ]
+
+
+async def _awaits(one: Any) -> Any:
+    return await one
+
+
+def test_more_about_an_event_may_come_as_a_table_or_by_name(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        rec.event("message", "x", extra={"a": 1}, b=2)
+        with rec.tool_call("look") as call:
+            call.tell(extra={"a": 3})
+            call.tell(b=4)
+    assert [e.extra for e in _clean(rec).events[:2]] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]

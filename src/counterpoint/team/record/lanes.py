@@ -321,11 +321,11 @@ class Lanes:
             self.kinds[inner.event] = _CAUSAL
         return inner
 
-    def end(self, scope: Scope, text: str | None = None, **fields: Any) -> str | None:
+    def end(self, scope: Scope, text: str | None = None, **fields: Any) -> None:
         """An event that takes time ends, and is known from now on, with what was learned in it."""
         outer, event = scope.outer, scope.event
         if scope not in scope.lane.scopes or outer is None or event is None:
-            return None
+            return
         del scope.lane.scopes[scope]
         if scope.told:
             fields |= scope.told
@@ -335,7 +335,6 @@ class Lanes:
         scope.knows.pop(event, None)
         outer.knows.update(scope.knows)
         outer.heard.update(scope.heard)
-        return event
 
     def end_call(
         self, scope: Scope, text: str | None, *, tool: str, ok: bool = True, error: str | None = None, trusted: bool = False,
