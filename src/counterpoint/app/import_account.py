@@ -43,8 +43,8 @@ class Outcome:
         """For `--json`."""
         plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
         secrets = {kind: len(found) for kind, found in self.secrets.items()}
-        counts = {"removed": self.removed, "agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": secrets}
-        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
+        counts = {"removed": self.removed, "agents": self.agents, "events": self.events, "tokens": self.tokens}
+        return {**plain, **counts, "secrets": secrets, "report": self.report.as_dict(), "error": self.error}
 
 
 @dataclass
