@@ -269,12 +269,8 @@ def _layers(trace: Trace, facts: Facts, may: MayTaint, seen: list[str]) -> dict[
     return {
         "sources": len(may.sources),
         "by_label": dict(sorted(labels.items())),
-        "may_taint": {
-            "events": int(may.tainted.sum()),
-            "of": facts.n,
-            "agents": int(team.is_member_A[reached].sum()),
-            "of_agents": len(trace.members),
-        },
+        "may_taint": {"events": int(may.tainted.sum()), "of": facts.n, "agents": int(team.is_member_A[reached].sum()),
+                      "of_agents": len(trace.members)},
         "suspects": seen,
     }
 
