@@ -23,7 +23,7 @@ from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.activity import sliced
+from counterpoint.trace.activity import quarters_of, sliced
 from logs import REAL
 
 FIRST = 1_793_500_000.0
@@ -144,6 +144,52 @@ def test_real_logs_by_day_are_the_plain_count_of_their_events(tmp_path: Path, ru
     with Store(tmp_path / "s") as store:
         store.add_many(traces.values())
     alike(of_top(run("top", "--group", "day", "--json", "--store", tmp_path / "s")[1]), plain_count(traces.values(), ZoneInfo("UTC")))
+
+
+FIELDS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def counted_raw(lines: Iterable[str]) -> Counter[str]:
+    """Tokens by UTC day, read without an importer: of each message the largest count of each field, on the day of its last record,
+    also where an agent's messages stand inside its lead's records."""
+    met: dict[str, tuple[str, Counter[str]]] = {}
+
+    def walk(value: object, day: str) -> None:
+        if isinstance(value, list):
+            for inner in value:
+                walk(inner, day)
+        if not isinstance(value, dict):
+            return
+        usage = value.get("usage")
+        if isinstance(usage, dict) and value.get("role") == "assistant" and value.get("model") != "<synthetic>":
+            sums = met.get(value["id"], ("", Counter[str]()))[1] | Counter({field: usage.get(field) or 0 for field in FIELDS})
+            met[value["id"]] = (day, sums)
+        for inner in value.values():
+            walk(inner, day)
+
+    for line in lines:
+        record = json.loads(line)
+        walk(record, str(record.get("timestamp"))[:10])
+    days: Counter[str] = Counter()
+    for day, sums in met.values():
+        days[day] += sums.total()
+    return days
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the developers' logs are not here")
+def test_real_sessions_by_day_are_the_plain_count_of_their_raw_records() -> None:
+    files = [p for name in ("entireio_cli", "oh-my-posh") for p in sorted((REAL / "claude_code" / name).glob("*.jsonl"))]
+    assert files
+    for path in files:
+        (trace,) = read_logs(path)
+        ours: Counter[str] = Counter()
+        stated: Counter[str] = Counter()  # what a lead's record says of an agent whose own records are not there
+        for quarter in quarters_of(trace):
+            ours[f"{datetime.fromtimestamp(quarter.first, UTC):%Y-%m-%d}"] += quarter.tokens or 0
+        for e in trace.events:
+            if e.type == "return" and e.at is not None:
+                stated[f"{datetime.fromtimestamp(e.at + (e.dur or 0), UTC):%Y-%m-%d}"] += (e.tokens_in or 0) + (e.tokens_out or 0)
+        assert +ours == counted_raw(path.read_text().splitlines()) + stated, path.name
 
 
 def days_of(*days: str, name: str = "t", tokens: int = 100) -> Trace:

@@ -105,7 +105,7 @@ class AuditLines:
         elif self.group == "day":
             for day, part in line.by_day().items():
                 name = day or "(no date)"
-                self._add(self._lines.setdefault(name, AuditLine(name=name)), part, said, is_found=is_found)
+                self._add(self._lines.setdefault(name, AuditLine(name=name)), part, said, facts, is_found=is_found)
         else:
             name = line.id if self.group == "trace" else next(iter(facet(line, self.group)), "(none)")
             first = AuditLine(name=name, label=line.title if self.group == "trace" else None)
