@@ -222,9 +222,10 @@ def test_one_clear_line(arguments: tuple[str, ...], code: int, words: str, ends:
     assert not (tmp_path / "runs").exists()
 
 
-def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_torch_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # what it says depends on where a clone lies from here
     code = "import sys; sys.modules['torch'] = None; from counterpoint.app.cli import main; main(['train', '--world', 'W1'])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == f"error: training needs torch, which is not installed\nfix    {install('train')}\n"
 

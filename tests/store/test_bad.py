@@ -35,7 +35,7 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> 
     _made(tmp_path).close()
     (tmp_path / "counterpoint.json").write_text('{"counterpoint_store":3}')
     before = _snapshot(tmp_path)
-    with pytest.raises(InputError, match=r"written by a newer Counterpoint.*upgrade") as caught:
+    with pytest.raises(InputError, match=r"written by a newer Counterpoint.*install a newer version") as caught:
         Store(tmp_path)
     assert caught.value.exit_code == 2
     assert _snapshot(tmp_path) == before

@@ -58,7 +58,7 @@ def test_the_card_of_a_small_team() -> None:
 
 def test_the_strip_leads_to_events_and_agents() -> None:
     facts = {fact.kind: fact for fact in overview(team()).facts}
-    assert (facts["credit"].text, facts["credit"].agent) == ("credit: reader +0.333 (provenance)", 1)
+    assert "credit" not in facts, "nothing is identified, and no file was written"
     assert facts["slowest"].text == "slowest: lead (56 % of the critical path)"
     assert facts["slowest"].agent == 0
     assert facts["costliest"].text == "most expensive: lead ($0.50)"
@@ -68,7 +68,6 @@ def test_the_strip_leads_to_events_and_agents() -> None:
     assert (facts["incident"].text, facts["incident"].event) == ("1 incident", 3)
     assert facts["reach"].text == "content from outside gives orders, and may have reached 4 of 7 events"
     assert facts["reach"].event == 3
-    assert "credit" not in facts, "nothing is identified, and no file was written"
 
 
 def ordered(*, ok: bool) -> Trace:

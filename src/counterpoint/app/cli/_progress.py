@@ -56,7 +56,7 @@ class Bar:
         self._is_shown = self._is_drawn = False
         self._outer = _Told.bars[-1] if _Told.bars else None
         hidden = quiet or (self._outer is not None and self._outer._is_silent)  # who draws itself is not drawn over
-        self._is_silent = (hidden and not _Told.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
+        self._is_silent: bool = (hidden and not _Told.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
         self._ended = threading.Event()
 
     def step(self, count: float = 1, about: str = "") -> None:

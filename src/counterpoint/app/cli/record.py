@@ -1,4 +1,4 @@
-"""Run a team of models, or of test doubles, on a task, and keep its trace.
+"""Run a team of models, or of test doubles, and keep its trace.
 
 Always true: every event is in the journal as it happens; a run that is interrupted or killed is there up to its last acknowledged
 event, and `--resume` goes on from it. A key is read from the environment and is written nowhere.
