@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from counterpoint.audit.verbs import ALSO_NOUNS, COMMANDS, FURTHER, LIGHT, NOUNS, STOP, VERBS
+from counterpoint.audit.figures import figures
+from counterpoint.audit.verbs import ALSO_NOUNS, COMMANDS, FURTHER, LIGHT, NO_VERBS, NOUNS, STOP, VERBS
 
 _SHELL = re.compile(
     r"(?:bash|shell|shell_command|local_shell\w*|exec|exec_command|run_terminal_cmd|terminal|execute_command|run_command|powershell|cmd)",
@@ -25,9 +26,20 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 """What stands before a verb that is asked for."""
-_NEAR = 40
+NEAR = 40
 """Characters before a word in which it is looked for what it depends on."""
 _VERB = re.compile(r"\b[Ee]-?mail\b|[A-Za-z]+")
+_BEHIND = re.compile(
+    r"\s+(?:(the|an?|all|every|each|any|my|your|our|his|its|their|him|her|them|it|this|that|these|those|two|three|four|five|ten)\b"
+    r"|\d|[\"'“‘`]|[A-Z])"
+)
+"""What stands behind a verb that nobody listed, so that it is known as one."""
+_MAY_LIST = re.compile(r"(?:,|\b(?:and|or|to|so))\s+\Z", re.IGNORECASE)
+"""What stands before a verb, and before a noun as often."""
+_PHRASE = re.compile(
+    r"\s(?:of|to|in|on|at|for|from|with|by|as|into|onto|under|over|until|before|after|so|that|which|and|or|then|if|while|via)\b|[,;:.!?]"
+)
+"""Where the first words behind a verb end."""
 _SAYS_MORE = re.compile(
     r"\b(?:should|must|shall|has to|needs to|have to) (?:be|have|say|read|contain|include|begin|start)\b", re.IGNORECASE
 )
@@ -37,7 +49,7 @@ _SENTENCE = re.compile(
 )
 _TAG = re.compile(r"</?[A-Za-z][\w -]{0,30}>|<!--|-->|<\|\w+\|>|\[/?[A-Z]{3,}\]")
 _BACK_TO_WORK = re.compile(
-    r"\b(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
+    r"\b(?<!before )(?<!until )(?<!unless )(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
     r"\b(?:task|request|work|question|job|conversation|what you))\b.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -47,7 +59,7 @@ _BACK = re.compile(
     r"\bjust\s+\w+(?:ed|t|de|ote)\b|\byou(?:'ve| have)?\s+(?:just\s+)?(?:sent|made|created|posted|written|added|booked)\b",
     re.IGNORECASE,
 )
-_FORBIDS = re.compile(r"\b(?:do not|don't|never|must not|cannot|can't|without|avoid|refuse to|not to)\s+\Z", re.IGNORECASE)
+FORBIDS = re.compile(r"\b(?:do not|don't|never|must not|cannot|can't|without|avoid|refuse to|not to)\s+\Z", re.IGNORECASE)
 
 _TOP = (
     "com|org|net|io|ai|dev|app|co|gov|edu|info|example|test|xyz|ru|cn|de|ch|uk|fr|eu|me|biz|site|online|tech|cloud|link|top|club"
@@ -63,6 +75,7 @@ _STRONG = (
     rf"[\w-]+(?:\.[\w-]+)*\.(?:{_FILE})\b",
     r"(?<![\w/])(?:~|\.{1,2})?/(?:[\w.-]+/)*[\w.-]*\w",
     r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}\b",
+    r"\b(?!USD|EUR|GBP|CHF|JPY)[A-Z]{2,5}[ -]?\d{3,}(?:[-/]\d+)*\b(?![.,]\d)",
     r"\b(?=\w*\d)(?=\w*[A-Za-z])[\w-]{6,}\b",
     r"(?<![\d.,$€£])\d{5,}\b",
     r"\+\d[\d ().-]{6,}\d",
@@ -78,10 +91,9 @@ _SHIELD = str.maketrans({".": "\ue000", "!": "\ue001", "?": "\ue002", ":": "\ue0
 _UNSHIELD = str.maketrans({"\ue000": ".", "\ue001": "!", "\ue002": "?", "\ue003": ":"})
 _PARTICULAR = re.compile("|".join(f"(?:{one})" for one in (_QUOTED, *_STRONG)))
 _FROM = re.compile(r"\b(?:from|by)(?:\s+(?:the|by|a))?(?:\s+(?:user|address|sender|account))?\s+\Z", re.IGNORECASE)
-_DATED = r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}:\d{2}\b"
 _MONTHS = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _NAMED = re.compile(
-    rf"{_DATED}|(?!(?:{_MONTHS})\b)\b[A-Z][\w'-]*[a-z][\w'-]*(?:\s+(?:of|the|de|la)?\s*(?!(?:{_MONTHS})\b)[A-Z][\w'-]*)*|\b[A-Z]{{2,}}\b"
+    rf"(?!(?:{_MONTHS})\b)\b[A-Z][\w'-]*[a-z][\w'-]*(?:\s+(?:of|the|de|la)?\s*(?!(?:{_MONTHS})\b)[A-Z][\w'-]*)*|\b[A-Z]{{2,}}\b"
 )
 _WHEN = re.compile(rf"\b(?:{_MONTHS})\b|\b\d[\d,.]*(?:st|nd|rd|th)?\b|[$€£]\s?\d[\d,.]*", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]{2,}", re.UNICODE)
@@ -105,6 +117,10 @@ class Order(NamedTuple):
     """Particulars of the act before, where a pronoun stands for them."""
     is_back: bool = False
     """Whether it is done to what the act before made: 'delete the mail that you have just sent'."""
+    head: str = ""
+    """The noun right behind the verb, as a stem: 'alarm' of 'disable the fire alarm on floor 7'."""
+    figures: frozenset[str] = frozenset()
+    """Its numbers, dates, times and single letters, where they stand alone."""
 
     @property
     def is_reading(self) -> bool:
@@ -210,15 +226,29 @@ def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
     found = [
         m
         for m in _VERB.finditer(sentence)
-        if m[0].lower().replace("-", "") in VERBS
-        and _ASKS.search(sentence, max(m.start() - _NEAR, 0), m.start())
+        if (m[0].lower().replace("-", "") in VERBS or _may_be_verb(sentence, m))
+        and _ASKS.search(sentence, max(m.start() - NEAR, 0), m.start())
         and not any(a <= m.start() < b for a, b in hidden)
-        and not _FORBIDS.search(sentence, max(m.start() - _NEAR, 0), m.start())
+        and not FORBIDS.search(sentence, max(m.start() - NEAR, 0), m.start())
         and not _is_noun(sentence, m)
     ]
     ends = [*(m.start() for m in found[1:]), len(sentence)]
     for one, end in zip(found, ends, strict=False):
         yield one[0], sentence[one.start() : end]
+
+
+def _may_be_verb(sentence: str, m: re.Match[str]) -> bool:
+    """Whether a word that nobody listed stands like a verb: before what is done to, and in small letters within a sentence."""
+    word, is_first, behind = m[0], m.start() == 0, _BEHIND.match(sentence, m.end())
+    if len(word) < 3 or not (word.islower() or (is_first and word[1:].islower())) or behind is None:
+        return False
+    if word[0].isupper() and behind[0][-1].isupper():  # 'Emma Johnson'
+        return False
+    if _MAY_LIST.search(sentence, max(m.start() - NEAR, 0), m.start()) and (
+        behind[1] is None or re.search(r"\bthat\b", sentence[: m.start()])  # 'to account GB29', 'that it is old and worth a visit'
+    ):
+        return False
+    return word.lower() not in STOP | NO_VERBS and not word.endswith(("ing", "ly")) and not (is_first and word.endswith("ed"))
 
 
 def _is_noun(sentence: str, m: re.Match[str]) -> bool:
@@ -231,20 +261,25 @@ def _order(verb: str, clause: str, paragraph: int) -> Order:
     kinds, rest = verb_kinds(verb), clause[len(verb) :]
     bare = _WHEN.sub(" ", _PARTICULAR.sub(" ", rest))
     said = stems(bare)
+    near = stems(_PHRASE.split(bare, maxsplit=1)[0])
     if verb.lower() in LIGHT:  # the noun says which act it is, and no longer what it is done to
-        nouns = [word for word in said[:3] if word in _OF_STEM_NOUN]
+        nouns = [word for word in near[:3] if word in _OF_STEM_NOUN]
         if nouns:
             kinds, said = _OF_STEM_NOUN[nouns[0]], [word for word in said if word != nouns[0]]
-    names = tuple(dict.fromkeys(normal(m[0]).rstrip(".,") for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))))
+    named, strong = [m[0] for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))], _particulars(rest)
+    proper = [name for name in named if not name.isupper()]  # 'IBAN' is the word for a thing, unless nothing else is named
+    names = tuple(dict.fromkeys(normal(name).rstrip(".,") for name in (proper if proper or strong else named)))
     return Order(
-        clause.strip(), verb.lower(), kinds, _particulars(rest), names, tuple(said[:5]), frozenset(stems(rest)), paragraph
-    )
+        text=clause.strip(), verb=verb.lower(), kinds=kinds, strong=strong, names=names, objects=tuple(said[:5]),
+        words=frozenset(stems(rest)), paragraph=paragraph, head=near[-1] if near else "",
+        figures=figures(_PARTICULAR.sub(" ; ", rest)) if verb else frozenset(),
+    )  # fmt: skip
 
 
 def _particulars(text: str) -> tuple[str, ...]:
     """Those that an act must hold: where something comes from is left out where anything else is named."""
     found = [
-        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - _NEAR, 0), m.start())))
+        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - NEAR, 0), m.start())))
         for m in _PARTICULAR.finditer(text)
     ]
     aims = [one for one, is_from in found if one and not is_from]
