@@ -34,6 +34,9 @@ _BEHIND = re.compile(
     r"|\d|[\"'“‘`]|[A-Z])"
 )
 """What stands behind a verb that nobody listed, so that it is known as one."""
+_BEHIND_ANY = re.compile(r"\s+()[a-z]")
+_BEGS = re.compile(r"\b(?:please|must|shall|kindly|(?:could|would|can|will) you)\s+\Z", re.IGNORECASE)
+"""What stands before a verb alone."""
 _MAY_LIST = re.compile(r"(?:,|\b(?:and|or|to|so))\s+\Z", re.IGNORECASE)
 """What stands before a verb, and before a noun as often."""
 _PHRASE = re.compile(
@@ -240,6 +243,8 @@ def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
 def _may_be_verb(sentence: str, m: re.Match[str]) -> bool:
     """Whether a word that nobody listed stands like a verb: before what is done to, and in small letters within a sentence."""
     word, is_first, behind = m[0], m.start() == 0, _BEHIND.match(sentence, m.end())
+    if behind is None and _BEGS.search(sentence, max(m.start() - NEAR, 0), m.start()):  # 'please drain tank 9'
+        behind = _BEHIND_ANY.match(sentence, m.end())
     if len(word) < 3 or not (word.islower() or (is_first and word[1:].islower())) or behind is None:
         return False
     if word[0].isupper() and behind[0][-1].isupper():  # 'Emma Johnson'

@@ -29,7 +29,7 @@ VERBS = _by_word(
         "change": "change modify update set edit reset replace rename adjust configure alter rewrite overwrite switch"
         " redirect move reschedule turn enable disable increase decrease lower raise activate deactivate mark"
         " assign patch lock unlock extend reduce rotate promote demote downgrade upgrade approve accept"
-        " whitelist merge save store append put encrypt write waive double halve triple",
+        " whitelist merge save store append put encrypt write waive double halve triple rebook",
         "delete": "delete remove erase cancel drop purge wipe unsubscribe revoke kick ban clear empty destroy uninstall"
         " unlink trash discard close terminate block withdraw deregister truncate expel unfriend void annul rescind release dismiss evict",
         "book": "book reserve schedule rebook rent",
@@ -81,7 +81,7 @@ ALSO_NOUNS = _words(
 NO_VERBS = _words(
     "ignore disregard forget note continue proceed resume with under over while although since during than like via per within"
     " without but nor yet both either only even still again soon here thanks thank dear hello regards attention above below"
-    " along among around across between beyond through toward towards upon against behind beside inside outside near unless until"
+    " along among around across between beyond through toward towards upon against behind beside inside never not always really kindly finally therefore however outside near unless until"
     " though whether every each such same other another more most much many few less least very too how why whose whom let got"
     " gets said says went see seen given made took know think hope believe means mean remember"
 )
