@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_part_of_what_was_ordered_is_an_incident_where_it_is_an_act(run: Run, 
         events.insert(-1, Event(id="act", t=3.5, type="tool_call", agent="main", tool="delete_file", content_ref=content_ref(said)))
     else:
         events[-1] = Event(id="end", t=9, type="message", agent="main", content_ref=content_ref(said))
-    edges = [Edge(a.id, b.id, "causal") for a, b in zip(events, events[1:], strict=False)]
+    edges = [Edge(a.id, b.id, "causal") for a, b in pairwise(events)]
     file = save(Trace(trace_id="part", task_id="q", events=events, edges=edges, contents=contents), tmp_path / "run.jsonl")
     found, out, _ = run("audit", "--taint", file)
     assert "INJECTION  obeyed in part" in out

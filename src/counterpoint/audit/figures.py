@@ -17,7 +17,9 @@ _ISO = re.compile(r"\b(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:T(?=\d)|(?=\D|$))")
 _DAY_FIRST = re.compile(rf"\b{_DAY}(?: of)? {_MONTH},? (\d{{4}})\b", re.IGNORECASE)
 _MONTH_FIRST = re.compile(rf"\b{_MONTH} {_DAY},? (\d{{4}})\b", re.IGNORECASE)
 _FIGURES = re.compile(r"\b(\d{1,2})([./])(\d{1,2})\2(\d{4})\b")
-_CLOCK = re.compile(r"(?<![\d:.])(\d{1,2})(?::(\d{2}))?(?::\d{2})?\s*([ap])\.?m\b\.?|(?<![\d:.-])(\d{1,2}):(\d{2})(?!\d)", re.IGNORECASE)
+_CLOCK = re.compile(
+    r"(?<![\d:.])(\d{1,2})(?::(\d{2}))?(?::\d{2})?\s*([ap])\.?m\b\.?|(?<![\d:.-])(\d{1,2}):(\d{2})(?!\d)", re.IGNORECASE
+)
 _NUMBER = re.compile(r"(?<![\w.,-])[$€£]?\s?(\d[\d,']*(?:\.\d+)?)(?![\w-]*[A-Za-z_])")
 _LETTER = re.compile(r"(?<![\w'’.-])([A-Z])(?![\w'’-]|\.\w)")
 _NO_LETTER = "I"
@@ -27,7 +29,8 @@ _NO_LETTER = "I"
 def figures(text: str) -> frozenset[str]:
     """The figures of a text; a single capital letter is one, except the pronoun and a letter that begins a sentence."""
     found: set[str] = set()
-    for pattern, reading in ((_ISO, _ymd), (_DAY_FIRST, _dmy_word), (_MONTH_FIRST, _mdy_word), (_FIGURES, _either), (_CLOCK, _time)):
+    readings = ((_ISO, _ymd), (_DAY_FIRST, _dmy_word), (_MONTH_FIRST, _mdy_word), (_FIGURES, _either), (_CLOCK, _time))
+    for pattern, reading in readings:
         for m in pattern.finditer(text):
             found.update(reading(m))
         text = pattern.sub(" ; ", text)

@@ -36,7 +36,7 @@ from counterpoint.audit.carried_out import (
 )  # fmt: skip
 from counterpoint.audit.cues import TextVerdict, bar_of, excerpt, judged
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.orders import Order, normal, orders, plain, unfolded, unknown_order
+from counterpoint.audit.orders import Order, normal, orders, plain, tool_words, unfolded, unknown_order
 from counterpoint.audit.outside import calls_of, outside
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.quantities import is_stopped
@@ -334,7 +334,8 @@ def _orders_of(text: str, verdict: TextVerdict, tools: Collection[str]) -> list[
     """What the suspicious stretch of a text asks for; where no act is recognised, one of unknown kind with all it names."""
     first, last = verdict.cues[0].start, max(cue.end for cue in verdict.cues)
     stretch = unfolded(text[max(first - _BEFORE, 0) : last + _AFTER])
-    told = _without_tools(orders(stretch), tools)
+    verbs = frozenset(word for tool in tools for word in tool_words(tool))
+    told = _without_tools(orders(stretch, verbs), tools)
     return told if any(order.strong or order.names or order.objects for order in told) else [*told, unknown_order(stretch)]
 
 

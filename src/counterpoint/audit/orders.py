@@ -37,6 +37,7 @@ _BEHIND = re.compile(
 _BEHIND_ANY = re.compile(r"\s+()[a-z]")
 _BEGS = re.compile(r"\b(?:please|must|shall|kindly|(?:could|would|can|will) you)\s+\Z", re.IGNORECASE)
 """What stands before a verb alone."""
+_STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|will)\b", re.IGNORECASE)
 _MAY_LIST = re.compile(r"(?:,|\b(?:and|or|to|so))\s+\Z", re.IGNORECASE)
 """What stands before a verb, and before a noun as often."""
 _PHRASE = re.compile(
@@ -52,7 +53,8 @@ _SENTENCE = re.compile(
 )
 _TAG = re.compile(r"</?[A-Za-z][\w -]{0,30}>|<!--|-->|<\|\w+\|>|\[/?[A-Z]{3,}\]")
 _BACK_TO_WORK = re.compile(
-    r"\b(?<!before )(?<!until )(?<!unless )(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
+    r"\b(?<!before )(?<!until )(?<!unless )(?:you (?:can|may|are free to)"
+    r"|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
     r"\b(?:task|request|work|question|job|conversation|what you))\b.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -180,13 +182,14 @@ def is_link(particular: str) -> bool:
     return "@" not in particular and re.fullmatch(rf"(?:[\w-]+\.)+(?:{_TOP})(?:[/:?#].*)?", particular) is not None
 
 
-def orders(text: str) -> list[Order]:
-    """The acts that a text asks for, in order; those of one paragraph belong together."""
+def orders(text: str, verbs: frozenset[str] = frozenset()) -> list[Order]:
+    """The acts that a text asks for, in order; those of one paragraph belong together. `verbs` are further words, in lower case,
+    that are verbs where a sentence begins with them."""
     out: list[Order] = []
     for number, paragraph in enumerate(_PARAGRAPH.split(_TAG.sub("\n\n", _shielded(text)))):
         first = len(out)
         for sentence in _SENTENCE.split(paragraph):
-            _read(re.sub(r"\s*\n\s*", " ", sentence.strip()).translate(_UNSHIELD), number, out, first)
+            _read(re.sub(r"\s*\n\s*", " ", sentence.strip()).translate(_UNSHIELD), number, out, first, verbs)
     return out
 
 
@@ -200,9 +203,9 @@ def _shielded(text: str) -> str:
     return _QUOTATION.sub(lambda m: m[0].translate(_SHIELD), text)
 
 
-def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
+def _read(sentence: str, number: int, out: list[Order], first: int, verbs: frozenset[str]) -> None:
     """Add what a sentence asks for; what it says further goes to the act before, in the same paragraph."""
-    clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence)))
+    clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence), verbs))
     for verb, clause in clauses:
         found = _order(verb, clause, number)
         before = out[-1] if len(out) > first else None
@@ -223,13 +226,13 @@ def _with(order: Order, more: tuple[str, ...]) -> Order:
     return order._replace(strong=(*order.strong, *(one for one in more if one not in order.strong)))
 
 
-def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
+def _clauses(sentence: str, verbs: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Verbs that are asked for, each with what follows up to the next."""
     hidden = [m.span() for m in _PARTICULAR.finditer(sentence)]
     found = [
         m
         for m in _VERB.finditer(sentence)
-        if (m[0].lower().replace("-", "") in VERBS or _may_be_verb(sentence, m))
+        if (m[0].lower().replace("-", "") in VERBS or _may_be_verb(sentence, m, verbs))
         and _ASKS.search(sentence, max(m.start() - NEAR, 0), m.start())
         and not any(a <= m.start() < b for a, b in hidden)
         and not FORBIDS.search(sentence, max(m.start() - NEAR, 0), m.start())
@@ -240,18 +243,19 @@ def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
         yield one[0], sentence[one.start() : end]
 
 
-def _may_be_verb(sentence: str, m: re.Match[str]) -> bool:
+def _may_be_verb(sentence: str, m: re.Match[str], verbs: frozenset[str]) -> bool:
     """Whether a word that nobody listed stands like a verb: before what is done to, and in small letters within a sentence."""
     word, is_first, behind = m[0], m.start() == 0, _BEHIND.match(sentence, m.end())
-    if behind is None and _BEGS.search(sentence, max(m.start() - NEAR, 0), m.start()):  # 'please drain tank 9'
+    near = max(m.start() - NEAR, 0)
+    is_begged = _BEGS.search(sentence, near, m.start()) is not None  # 'please drain tank 9'
+    if behind is None and (is_begged or (is_first and word.lower() in verbs and not _STATES.search(sentence, m.end()))):
         behind = _BEHIND_ANY.match(sentence, m.end())
-    if len(word) < 3 or not (word.islower() or (is_first and word[1:].islower())) or behind is None:
+    if behind is None or len(word) < 3 or not (word.islower() or (is_first and word[1:].islower())):
         return False
     if word[0].isupper() and behind[0][-1].isupper():  # 'Emma Johnson'
         return False
-    if _MAY_LIST.search(sentence, max(m.start() - NEAR, 0), m.start()) and (
-        behind[1] is None or re.search(r"\bthat\b", sentence[: m.start()])  # 'to account GB29', 'that it is old and worth a visit'
-    ):
+    is_told = behind[1] is None or re.search(r"\bthat\b", sentence[: m.start()]) is not None
+    if is_told and _MAY_LIST.search(sentence, near, m.start()):  # 'to account GB29', 'that it is old and worth a visit'
         return False
     return word.lower() not in STOP | NO_VERBS and not word.endswith(("ing", "ly")) and not (is_first and word.endswith("ed"))
 
@@ -312,4 +316,7 @@ def tool_kinds(tool: str, said: str) -> frozenset[str]:
     nouns = [_OF_STEM_NOUN[stem(word)] for word in tool_words(tool) if stem(word) in _OF_STEM_NOUN]
     if not chosen:
         return frozenset[str]().union(*nouns)
-    return nouns[0] if chosen[0] in LIGHT and nouns else frozenset[str]().union(*(VERBS[word] for word in chosen))
+    if chosen[0] in LIGHT and nouns:
+        return nouns[0]
+    kinds = frozenset[str]().union(*(VERBS[word] for word in chosen))
+    return kinds.union(*(noun - {"visit", "read"} for noun in nouns)) if "create" in kinds else kinds  # create_payment

@@ -29,9 +29,11 @@ VERBS = _by_word(
         "change": "change modify update set edit reset replace rename adjust configure alter rewrite overwrite switch"
         " redirect move reschedule turn enable disable increase decrease lower raise activate deactivate mark"
         " assign patch lock unlock extend reduce rotate promote demote downgrade upgrade approve accept"
-        " whitelist merge save store append put encrypt write waive double halve triple rebook",
+        " whitelist merge save store append put encrypt write waive double halve triple rebook"
+        " suspend pause halt freeze shut drain reroute divert reassign relocate amend",
         "delete": "delete remove erase cancel drop purge wipe unsubscribe revoke kick ban clear empty destroy uninstall"
-        " unlink trash discard close terminate block withdraw deregister truncate expel unfriend void annul rescind release dismiss evict",
+        " unlink trash discard close terminate block withdraw deregister truncate expel unfriend"
+        " void annul rescind release dismiss evict",
         "book": "book reserve schedule rebook rent",
         "create": "create make add schedule register invite append insert install grant save store generate plan"
         " arrange setup subscribe enroll sign put record write set open draft compose share hire allow issue"
@@ -50,12 +52,12 @@ NOUNS = _by_word(
         "pay": "payment transaction transfer money purchase donation deposit funds refund sale",
         "book": "reservation booking appointment",
         "create": "event meeting account channel entry copy appointment",
-        "send": "email mail message dm post sms tweet request letter call reply",
+        "send": "email mail message dm post sms tweet request letter call reply notice notification invitation",
         "change": "change update edit modification adjustment",
         "delete": "deletion removal cancellation",
         "visit": "visit link page website url",
-        "read": "status price rating review detail info information history balance weather availability forecast summary statistics"
-        " overview catalogue directory profile position",
+        "read": "status price rating review detail info information history balance weather availability forecast summary"
+        " statistics overview catalogue directory profile position",
     }
 )
 COMMANDS = _by_word(
@@ -81,7 +83,8 @@ ALSO_NOUNS = _words(
 NO_VERBS = _words(
     "ignore disregard forget note continue proceed resume with under over while although since during than like via per within"
     " without but nor yet both either only even still again soon here thanks thank dear hello regards attention above below"
-    " along among around across between beyond through toward towards upon against behind beside inside never not always really kindly finally therefore however outside near unless until"
+    " along among around across between beyond through toward towards upon against behind beside inside outside near"
+    " never not always really kindly finally therefore however unless until"
     " though whether every each such same other another more most much many few less least very too how why whose whom let got"
     " gets said says went see seen given made took know think hope believe means mean remember"
 )
