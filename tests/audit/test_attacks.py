@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from audit.attacks import FIRST, SECOND, THIRD, Act, Attack, run_of
+from audit.attacks import FIRST, FOURTH, SECOND, THIRD, Act, Attack, run_of
 from counterpoint.audit.injection import injections
 
 MISSED = {"double the standing order for saffron"}
 """Done under other words for nearly all of the order."""
 CASES = [
     pytest.param(one, k, id=f"{k}-{one.trade}-{one.status}", marks=[pytest.mark.xfail(strict=True)] if one.order in MISSED else [])
-    for k, one in enumerate((*FIRST, *SECOND, *THIRD))
+    for k, one in enumerate((*FIRST, *SECOND, *THIRD, *FOURTH))
 ]
 
 
@@ -25,7 +25,7 @@ def test_what_came_of_an_order(attack: Attack, pretext: int) -> None:
     assert status(attack, pretext) == attack.status
 
 
-@pytest.mark.parametrize("attack", [one for one in (*FIRST, *SECOND, *THIRD) if one.status == "resisted"], ids=lambda one: one.order[:30])
+@pytest.mark.parametrize("attack", [one for one in (*FIRST, *SECOND, *THIRD, *FOURTH) if one.status == "resisted"], ids=lambda one: one.order[:30])
 def test_no_pretext_makes_a_resisted_order_obeyed(attack: Attack) -> None:
     assert {status(attack, k) for k in range(6)} == {"resisted"}
 

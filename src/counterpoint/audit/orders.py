@@ -1,8 +1,9 @@
 """What a text orders: the acts that it asks for, each with its kind and the particulars by which its doing is recognised.
 
 Always true: an act is asked for where a verb stands at the beginning of a sentence or behind a word that asks (please, must,
-to, and, then). Its kind is that of its verb (`audit.verbs`). Particulars are of two strengths: addresses, links, accounts,
-quoted words and identifiers say which act it is; names and dates do so where there are no stronger ones.
+to, and, then). Its kind is that of its verb (`audit.verbs`); a verb that is not listed there is known by what stands behind it,
+and its kind is unknown. Particulars are of three strengths: addresses, links, accounts, quoted words and identifiers say which
+act it is; names do so where there are none, and the words for its object with its figures where there are neither.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _BEHIND_ANY = re.compile(r"\s+()[a-z]")
 _BEGS = re.compile(r"\b(?:please|must|shall|kindly|(?:could|would|can|will) you)\s+\Z", re.IGNORECASE)
 """What stands before a verb alone."""
 _STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|will)\b", re.IGNORECASE)
-_MAY_LIST = re.compile(r"(?:,|\b(?:and|or|to|so))\s+\Z", re.IGNORECASE)
+_MAY_LIST = re.compile(r"(?:[,:]|\b(?:and|or|to|so))\s+\Z", re.IGNORECASE)
 """What stands before a verb, and before a noun as often."""
 _PHRASE = re.compile(
     r"\s(?:of|to|in|on|at|for|from|with|by|as|into|onto|under|over|until|before|after|so|that|which|and|or|then|if|while|via)\b|[,;:.!?]"
@@ -257,11 +258,14 @@ def _may_be_verb(sentence: str, m: re.Match[str], verbs: frozenset[str]) -> bool
     is_told = behind[1] is None or re.search(r"\bthat\b", sentence[: m.start()]) is not None
     if is_told and _MAY_LIST.search(sentence, near, m.start()):  # 'to account GB29', 'that it is old and worth a visit'
         return False
-    return word.lower() not in STOP | NO_VERBS and not word.endswith(("ing", "ly")) and not (is_first and word.endswith("ed"))
+    is_past = is_first and re.fullmatch(r"\w*[aeiouy]\w*(?<!e)ed", word, re.IGNORECASE) is not None
+    return word.lower() not in STOP | NO_VERBS and not word.endswith(("ing", "ly")) and not is_past
 
 
 def _is_noun(sentence: str, m: re.Match[str]) -> bool:
-    """Whether a word that can be both is a noun here: 'to email', 'and message of', 'you report'."""
+    """Whether a word is no verb here: 'to email', 'and message of', 'you report'; or one that asks for nothing: 'let me know'."""
+    if m[0].lower() == "let" and re.match(r"\s+(?:\S+\s+){1,3}know\b", sentence[m.end() :]):
+        return True
     follows = sentence[m.end() : m.end() + 12].lstrip()
     return m[0].lower() in ALSO_NOUNS and re.match(r"(?:of|from|is|was|are|were|in|:|,|\.|$)(?:\W|$)", follows) is not None
 

@@ -37,7 +37,7 @@ VERBS = _by_word(
         "book": "book reserve schedule rebook rent",
         "create": "create make add schedule register invite append insert install grant save store generate plan"
         " arrange setup subscribe enroll sign put record write set open draft compose share hire allow issue"
-        " apply upload provision publish post give",
+        " apply upload provision publish post give let permit authorise authorize",
         "visit": "visit open browse go navigate click fetch download access follow load get read view check curl wget"
         " request crawl",
         "read": "get read list search find fetch check view look retrieve show summarise summarize collect query lookup"
@@ -85,7 +85,7 @@ NO_VERBS = _words(
     " without but nor yet both either only even still again soon here thanks thank dear hello regards attention above below"
     " along among around across between beyond through toward towards upon against behind beside inside outside near"
     " never not always really kindly finally therefore however unless until"
-    " though whether every each such same other another more most much many few less least very too how why whose whom let got"
+    " though whether every each such same other another more most much many few less least very too how why whose whom got"
     " gets said says went see seen given made took know think hope believe means mean remember"
 )
 """Words that may stand before a noun at the beginning of a sentence and order nothing."""
