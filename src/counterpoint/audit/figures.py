@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = rf"({'|'.join(_MONTHS)})[a-z]*\.?"
@@ -23,12 +22,14 @@ _CLOCK = re.compile(
 _NUMBER = re.compile(r"(?<![\w.,-])[$€£]?\s?(\d[\d,']*(?:\.\d+)?)(?![\w-]*[A-Za-z_])")
 _LETTER = re.compile(r"(?<![\w'’.-])([A-Z])(?![\w'’-]|\.\w)")
 _NO_LETTER = "I"
+_LONGEST = 20_000
+"""Characters of a text that are looked at."""
 
 
-@lru_cache(maxsize=4096)
 def figures(text: str) -> frozenset[str]:
     """The figures of a text; a single capital letter is one, except the pronoun and a letter that begins a sentence."""
-    found: set[str] = set()
+    text, found = text[:_LONGEST], set[str]()
+    is_alone = len(text.strip()) == 1
     readings = ((_ISO, _ymd), (_DAY_FIRST, _dmy_word), (_MONTH_FIRST, _mdy_word), (_FIGURES, _either), (_CLOCK, _time))
     for pattern, reading in readings:
         for m in pattern.finditer(text):
@@ -36,8 +37,14 @@ def figures(text: str) -> frozenset[str]:
         text = pattern.sub(" ; ", text)
     found.update(_plain(m[1]) for m in _NUMBER.finditer(text))
     letters = (m for m in _LETTER.finditer(text) if m[1] != _NO_LETTER)
-    found.update(m[1] for m in letters if len(text.strip()) == 1 or not re.search(r"(?:^|[.!?:\n])\s*\Z", text[: m.start()]))
+    found.update(m[1] for m in letters if is_alone or not _begins(text, m.start()))
     return frozenset(found)
+
+
+def _begins(text: str, at: int) -> bool:
+    """Whether a sentence begins here."""
+    before = text[max(at - 4, 0) : at].rstrip(" ")
+    return before[-1:] in (".", "!", "?", ":", "\n") or (not before and at < 4)
 
 
 def _plain(number: str) -> str:
