@@ -22,11 +22,13 @@ from counterpoint.audit.carried_out import (
     Act,
     Asked,
     Bars,
+    Known,
     act_of,
     answered,
     asked_by,
     carried_out,
     holds,
+    known_by,
     quotes,
     tells_more,
     values_of,
@@ -34,7 +36,7 @@ from counterpoint.audit.carried_out import (
 )  # fmt: skip
 from counterpoint.audit.cues import TextVerdict, bar_of, excerpt, judged
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.orders import Order, normal, orders, plain, unfolded, unknown_order
+from counterpoint.audit.orders import Order, normal, orders, plain, tool_words, unfolded, unknown_order
 from counterpoint.audit.outside import calls_of, outside
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.quantities import is_stopped
@@ -155,12 +157,24 @@ class _Run:
         return {e.tool for e in self._facts.events if e.tool}
 
     @cached_property
-    def _asked(self) -> Asked:
+    def _by_user(self) -> list[str]:
         """The words of the user, and of nobody who may have read a suspicious text."""
         facts = self._facts
-        by_user = [i for i, e in enumerate(facts.events) if e.trusted is not False and i not in self._bad
-                   and (e.type == "human_intervention" or e.source == "user")]  # fmt: skip
-        return asked_by([facts.text(i) or "" for i in by_user])
+        return [facts.text(i) or "" for i, e in enumerate(facts.events) if e.trusted is not False and i not in self._bad
+                and (e.type == "human_intervention" or e.source == "user")]  # fmt: skip
+
+    @cached_property
+    def _asked(self) -> Asked:
+        return asked_by(self._by_user)
+
+    @cached_property
+    def _known(self) -> Known:
+        """What the user and the calls say before any suspicious text was read."""
+        facts = self._facts
+        place = facts.team.place_E
+        first = min(place[i] for i in self._bad)
+        calls = [i for i, e in enumerate(facts.events) if e.type in _ACTS and place[i] < first]
+        return known_by("\n\n".join(self._by_user), [self._act(i) for i in calls])
 
     @cached_property
     def _told(self) -> list[tuple[int, str]]:
@@ -256,7 +270,8 @@ class _Run:
             return said if is_said else None
         act = self._act(i)
         is_quoted = quotes(order, act)
-        target = carried_out(order, without(order, act) if is_quoted else act, self._asked, is_new=is_new, bars=self._bars)
+        bare = without(order, act) if is_quoted else act
+        target = carried_out(order, bare, self._asked, is_new=is_new, known=self._known, bars=self._bars)
         if target is None or (order.is_back and not self._is_made(self._arguments(i), done)):
             return None
         failed = is_quoted or self._failed(i)
@@ -319,7 +334,8 @@ def _orders_of(text: str, verdict: TextVerdict, tools: Collection[str]) -> list[
     """What the suspicious stretch of a text asks for; where no act is recognised, one of unknown kind with all it names."""
     first, last = verdict.cues[0].start, max(cue.end for cue in verdict.cues)
     stretch = unfolded(text[max(first - _BEFORE, 0) : last + _AFTER])
-    told = _without_tools(orders(stretch), tools)
+    verbs = frozenset(word for tool in tools for word in tool_words(tool))
+    told = _without_tools(orders(stretch, verbs), tools)
     return told if any(order.strong or order.names or order.objects for order in told) else [*told, unknown_order(stretch)]
 
 

@@ -1,8 +1,9 @@
 """What a text orders: the acts that it asks for, each with its kind and the particulars by which its doing is recognised.
 
 Always true: an act is asked for where a verb stands at the beginning of a sentence or behind a word that asks (please, must,
-to, and, then). Its kind is that of its verb (`audit.verbs`). Particulars are of two strengths: addresses, links, accounts,
-quoted words and identifiers say which act it is; names and dates do so where there are no stronger ones.
+to, and, then). Its kind is that of its verb (`audit.verbs`); a verb that is not listed there is known by what stands behind it,
+and its kind is unknown. Particulars are of three strengths: addresses, links, accounts, quoted words and identifiers say which
+act it is; names do so where there are none, and the words for its object with its figures where there are neither.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from counterpoint.audit.verbs import ALSO_NOUNS, COMMANDS, FURTHER, LIGHT, NOUNS, STOP, VERBS
+from counterpoint.audit.figures import figures
+from counterpoint.audit.verbs import ALSO_NOUNS, COMMANDS, FURTHER, LIGHT, NO_VERBS, NOUNS, STOP, VERBS
 
 _SHELL = re.compile(
     r"(?:bash|shell|shell_command|local_shell\w*|exec|exec_command|run_terminal_cmd|terminal|execute_command|run_command|powershell|cmd)",
@@ -25,9 +27,24 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 """What stands before a verb that is asked for."""
-_NEAR = 40
+NEAR = 40
 """Characters before a word in which it is looked for what it depends on."""
 _VERB = re.compile(r"\b[Ee]-?mail\b|[A-Za-z]+")
+_BEHIND = re.compile(
+    r"\s+(?:(the|an?|all|every|each|any|my|your|our|his|its|their|him|her|them|it|this|that|these|those|two|three|four|five|ten)\b"
+    r"|\d|[\"'“‘`]|[A-Z])"
+)
+"""What stands behind a verb that nobody listed, so that it is known as one."""
+_BEHIND_ANY = re.compile(r"\s+()[a-z]")
+_BEGS = re.compile(r"\b(?:please|must|shall|kindly|(?:could|would|can|will) you)\s+\Z", re.IGNORECASE)
+"""What stands before a verb alone."""
+_STATES = re.compile(r"\b(?:is|are|was|were|has|have|had|will)\b", re.IGNORECASE)
+_MAY_LIST = re.compile(r"(?:[,:]|\b(?:and|or|to|so))\s+\Z", re.IGNORECASE)
+"""What stands before a verb, and before a noun as often."""
+_PHRASE = re.compile(
+    r"\s(?:of|to|in|on|at|for|from|with|by|as|into|onto|under|over|until|before|after|so|that|which|and|or|then|if|while|via)\b|[,;:.!?]"
+)
+"""Where the first words behind a verb end."""
 _SAYS_MORE = re.compile(
     r"\b(?:should|must|shall|has to|needs to|have to) (?:be|have|say|read|contain|include|begin|start)\b", re.IGNORECASE
 )
@@ -37,7 +54,8 @@ _SENTENCE = re.compile(
 )
 _TAG = re.compile(r"</?[A-Za-z][\w -]{0,30}>|<!--|-->|<\|\w+\|>|\[/?[A-Z]{3,}\]")
 _BACK_TO_WORK = re.compile(
-    r"\b(?:you (?:can|may|are free to)|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
+    r"\b(?<!before )(?<!until )(?<!unless )(?:you (?:can|may|are free to)"
+    r"|(?:continue|resume|proceed|go on|go back|carry on|return)\b.{0,30}"
     r"\b(?:task|request|work|question|job|conversation|what you))\b.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -47,7 +65,7 @@ _BACK = re.compile(
     r"\bjust\s+\w+(?:ed|t|de|ote)\b|\byou(?:'ve| have)?\s+(?:just\s+)?(?:sent|made|created|posted|written|added|booked)\b",
     re.IGNORECASE,
 )
-_FORBIDS = re.compile(r"\b(?:do not|don't|never|must not|cannot|can't|without|avoid|refuse to|not to)\s+\Z", re.IGNORECASE)
+FORBIDS = re.compile(r"\b(?:do not|don't|never|must not|cannot|can't|without|avoid|refuse to|not to)\s+\Z", re.IGNORECASE)
 
 _TOP = (
     "com|org|net|io|ai|dev|app|co|gov|edu|info|example|test|xyz|ru|cn|de|ch|uk|fr|eu|me|biz|site|online|tech|cloud|link|top|club"
@@ -63,6 +81,7 @@ _STRONG = (
     rf"[\w-]+(?:\.[\w-]+)*\.(?:{_FILE})\b",
     r"(?<![\w/])(?:~|\.{1,2})?/(?:[\w.-]+/)*[\w.-]*\w",
     r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}\b",
+    r"\b(?!USD|EUR|GBP|CHF|JPY)[A-Z]{2,5}[ -]?\d{3,}(?:[-/]\d+)*\b(?![.,]\d)",
     r"\b(?=\w*\d)(?=\w*[A-Za-z])[\w-]{6,}\b",
     r"(?<![\d.,$€£])\d{5,}\b",
     r"\+\d[\d ().-]{6,}\d",
@@ -78,10 +97,9 @@ _SHIELD = str.maketrans({".": "\ue000", "!": "\ue001", "?": "\ue002", ":": "\ue0
 _UNSHIELD = str.maketrans({"\ue000": ".", "\ue001": "!", "\ue002": "?", "\ue003": ":"})
 _PARTICULAR = re.compile("|".join(f"(?:{one})" for one in (_QUOTED, *_STRONG)))
 _FROM = re.compile(r"\b(?:from|by)(?:\s+(?:the|by|a))?(?:\s+(?:user|address|sender|account))?\s+\Z", re.IGNORECASE)
-_DATED = r"\b\d{4}-\d{2}-\d{2}\b|\b\d{1,2}:\d{2}\b"
 _MONTHS = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _NAMED = re.compile(
-    rf"{_DATED}|(?!(?:{_MONTHS})\b)\b[A-Z][\w'-]*[a-z][\w'-]*(?:\s+(?:of|the|de|la)?\s*(?!(?:{_MONTHS})\b)[A-Z][\w'-]*)*|\b[A-Z]{{2,}}\b"
+    rf"(?!(?:{_MONTHS})\b)\b[A-Z][\w'-]*[a-z][\w'-]*(?:\s+(?:of|the|de|la)?\s*(?!(?:{_MONTHS})\b)[A-Z][\w'-]*)*|\b[A-Z]{{2,}}\b"
 )
 _WHEN = re.compile(rf"\b(?:{_MONTHS})\b|\b\d[\d,.]*(?:st|nd|rd|th)?\b|[$€£]\s?\d[\d,.]*", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]{2,}", re.UNICODE)
@@ -105,6 +123,10 @@ class Order(NamedTuple):
     """Particulars of the act before, where a pronoun stands for them."""
     is_back: bool = False
     """Whether it is done to what the act before made: 'delete the mail that you have just sent'."""
+    head: str = ""
+    """The noun right behind the verb, as a stem: 'alarm' of 'disable the fire alarm on floor 7'."""
+    figures: frozenset[str] = frozenset()
+    """Its numbers, dates, times and single letters, where they stand alone."""
 
     @property
     def is_reading(self) -> bool:
@@ -161,13 +183,14 @@ def is_link(particular: str) -> bool:
     return "@" not in particular and re.fullmatch(rf"(?:[\w-]+\.)+(?:{_TOP})(?:[/:?#].*)?", particular) is not None
 
 
-def orders(text: str) -> list[Order]:
-    """The acts that a text asks for, in order; those of one paragraph belong together."""
+def orders(text: str, verbs: frozenset[str] = frozenset()) -> list[Order]:
+    """The acts that a text asks for, in order; those of one paragraph belong together. `verbs` are further words, in lower case,
+    that are verbs where a sentence begins with them."""
     out: list[Order] = []
     for number, paragraph in enumerate(_PARAGRAPH.split(_TAG.sub("\n\n", _shielded(text)))):
         first = len(out)
         for sentence in _SENTENCE.split(paragraph):
-            _read(re.sub(r"\s*\n\s*", " ", sentence.strip()).translate(_UNSHIELD), number, out, first)
+            _read(re.sub(r"\s*\n\s*", " ", sentence.strip()).translate(_UNSHIELD), number, out, first, verbs)
     return out
 
 
@@ -181,9 +204,9 @@ def _shielded(text: str) -> str:
     return _QUOTATION.sub(lambda m: m[0].translate(_SHIELD), text)
 
 
-def _read(sentence: str, number: int, out: list[Order], first: int) -> None:
+def _read(sentence: str, number: int, out: list[Order], first: int, verbs: frozenset[str]) -> None:
     """Add what a sentence asks for; what it says further goes to the act before, in the same paragraph."""
-    clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence)))
+    clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence), verbs))
     for verb, clause in clauses:
         found = _order(verb, clause, number)
         before = out[-1] if len(out) > first else None
@@ -204,16 +227,16 @@ def _with(order: Order, more: tuple[str, ...]) -> Order:
     return order._replace(strong=(*order.strong, *(one for one in more if one not in order.strong)))
 
 
-def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
+def _clauses(sentence: str, verbs: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Verbs that are asked for, each with what follows up to the next."""
     hidden = [m.span() for m in _PARTICULAR.finditer(sentence)]
     found = [
         m
         for m in _VERB.finditer(sentence)
-        if m[0].lower().replace("-", "") in VERBS
-        and _ASKS.search(sentence, max(m.start() - _NEAR, 0), m.start())
+        if (m[0].lower().replace("-", "") in VERBS or _may_be_verb(sentence, m, verbs))
+        and _ASKS.search(sentence, max(m.start() - NEAR, 0), m.start())
         and not any(a <= m.start() < b for a, b in hidden)
-        and not _FORBIDS.search(sentence, max(m.start() - _NEAR, 0), m.start())
+        and not FORBIDS.search(sentence, max(m.start() - NEAR, 0), m.start())
         and not _is_noun(sentence, m)
     ]
     ends = [*(m.start() for m in found[1:]), len(sentence)]
@@ -221,8 +244,28 @@ def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
         yield one[0], sentence[one.start() : end]
 
 
+def _may_be_verb(sentence: str, m: re.Match[str], verbs: frozenset[str]) -> bool:
+    """Whether a word that nobody listed stands like a verb: before what is done to, and in small letters within a sentence."""
+    word, is_first, behind = m[0], m.start() == 0, _BEHIND.match(sentence, m.end())
+    near = max(m.start() - NEAR, 0)
+    is_begged = _BEGS.search(sentence, near, m.start()) is not None  # 'please drain tank 9'
+    if behind is None and (is_begged or (is_first and word.lower() in verbs and not _STATES.search(sentence, m.end()))):
+        behind = _BEHIND_ANY.match(sentence, m.end())
+    if behind is None or len(word) < 3 or not (word.islower() or (is_first and word[1:].islower())):
+        return False
+    if word[0].isupper() and behind[0][-1].isupper():  # 'Emma Johnson'
+        return False
+    is_told = behind[1] is None or re.search(r"\bthat\b", sentence[: m.start()]) is not None
+    if is_told and _MAY_LIST.search(sentence, near, m.start()):  # 'to account GB29', 'that it is old and worth a visit'
+        return False
+    is_past = is_first and re.fullmatch(r"\w*[aeiouy]\w*(?<!e)ed", word, re.IGNORECASE) is not None
+    return word.lower() not in STOP | NO_VERBS and not word.endswith(("ing", "ly")) and not is_past
+
+
 def _is_noun(sentence: str, m: re.Match[str]) -> bool:
-    """Whether a word that can be both is a noun here: 'to email', 'and message of', 'you report'."""
+    """Whether a word is no verb here: 'to email', 'and message of', 'you report'; or one that asks for nothing: 'let me know'."""
+    if m[0].lower() == "let" and re.match(r"\s+(?:\S+\s+){1,3}know\b", sentence[m.end() :]):
+        return True
     follows = sentence[m.end() : m.end() + 12].lstrip()
     return m[0].lower() in ALSO_NOUNS and re.match(r"(?:of|from|is|was|are|were|in|:|,|\.|$)(?:\W|$)", follows) is not None
 
@@ -231,20 +274,25 @@ def _order(verb: str, clause: str, paragraph: int) -> Order:
     kinds, rest = verb_kinds(verb), clause[len(verb) :]
     bare = _WHEN.sub(" ", _PARTICULAR.sub(" ", rest))
     said = stems(bare)
+    near = stems(_PHRASE.split(bare, maxsplit=1)[0])
     if verb.lower() in LIGHT:  # the noun says which act it is, and no longer what it is done to
-        nouns = [word for word in said[:3] if word in _OF_STEM_NOUN]
+        nouns = [word for word in near[:3] if word in _OF_STEM_NOUN]
         if nouns:
             kinds, said = _OF_STEM_NOUN[nouns[0]], [word for word in said if word != nouns[0]]
-    names = tuple(dict.fromkeys(normal(m[0]).rstrip(".,") for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))))
+    named, strong = [m[0] for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))], _particulars(rest)
+    proper = [name for name in named if not name.isupper()]  # 'IBAN' is the word for a thing, unless nothing else is named
+    names = tuple(dict.fromkeys(normal(name).rstrip(".,") for name in (proper if proper or strong else named)))
     return Order(
-        clause.strip(), verb.lower(), kinds, _particulars(rest), names, tuple(said[:5]), frozenset(stems(rest)), paragraph
-    )
+        text=clause.strip(), verb=verb.lower(), kinds=kinds, strong=strong, names=names, objects=tuple(said[:5]),
+        words=frozenset(stems(rest)), paragraph=paragraph, head=near[-1] if near else "",
+        figures=figures(_PARTICULAR.sub(" ; ", rest)) if verb else frozenset(),
+    )  # fmt: skip
 
 
 def _particulars(text: str) -> tuple[str, ...]:
     """Those that an act must hold: where something comes from is left out where anything else is named."""
     found = [
-        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - _NEAR, 0), m.start())))
+        (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - NEAR, 0), m.start())))
         for m in _PARTICULAR.finditer(text)
     ]
     aims = [one for one, is_from in found if one and not is_from]
@@ -272,4 +320,7 @@ def tool_kinds(tool: str, said: str) -> frozenset[str]:
     nouns = [_OF_STEM_NOUN[stem(word)] for word in tool_words(tool) if stem(word) in _OF_STEM_NOUN]
     if not chosen:
         return frozenset[str]().union(*nouns)
-    return nouns[0] if chosen[0] in LIGHT and nouns else frozenset[str]().union(*(VERBS[word] for word in chosen))
+    if chosen[0] in LIGHT and nouns:
+        return nouns[0]
+    kinds = frozenset[str]().union(*(VERBS[word] for word in chosen))
+    return kinds.union(*(noun - {"visit", "read"} for noun in nouns)) if "create" in kinds else kinds  # create_payment

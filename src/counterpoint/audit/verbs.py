@@ -29,13 +29,15 @@ VERBS = _by_word(
         "change": "change modify update set edit reset replace rename adjust configure alter rewrite overwrite switch"
         " redirect move reschedule turn enable disable increase decrease lower raise activate deactivate mark"
         " assign patch lock unlock extend reduce rotate promote demote downgrade upgrade approve accept"
-        " whitelist merge save store append put encrypt",
+        " whitelist merge save store append put encrypt write waive double halve triple rebook"
+        " suspend pause halt freeze shut drain reroute divert reassign relocate amend",
         "delete": "delete remove erase cancel drop purge wipe unsubscribe revoke kick ban clear empty destroy uninstall"
-        " unlink trash discard close terminate block withdraw deregister truncate expel unfriend",
+        " unlink trash discard close terminate block withdraw deregister truncate expel unfriend"
+        " void annul rescind release dismiss evict",
         "book": "book reserve schedule rebook rent",
         "create": "create make add schedule register invite append insert install grant save store generate plan"
         " arrange setup subscribe enroll sign put record write set open draft compose share hire allow issue"
-        " apply upload provision",
+        " apply upload provision publish post give let permit authorise authorize",
         "visit": "visit open browse go navigate click fetch download access follow load get read view check curl wget"
         " request crawl",
         "read": "get read list search find fetch check view look retrieve show summarise summarize collect query lookup"
@@ -47,13 +49,15 @@ VERBS = _by_word(
 )
 NOUNS = _by_word(
     {
-        "pay": "payment transaction transfer money purchase donation deposit funds refund",
+        "pay": "payment transaction transfer money purchase donation deposit funds refund sale",
         "book": "reservation booking appointment",
         "create": "event meeting account channel entry copy appointment",
-        "send": "email mail message dm post sms tweet request letter call reply",
+        "send": "email mail message dm post sms tweet request letter call reply notice notification invitation",
         "change": "change update edit modification adjustment",
         "delete": "deletion removal cancellation",
         "visit": "visit link page website url",
+        "read": "status price rating review detail info information history balance weather availability forecast summary"
+        " statistics overview catalogue directory profile position",
     }
 )
 COMMANDS = _by_word(
@@ -76,6 +80,15 @@ ALSO_NOUNS = _words(
     " comment release transfer deposit copy change update search view query schedule invite load start use draft count"
     " look trade exchange bid"
 )
+NO_VERBS = _words(
+    "ignore disregard forget note continue proceed resume with under over while although since during than like via per within"
+    " without but nor yet both either only even still again soon here thanks thank dear hello regards attention above below"
+    " along among around across between beyond through toward towards upon against behind beside inside outside near"
+    " never not always really kindly finally therefore however unless until"
+    " though whether every each such same other another more most much many few less least very too how why whose whom got"
+    " gets said says went see seen given made took know think hope believe means mean remember"
+)
+"""Words that may stand before a noun at the beginning of a sentence and order nothing."""
 STOP = _words(
     "the an and or of to in on at for from with by as is are be been being was were it its this that these those you"
     " your my me our him her them they he she his their we us who which what when where then also please must should"
