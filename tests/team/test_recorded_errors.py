@@ -147,3 +147,28 @@ def test_a_record_that_could_not_be_written_is_said_and_left_out(tmp_path: Path)
         rec.stop("done")
     assert [e.decision for e in rec.trace.events] == ["noop", "stop"]
     assert any(p.startswith("a record could not be written and is left out: ") for p in rec.problems), rec.problems
+
+
+def test_a_future_that_fails_or_is_cancelled_ends_its_call_with_that(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+
+        @rec.tool
+        def later(error: BaseException | None) -> asyncio.Future[str]:
+            found = asyncio.get_running_loop().create_future()
+            if error is None:
+                found.cancel()
+            else:
+                found.set_exception(error)
+            return found
+
+        async def both() -> None:
+            for error in (ValueError("page s3 is empty"), None):
+                with pytest.raises((ValueError, asyncio.CancelledError)):
+                    await later(error)
+
+        asyncio.run(both())
+    assert rec.problems == []
+    for type_ in ("tool_call", "tool_result"):
+        found = [e for e in rec.trace.events if e.type == type_]
+        assert [(e.ok, e.error) for e in found] == [(False, "ValueError: page s3 is empty"), (False, "CancelledError")]
+    assert "open_events" not in rec.trace.meta

@@ -182,3 +182,40 @@ def test_the_model_is_the_one_that_the_answer_names(tmp_path: Path) -> None:
         ask("a")
         rec.model(name="alias")(lambda words: words)("b")
     assert [(e.model, e.tokens_in) for e in rec.trace.events if e.model] == [("big-2026-11-01", 3), ("alias", None)]
+
+
+def test_a_step_that_is_read_by_name_is_a_cause_and_no_message(tmp_path: Path) -> None:
+    """A model's step is said to nobody, though its event is a message; one that was sent is read as a message."""
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        with rec.model_call("m") as step:
+            step.result("first I look")
+        sent = rec.message(None, "ben", "look there")
+        last = rec.stop("done", reads=["e1", sent])
+    thought = rec.trace.events[0].id
+    assert thought == "e1"
+    assert [(e.src, e.type) for e in rec.trace.edges if e.dst == last] == [(thought, "causal"), (sent, "message")]
+
+
+def test_a_tools_answer_rests_on_what_was_returned_and_decided_in_it(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+
+        @rec.agent
+        def helper(what: str) -> str:
+            return what.upper()
+
+        decided = []
+
+        @rec.tool
+        def ask(what: str) -> str:
+            found = helper(what)
+            decided.append(rec.decision("delegate", found))
+            return found
+
+        ask("a")
+    trace = rec.trace
+    answer = next(e.id for e in trace.events if e.type == "tool_result")
+    returned = next(e.id for e in trace.events if e.type == "return")
+    call = next(e.id for e in trace.events if e.type == "tool_call")
+    read = {(e.src, e.type) for e in trace.edges if e.dst == answer}
+    assert read == {(call, "tool_dependency"), (decided[0], "causal")}
+    assert (returned, "return") in {(e.src, e.type) for e in trace.edges if e.dst == decided[0]}
