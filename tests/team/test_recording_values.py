@@ -184,16 +184,32 @@ def test_the_model_is_the_one_that_the_answer_names(tmp_path: Path) -> None:
     assert [(e.model, e.tokens_in) for e in rec.trace.events if e.model] == [("big-2026-11-01", 3), ("alias", None)]
 
 
-def test_a_step_that_is_read_by_name_is_a_cause_and_no_message(tmp_path: Path) -> None:
-    """A model's step is said to nobody, though its event is a message; one that was sent is read as a message."""
+def test_who_leads_decides_and_others_think_aloud_which_is_a_cause_and_no_message(tmp_path: Path) -> None:
+    """The first agent leads from the beginning, another one from its first spawn. What was sent is read as a message."""
     with record(tmp_path, task="demo", agent="lead") as rec:
-        with rec.model_call("m") as step:
-            step.result("first I look")
-        sent = rec.message(None, "ben", "look there")
-        last = rec.stop("done", reads=["e1", sent])
-    thought = rec.trace.events[0].id
-    assert thought == "e1"
-    assert [(e.src, e.type) for e in rec.trace.edges if e.dst == last] == [(thought, "causal"), (sent, "message")]
+
+        @rec.agent
+        def leaf() -> None:
+            pass
+
+        @rec.agent
+        def helper() -> str:
+            with rec.model_call("m") as aloud:
+                aloud.result("first I look")
+            sent = rec.message(None, "lead", "I look")
+            last = rec.noop("done", reads=[aloud.event, sent])
+            leaf()
+            with rec.model_call("m") as leading:
+                leading.result("then I ask")
+            return f"{aloud.event} {sent} {last} {leading.event}"
+
+        with rec.model_call("m") as first:
+            first.result("who helps")
+        aloud, sent, last, leading = helper().split()
+    trace = rec.trace
+    kinds = [trace.events[trace.index[name]].type for name in (first.event, aloud, leading)]
+    assert kinds == ["orchestrator_decision", "message", "orchestrator_decision"]
+    assert [(e.src, e.type) for e in trace.edges if e.dst == last] == [(aloud, "causal"), (sent, "message")]
 
 
 def test_a_tools_answer_rests_on_what_was_returned_and_decided_in_it(tmp_path: Path) -> None:
