@@ -78,7 +78,7 @@ def test_a_log_that_grew_since_stays_out(folder: Path, run: Run, log: Path) -> N
         pytest.skip("a part of it is no session")
     with Store(folder) as store:
         before = {name: store.get(name) for name in store.ids()}
-    run("rm", *before, "--yes", "--purge")
+    assert run("rm", *before, "--yes", "--purge")[0] == 0
     short.write_bytes(log.read_bytes())
     assert run("import", str(short))[0] == 0
     left = set(Store(folder).ids())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,40 @@ def test_a_record_that_could_not_be_written_is_said_and_left_out(tmp_path: Path)
         rec.stop("done")
     assert [e.decision for e in rec.trace.events] == ["noop", "stop"]
     assert any(p.startswith("a record could not be written and is left out: ") for p in rec.problems), rec.problems
+
+
+def test_a_future_that_fails_or_is_cancelled_ends_its_call_with_that(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+
+        @rec.tool
+        def later(error: BaseException | None) -> asyncio.Future[str]:
+            found = asyncio.get_running_loop().create_future()
+            if error is None:
+                found.cancel()
+            else:
+                found.set_exception(error)
+            return found
+
+        async def both() -> None:
+            for error in (ValueError("page s3 is empty"), None):
+                with pytest.raises((ValueError, asyncio.CancelledError)):
+                    await later(error)
+
+        asyncio.run(both())
+    assert rec.problems == []
+    for type_ in ("tool_call", "tool_result"):
+        found = [e for e in rec.trace.events if e.type == type_]
+        assert [(e.ok, e.error) for e in found] == [(False, "ValueError: page s3 is empty"), (False, "CancelledError")]
+    assert "open_events" not in rec.trace.meta
+
+
+def test_a_call_that_went_wrong_says_so_with_its_answer_whoever_told(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        with rec.tool_call("search", "words") as call:
+            call.result("nothing", ok=False, error="no page has them")
+        with suppress(ValueError), rec.tool_call("search", "more words") as call:
+            call.result("a page", ok=True, error="slow")
+            raise ValueError("late")
+    for type_ in ("tool_call", "tool_result"):
+        found = [(e.ok, e.error) for e in rec.trace.events if e.type == type_]
+        assert found == [(False, "no page has them"), (False, "ValueError: late")]

@@ -182,3 +182,56 @@ def test_the_model_is_the_one_that_the_answer_names(tmp_path: Path) -> None:
         ask("a")
         rec.model(name="alias")(lambda words: words)("b")
     assert [(e.model, e.tokens_in) for e in rec.trace.events if e.model] == [("big-2026-11-01", 3), ("alias", None)]
+
+
+def test_who_leads_decides_and_others_think_aloud_which_is_a_cause_and_no_message(tmp_path: Path) -> None:
+    """The first agent leads from the beginning, another one from its first spawn. What was sent is read as a message."""
+    with record(tmp_path, task="demo", agent="lead") as rec:
+
+        @rec.agent
+        def leaf() -> None:
+            pass
+
+        @rec.agent
+        def helper() -> str:
+            with rec.model_call("m") as aloud:
+                aloud.result("first I look")
+            sent = rec.message(None, "lead", "I look")
+            last = rec.noop("done", reads=[aloud.event, sent])
+            leaf()
+            with rec.model_call("m") as leading:
+                leading.result("then I ask")
+            return f"{aloud.event} {sent} {last} {leading.event}"
+
+        with rec.model_call("m") as first:
+            first.result("who helps")
+        aloud, sent, last, leading = helper().split()
+    trace = rec.trace
+    kinds = [trace.events[trace.index[name]].type for name in (first.event, aloud, leading)]
+    assert kinds == ["orchestrator_decision", "message", "orchestrator_decision"]
+    assert [(e.src, e.type) for e in trace.edges if e.dst == last] == [(aloud, "causal"), (sent, "message")]
+
+
+def test_a_tools_answer_rests_on_what_was_returned_and_decided_in_it(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+
+        @rec.agent
+        def helper(what: str) -> str:
+            return what.upper()
+
+        decided = []
+
+        @rec.tool
+        def ask(what: str) -> str:
+            found = helper(what)
+            decided.append(rec.decision("delegate", found))
+            return found
+
+        ask("a")
+    trace = rec.trace
+    answer = next(e.id for e in trace.events if e.type == "tool_result")
+    returned = next(e.id for e in trace.events if e.type == "return")
+    call = next(e.id for e in trace.events if e.type == "tool_call")
+    read = {(e.src, e.type) for e in trace.edges if e.dst == answer}
+    assert read == {(call, "tool_dependency"), (decided[0], "causal")}
+    assert (returned, "return") in {(e.src, e.type) for e in trace.edges if e.dst == decided[0]}

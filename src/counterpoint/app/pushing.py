@@ -45,7 +45,7 @@ class Pushed:
     """What became of the traces that were sent."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """added, unchanged, updated, refused, and renamed (stored there under another id)."""
+    """added, unchanged, updated, removed there, refused, and renamed (stored there under another id)."""
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Id and reason of what the collector will not take."""
 

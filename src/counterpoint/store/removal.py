@@ -2,7 +2,7 @@
 
 Always true: what is remembered are hashes: of the id, of where the trace came from, and of the ids of its first events; nothing
 of what it said. It lasts through compactions, `purge` and repairs, until it is restored. Who adds or records a trace is not held
-up: only imports ask.
+up: only imports ask, and the receiver.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ def removed_at(state: State, trace_id: str) -> float | None:
         return None
     name = _hashed(trace_id)
     return max((gone.at for gone in state.removed.values() if gone.id == name), default=None)
+
+
+def _own(trace: Trace) -> frozenset[str]:
+    return frozenset(_hashed(event.id) for event in trace.events)
+
+
+def _are_most(remembered: tuple[str, ...], own: frozenset[str]) -> bool:
+    """Whether most of the events that are remembered of a removal are among a trace's own."""
+    return 2 * sum(event in own for event in remembered) > len(remembered)
 
 
 class Removals:
@@ -71,10 +80,22 @@ class Removals:
             return bool(of_id)
         if any(gone.source == origin for gone in state.removed.values()):
             return True
-        if not of_id or not is_id_its_own:
+        own = _own(trace) if of_id and is_id_its_own else frozenset()
+        return any(_are_most(gone.events, own) for gone in of_id)
+
+    def has_sent(self, trace: Trace, source: str) -> bool:
+        """Whether a trace that a sender sends, again or more of it, was removed.
+
+        Its source names the sender and not the run, so the id has to be the same too, and most of the events: a sender may give
+        the id of an old run to a new one.
+        """
+        state = self._log.refresh()
+        if not state.removed or trace.trace_id in state.rows:
             return False
-        own = {_hashed(event.id) for event in trace.events}
-        return any(2 * sum(event in own for event in gone.events) > len(gone.events) for gone in of_id)
+        names = _hashed(trace.trace_id), _hashed(source)
+        of_both = [gone for gone in state.removed.values() if (gone.id, gone.source) == names]
+        own = _own(trace) if of_both else frozenset()
+        return any(not gone.events or _are_most(gone.events, own) for gone in of_both)
 
     def has_id(self, trace_id: str) -> bool:
         """Whether a trace of this id was removed, and is not there again."""

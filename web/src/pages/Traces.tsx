@@ -74,15 +74,15 @@ function Nothing(props: { store: string; onFile: (file: File | undefined) => voi
   return (
     <Empty title={`No traces yet in the store “${props.store}”.`}>
       <p class="chips"><OpenFile onFile={props.onFile} /></p>
-      <p>Write sample teams into a store, offline, in seconds:</p>
-      <Command text="counterpoint demo --quick" />
-      <p>Or bring your own:</p>
+      <p>Bring your own:</p>
       <p><Command
         text="counterpoint import --last 7d" /> <span class="quiet">this user's Claude Code, Codex and Kimi sessions</span></p>
       <p><Command
         text="counterpoint import FILE" /> <span
           class="quiet">a file or folder: OpenTelemetry, Inspect, verifiers and more, found by content</span></p>
       <p><Command text="counterpoint serve" /> <span class="quiet">receives what running programs send over OTLP</span></p>
+      <p>Or write sample teams into a store, offline, in seconds:</p>
+      <Command text="counterpoint demo --quick" />
     </Empty>
   );
 }

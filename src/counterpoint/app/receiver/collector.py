@@ -2,7 +2,7 @@
 
 Always true: what was answered is in the store, also after a kill or a power cut; sending it again changes nothing. A trace comes
 with the digest that its own store knows it by, and is taken only where it has the same here. Where two machines use one id for
-two traces, the second is stored as ID-WRITER. Requests that come together share one commit.
+two traces, the second is stored as ID-WRITER. What somebody removed here stays out. Requests that come together share one commit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Kept(Struct, frozen=True, omit_defaults=True):
     """What became of one trace, in the order of the request."""
 
     what: str
-    """added, unchanged, updated, or refused."""
+    """added, unchanged, updated, removed (here, by somebody, and left out), or refused."""
     id: str = ""
     """What it is called in the store."""
     why: str = ""
@@ -123,24 +123,30 @@ class Collector:
     def _stored(self, sent: Sequence[tuple[str, Sent]]) -> list[Kept]:
         """All of them together, which is quicker; one by one where one of them cannot be."""
         read = [_read(one) for _, one in sent]
-        pairs = list(zip(sent, read, strict=True))
-        good = [(trace, _source(writer, one)) for (writer, one), trace in pairs if isinstance(trace, Trace)]
+        pairs = [(trace, *one) for trace, one in zip(read, sent, strict=True)]
+        good = [(trace, _source(w, one)) for trace, w, one in pairs if isinstance(trace, Trace)]
+        good = [(trace, source) for trace, source in good if not self._store.removals.has_sent(trace, source)]
         try:
-            whats = iter(self._store.add_many([t for t, _ in good], [source for _, source in good]))
-            return [Kept(next(whats), x.trace_id) if isinstance(x, Trace) else Kept("refused", why=x) for x in read]
+            whats = self._store.add_many([trace for trace, _ in good], [source for _, source in good])
         except InputError:
-            return [self._alone(w, one, x) if isinstance(x, Trace) else Kept("refused", why=x) for (w, one), x in pairs]
+            return [self._alone(w, one, x) if isinstance(x, Trace) else Kept("refused", why=x) for x, w, one in pairs]
+        kept = {id(trace): what for (trace, _), what in zip(good, whats, strict=True)}
+        return [Kept(kept.get(id(x), "removed"), x.trace_id) if isinstance(x, Trace) else Kept("refused", why=x) for x in read]
 
     def _alone(self, writer: str, sent: Sent, trace: Trace) -> Kept:
         source = _source(writer, sent)
         try:
-            return Kept(self._store.add(trace, source), trace.trace_id)
+            return self._put(trace, source)
         except InputError:
             own = renamed(trace, f"{trace.trace_id}-{writer}")
         try:
-            return Kept(self._store.add(own, source), own.trace_id)
+            return self._put(own, source)
         except InputError as error:
             return Kept("refused", why=error.one_line())
+
+    def _put(self, trace: Trace, source: str) -> Kept:
+        is_removed = self._store.removals.has_sent(trace, source)
+        return Kept("removed" if is_removed else self._store.add(trace, source), trace.trace_id)
 
 
 def _source(writer: str, sent: Sent) -> str:

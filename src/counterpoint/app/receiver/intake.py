@@ -3,7 +3,8 @@
 Always true: what the spool holds is in the store at the latest one round after it came to rest, and again after a restart;
 reading it twice changes nothing, for a trace is replaced by itself. A trace that got no record for `idle_s` is sealed: its
 records leave the spool and lie packed for `keep_s`, so that a late one is read with those before it and never takes
-their place. After that a late record is refused. Records that no importer or store takes are put aside, not lost.
+their place. After that a late record is refused. Records that no importer or store takes are put aside, not lost. A trace that
+somebody removed stays out, also when more of it comes, until `rm --restore`.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Intake:
         self._spool = Spool(folder / "spool")
         self._sealed = Sealed(folder, keep_s)
         self._ours = {row.id for row in store.rows() if row.source == _SOURCE}
+        self._left_out: set[str] = set()
+        """Ids of removed traces of which more came, and that this was said of."""
         self._recover()
         self._is_closing = threading.Event()
         self._tidied = time.monotonic()
@@ -222,7 +225,7 @@ class Intake:
 
     def _store_all(self, ready: Sequence[_Made]) -> None:
         """All together, which is quicker; one by one when one of them is refused."""
-        traces = [trace for made in ready for trace in made.traces]
+        traces = [trace for made in ready for trace in made.traces if not self._is_removed(trace)]
         try:
             try:
                 whats = self._store.add_many(traces, _SOURCE) if traces else []
@@ -241,16 +244,29 @@ class Intake:
     def _store_alone(self, made: _Made, whats: list[str]) -> Iterator[str]:
         """An id that another source has is stored under ours, as `import` does."""
         for trace in made.traces:
-            name = trace.trace_id
             try:
                 try:
-                    whats.append(self._store.add(trace, _SOURCE))
+                    if not self._is_removed(trace):
+                        whats.append(self._store.add(trace, _SOURCE))
                 except InputError:
-                    name = f"{_SOURCE}-{name}"
-                    whats.append(self._store.add(replace(trace, trace_id=name), _SOURCE))
-                yield name
+                    trace = replace(trace, trace_id=f"{_SOURCE}-{trace.trace_id}")
+                    if not self._is_removed(trace):
+                        whats.append(self._store.add(trace, _SOURCE))
+                yield trace.trace_id
             except InputError as error:
                 self._refuse(made.keys, error)
+
+    def _is_removed(self, trace: Trace) -> bool:
+        """Whether somebody removed it, which is said once."""
+        name = trace.trace_id
+        if not self._store.removals.has_sent(trace, _SOURCE):
+            self._left_out.discard(name)
+            return False
+        if name not in self._left_out:
+            self._left_out.add(name)
+            self.counts["removed"] += 1
+            self._note(f"{name}: more of it came after `rm`, and stays out: `counterpoint rm --restore {name}` lets it in")
+        return True
 
     def _replace(self, keys: set[str], ids: set[str]) -> None:
         """With more records two traces may be one, or have another name: what they were before goes."""

@@ -246,8 +246,9 @@ class Acts:
 
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
-            ok = error is None and inner.told.pop("ok", True)
-            why = raised(error) or inner.told.pop("error", None)
+            ok, why = inner.told.pop("ok", True), inner.told.pop("error", None)
+            if error is not None:  # whatever was told before
+                ok, why = False, raised(error)
             said = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
             _answered(inner, ok)

@@ -349,8 +349,7 @@ class Lanes:
         self._pay(fields)
         self._close(call, asked, fields)
         pairs = [(call, "tool_dependency")]
-        if scope.heard or len(scope.knows) > 1:
-            pairs += [(src, k) for src, kinds in {**scope.heard, **scope.knows}.items() for k in kinds if src != call]
+        pairs += [(src, k) for src, kinds in {**scope.heard, **scope.knows}.items() for k in kinds if src != call]
         lane = scope.lane
         event = self.recorder.event(
             lane.agent, "tool_result", reads=pairs, text=text, role=lane.role, tool=tool, ok=ok, error=error,
