@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 import torch
 
+from counterpoint import registry
 from counterpoint.train.learner import log_probs, rows_of, update
+from counterpoint.train.losses import joint_critic
 from counterpoint.train.losses.anchor_tb import Flows
 from counterpoint.train.losses.clip import _places
 from counterpoint.train.losses.soft import SpawnClasses
 from counterpoint.train.losses.td import Options, beats_of, learn, utilities
 from counterpoint.train.policies.features import ROLE
+from counterpoint.train.policies.network import HEADS
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.spawn_head import SpawnStats, natural_step
 from counterpoint.train.surrogates import Reference, Steps, less_kl
 from counterpoint.train.training import Training
 from train.nets import known_net, says
+from train.test_joint_critic_by_hand import begun, rough
 from train.test_learner_by_hand import net_of
 from train.test_loss_steps import assert_same, learned, two_alike
 from train.test_mixing_by_hand import decided, made_mixer, rollout
@@ -60,6 +64,28 @@ def test_while_utilities_wait_only_the_mix_learns() -> None:
         learn(net, mixer, optimizer, out, Options(epochs=1), progress=0.0, waits=waits)
         same = [all(torch.equal(v, m.state_dict()[k]) for k, v in b.items() if k != "unit") for b, m in zip(before, (net, mixer), strict=True)]
         assert same == [waits, False]
+
+
+def test_what_agents_say_to_each_other_is_of_the_head_that_communicates() -> None:
+    """Of the acts 1 : 2 : 4 the first team of round 1 chose the third and, where that was closed, the first; the other the second."""
+    plain, net = rollout(**decided()), net_of()
+    head = torch.nn.Linear(5, 3)
+    says(head, 0.0, float(np.log(2)), float(np.log(4)))
+    net.extra["act"] = head
+    act = {
+        "ep": np.array([0, 0, 1]), "round": np.array([1, 1, 1]), "x": np.zeros((3, 5), np.float32), "choice": np.array([2, 0, 1]),
+        "mask": np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1]], np.bool_),
+    }  # fmt: skip
+    with torch.no_grad():
+        before = utilities(net, plain, beats_of(plain), 2.0)
+        out = rollout(**decided(), act=act)
+        after = utilities(net, out, beats_of(out), 2.0)
+    communicate = HEADS.index("communicate")
+    chosen, best = np.zeros((5, 5)), np.zeros((5, 5))
+    chosen[[1, 4], communicate] = [(np.log(4) + 0) / 2, np.log(2)]
+    best[[1, 4], communicate] = [(np.log(4) + np.log(2)) / 2, np.log(4)]
+    assert (after[0] - before[0]).numpy() == pytest.approx(2 * chosen, abs=1e-5)
+    assert (after[1] - before[1]).numpy() == pytest.approx(2 * best, abs=1e-5)
 
 
 @pytest.mark.parametrize("warm", [1, 2])
@@ -120,6 +146,45 @@ def test_the_gate_goes_where_the_natural_gradient_wants_it() -> None:
     rise = (wanted[1] - wanted[0] - 0.25) * 2.125 / 2.126
     assert rise > 0.1
     assert net.roles(torch.from_numpy(table["x"]))[0].tolist() == pytest.approx([0.25 + rise] * 8, abs=1e-5)
+
+
+@pytest.mark.parametrize(("update", "eta"), [(1, 0.75), (2, 0.5), (3, 0.25), (4, 0.25)])
+def test_the_gates_steps_are_shorter_as_training_goes_on_and_a_quarter_at_least(update: int, eta: float) -> None:
+    class Written(SpawnClasses):
+        def step(self, net: Any, t: Any, advantage: np.ndarray, *, eta: float) -> None:
+            told.append((eta, len(advantage) == len(t["ep"])))
+
+    told: list[tuple[float, bool]] = []
+    one, _, out = two_alike("soft")
+    one.module, one.update = Written(), update  # of four
+    learned(one, "soft", out, spawn="classes", steps=2, keep=8)
+    assert told == [(pytest.approx(eta), True)]
+
+
+# -- whose gradients are balanced, and marginals
+
+
+def test_losses_on_advantages_of_several_rewards_balance_their_gradients() -> None:
+    assert {name for name in registry.ids("loss") if registry.get("loss", name).balances} == {"clip", "reinforce"}
+
+
+def test_marginals_are_fitted_in_their_sum() -> None:
+    """Of a critic that is known: (sum of the five marginals - y)^2, the mean over rounds."""
+    training, played = begun(actor="shapley", orders=2, epochs=1)
+    beats, critic = beats_of(played.rollout), rough(6)
+    taken = torch.randn(len(beats.ep), joint_critic.ACTS, generator=torch.Generator().manual_seed(1))
+    y = torch.linspace(-1, 1, len(beats.ep))[:, None]
+    with torch.no_grad():
+        orders = joint_critic._orders(training.rng(7), training.loss_options)
+        phi = joint_critic._marginals(critic, critic.states(beats), taken, orders)
+        assert phi.shape == (len(beats.ep), 5)
+        wanted = float(((phi[:, 0] + phi[:, 1] + phi[:, 2] + phi[:, 3] + phi[:, 4] - y[:, 0]) ** 2).mean())
+    assert joint_critic._fit(training, training.loss_options, critic, beats, taken, y) == pytest.approx(wanted, rel=1e-4)
+    own = training.module
+    assert isinstance(own, joint_critic.JointCritic)
+    known = joint_critic._fit(training, training.loss_options, own, beats, taken, y)
+    assert known == pytest.approx(float(y.square().mean()))  # it knew nothing yet
+    assert joint_critic._fit(training, joint_critic.Options(actor="shapley", orders=2, epochs=30), own, beats, taken, y) < known
 
 
 # -- flows from an anchor
