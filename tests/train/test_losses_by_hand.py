@@ -13,6 +13,8 @@ from counterpoint.train.learner import log_probs, rows_of, update
 from counterpoint.train.losses import joint_critic
 from counterpoint.train.losses.anchor_tb import Flows
 from counterpoint.train.losses.clip import _places
+from counterpoint.train.losses.sft import Options as Imitation
+from counterpoint.train.losses.sft import imitate
 from counterpoint.train.losses.soft import SpawnClasses
 from counterpoint.train.losses.td import Options, beats_of, learn, utilities
 from counterpoint.train.policies.features import ROLE
@@ -185,6 +187,27 @@ def test_marginals_are_fitted_in_their_sum() -> None:
     known = joint_critic._fit(training, training.loss_options, own, beats, taken, y)
     assert known == pytest.approx(float(y.square().mean()))  # it knew nothing yet
     assert joint_critic._fit(training, joint_critic.Options(actor="shapley", orders=2, epochs=30), own, beats, taken, y) < known
+
+
+# -- imitation of what was good
+
+
+def test_what_is_above_the_bar_is_imitated_and_a_batch_without_it_changes_nothing() -> None:
+    one, _, out = two_alike("sft")
+    table = out.tables["stop"]
+    credit = {"stop": np.where(np.arange(len(table["ep"])) % 2 == 0, 1.0, -1.0)}
+    before = {k: v.copy() for k, v in one.weights().items()}
+    assert imitate(one, out, credit, Imitation(above=1.0)) == {"loss": 0.0, "kept": 0.0}
+    assert all((one.weights()[k] == v).all() for k, v in before.items())
+    counted = rows_of(out.tables, credit, scale=False)["stop"]
+    good = counted.at[counted.advantage > 0]
+    with torch.no_grad():
+        wanted = -float(log_probs(one.net, out.tables)[0]["stop"][torch.from_numpy(good)].mean())
+    found = imitate(one, out, credit, Imitation(steps=1))
+    assert found == {"loss": pytest.approx(wanted, rel=1e-5), "kept": len(good) / len(counted.at)}
+    assert any((one.weights()[k] != v).any() for k, v in before.items())
+    later = imitate(one, out, credit, Imitation(steps=4))
+    assert later["loss"] < found["loss"]
 
 
 # -- flows from an anchor
