@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import counterpoint as cpt
 from counterpoint.credit.mechanisms.stop import all_stops, checkpoints, stop
@@ -65,6 +66,19 @@ def test_mean_zero_at_every_checkpoint(given_: list[tuple[float, float]]) -> Non
     off = stop(_trace(drafts, [True] * len(drafts), chances, forced=True, reward=drafts[0])).of(0)
     for t, p in enumerate(chances[:-1]):
         assert p * off[f"d{t}"] + (1 - p) * on[f"d{t}"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_draft_after_the_last_decision_is_what_going_on_brought() -> None:
+    """The rounds ran out: drafts of 7, then 5 came after the last decision. U = 5, 0.25 * 3 + 0.75 * 5 = 4.5 before it."""
+    trace = _trace([1.0, 3.0], [False, False], [0.5, 0.25], forced=None, reward=9.0)
+    after = [Event(id=f"z{t}", t=t, type="aggregate", agent="lead", reward={"draft": y}) for t, y in ((5.0, 7.0), (6.0, 5.0))]
+    other = Event(id="z", t=7.0, type="message", agent="lead", from_="lead", to="w", reward={"draft": 100.0})
+    bare = Event(id="zz", t=8.0, type="aggregate", agent="lead", reward={"R4": 100.0})
+    trace = replace(trace, events=[*trace.events, *after, other, bare], meta={"forced": True})
+    assert stop(trace).of(0) == pytest.approx({"d0": -0.5 * (1 - 4.5), "d1": -0.25 * (3 - 5)})
+    none = replace(trace, events=[*trace.events[:4], other, bare])  # no draft came: the last decision has nothing to go on to
+    assert stop(none).of(0) == pytest.approx({"d0": -0.5 * (1 - 3)})
+    assert set(stop(none).unidentified) == {(0, "d1")}
 
 
 def test_a_team_that_stopped_leaves_its_stop_open() -> None:

@@ -9,11 +9,13 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.train.jobs import play
 from counterpoint.train.learner import log_probs, rows_of, update
-from counterpoint.train.losses.soft import SpawnClasses, improve
+from counterpoint.train.losses.soft import SpawnClasses, _teams, improve
 from counterpoint.train.losses.td import learn
+from counterpoint.train.policies.features import LATE
 from counterpoint.train.returns import lesson, row_advantages
 from counterpoint.train.rollouts import Rollout
 from counterpoint.train.settings import settings_of
+from counterpoint.train.spawn_head import fit_heads
 from counterpoint.train.surrogates import Steps
 from counterpoint.train.training import Training
 from train.quick import CONFIG
@@ -90,7 +92,37 @@ def test_cloning_steps() -> None:
     assert_same(one, other)
 
 
-@pytest.mark.parametrize(("spawn", "regime"), [("linear", "A"), ("classes", "B")])
+def teams_by_hand(other: Training, out: Rollout, advantage: np.ndarray) -> None:
+    """Whole teams by their critic, who comes later by the linear gradient, whose logit may fall to -5; then one fit of both."""
+    table, room = out.tables["spawn"], out.config.max_agents
+    other.teams.add(table, advantage, out.seeds[table["ep"]])
+    x, gate, size = other.teams.wanted(other.net, room, 0.25, is_sized=other.is_sized)
+    late = table["round"] > 0
+    if late.any():
+        some = {name: column[late] for name, column in table.items()}
+        other.spawning.add(other.net, some, advantage[late], spread=float(advantage.std()))
+        rows = other.teams.late()
+        more = other.spawning.targets(other.net, rows, room, left=0.75, least=-5.0)
+        x, gate, size = (np.concatenate(pair) for pair in ((x, rows), (gate, more[0]), (size, more[1])))
+    fit_heads(other.net, x, gate, size, np.where(gate > 0, 1.0, 0.01))
+
+
+def test_who_comes_later_is_learned_beside_the_teams_of_the_start() -> None:
+    one, other, out = two_alike("soft")
+    table = out.tables["spawn"]
+    late = table["ep"] >= 4  # half of the episodes, as if they had begun before
+    table["round"][late] = 16
+    table["x"][late, LATE] = 1
+    advantage = np.random.default_rng(2).normal(size=8)[table["ep"]]
+    before = one.net.gate.weight.detach().clone()
+    _teams(one, out, advantage)
+    teams_by_hand(other, out, advantage)
+    assert not torch.equal(before, one.net.gate.weight)
+    assert float(one.net.gate.weight[0, LATE].detach()) != float(before[0, LATE])
+    assert_same(one, other)
+
+
+@pytest.mark.parametrize(("spawn", "regime"), [("linear", "A"), ("classes", "B"), ("teams", "A")])
 def test_soft_steps(spawn: str, regime: str) -> None:
     one, other, out = two_alike("soft", regime)
     assert ("worker" in out.tables) == (regime == "B")
@@ -107,8 +139,11 @@ def test_soft_steps(spawn: str, regime: str) -> None:
     assert ("worker" in found) == (regime == "B")
     gate = [other.net.gate.weight.detach().clone(), other.net.gate.bias.detach().clone()]
     table = out.tables["spawn"]
-    other.spawning.add(other.net, table, found["spawn"])
-    other.spawning.step(other.net, table, out.config.max_agents, left=0.75)
+    if spawn == "teams":
+        teams_by_hand(other, out, found["spawn"])
+    else:
+        other.spawning.add(other.net, table, found["spawn"])
+        other.spawning.step(other.net, table, out.config.max_agents, left=0.75)
     if spawn == "classes":
         assert not torch.equal(gate[0], other.net.gate.weight)
         with torch.no_grad():

@@ -262,6 +262,28 @@ def test_bad_input_is_one_clear_error(pool: Driver, tmp_path: Path) -> None:
         pool.play([Rollout(spec=T1)], Broken(CHAT))
 
 
+def test_after_an_error_the_engine_has_nothing_left_to_do(pool: Driver) -> None:
+    """It takes other weights only then; what two teams asked is computed, though nobody waits for it any more."""
+
+    class Late(LegalEngine):
+        is_over = False
+
+        def add(self, ask: Ask) -> int:
+            if len(self.asks) == 2:
+                self.is_over = True
+                raise InputError("no adapter named 'w'")
+            return super().add(ask)
+
+        def step(self) -> list[Any]:
+            return super().step() if self.is_over else []
+
+    engine = Late(CHAT)
+    with pytest.raises(InputError, match="no adapter"):
+        pool.play([Rollout(spec=T1, seed=k, trace_id=f"t{k}") for k in range(3)], engine)
+    assert len(engine.asks) == 2
+    assert not engine.is_busy
+
+
 SCRIPT = """
 import os, sys, time
 import driver_help

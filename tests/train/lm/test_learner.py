@@ -124,6 +124,16 @@ def test_a_run_that_goes_on_gives_the_same_numbers() -> None:
     assert [*first, *rest] == whole
 
 
+def test_a_rate_holds_from_the_next_step_on() -> None:
+    """A first step of Adam moves what it moves most by its rate, whatever the gradient's size."""
+    learner = LanguageLearner(Network(SHAPE), weights_of(), Options(lr=0.5))
+    learner.set_rate(1e-3)
+    before = {name: w.detach().clone() for name, w in learner.weights.items()}
+    learner.imitate([said("s", [3, 4], [5, END])])
+    moved = max(float((w.detach() - before[name]).abs().max()) for name, w in learner.weights.items())
+    assert moved == pytest.approx(1e-3, rel=0.02)
+
+
 def test_the_running_mean_forgets_the_beginning() -> None:
     learner = LanguageLearner(Network(SHAPE), weights_of(), Options())
     for value in (1.0, 2.0, 4.0):

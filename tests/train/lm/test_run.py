@@ -363,6 +363,22 @@ def test_a_model_that_does_not_fit_is_refused_with_what_would(model: Path, monke
     check_memory(shape, "", torch.device("cpu"))
 
 
+def test_a_model_needs_22_bytes_for_each_number_of_its_matrices(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 where an adapter learns; four fifths of what is free may be taken."""
+    from counterpoint.train.lm.policies import check_memory
+
+    shape, weights = read(model)
+    count = sum(w.numel() for w in weights.values() if w.ndim == 2)
+    for adapters, each in (("", 22), ("shared", 8), ("role", 8)):
+        for free, fits in ((each * count / 0.8 + 1, True), (each * count / 0.8 - 1, False)):
+            monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 2 * free))
+            if fits:
+                check_memory(shape, adapters, torch.device("cuda"))
+                continue
+            with pytest.raises(Refused, match=f"a model of up to {count / 1e9:.2g} billion weights"):
+                check_memory(shape, adapters, torch.device("cuda"))
+
+
 def test_the_harness_of_functions_is_refused(model: Path, tmp_path: Path) -> None:
     told = config(model)
     told["task"][0] |= {"harness": "tools"}
