@@ -91,7 +91,7 @@ def chains(steps: int, many: int, repeats: int) -> list[dict[str, Any]]:
 def by_verl(n: int, repeats: int) -> list[dict[str, Any]]:
     """verl's own function, where verl and torch are installed; they are no extra of the benchmarks."""
     if importlib.util.find_spec("verl") is None or importlib.util.find_spec("torch") is None:
-        print("skipped: verl's own GRPO (verl needs torch, some gigabytes; pip install 'counterpoint[verl]')")
+        print("skipped: verl's own GRPO (verl needs torch, some gigabytes; pip install '.[verl]')")
         print("skipped: TRL's own GRPO (it is written inside the trainer's step, with no function to call)")
         return []
     import torch

@@ -179,7 +179,7 @@ def _push(folder: Path, url: str) -> None:
 def main() -> None:
     given = arguments(__doc__)
     if ray is None:
-        print("ray is not installed, so there is nothing to compare: pip install 'counterpoint[ray]'")
+        print("ray is not installed, so there is nothing to compare: pip install '.[ray]'")
         return
     rows = [*_runners(quick=given.quick), *_teams(quick=given.quick), *_collector(quick=given.quick)]
     report("Ray beside processes", rows, as_json=given.json)

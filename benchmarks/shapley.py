@@ -19,7 +19,7 @@ from counterpoint.credit.team_games import exact_votes, solve
 
 try:
     shapiq = importlib.import_module("shapiq")
-except ImportError:  # `pip install counterpoint[bench]`
+except ImportError:  # `pip install '.[bench]'`
     shapiq = None
 
 

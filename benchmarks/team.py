@@ -5,6 +5,10 @@ The same fake work in plain asyncio, recorded by `Recorder` (what our own runtim
 a model, half a tool; a tool's call and result are two events of ours and one span. Each in a process of its own, taking turns;
 overhead is the CPU time of the whole process, writer threads and the last sync included, over that of plain asyncio. Memory is
 the most that the process had while recording; ours holds Arrow and DuckDB, which the store imports.
+
+Then whole recordings of 20, 200 and 2,000 events, one after another in one process: opened, recorded by decorators, sealed and
+durable at the end; beside a TracerProvider that is made, writes as many spans as there are calls, and is shut down. What a
+recording costs whatever its size (it is checked, sealed, and synced to the disk file by file) shows in the small ones.
 """
 
 from __future__ import annotations
@@ -121,13 +125,14 @@ def _sealed(finish: Callable[[], Any], store: Any) -> dict[str, Any]:
     return {"seal_cpu_s": time.process_time() - begin}
 
 
-def _spans(agents: int, folder: Path) -> dict[str, Any]:
+def _provider(path: Path) -> tuple[Any, Any, Any]:
+    """A provider whose spans go to a file as JSON lines, synced batch by batch; its processor, and what counts them."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
     class Lines(SpanExporter):
         def __init__(self) -> None:
-            self.file = (folder / "spans.jsonl").open("w")
+            self.file = path.open("w")
             self.count = 0
 
         def export(self, spans: Any) -> Any:
@@ -142,6 +147,11 @@ def _spans(agents: int, folder: Path) -> dict[str, Any]:
     # The usual queue of 2,048 would drop most of what a thousand agents do at once: here nothing is lost on either side.
     processor = BatchSpanProcessor(lines, max_queue_size=1 << 20, schedule_delay_millis=50, max_export_batch_size=512)
     provider.add_span_processor(processor)
+    return provider, processor, lines
+
+
+def _spans(agents: int, folder: Path) -> dict[str, Any]:
+    provider, processor, lines = _provider(folder / "spans.jsonl")
     tracer = provider.get_tracer("bench")
 
     async def agent(a: int) -> None:
@@ -159,6 +169,44 @@ def _spans(agents: int, folder: Path) -> dict[str, Any]:
     return found
 
 
+WHOLE = 20, 200, 2_000
+
+
+def _whole_recording(folder: Path, number: int, events: int) -> int:
+    """One recording of so many events, from the first line to a trace in the store."""
+    from counterpoint import record
+
+    rec = record(folder, task="bench", agent="lead")
+    look = rec.tool(_text)
+    with rec:
+        for step in range(events // 2):  # a call and its result are two events
+            look("page", number, step)
+    assert rec.problems == [], rec.problems[:3]
+    assert rec.trace is not None
+    return len(rec.trace.events)
+
+
+def _whole_spans(folder: Path, number: int, events: int) -> int:
+    provider, _, lines = _provider(folder / f"{number}.jsonl")
+    tracer = provider.get_tracer("bench")
+    for step in range(events // 2):
+        with tracer.start_as_current_span("tool", attributes={"tool": "look", "input": f"page {number} {step}"}) as span:
+            span.set_attribute("output", _text("page", number, step))
+    provider.shutdown()
+    return int(lines.count)
+
+
+def _whole(one: Callable[[Path, int, int], int], events: int, folder: Path) -> dict[str, Any]:
+    """The median of some recordings, after two that warm up."""
+    cpu, wall = [], []
+    for number in range(9):
+        begin = time.process_time(), time.perf_counter()
+        count = one(folder, number, events)
+        cpu.append(time.process_time() - begin[0])
+        wall.append(time.perf_counter() - begin[1])
+    return {"count": count, "cpu_s": statistics.median(cpu[2:]), "wall_s": statistics.median(wall[2:])}
+
+
 def _timed(work: Callable[[], Any], sync: Callable[[], Any], count: Callable[[], int]) -> dict[str, Any]:
     before, cpu, wall = _memory_mb(), time.process_time(), time.perf_counter()
     work()
@@ -171,12 +219,14 @@ def _memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+WHOLES = {"whole": _whole_recording, "whole_spans": _whole_spans}
 MODES = {"plain": _plain, "recorder": _recorder, "decorators": _decorated, "spans": _spans}
 
 
 def _child(mode: str, agents: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(MODES[mode](agents, Path(folder))))
+        made = _whole(WHOLES[mode], agents, Path(folder)) if mode in WHOLES else MODES[mode](agents, Path(folder))
+        print(json.dumps(made))
 
 
 def _medians(found: list[dict[str, Any]]) -> dict[str, float]:
@@ -212,7 +262,29 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
             row(f"{mode}: memory of the process (plain {plain['memory_mb']:.0f})", one["memory_mb"], peer_mb, "MB"),
             row(f"{mode}: of that, grown by the work (plain {plain['grown_mb']:.0f})", one["grown_mb"], peer_grown_mb, "MB"),
             row(f"{mode}: sealing afterwards, per event", one["seal_cpu_s"] / one["count"] * 1e6, None, "us"),
-        ]
+            row(
+                f"{mode}: with sealing, per event (a span)",
+                overhead(mode) + one["seal_cpu_s"] / one["count"] * 1e6, span_us, "us",
+            ),
+        ]  # fmt: skip
+    return rows + _whole_rows(quick=quick)
+
+
+def _whole_rows(*, quick: bool) -> list[dict[str, Any]]:
+    rows = []
+    for events in WHOLE[:2] if quick else WHOLE:
+        found: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(1 if quick else 3):
+            for mode in WHOLES if _has_opentelemetry() else ("whole",):
+                asked = [sys.executable, __file__, mode, str(events)]
+                done = subprocess.run(asked, capture_output=True, text=True, check=True)
+                found.setdefault(mode, []).append(json.loads(done.stdout))
+        ours, peer = _medians(found["whole"]), _medians(found["whole_spans"]) if "whole_spans" in found else None
+        for what, name in (("CPU", "cpu_s"), ("wall", "wall_s")):
+            mine = ours[name] / ours["count"] * 1e6
+            theirs = None if peer is None else peer[name] / peer["count"] * 1e6
+            rows.append(row(f"a whole recording of {events:,} events, {what} per event (a span)", mine, theirs, "us"))
+            rows.append(row(f"the same, {what} in all", ours[name] * 1e3, None if peer is None else peer[name] * 1e3, "ms"))
     return rows
 
 
@@ -226,7 +298,7 @@ def _has_opentelemetry() -> bool:
 
 
 def main() -> None:
-    if len(sys.argv) == 3 and sys.argv[1] in MODES:
+    if len(sys.argv) == 3 and sys.argv[1] in {*MODES, *WHOLES}:
         _child(sys.argv[1], int(sys.argv[2]))
         return
     options = arguments(__doc__)

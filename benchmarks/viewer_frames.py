@@ -211,7 +211,7 @@ def main() -> None:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        print("viewer_frames: skipped, playwright is not installed (pip install 'counterpoint[dev]')")
+        print("viewer_frames: skipped, playwright is not installed (pip install '.[dev]')")
         return
     if not page_path().is_file() or shutil.which("chromium") is None:
         print("viewer_frames: skipped, needs chromium and the built page (make page)")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 # Hundreds of processes are started here, and each would compile the package again: compiled modules are kept, whoever asked for none.
@@ -18,6 +21,11 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMB
 
 # How far a command is shows after ten seconds, and so on a loaded machine where a test expects no word.
 os.environ["COUNTERPOINT_PROGRESS"] = "off"
+
+# Where no store is named it is ./traces here, and the user's own, which no test may touch, lies in a folder of this process: another
+# one for every test (`_own_store`). Which store is meant otherwise is said by tests/store/test_place.py.
+_DATA = tempfile.mkdtemp(prefix="counterpoint-data-")
+os.environ["XDG_DATA_HOME"], os.environ["COUNTERPOINT_STORE"] = _DATA, "traces"
 
 # Records make no circles, and looking through all of them again and again takes a twentieth of the time.
 gc.set_threshold(50_000, 20, 50)
@@ -72,6 +80,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     work._hypothesis_internal_use_settings = hypothesis.settings(stated, max_examples=max(5, int(TIMES * stated.max_examples)))  # type: ignore[union-attr]
 
 
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test has a user's store of its own, which is not there before it is written."""
+    monkeypatch.setenv("XDG_DATA_HOME", os.path.join(_DATA, str(next(_NUMBERS))))
+
+
 def pytest_sessionfinish() -> None:
+    shutil.rmtree(_DATA, ignore_errors=True)
     if "warm_help" in sys.modules:
         sys.modules["warm_help"].KEPT.close()

@@ -24,7 +24,7 @@ PICTURES = (
     ("trace-dark", "/t/research-team", "section.time canvas", "dark"),
     ("traces-light", "/", "a[href='/t/research-team']", "light"),
     ("safety-light", "/t/mailroom?v=safety", "role=region[name='Safety']", "light"),
-    ("credit-light", "/t/research-team?v=credit", "role=region[name='First method'] >> text=✓ >> nth=0", "light"),
+    ("credit-light", "/t/research-team?v=credit", "section.work li >> nth=0", "light"),
     ("text-light", "/t/mailroom?v=text", "role=region[name='Text']", "light"),
 )
 SIZE = {"width": 1280, "height": 720}

@@ -1,6 +1,6 @@
 """Rows as Tinker's datums; sent to a training client where TINKER_API_KEY is set.
 
-Needs: pip install 'counterpoint[tinker]'
+Needs: pip install '.[tinker]' in a clone
 Run it: python examples/trainers/with_tinker.py rows.jsonl [MODEL]
 """
 

@@ -1,6 +1,6 @@
 """A tiny Llama learns with TRL's GRPOTrainer, paid by a team's task and credited by Counterpoint. On a CPU, in a minute.
 
-Needs: pip install 'counterpoint[trl]'
+Needs: pip install '.[trl]' in a clone
 Run it: python examples/trainers/with_trl.py [FOLDER]
 """
 

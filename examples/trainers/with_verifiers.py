@@ -1,6 +1,6 @@
 """Rows as verifiers' episodes: every branch is a call with its advantages, as prime-rl reads them.
 
-Needs: pip install 'counterpoint[verifiers]'
+Needs: pip install '.[verifiers]' in a clone
 Run it: python examples/trainers/with_verifiers.py rows.jsonl
 """
 

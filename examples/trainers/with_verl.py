@@ -1,6 +1,6 @@
 """Rows in verl: its trainer's own advantage step gives back our credit, and its own estimator the same where credit is GRPO.
 
-Needs: pip install 'counterpoint[verl]'
+Needs: pip install '.[verl]' in a clone
 Run it: python examples/trainers/with_verl.py rows.pkl
 """
 

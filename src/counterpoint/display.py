@@ -168,6 +168,30 @@ def moment(seconds: float | None) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
+def local_moment(seconds: float | None) -> str:
+    """The same in this machine's time zone."""
+    if seconds is None or not -6e10 < seconds < 2.5e11:
+        return ABSENT
+    from datetime import datetime
+
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def local_day(seconds: float | None) -> str:
+    """The day of a time since the epoch, in this machine's time zone."""
+    return local_moment(seconds)[:10]
+
+
+def zone() -> str:
+    """This machine's time zone, as it is now: UTC, or CET (UTC+01:00)."""
+    from datetime import datetime
+
+    now = datetime.now().astimezone()
+    name, shift = now.tzname() or "", now.strftime("%z")
+    away = f"UTC{shift[:3]}:{shift[3:5]}"
+    return "UTC" if shift == "+0000" else f"{name} ({away})" if name and not name.startswith(("+", "-")) else away
+
+
 def counted(count: int, one: str, many: str | None = None) -> str:
     """`1 trace`, `12 traces`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
@@ -221,7 +245,7 @@ def bars(rows: list[tuple[str, float | None, float | None, float | None]]) -> st
     height = len(shown) * _ROW
     parts.append(f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 80}" height="{height}" role="img" '
-    return f"{head}style=\"font:11px sans-serif;max-width:100%\">{''.join(parts)}</svg>"
+    return f'{head}style="font:11px sans-serif;max-width:100%">{"".join(parts)}</svg>'
 
 
 def _escaped(text: str) -> str:

@@ -14,8 +14,12 @@ A message says what was wrong, where, why, and one thing that would work.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 
@@ -99,3 +103,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return "known: " + ", ".join(names[:20]) + (" ..." if len(names) > 20 else "") if names else "none is known"
+
+
+def install(extra: str = "") -> str:
+    """The command that installs us again with an extra, from where this installation came: a clone, git, a file, or an index."""
+    wanted = f"[{extra}]" if extra else ""
+    clone = Path(__file__).parents[2]
+    if (clone / "pyproject.toml").is_file():
+        here = os.path.relpath(clone)
+        return f"pip install -e '{here if not here.startswith('..') else clone}{wanted}'"
+    try:
+        origin = json.loads(metadata.distribution("counterpoint").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {}
+    url = str(origin.get("url") or "")
+    if told := origin.get("vcs_info"):
+        at = f"@{told['requested_revision']}" if told.get("requested_revision") else ""
+        return f"pip install 'counterpoint{wanted} @ {told['vcs']}+{url}{at}'"
+    return f"pip install 'counterpoint{wanted}{f' @ {url}' if url else ''}'"

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import counterpoint as cpt
 from app.conftest import Ends
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import counterpoint as cpt
-
     path = tmp_path_factory.mktemp("advise") / "s"
     with cpt.Store(path) as opened:
         opened.add(cpt.world("W1", vote_items=6).run("spawn_all", [0], log=True).trace(0))
@@ -61,3 +60,52 @@ def test_an_order_or_a_question_is_needed(store: Path, run: Ends) -> None:
     code, _, err = run("steer", "wide_verify", "--store", store)
     assert (code, "no order was given" in err) == (2, True)
     assert run("steer", "wide_verify", "--advise", "--store", store)[0] == 5
+
+
+def _log(n: int, task: str, reward: float | None) -> cpt.Trace:
+    events = [cpt.Event(id=f"e{k}", t=k, type="message", agent="lead") for k in range(3)]
+    return cpt.Trace(trace_id=f"log-{n}", task_id=task, events=events, rewards={} if reward is None else {"team": reward})
+
+
+@pytest.mark.parametrize("is_scored", [False, True])
+def test_a_log_says_at_once_all_that_it_needs(tmp_path: Path, run: Ends, is_scored: bool) -> None:
+    with cpt.Store(tmp_path / "s") as opened:
+        opened.add(_log(1, "t", 0.0 if is_scored else None))
+        opened.add(_log(2, "another task", 1.0))
+    code, _, err = run("advise", "log-1", "--store", tmp_path / "s")
+    assert code == 5
+    for part in ("cannot be replayed", "40 scored runs", "counterpoint record", "counterpoint failures log-1"):
+        assert part in err
+    assert ("it has no outcome either, which alone would not do" in err) is not is_scored
+    assert "counterpoint score" not in err  # it would lead to this very error
+
+
+def test_an_outcome_is_asked_for_where_that_is_all_that_is_missing(tmp_path: Path, run: Ends) -> None:
+    trace = cpt.world("W1", vote_items=4).run("reference", [0], log=True).trace(0)
+    with cpt.Store(tmp_path / "s") as opened:
+        opened.add(cpt.Trace(trace_id="t", task_id="x", events=trace.events, edges=trace.edges, meta=trace.meta))
+    code, _, err = run("advise", "t", "--store", tmp_path / "s")
+    assert (code, "counterpoint score t team=1" in err) == (5, True)
+
+
+def test_a_query_is_advised_by_the_run_that_earned_least(tmp_path: Path, run: Ends) -> None:
+    runs = cpt.world("W1", vote_items=6).run("spawn_all", range(4), log=True)
+    traces = [runs.trace(k) for k in range(4)]
+    with cpt.Store(tmp_path / "s") as opened:
+        opened.add(_log(1, "t", -1000.0))
+        for trace in traces:
+            opened.add(trace)
+    worst = min(traces, key=lambda t: t.rewards["team"])
+    code, out, _ = run("advise", "events>0", "--store", tmp_path / "s", "--kinds", "width", "--scope", "task", "--json")
+    assert (code, json.loads(out)["trace_id"]) == (0, worst.trace_id)
+    assert run("advise", "events>99999", "--store", tmp_path / "s")[0] == 3
+
+
+def test_a_query_of_logs_says_what_they_lack(tmp_path: Path, run: Ends) -> None:
+    with cpt.Store(tmp_path / "s") as opened:
+        for n in range(3):
+            opened.add(_log(n, f"t{n}", None if n else 1.0))
+    code, _, err = run("advise", "finished", "--store", tmp_path / "s")
+    assert code == 5
+    for part in ("none of 3 runs can be advised", "2 have no outcome", "3 cannot be replayed", "40 of one task"):
+        assert part in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def test_annotations_are_added_listed_found_and_taken_back() -> None:
     assert ids("notes>1") == ids("note:TESTS") == ids("score>1") == ids("score:helpful=2") == ["run-1"]
     assert ids("annotated") == ["run-1", "run-2", "run-3"]
     shown = CliRunner().invoke(cli, ["show", "run-1"], catch_exceptions=False).stdout
-    assert "notes    verdict=wrong by ann: no tests  1 note on events" in shown
+    assert re.search(r"notes    verdict=wrong by ann, 20\d\d-\d\d-\d\d \d\d:\d\d: no tests  1 note on events", shown)
     assert "note         helpful=2 by bob" in CliRunner().invoke(cli, ["show", "run-1", "e2"], catch_exceptions=False).stdout
     assert [a["by"] for a in told("show", "run-1", "e2")[0]["annotations"]] == ["bob"]  # type: ignore[union-attr, index]
     told("annotate", "--remove", str(first["id"]))

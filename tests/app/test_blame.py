@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,8 +86,9 @@ def test_logs_as_they_come_and_many_at_once(run: Ends, tmp_path: Path) -> None:
     assert code == 0
     assert "runs judged" in out
     assert out.startswith("cause")
-    code, out, _ = run("blame", "--store", tmp_path / "s", "--anyway", "--causes", "--json")
-    assert sum(int(str(r["runs"])) for r in lines(out)) == len(list(Store(tmp_path / "s", create=False).ids()))
+    code, told, _ = run("blame", "--store", tmp_path / "s", "--anyway", "--causes", "--json")
+    unclear = int(found[1]) if (found := re.search(r"([0-9]+) in which no step stands out", out)) else 0
+    assert sum(int(str(r["runs"])) for r in lines(told)) == len(list(Store(tmp_path / "s", create=False).ids())) - unclear
     assert run("blame", "--replay", "--store", tmp_path / "s")[0] == 2
     assert run("blame", path, "--replay", "--anyway")[0] == 5
 

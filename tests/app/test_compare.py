@@ -316,3 +316,36 @@ def test_presets_are_trained_and_then_compared(ends: Any, tmp_path: Path, monkey
             cpt.compare(**wrong)
     with pytest.raises(cpt.InputError, match="seeds goes with presets"):
         cpt.compare("grpo-*", seeds=2)
+
+
+def test_a_preset_that_ends_early_does_not_make_its_own_comparison_unfair(ends: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours ends with trials that leave some of the budget: the other side is given what ours was charged, in the mean."""
+    asked: list[tuple[str, int, int]] = []
+
+    def train_run(folder: Path, config: dict[str, Any], **how: Any) -> RunFolder:
+        """Stands for the training: `counterpoint` leaves a tenth, or a fifth, of what it may spend."""
+        preset, seed, budget = config["preset"], config["seed"], config["budget_calls"]
+        asked.append((preset, seed, budget))
+        made(folder, preset, seed, calls=round(budget * (0.9 - 0.1 * seed)) if preset == "counterpoint" else budget)
+        return RunFolder.open(folder)
+
+    monkeypatch.setitem(sys.modules, "counterpoint.train.start", SimpleNamespace(train_run=train_run))
+    arguments = ["--presets", "grpo,counterpoint", "--world", "s1", "--seeds", "2", "--budget", "1000", "--json"]
+    code, out, err = ends(*arguments)
+    assert code == 0, err
+    assert asked == [("counterpoint", 0, 1000), ("counterpoint", 1, 1000), ("grpo", 0, 850), ("grpo", 1, 850)]
+    found = json.loads(out)
+    assert [side["label"] for side in found["sides"]] == ["grpo", "counterpoint"]  # as they were named
+    assert (found["comparable"], found["budget_gap"]) == (True, 0.0)
+    assert ends(*arguments)[0] == 0  # and again, from the runs that are there
+    assert len(asked) == 4
+
+
+def test_a_mean_above_its_bound_says_that_the_bound_is_of_all_tasks(ends: Any, tmp_path: Path) -> None:
+    made(tmp_path / "a", "grpo", 0, mean=12.0)  # of an optimum of 10
+    made(tmp_path / "b", "c3", 0, mean=5.0)
+    code, out, err = ends("a", "b")
+    assert code == 0, err
+    assert "above its bound, which is of the mean over all tasks, on these 40: grpo" in " ".join(out.split())
+    made(tmp_path / "c", "grpo", 0, mean=6.0)
+    assert "above its bound" not in ends("c", "b")[1]

@@ -87,13 +87,19 @@ def test_the_best_method_is_chosen_and_named_with_its_reason(stored: tuple[str, 
     path = log_of(tmp_path)
     out = run(str(path))
     assert out.exit_code == 0, out.output
-    assert "by provenance" in out.output
+    assert "no mechanism can say who earned it: no outcome is recorded" in out.output
+    assert "provenance" not in out.output.splitlines()[0]
     assert "difference is not used: this run cannot be replayed" in out.output
+    assert re.search(r"ann .* 1 of 1 ", out.output)
+    assert re.search(r"bob .* 0 of 1 ", out.output)
+    told = json.loads(run(str(path), "--json").output)
+    assert (told["method"], told["rows"]) == (None, [])
+    became = {row["agent"]: row["became"] for row in told["work"]["log"]["agents"]}
+    assert became["ann"].startswith("its return was used; ")
+    assert became["bob"].startswith("no use of its return is seen; ")
+    out = run(str(path), "--method", "provenance")
     assert re.search(r"agent +ann +0\.6667 +the key is under the stone", out.output)
     assert "67% traced to the team" in out.output
-    assert re.search(r"bob .* read, not in the result", out.output)
-    rows = [json.loads(line) for line in run(str(path), "--json").output.splitlines()]
-    assert [r["used"] for r in rows[1]["contributions"]] == ["in the result", "read, not in the result", "leads"]
 
 
 def log_of(tmp_path: Path) -> Path:

@@ -373,3 +373,26 @@ def test_list_names_every_target_with_columns_and_losses(run: Run) -> None:
     assert listed["csv"]["folder"] is True
     assert listed["csv"]["reads_back"] is False
     assert listed["survey"]["columns"]["edges"] == ["src", "dst", "type"]
+
+
+def test_rows_of_several_traces_go_into_the_file_that_is_named(tmp_path: Path, run: Run) -> None:
+    with Store(tmp_path / "s") as store:
+        for k in range(3):
+            store.add(synthetic_trace(2 + k, 6, seed=k))
+    code, _, err = run("finished", "--to", "sft", "-o", "sft.jsonl", "--store", "s", "--json")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "sft.jsonl").is_file()
+    run("finished", "--to", "sft", "-o", "apart/", "--store", "s")
+    apart = [line for file in sorted((tmp_path / "apart").iterdir()) for line in file.read_bytes().splitlines()]
+    assert len(list((tmp_path / "apart").iterdir())) == 3
+    assert sorted((tmp_path / "sft.jsonl").read_bytes().splitlines()) == sorted(apart)
+
+
+@pytest.mark.parametrize(("target", "name"), [("survey", "all.trace.json"), ("perfetto", "all.json"), ("jsonl", "all.jsonl")])
+def test_a_file_that_cannot_hold_several_traces_is_not_made_a_folder(tmp_path: Path, run: Run, target: str, name: str) -> None:
+    with Store(tmp_path / "s") as store:
+        for k in range(2):
+            store.add(synthetic_trace(2 + k, 6, seed=k))
+    code, _, err = run("finished", "--to", target, "-o", name, "--store", "s")
+    assert (code, "holds one trace, not several" in err) == (2, True)
+    assert not (tmp_path / name).exists()

@@ -72,3 +72,28 @@ def test_which_of_a_file_and_a_trace_is_meant(here: Path) -> None:
     assert counterpoint.load("algorithm-generated/8").trace_id == "saved"
     with pytest.raises((NotFound, FileNotFoundError)):
         counterpoint.load("never/heard/of")
+
+
+OWN = "624cbf11-6a41-4692-af9c-36b3e5ca3130"
+
+
+@pytest.mark.parametrize("word", [OWN, OWN[:8], OWN[:13]])
+@pytest.mark.parametrize("command", ["show {}", "top {} --json", "audit {} --json", "ls {} --json", "check {}"])
+def test_the_sources_own_id_opens(word: str, command: str, here: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    """Where a trace is called after its set or its importer too."""
+    with counterpoint.Store(here / "traces") as store:
+        store.add(synthetic_trace(3, 19, "debate", 4, trace_id=f"hand-crafted/{OWN}"))
+    code, out, err = run(*[part.replace("{}", word) for part in command.split()])
+    assert code == 0, out + err
+    assert counterpoint.load(word, store=here / "traces").trace_id == f"hand-crafted/{OWN}"
+
+
+def test_a_beginning_of_several_own_ids_names_them(here: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    names = [f"hand-crafted/{OWN}", f"algorithm-generated/{OWN}", f"codex-{OWN}"]
+    with counterpoint.Store(here / "traces") as store:
+        store.add_many([synthetic_trace(3, 19, "debate", 4, trace_id=name) for name in names])
+    code, out, err = run("show", OWN[:8])
+    assert code == 2
+    assert all(name in out + err for name in names)
+    with counterpoint.Store(here / "traces", create=False) as store, pytest.raises(NotFound):
+        store.find("24cbf11")  # the middle of a word is nobody's id

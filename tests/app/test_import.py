@@ -42,8 +42,7 @@ def cpt() -> Run:
 
     def run(*args: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
         command = [f"{programs()}/counterpoint", *map(str, args)]
-        plain = {k: v for k, v in os.environ.items() if k != "COUNTERPOINT_STORE"}
-        return subprocess.run(command, cwd=cwd, env={**plain, **env}, capture_output=True, text=True, timeout=600)
+        return subprocess.run(command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=600)
 
     return run
 
@@ -108,6 +107,7 @@ def test_a_session_of_which_less_is_left_stays_as_it_is_stored(jobs: str, cpt: R
     with Store(tmp_path / "traces", create=False) as store:
         assert store.get(SHOP) == before
     assert cpt("rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
+    assert cpt("rm", "--restore", SHOP, cwd=tmp_path).returncode == 0
     told(cpt("import", "logs", "--json", "--jobs", jobs, cwd=tmp_path))
     with Store(tmp_path / "traces", create=False) as store:
         assert 0 < len(store.get(SHOP).events) < len(before.events)
@@ -332,7 +332,8 @@ def test_every_real_file_is_imported_without_a_crash_or_an_error() -> None:
     # A workflow's script, a table of sources, a schema, a set of questions and a state file broken on purpose are no logs.
     no_logs = (".csv", ".js", ".proto", "spec/gen-ai-output-messages.json", "spec/gen-ai-tool-definitions.json")
     no_logs += ("eval_set_helm.json", "evalset_k8s_2026-02-20.json", "broken-state-json/state.json")
-    assert [name for name in skipped if not name.endswith(no_logs)] == []
+    # Under more/ lie logs of systems that no importer is for.
+    assert [name for name in skipped if not name.endswith(no_logs) and not name.startswith("more/")] == []
     assert len(claimed) >= 10
 
 

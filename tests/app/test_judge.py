@@ -15,6 +15,7 @@ import counterpoint as cpt
 from counterpoint.app.api.judge import plan_of, run
 from counterpoint.app.api.rubric import Rubric, call_for, read_rubric, things
 from counterpoint.app.cli import cli
+from counterpoint.display import moment
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.team.model import Call, Completion
 from counterpoint.trace import content_ref
@@ -168,3 +169,37 @@ def test_a_rubric_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     for missing, error in ((("--rubric", "nowhere.toml"), NotFound), ((), InputError)):
         done = CliRunner().invoke(cli, ["judge", "x", *missing])
         assert isinstance(done.exception, (error, FileNotFoundError))
+
+
+def test_there_is_no_judge_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with cpt.Store("traces") as store:
+        store.add(trace(1))
+    Path("verdict.toml").write_text('name = "verdict"\nlabels = ["right", "wrong"]\ntext = "Is it right?"\n')
+    done = CliRunner().invoke(cli, ["judge", "finished", "--rubric", "verdict.toml"])
+    assert isinstance(done.exception, InputError)
+    assert done.exception.exit_code == 2
+    for word in ("openai:NAME", "local:NAME", "test double"):
+        assert word in str(done.exception.fix)
+    with cpt.Store("traces") as store:
+        assert store.annotations() == []
+
+
+def test_a_verdict_shows_its_author_and_when_wherever_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with cpt.Store("traces") as store:
+        store.add(trace(1))
+    found = cpt.judge("finished", model="fake:1", rubric=LABELS).rows[0]
+    author, when = "fake:1, a test double", moment(found.at)
+    for said in (["show", found.trace_id], ["annotate", found.trace_id]):
+        told = CliRunner().invoke(cli, said).output
+        assert author in told
+        assert when in told
+    assert author in CliRunner().invoke(cli, ["ls"], env={"COLUMNS": "300"}).output
+    assert found.trace_id in CliRunner().invoke(cli, ["ls", f"label:{found.label}", "--json"]).output
+    CliRunner().invoke(cli, ["export", found.trace_id, "--to", "jsonl", "-o", "out.jsonl"])
+    texts = "".join(path.read_text() for path in tmp_path.rglob("*.jsonl"))
+    assert '"fake:1"' in texts
+    assert '"is_model":true' in texts.replace(" ", "")
+    real = cpt.trace.annotation.annotation(found.trace_id, by="openai:gpt-x", at=0.0, label="right", name="verdict", is_model=True)
+    assert cpt.trace.annotation.one_line(real) == "verdict=right by openai:gpt-x, a model, 1970-01-01 00:00"

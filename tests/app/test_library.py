@@ -53,7 +53,7 @@ def test_an_id_comes_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_no_store_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COUNTERPOINT_STORE", raising=False)
-    with pytest.raises(NotFound, match="counterpoint demo"):
+    with pytest.raises(NotFound, match="counterpoint import"):
         counterpoint.load("anything")
     assert list(tmp_path.iterdir()) == []
 

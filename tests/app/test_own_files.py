@@ -26,7 +26,6 @@ Run = Callable[..., tuple[int, str, str]]
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A command in an empty folder: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COUNTERPOINT_STORE", raising=False)
 
     def call(*args: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as end:

@@ -16,6 +16,7 @@ import pytest
 from app.runs_made import TASKS, made
 from counterpoint.app.api.compare import groups_of
 from counterpoint.app.plots import panels
+from counterpoint.errors import install
 from counterpoint.train.folder import RunFolder
 
 pytest.importorskip("matplotlib")
@@ -98,6 +99,29 @@ def test_stops_and_widths_come_from_the_last_evaluation(tmp_path: Path) -> None:
     np.testing.assert_allclose(width.lines[0].y, [4.5, 8.5, 16.5])
     assert width.reference is not None
     assert width.reference[1].tolist() == [4, 8, 16]
+
+
+def test_team_sizes_of_a_mix_are_by_sort_of_task_and_joined_by_no_line(ends: Any, tmp_path: Path) -> None:
+    rows = [{"task": t, "size": 24, "agents": [n, n + 2], "reference": n} for t, n in (("24 jobs, urgent", 11.0), ("24 pools, no hurry", 0.0))]
+    for seed in range(2):
+        made(tmp_path / f"a{seed}", "grpo", seed, extra={"width": rows})
+    found = panels.widths(groups_of([os.fspath(tmp_path / "a*")]))
+    assert isinstance(found, panels.Widths)
+    assert found.tasks == ("24 jobs, urgent", "24 pools, no hurry")
+    assert (found.lines[0].x.tolist(), found.lines[0].y.tolist()) == ([0, 1], [12, 1])
+    assert found.reference is not None
+    assert found.reference[1].tolist() == [11, 0]
+    assert ends("a*", "--what", "width", "-o", "w.svg")[0] == 0
+    text = (tmp_path / "w.svg").read_text()
+    for word in ("Team size by sort of task", "24 jobs", "24 pools", "no hurry", "reference"):
+        assert f"<!-- {word}" in text or word in text, word
+
+
+def test_runs_of_different_sorts_of_tasks_have_no_common_picture_of_team_sizes(tmp_path: Path) -> None:
+    for name, task in (("a", "3 jobs"), ("b", "4 jobs")):
+        made(tmp_path / name, name, 0, extra={"width": [{"task": task, "size": 3, "agents": [1.0], "reference": 1.0}]})
+    found = panels.widths(groups_of([os.fspath(tmp_path / "a"), os.fspath(tmp_path / "b")]))
+    assert found == panels.Absent("the runs are of different sorts of tasks")
 
 
 # -- pictures ------------------------------------------------------------------------------------------------------------
@@ -218,4 +242,4 @@ def test_without_the_library_it_says_what_to_install(ends: Any, tmp_path: Path, 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = ends("a")
     assert code == 2
-    assert "counterpoint[plot]" in err
+    assert install("plot") in err

@@ -38,6 +38,7 @@ from counterpoint.app.receiver import server as receiver
 from counterpoint.app.receiver.collector import Collector
 from counterpoint.app.receiver.intake import Intake
 from counterpoint.app.serving import bound, is_loopback
+from counterpoint.errors import install
 from counterpoint.store import disk
 from counterpoint.trace.check import problems
 
@@ -690,7 +691,7 @@ def test_without_the_extra_it_says_what_to_install(run: Any, monkeypatch: pytest
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delattr("counterpoint.app.receiver.server")
     code, _, err = run("serve")
-    assert (code, "counterpoint[view]" in err) == (2, True)
+    assert (code, install("view") in err) == (2, True)
 
 
 @pytest.mark.parametrize(

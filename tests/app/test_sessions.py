@@ -38,8 +38,8 @@ def test_the_list_is_in_peoples_words(run: Ends, store: Path) -> None:
     code, out, _ = run("ls", "--store", store)
     lines = out.splitlines()
     assert code == 0
-    assert lines[0].split() == ["id", "date", "title", "project", "model", "agents", "events", "tokens", "cost", "time", "R", "team", "errors"]
-    assert lines[1].split() == ["0a7b1c2d", "2026-11-15", "00:00", "Mend", "the", "door", "shop", "claude-opus-4-5", "+2", "3", "19", "4.64", "k", "$1.22+", "3m10", "1", "2"]
+    assert lines[0].split() == ["id", "active", "(UTC)", "↑", "title", "project", "model", "agents", "events", "tokens", "cost", "time", "R", "team", "errors"]
+    assert lines[1].split() == ["0a7b1c2d", "2026-11-15", "00:03", "Mend", "the", "door", "shop", "claude-opus-4-5", "+2", "3", "19", "4.64", "k", "$1.22+", "3m10", "1", "2"]
     assert lines[2].split() == ["0b7b1c2d", "2026-11-16", "00:00", "Paint", "the", "door", "green.", "shop", "claude-opus-4-5", "1", "5", "30", "M", "$93.01", "4h44", "-"]
     assert lines[3].split()[1:] == ["2026-11-22", "00:00", "Sing", "choir", "gpt-9", "1", "2", "13.2", "M", "-", "20", "s", "0"]
     handle = lines[3].split()[0]
@@ -257,7 +257,8 @@ def test_the_report_counts_spend_failures_and_waste(run: Ends, store: Path) -> N
     waste = {w["kind"]: (w["count"], w["traces"], w["tokens"], round(w["cost_usd"], 6)) for w in told["waste"]}
     assert waste == {"unused_agents": (1, 1, 2000, 0), "after_goal": (1, 1, 40, 0.02), "repeated_reads": (2, 1, 0, 0), "unread_results": (0, 0, 0, 0)}
     (explore,) = [p for p in told["patterns"] if p["kind"] == "sub-agent"]
-    assert (explore["name"], explore["runs"], explore["used"], explore["judged"], explore["reward"]) == ("Explore", 2, 1, 2, 1.0)
+    assert (explore["name"], explore["runs"], explore["judged"], explore["reward"]) == ("Explore", 2, 2, 1.0)
+    assert explore["used"] == 0, "nobody says again, or acts on, what these two found"
     assert [d["name"] for d in told["days"]] == ["2026-11-15", "2026-11-16", "2026-11-22"]
     assert told["reward"] == 0.5
 

@@ -84,8 +84,10 @@ def test_compact_merges(folder: Path, run: Run) -> None:
 
 
 def test_rm_removes_by_id_and_erases_now(folder: Path, run: Run) -> None:
-    code, out, _ = run("rm", "t0", "odd one", "--yes")
-    assert (code, out) == (0, "2 removed; the next compaction erases it from the files, --now does so at once\n")
+    code, out, err = run("rm", "t0", "odd one", "--yes")
+    assert (code, out) == (0, "2 removed\n")
+    assert "`rm ID --purge` now, erase them" in err
+    assert "counterpoint rm --restore ID" in err
     assert any(b"odd one" in p.read_bytes() for p in folder.rglob("*") if p.is_file())
     code, out, _ = run("rm", "t1", "--yes", "--now")
     assert (code, out) == (0, "1 removed and erased\n")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from counterpoint import registry
 from counterpoint.app.cli import main
 from counterpoint.app.cli._train_table import Json, Lines, Live, printer
 from counterpoint.envs.teamworld.suites import suite_worlds
+from counterpoint.errors import install
 from counterpoint.store import Store
 from counterpoint.train.folder import RunFolder
 from train.quick import TINY
@@ -224,7 +226,7 @@ def test_without_torch_it_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; from counterpoint.app.cli import main; main(['train', '--world', 'W1'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "error: training needs torch, which is not installed\nfix    pip install 'counterpoint[train]'\n"
+    assert done.stderr == f"error: training needs torch, which is not installed\nfix    {install('train')}\n"
 
 
 def test_help_and_the_list_of_presets_load_nothing_heavy() -> None:
@@ -288,3 +290,32 @@ def test_a_reader_that_goes_away_stops_the_run_as_ctrl_c_does(monkeypatch: pytes
     monkeypatch.setattr(sys, "stdout", Gone())
     with pytest.raises(KeyboardInterrupt):
         Json()("update", {"update": 1})
+
+
+def test_an_evaluation_says_that_it_is_one_and_how_far_it_is() -> None:
+    from contextlib import contextmanager
+
+    from counterpoint.display import watched_by
+    from counterpoint.train.evaluate import held_out
+    from counterpoint.train.settings import settings_of
+    from counterpoint.train.training import Training
+
+    told: list[tuple[str, float | None, float]] = []
+
+    @contextmanager
+    def show(what: str, total: float | None) -> Iterator[Any]:
+        class Work:
+            def at(self, done: float, total_: float | None = None, about: str = "") -> None:
+                told.append((what, total, done))
+
+        yield Work()
+
+    training = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": {"vote_items": 4}}))
+    with watched_by(show):
+        found = held_out(training.player(), training.worlds, 6)
+    assert {(what, total) for what, total, _ in told} == {("evaluating on held-out episodes", 6)}
+    done = [count for _, _, count in told]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 6)
+    unseen = held_out(training.player(), training.worlds, 6)
+    assert unseen.values.tolist() == found.values.tolist()  # nobody's watching changes a number

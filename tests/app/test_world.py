@@ -110,7 +110,6 @@ def test_a_policy_from_outside() -> None:
 
 def test_nothing_is_written_without_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COUNTERPOINT_STORE", raising=False)
     run("run", COIN)
     assert list(tmp_path.iterdir()) == []
     (row,) = lines(run("run", COIN, "--policy", "best", "--episodes", "3", "--json", "--store"))

@@ -125,8 +125,8 @@ def test_messages_read_is_missing_where_reads_are_not_recorded() -> None:
 
 def test_protocol_overhead_by_hand() -> None:
     got = found(fan_out(2).trace())["protocol_overhead"]
-    protocol = 15 + 2 * 45 + 60 + 11 + 2 * 3 * 10
-    assert got.value == pytest.approx(protocol / (protocol + 2 * 3 * 20))
+    protocol = 15 + 2 * 15 + 60 + 11 + 2 * 3 * 10
+    assert got.value == pytest.approx(protocol / (protocol + 2 * 30 + 2 * 3 * 20)), "of a return what it writes, as of a call"
     assert got.status == "measured"
     more = found(fan_out(2).trace(costs={"tokens": 1000, "wall_clock_s": 1}))["protocol_overhead"]
     assert more.status == "estimated"

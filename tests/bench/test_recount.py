@@ -123,14 +123,14 @@ def useful(raw: Raw) -> float | None:
 
 
 def protocol(raw: Raw) -> float:
-    """Tokens for others: all of a spawn, return, aggregate or message; what calls write; of a decision what follows for others."""
+    """Tokens for others: all of a spawn, aggregate or message; what calls and returns write; of a decision what follows for others."""
     if len(raw.members) < 2:
         return 0.0
     between, spent = {e["id"] for e in raw.messages()}, 0
     for e in raw.events:
-        if e["type"] in ("spawn", "despawn", "aggregate", "return") or e["id"] in between:
+        if e["type"] in ("spawn", "despawn", "aggregate") or e["id"] in between:
             spent += tokens(e)
-        elif e["type"] == "tool_call":
+        elif e["type"] in ("tool_call", "return"):
             spent += e.get("tokens_out") or 0
         elif e["type"] == "orchestrator_decision":
             mine = [raw.by_id[x["dst"]] for x in raw.edges if x["src"] == e["id"] and raw.by_id[x["dst"]]["agent"] == e["agent"]]

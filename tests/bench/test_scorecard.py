@@ -97,7 +97,7 @@ def test_rows_are_a_function_of_cell_seed_and_team() -> None:
 @pytest.mark.parametrize(
     ("name", "status", "why"),
     [
-        ("finds", "played", ""), ("waits", "played", ""), ("crashes", "crashed", "KeyError at own_teams.py"),
+        ("finds", "played", ""), ("waits", "played", ""), ("crashes", "crashed", "KeyError: 'oops' at own_teams.py"),
         ("exits", "crashed", "code 7"), ("floods", "flooded", "tool calls"), ("peeks", "crashed", "answer key"),
         ("prints", "played", "other processes"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.credit.choosing import agent_shares, choose
+from counterpoint.credit.choosing import NobodyChosen, agent_shares, choose
 from counterpoint.credit.example import Recount
 from counterpoint.credit.fork_price import BudgetedReplay, CountingReplay, price_of
 from counterpoint.credit.mechanisms.message_delete import message_delete
@@ -41,27 +41,27 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     assert choose([drafts]).credit.mechanism == "ledger"
     bare = [without(t, "R2", "draft") for t in rollouts()[:3]]
     assert choose(bare).credit.mechanism == "agent_wise"
-    log = choose(bare[:1])
-    assert log.credit.mechanism == "provenance"
+    with pytest.raises(NobodyChosen, match="without an agent") as log:  # where words stood first is no credit
+        choose(bare[:1])
     assert choose([trace], replay=Recount(), unit="message").credit.mechanism == "message_delete"
     assert choose([trace], unit="message").credit.mechanism == "ledger"
     assert "none of a message" in choose([trace], unit="message").passed["shapley"]
-    assert set(log.passed) == {"difference", "shapley", "remerge", "ledger", "agent_wise"}
-    unscored = choose([replace(bare[0], rewards={})])
-    assert unscored.credit.mechanism == "provenance"
-    assert "counterpoint score" in unscored.passed["shapley"]
-    with pytest.raises(NotIdentified, match="no mechanism can say"):
-        choose([replace(bare[0], contents={})])
+    assert set(log.value.passed) == {"difference", "shapley", "remerge", "ledger", "agent_wise"}
+    with pytest.raises(NotIdentified, match="no mechanism can say who earned it: no outcome is recorded") as unscored:
+        choose([replace(bare[0], rewards={})])
+    assert "counterpoint score" in unscored.value.passed["shapley"]  # type: ignore[attr-defined]
 
 
 def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:
     trace = rollouts()[0]
-    for one in (trace, by_two(without(trace, "R2")), without(trace, "R2", "draft")):
+    for one in (trace, by_two(without(trace, "R2"))):
         shares = agent_shares(one)
         assert shares is not None
         assert shares.method != "uniform"
         assert sum(shares.agents.values()) + shares.unassigned == pytest.approx(shares.reward)
-    assert agent_shares(replace(without(trace, "R2", "draft"), contents={})) is None
+    log = without(trace, "R2", "draft")
+    assert agent_shares(log) is None
+    assert agent_shares(replace(log, rewards={"team": 0.0})) is None  # a run scored 0 has nothing to share out
     drafts = [
         Event(id="e0", t=0, type="orchestrator_decision", agent="lead", role="orchestrator", turn=0),
         Event(id="e1", t=1, type="message", agent="w", role="worker", turn=0),
@@ -87,12 +87,12 @@ def test_one_draft_or_one_author_of_drafts_is_no_answer_while_there_is_a_better_
         contents={"text:it was the harbour master": "it was the harbour master"},
         rewards={"team": 1.0},
     )  # fmt: skip
-    found = choose([one])
-    assert "one draft was scored" in found.passed["ledger"]
-    assert found.credit.mechanism == "provenance"
+    with pytest.raises(NobodyChosen) as found:
+        choose([one])
+    assert "one draft was scored" in found.value.passed["ledger"]
     more = replace(one, events=[*one.events, replace(one.events[1], id="e3", t=3)], edges=[*one.edges, Edge("e1", "e3", "aggregate")])
-    assert choose([more]).passed["ledger"] == "it gives everything to lead, and the others nothing"
-    kept = choose([replace(more, contents={})])  # nothing better answers
+    kept = choose([more])  # nothing better answers
+    assert kept.passed["ledger"] == "it gives everything to lead, and the others nothing"
     assert kept.credit.mechanism == "ledger"
     assert "everything to lead" in kept.why
 

@@ -34,7 +34,7 @@ def agents(trace: Trace, **options: object) -> dict[str, float]:
 def test_by_hand() -> None:
     trace = team_of(
         ("user", "human_intervention", "how deep is the lake near Thun"),
-        ("ann", "tool_result", "the lake is 217 metres deep at most"),  # ann's tool: words 2 to 7 of the answer
+        ("ann", "message", "the lake is 217 metres deep at most"),  # words 2 to 7 of the answer
         ("ann", "return", "it says the lake is 217 metres deep at most"),
         ("bob", "return", "nobody swims there in winter I think"),
         ("lead", "aggregate", "We found: the lake is 217 metres deep, near Thun, says ann."),
@@ -48,6 +48,34 @@ def test_by_hand() -> None:
     assert (about["given"], about["new"], about["unlinked"]) == pytest.approx((1 / 12, 5 / 12, 0))
     assert (about["unused"], about["unread"]) == (["bob"], [])
     assert about["matched"] == {"e1": ["the lake is 217 metres deep"]}
+
+
+def test_nobody_is_paid_for_what_a_tool_printed() -> None:
+    trace = team_of(
+        ("ann", "tool_result", "26 files changed, 310 insertions(+)"),
+        ("ann", "return", "done: 26 files changed, 310 insertions(+), as you asked me to do"),
+        ("lead", "aggregate", "26 files changed, 310 insertions, as you asked me to do"),
+    )
+    found = provenance([trace])
+    # 26 files changed 310 insertions | as you asked me to do: five words of the tool, six of ann
+    assert found.of(0, "agent") == pytest.approx({"ann": 6 / 11, "lead": 0})
+    assert found.notes["traces"][0]["printed"] == pytest.approx(5 / 11)
+
+
+def test_what_a_program_wrote_into_an_agents_words_is_nobodys() -> None:
+    warning = (
+        "/usr/lib/python3/site-packages/team/lead.py:216: UserWarning: Resolved model mismatch: big-2 != big-1. Mapping may be wrong.\n"
+        "  response = await client.create(messages)"
+    )
+    failed = 'Traceback (most recent call last):\n  File "team/lead.py", line 3, in <module>\n    run()\nValueError: no such page here'
+    trace = team_of(
+        ("lead", "orchestrator_decision", f"ask ann for the depth of it\n{warning}"),
+        ("ann", "return", f"the lake is 217 metres deep\n{failed}"),
+        ("lead", "aggregate", f"the lake is 217 metres deep\n{warning}\n{failed}"),
+    )
+    found = provenance([trace])
+    assert found.of(0, "agent") == {"lead": 0, "ann": 1}
+    assert found.notes["traces"][0]["words"] == 6
 
 
 def test_what_nobody_read_is_unlinked_and_earns_nothing() -> None:
@@ -83,13 +111,13 @@ def test_an_answer_for_each_time_that_the_user_speaks() -> None:
 
 def test_a_number_is_traced_alone_and_a_common_word_is_not() -> None:
     trace = team_of(
-        ("ann", "tool_result", "temperature: 89 file_map ready"),
+        ("ann", "return", "temperature: 89 file_map ready"),
         ("lead", "aggregate", "It is 89 degrees, ready, says file_map"),
     )
     assert agents(trace)["ann"] == pytest.approx(2 / 7)
-    short = team_of(("ann", "tool_result", "yes 0 yes"), ("lead", "aggregate", "0"))
+    short = team_of(("ann", "return", "yes 0 yes"), ("lead", "aggregate", "0"))
     assert agents(short)["ann"] == 0  # one character tells nothing
-    exact = team_of(("ann", "tool_result", "sum 1842"), ("lead", "aggregate", "1842"))
+    exact = team_of(("ann", "return", "sum 1842"), ("lead", "aggregate", "1842"))
     assert agents(exact)["ann"] == 1
 
 
@@ -136,7 +164,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 def parts(found: Credit) -> tuple[float, ...]:
     about = found.notes["traces"][0]
-    return tuple(about[name] for name in ("traced", "given", "unlinked", "new"))
+    return tuple(about[name] for name in ("traced", "printed", "given", "unlinked", "new"))
 
 
 @settings(max_examples=150, deadline=None)

@@ -272,6 +272,9 @@ def test_a_guardian_alone_still_gives_its_verdicts() -> None:
     (trace,) = logs.imported("codex", files)
     assert logs.kinds(trace) == {"message": 3, "safety_event": 1}
     assert about(trace)["links"] == {"unlinked": 1}
+    (root,) = [t for t in logs.imported("codex", logs.files_of(SAMPLES / "v2")) if GUARD in t.agents]
+    assert trace.meta["parent_session"] == root.trace_id, "the session that it was made for"
+    assert "parent_session" not in root.meta
 
 
 def test_code_cells_compaction_and_rollback() -> None:

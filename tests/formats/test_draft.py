@@ -87,7 +87,7 @@ def test_parent_links_are_believed_before_clocks() -> None:
     assert [e.id for e in trace.events] == [cause, effect]
     assert [e.t for e in trace.events] == [6.0, 6.0]
     assert [e.at for e in trace.events] == [10.0, 4.0]
-    assert trace.meta["import"]["mended"] == {"clock skew": 1}
+    assert trace.meta["import"]["mended"] == {"times that contradict the order of the records": 1}
 
 
 def test_a_team_of_lanes() -> None:

@@ -69,13 +69,13 @@ def test_scores_are_rewards_of_the_decision_and_minus_one_is_none(samples: list[
     by = {e.id: e for e in samples[0].events}
     assert by["i0"].reward == {"planning": 4.0, "communication": 5.0}
     assert by["i1"].reward is None
-    assert samples[0].rewards == {}
+    assert samples[0].rewards == {"team": pytest.approx((3 + 5 + 4) / 3 / 5)}
     assert samples[0].metrics == {
         "token_usage": 1234.0, "total_milestones": 2.0, "kpi: agent1": 1.0, "kpi: agent2": 1.0,
         "task_evaluation: innovation": 3.0, "task_evaluation: safety": 5.0, "task_evaluation: feasibility": 4.0,
     }  # fmt: skip
-    assert samples[1].rewards == {"team": 0.5}
-    assert samples[0].costs["tokens"] == 0, "a total that no call carries is no cost"
+    assert samples[1].rewards == {"team": 0.1}
+    assert samples[0].costs["tokens"] == 1234, "what the run states that it spent"
 
 
 def test_a_chain_returns_its_one_result(samples: list[Trace]) -> None:
@@ -143,3 +143,25 @@ def test_other_files_are_not_taken(head: bytes) -> None:
     assert marble.read is not None
     with pytest.raises(InputError):
         list(marble.read(head))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "team", "names"),
+    [
+        ("code_quality", {"executability": 2, "consistency": 3, "quality": 3, "instruction_following": 4}, 0.6, 4),
+        ("task_evaluation", {"innovation": 5, "safety": 4, "feasibility": 3}, 0.8, 3),
+        ("task_evaluation", {"buyer": {"progress": 4, "dynamics": 2}, "seller": {"progress": 3, "dynamics": -1}}, 0.6, 3),
+        ("task_evaluation", 1.6666666666666665, 1 / 3, 1),
+        ("task_evaluation", 0, 0.0, 1),
+        ("task_evaluation", {"root_cause": ["LOCK"], "predicted": "It is the lock."}, None, 0),
+        ("task_evaluation", {"buyer": {"progress": -1}}, None, 0),
+        ("task_evaluation", {"score": 88}, None, 1),
+        ("task_evaluation", {}, None, 0),
+    ],
+)
+def test_the_outcome_is_the_mean_rating_of_five(key: str, value: Any, team: float | None, names: int) -> None:
+    trace = read(token_usage=4321, **{key: value})
+    assert trace.rewards.get("team") == (None if team is None else pytest.approx(team))
+    assert sum(name.startswith(key) for name in trace.metrics or {}) == names
+    assert (trace.costs["tokens"], sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events)) == (4321, 0)
+    assert ("an outcome: nothing was rated" in trace.meta["import"]["lacks"]) is (team is None and names == 0)

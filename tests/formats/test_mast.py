@@ -224,3 +224,57 @@ def test_a_console_inside_a_row_and_a_text_of_nobody_we_know() -> None:
     assert sorted(trace.members) == ["MagenticOneOrchestrator", "WebSurfer"]
     (odd,) = logs.imported("mast", {"x.json": json.dumps([{"mas_name": "New", "trace_id": 1, "trace": "words"}]).encode()})
     assert odd.meta["import"]["unknown"] == {"a log of a system we do not know: kept as one message": 1}
+
+
+# -- tokens that a program tells on lines of their own, and documents that quote logs
+
+
+def manus_line(at: int, text: str, where: str = "app.agent.toolcall:think:53") -> str:
+    return f"2025-03-22 22:23:{at:02}.000 | INFO     | {where} - {text}\n"
+
+
+def manus_usage(read: int, wrote: int | None, total: int) -> str:
+    if wrote is None:  # as older versions wrote it
+        return f"Token usage: Input={read}, Cumulative Input={total}"
+    rest = f"Cumulative Input={total}, Cumulative Completion={wrote}, Total={read + wrote}, Cumulative Total={total}"
+    return f"Token usage: Input={read}, Completion={wrote}, {rest}"
+
+
+@pytest.mark.parametrize("shape", ["file", "row"])
+def test_openmanus_states_its_tokens_per_call(shape: str) -> None:
+    llm = "app.llm:update_token_count:250"
+    text = (
+        manus_line(1, "Executing step 1/30", "app.agent.base:run:137")
+        + manus_line(2, manus_usage(1000, 50, 1000), llm)
+        + manus_line(3, "\u2728 Manus's thoughts: I will look.")
+        + manus_line(4, manus_usage(300, 20, 1300), llm)  # a tool that calls the model itself
+        + manus_line(5, "\U0001f3af Tool 'browser_use' completed its mission! Result: a page", "app.agent.toolcall:act:150")
+        + manus_line(6, manus_usage(2000, None, 3300), llm)
+        + manus_line(7, "Estimated completion tokens for streaming response: 70", "app.llm:ask:300")
+        + manus_line(8, "\u2728 Manus's thoughts: Found it.")
+        + manus_line(9, manus_usage(10, 5, 3310), llm)
+    )
+    row = {"mas_name": "OpenManus", "trace_id": 3, "trace": {"trajectory": text}}
+    (trace,) = logs.imported("mast", {"log.txt": text.encode() if shape == "file" else json.dumps([row]).encode()})
+    said = [(e.tokens_in, e.tokens_out) for e in trace.events if e.tokens_in is not None]
+    assert said == [(1000, 50), (300 + 2000 + 10, 20 + 70 + 5)]
+    assert trace.costs["tokens"] == 1050 + 320 + 2070 + 15
+    assert "tokens" not in trace.meta["import"].get("lacks", {})
+
+
+def test_metagpts_logger_states_its_tokens_after_the_role() -> None:
+    cost = "Total running cost: $0.020 | Max budget: $3.000 | Current cost: $0.013, prompt_tokens: 342, completion_tokens: 98"
+    line = f"2025-01-17 13:37:28.100 | INFO     | metagpt.utils.cost_manager:update_cost:57 - {cost}\n"
+    (trace,) = logs.imported("mast", {"log.txt": (LOGGER + line).encode()})
+    assert [(e.agent, e.tokens_in, e.tokens_out) for e in trace.events if e.tokens_in] == [("SimpleTester", 342, 98)]
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+def test_a_document_that_quotes_a_log_is_no_log(name: str) -> None:
+    text = SAID[name][0]
+    definition = "1.1 Disobey Task Specification: \nThis error occurs when an agent fails to adhere to constraints of the task.\n\n"
+    long = "A paragraph of a paper that goes on about agents. " * 6
+    for document in (definition + text, f"# Failures\n\nExamples.\n\n{text}", f"{long.strip()}\n{text}"):
+        assert not mast.sniff(document.encode()), "it begins with a title or a paragraph, and quotes a log below"
+    if name != "ag2":
+        assert mast.sniff(("/usr/lib/x.py:3: UserWarning: old\n\n" + text).encode()), "what a program prints before is no document"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, install
 from counterpoint.formats.importer import Session
 from counterpoint.formats.otel import records_of, spans_of, spans_of_records
 from counterpoint.formats.spans.trees import traces_of
@@ -268,7 +268,7 @@ def test_without_opentelemetry_proto_the_message_names_the_extra(monkeypatch: py
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
     with pytest.raises(InputError, match="not installed") as caught:
         spans_of(data, "application/x-protobuf")
-    assert "counterpoint[otel]" in str(caught.value)
+    assert install("otel") in str(caught.value)
 
 
 # -- odd input -------------------------------------------------------------------------------------------------------------

@@ -114,7 +114,8 @@ def test_an_agent_of_which_only_the_sum_is_known() -> None:
         S("b", "agent", "a", 1, 8, agent="remote", usage=Usage(40, output=4), output="done"),
     )
     assert logs.tokens(trace) == {"b": (40, 4)}
-    assert shown(trace) == [("spawn", "a", "b"), ("return", "b", "a")]
+    assert shown(trace) == [("spawn", "a", "b"), ("return", "b", "a"), ("orchestrator_decision", "a", None)]
+    assert trace.events[1].dur == 7, "nothing inside says what it did: it worked from its beginning to its end"
 
 
 def test_one_response_told_by_two_instrumentations() -> None:
@@ -291,7 +292,9 @@ def test_an_agent_set_to_work_twice_is_spawned_once() -> None:
         S("b", "agent", "a", 1, 2, agent="y", agent_id="Y", output="1"),
         S("c", "agent", "a", 3, 4, agent="y", agent_id="Y", output="2"),
     )
-    assert shown(trace) == [("spawn", "a", "Y"), ("return", "Y", "a"), ("message", "a", "Y"), ("return", "Y", "a")]
+    run = [("spawn", "a", "Y"), ("return", "Y", "a"), ("message", "a", "Y"), ("return", "Y", "a"), ("aggregate", "a", None)]
+    assert shown(trace) == run
+    assert [(e.t, e.dur) for e in trace.events if e.type == "return"] == [(0, 1), (2, 1)]
 
 
 def test_a_tool_in_the_same_tool_is_one_call_and_a_failed_start_is_a_spawn_of_nobody() -> None:
@@ -356,7 +359,34 @@ def test_a_child_whose_clock_is_ahead() -> None:
         S("l", "llm", "b", 4, 6, usage=Usage(1, output=1)),
     )
     assert shown(trace) == [("spawn", "a", "b"), ("return", "b", "a")]
-    assert trace.meta["import"]["mended"]["clock skew"] == 1
+    assert [(e.t, e.at, e.dur) for e in trace.events] == [(0, 10, None), (0, 4, 2)], "as its caller's clock has it, and as long"
+    assert trace.meta["import"]["mended"] == {"clock skew": 1}
+
+
+def ahead(by: float, **more: Any) -> list[Span]:
+    """A worker of 41 s whose clock is wrong by so many seconds, and a caller that waits for it."""
+    return [
+        S("a", "agent", None, 0, 60, agent="lead", host="one"),
+        S("p", "llm", "a", 0, 5, host="one"),
+        S("b", "agent", "a", 10 - by, 51 - by, agent="worker", output="ok", **more),
+        *(S(f"l{k}", "llm", "b", start - by, start + 10 - by, **more) for k, start in enumerate((10, 20, 30, 41))),
+        S("q", "llm", "a", 52, 60, host="one"),
+    ]
+
+
+def test_an_agent_with_a_clock_of_its_own_is_moved_as_a_whole() -> None:
+    right, wrong = one(*ahead(0, host="two")), one(*ahead(300, host="two"))
+    assert wrong.meta["import"]["mended"] == {"clock skew": 4}
+    assert "mended" not in right.meta["import"]
+    assert [(e.id, e.dur) for e in wrong.events] == [(e.id, e.dur) for e in right.events]
+    work = [[e.t for e in trace.events if e.agent == "b"] for trace in (right, wrong)]
+    assert [t - work[1][0] for t in work[1]] == [t - work[0][0] for t in work[0]] == [0, 10, 20, 31], "as long as its clock says"
+    assert wrong.events[-1].t >= work[1][-1] + 10, "its caller reads what it returned"
+
+
+def test_one_machine_has_one_clock() -> None:
+    trace = one(*ahead(300, host="one"))
+    assert "clock skew" not in trace.meta["import"].get("mended", {})
 
 
 def test_the_later_telling_of_a_span_wins() -> None:

@@ -40,6 +40,7 @@ def test_a_manager_and_the_agent_that_it_names() -> None:
         ("26", "return", "20", "search_agent"),
         ("14", "tool_call", "10", "CodeAgent"),
         ("14", "tool_result", "10", "CodeAgent"),
+        ("10", "orchestrator_decision", "10", "CodeAgent"),
     ]
     assert logs.tokens(trace) == {"10000000000000c1": (450, 60), "20000000000000c1": (700, 40)}
     assert trace.meta["import"]["links"] == {"exact": {"an agent span inside its caller's": 1}}

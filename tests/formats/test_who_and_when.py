@@ -159,7 +159,7 @@ def test_a_long_file_is_known_by_its_history() -> None:
 
 @pytest.mark.shared
 def test_real_runs_agree_with_a_count_of_their_own() -> None:
-    folder = logs.real("who_and_when")
+    folder = logs.real("who_and_when", "Algorithm-Generated")
     traces = {t.task_id: t for t in logs.imported("who_and_when", logs.files_of(folder))}
     runs = [json.loads(p.read_bytes()) for p in sorted(folder.rglob("*.json"))]
     assert len(traces) == len(runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import zlib
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound, TryAgain
 from counterpoint.store import Run, Store, disk
+from counterpoint.store.journal import path_of
+from counterpoint.store.repair import repair
+from counterpoint.store.tally import Tally
+from counterpoint.store.verify import verify
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lines import sum_line
 
@@ -40,6 +45,19 @@ def _killed(folder: Path, events: int = 5) -> bytes:
     return _journal(folder).read_bytes()
 
 
+def _of_an_older_version(folder: Path) -> bytes:
+    """The same journal as a version without tallies leaves it."""
+    path = _journal(folder)
+    path.with_suffix(".tally").unlink()
+    path.write_bytes(path.read_bytes().replace(b',"tally":true}', b"}"))
+    return path.read_bytes()
+
+
+def _tallied(path: Path, data: bytes) -> None:
+    """Let the tally of a journal say that these bytes were acknowledged."""
+    path.with_suffix(".tally").write_bytes(Tally(len(data), zlib.crc32(data), "t1").encoded())
+
+
 def test_what_is_synced_is_in_the_file(tmp_path: Path) -> None:
     store = Store(tmp_path, flush_ms=60_000)
     with store.record("t1", task_id="demo") as run:
@@ -60,21 +78,29 @@ def test_what_nobody_syncs_reaches_the_file_soon(tmp_path: Path) -> None:
     pytest.fail("four seconds without a flush")
 
 
-def test_a_journal_cut_at_any_byte_gives_a_prefix_and_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_tallied", [True, False])
+def test_a_journal_torn_at_any_byte_gives_a_prefix_and_goes_on(tmp_path: Path, is_tallied: bool) -> None:
+    """A writer that was killed before anything was acknowledged; one of an older version, which says nothing about that."""
     whole = _killed(tmp_path / "made", events=2)
     name = _journal(tmp_path / "made").name
-    header = whole.index(b"\n") + 1
+    header = whole.index(b"\n", whole.index(b"\n") + 1) + 1
+    if not is_tallied:
+        whole = _of_an_older_version(tmp_path / "made")
+        header = whole.index(b"\n") + 1
     folder = tmp_path / "cut"
     Store(folder).close()
     for cut in range(header, len(whole) + 1):
         path = folder / "journal" / name
         path.write_bytes(whole[:cut])
-        acknowledged = whole[:cut].count(b'{"sum":') - (b'{"sum":' in whole[:cut].rsplit(b"\n", 1)[-1]) - 1  # one is the header's
+        path.with_suffix(".tally").unlink(missing_ok=True)
+        if is_tallied:
+            _tallied(path, whole[:header])
+        written = whole[:cut].count(b'{"sum":') - (b'{"sum":' in whole[:cut].rsplit(b"\n", 1)[-1]) - 1  # one is the header's
         with Store(folder) as store:
             assert whole.startswith(path.read_bytes())
             assert path.read_bytes().endswith(b"\n")
             trace = store.get("t1")
-            assert len(trace.events) == max(acknowledged, 0)
+            assert len(trace.events) == max(written, 0)
             assert [e.id for e in trace.events] == [f"e{i}" for i in range(len(trace.events))]
             with store.resume("t1") as run:
                 run.event(_event("after"))
@@ -82,13 +108,179 @@ def test_a_journal_cut_at_any_byte_gives_a_prefix_and_goes_on(tmp_path: Path) ->
             assert store.get("t1").events[-1].id == "after"
 
 
-def test_a_journal_without_a_whole_header_never_shows(tmp_path: Path) -> None:
+def _is_said(folder: Path, changed: bytes | None) -> bool:
+    """Whether everybody who asks for the run is told that it is damaged, and nothing of it is changed."""
+    with Store(folder) as store:
+        is_listed = "t1" in store.open_ids()
+        is_reported = bool(store.damaged)
+        for ask in (store.get, store.resume, lambda name: store.record(name, task_id="d")):
+            with pytest.raises(InputError):
+                ask("t1")
+        with pytest.raises(InputError):
+            store.add(Trace(trace_id="t1", task_id="d", events=[_event("x")]))
+    path = path_of(folder / "journal", "t1")
+    is_left = not path.exists() if changed is None else path.read_bytes() == changed
+    return is_reported and is_left and not is_listed and bool(verify(folder).faults)
+
+
+def test_a_journal_that_lost_an_acknowledged_byte_is_damaged(tmp_path: Path) -> None:
+    """Cut anywhere, also between two commits and to nothing: not a younger run."""
+    whole = _killed(tmp_path, events=2)
+    path = _journal(tmp_path)
+    for cut in range(len(whole)):
+        path.write_bytes(whole[:cut])
+        assert _is_said(tmp_path, whole[:cut]), cut
+    path.write_bytes(whole)
+    with Store(tmp_path) as store:
+        assert len(store.get("t1").events) == 2
+
+
+@pytest.mark.parametrize("block", [16, 64, 512])
+def test_zeros_at_the_end_of_a_journal_are_damage(tmp_path: Path, block: int) -> None:
+    whole = _killed(tmp_path, events=9)
+    changed = whole[:-block] + bytes(block)
+    _journal(tmp_path).write_bytes(changed)
+    assert _is_said(tmp_path, changed)
+
+
+def test_commits_that_changed_places_are_damage(tmp_path: Path) -> None:
+    """Each commit is whole by its own sum."""
+    whole = _killed(tmp_path, events=4)
+    commits = re.split(rb"(?<=\}\n)(?=\{\"event)", whole)
+    changed = b"".join([commits[0], commits[2], commits[1], *commits[3:]])
+    assert len(commits) == 5
+    for other in (changed, b"".join([*commits[:3], *commits[2:]]), b"".join([commits[0], *commits[2:]])):
+        _journal(tmp_path).write_bytes(other)
+        assert _is_said(tmp_path, other)
+
+
+def test_a_missing_journal_and_a_missing_tally_are_damage(tmp_path: Path) -> None:
     whole = _killed(tmp_path)
     path = _journal(tmp_path)
-    for cut in (0, 1, whole.index(b"\n")):
-        path.write_bytes(whole[:cut])
+    tally = path.with_suffix(".tally").read_bytes()
+    for cut in range(len(tally)):
+        path.with_suffix(".tally").write_bytes(tally[:cut])
+        assert _is_said(tmp_path, whole), cut
+    path.with_suffix(".tally").unlink()
+    assert _is_said(tmp_path, whole)
+    path.unlink()
+    path.with_suffix(".tally").write_bytes(tally)
+    assert _is_said(tmp_path, None)
+    done = repair(tmp_path)
+    assert done.lost == [path.name]
+    assert verify(tmp_path).faults == []
+
+
+def test_a_run_that_was_just_begun_needs_no_tally(tmp_path: Path) -> None:
+    """A power cut may leave none, or an empty one: nothing of it was acknowledged, and it goes on."""
+    whole = _killed(tmp_path, events=0)
+    tally = _journal(tmp_path).with_suffix(".tally")
+    for left in (None, b"", tally.read_bytes()[:-3]):
+        tally.unlink(missing_ok=True)
+        _journal(tmp_path).write_bytes(whole)
+        if left is not None:
+            tally.write_bytes(left)
         with Store(tmp_path) as store:
-            assert store.open_ids() == []
+            assert (store.open_ids(), store.damaged, store.unsealed) == (["t1"], {}, [])
+            with store.resume("t1") as run:
+                run.event(_event("e1"))
+            assert len(store.get("t1").events) == 1
+        assert verify(tmp_path).faults == []
+
+
+def test_repair_keeps_what_is_left_and_says_how_much_was_acknowledged(tmp_path: Path) -> None:
+    whole = _killed(tmp_path)
+    path = _journal(tmp_path)
+    good = whole.rindex(b'{"event":{"id":"e3"')
+    path.write_bytes(whole[: good + 9])
+    assert repair(tmp_path).done == [f"{path.name} was damaged: {good:,} of {len(whole):,} bytes are kept"]
+    with Store(tmp_path) as store:
+        assert len(store.get("t1").events) == 3
+        with store.resume("t1") as run:
+            run.event(_event("after"))
+        assert store.damaged == {}
+    assert verify(tmp_path).faults == []
+
+
+def test_a_run_of_an_older_version_goes_on_and_is_tallied_from_then_on(tmp_path: Path) -> None:
+    _killed(tmp_path)
+    whole = _of_an_older_version(tmp_path)
+    path = _journal(tmp_path)
+    assert verify(tmp_path).untallied == 1
+    path.write_bytes(whole[: whole.rindex(b'{"event":')])  # what was acknowledged is not known, so nobody can tell
+    with Store(tmp_path) as store:
+        assert len(store.get("t1").events) == 4
+        with store.resume("t1") as run:
+            run.event(_event("after"))
+    assert verify(tmp_path).untallied == 0
+    changed = path.read_bytes()[:-20]
+    path.write_bytes(changed)
+    assert _is_said(tmp_path, changed)
+
+
+def test_what_was_tallied_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal first, then its tally: what the tally says is there after a power cut too."""
+    synced: list[tuple[int, int]] = []
+    real = disk.sync_file
+
+    def seen(fd: int) -> None:
+        real(fd)
+        synced.append((_journal(tmp_path).stat().st_size, Tally.decoded(tally.read_bytes()).size))  # type: ignore[union-attr]
+
+    with Store(tmp_path, flush_ms=60_000) as store, store.record("t1", task_id="demo") as run:
+        tally = _journal(tmp_path).with_suffix(".tally")
+        before = _journal(tmp_path).stat().st_size
+        monkeypatch.setattr(disk, "sync_file", seen)
+        run.event(_event("e1"))
+        run.sync()
+        after = _journal(tmp_path).stat().st_size
+        assert synced == [(after, before), (after, after)]
+
+
+def test_a_tally_that_cannot_be_written_acknowledges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = [False, True]
+    real = disk.sync_file
+
+    def failing(fd: int) -> None:
+        if fails and fails.pop(0):
+            raise OSError(5, "Input/output error")
+        real(fd)
+
+    with Store(tmp_path, flush_ms=60_000) as store, store.record("t1", task_id="demo") as run:
+        before = _journal(tmp_path).read_bytes()
+        monkeypatch.setattr(disk, "sync_file", failing)
+        run.event(_event("e1"))
+        with pytest.raises(CounterpointError):
+            run.sync()
+        assert _journal(tmp_path).read_bytes() == before
+        assert store.get("t1").events == []
+        run.sync()
+        assert [e.id for e in store.get("t1").events] == ["e1"]
+    assert verify(tmp_path).faults == []
+
+
+def test_a_drop_or_a_seal_that_was_killed_half_way_is_ended(tmp_path: Path) -> None:
+    """The journal goes first; the tally has said before that the run is over."""
+    _killed(tmp_path)
+    path = _journal(tmp_path)
+    path.with_suffix(".tally").write_bytes(Tally(0, 0, "t1").encoded())
+    with Store(tmp_path, read_only=True) as store:
+        assert store.open_ids() == ["t1"]
+    with Store(tmp_path) as store:
+        assert (store.open_ids(), store.damaged, store.unsealed) == ([], {}, [])
+        with store.record("t1", task_id="demo") as run:
+            tally = path.with_suffix(".tally").read_bytes()
+            run.event(_event("e1"))
+            run.finish()
+        assert list(tmp_path.glob("journal/*")) == []
+    path.with_suffix(".tally").write_bytes(tally)  # a power cut after the journal was gone
+    with Store(tmp_path, read_only=True) as store:
+        assert (len(store.rows()), store.damaged) == (1, {})
+    with Store(tmp_path) as store:
+        assert store.unsealed == []
+        assert list(tmp_path.glob("journal/*")) == []
+        path.with_suffix(".tally").write_bytes(tally)
+        assert store.add(Trace(trace_id="t1", task_id="d", events=[_event("x")])) == "updated"
 
 
 @pytest.mark.parametrize("at", [b"grep", b'{"event"', b'"e2"'])
@@ -156,7 +348,7 @@ def test_every_bit_of_the_last_commit_is_noticed(tmp_path: Path, bit: int) -> No
 
 def test_a_last_commit_with_a_hole_was_never_acknowledged(tmp_path: Path) -> None:
     """A power cut may leave the sum of a commit on disk and not the blocks before it."""
-    whole = _killed(tmp_path)
+    whole = _of_an_older_version(tmp_path) if _killed(tmp_path) else b""
     last = whole.rindex(b'{"event":')
     end = whole.index(b"\n", last)
     _journal(tmp_path).write_bytes(whole[:last] + bytes(end - last) + whole[end:])
@@ -178,7 +370,8 @@ def test_a_hole_before_the_last_commit_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_the_first_form_has_a_header_without_a_sum(tmp_path: Path) -> None:
-    whole = _killed(tmp_path, events=0)
+    _killed(tmp_path, events=0)
+    whole = _of_an_older_version(tmp_path)
     header = whole[: whole.index(b"\n") + 1]
     _journal(tmp_path).write_bytes(header)
     with Store(tmp_path) as store:

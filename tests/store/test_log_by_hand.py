@@ -247,7 +247,7 @@ def test_files_and_folders_that_are_made(tmp_path: Path) -> None:
         assert disk.create(path, b"one")
         assert path.stat().st_mode & 0o777 == 0o644
         with Store(tmp_path / "store") as store, store.record("t1", task_id="d"):
-            assert [p.stat().st_mode & 0o777 for p in store.path.glob("journal/*")] == [0o644]
+            assert [p.stat().st_mode & 0o777 for p in store.path.glob("journal/*")] == [0o644, 0o644]
     finally:
         os.umask(mask)
     assert not disk.create(path, b"two")
@@ -258,7 +258,7 @@ def test_files_and_folders_that_are_made(tmp_path: Path) -> None:
     disk.remove(path)
     disk.remove(path)
     with pytest.raises(FileExistsError):
-        disk._write(tmp_path / "x", b"")
+        disk.write_new(tmp_path / "x", b"")
     with pytest.raises(NotADirectoryError):
         disk.sync_folder(tmp_path / "store" / "head")
 

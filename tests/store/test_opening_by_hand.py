@@ -145,9 +145,9 @@ def test_who_holds_a_journal(store: Store) -> None:
     assert not journal.is_held(path)
     with store.record("t1", task_id="d") as run:
         assert journal.is_held(path)
-        assert not Journal.drop(path)
+        assert not Journal.drop(path, "t1")
         assert Journal.resume(path) is None
-        assert [p.name for p in folder.iterdir()] == [path.name]
+        assert sorted(p.name for p in folder.iterdir()) == [path.name, path.with_suffix(".tally").name]
         with pytest.raises(TryAgain, match="is being recorded"):
             store.record("t1", task_id="d")
         assert run._journal.is_open
@@ -157,8 +157,8 @@ def test_who_holds_a_journal(store: Store) -> None:
         run._journal.append(b"")
     with pytest.raises(InputError, match="begun and not finished"):
         store.record("t1", task_id="d")
-    assert [p.name for p in folder.iterdir()] == [path.name]
-    assert Journal.drop(path)
+    assert sorted(p.name for p in folder.iterdir()) == [path.name, path.with_suffix(".tally").name]
+    assert Journal.drop(path, "t1")
     assert list(folder.iterdir()) == []
     assert Journal.resume(path) is None
     assert isinstance(journal._taken(path, "t1"), TryAgain)
@@ -193,7 +193,7 @@ def test_the_good_bytes_of_a_journal(store: Store) -> None:
         for i in range(3):
             run.event(_event(f"e{i}"))
             run.sync()
-            ends.append(run._journal._size)
+            ends.append(run._journal._tally.tally.size)
     path = path_of(store.path / "journal", "t1")
     whole = path.read_bytes()
     assert ends[-1] == len(whole)
@@ -203,6 +203,10 @@ def test_the_good_bytes_of_a_journal(store: Store) -> None:
     assert journal.good_bytes(whole.replace(b"e1", b"eX"), path) == ends[0]
     assert journal.good_bytes(whole.replace(b"t1", b"tX"), path) == 0
     path.write_bytes(whole[:-1] + b" ")
+    with pytest.raises(InvalidTrace, match="the journal is not what was acknowledged"):
+        journal.peek(path)
+    path.write_bytes(path.read_bytes().replace(b',"tally":true}', b"}"))
+    path.with_suffix(".tally").unlink()
     with pytest.raises(InvalidTrace, match="the end of the last sum has changed"):
         journal.peek(path)
 
@@ -231,7 +235,7 @@ def test_what_is_made_durable_and_when(store: Store, monkeypatch: pytest.MonkeyP
     assert since() == [".tmp", "journal"]
     run.event(_event("e1"))
     run.sync()
-    assert since() == [".tmp"]  # the name under which it was opened
+    assert since() == [".tmp", "t1"]  # the journal, by the name under which it was opened, and its tally
     run.sync()
     assert since() == []
     run.release()
@@ -244,7 +248,7 @@ def test_what_is_made_durable_and_when(store: Store, monkeypatch: pytest.MonkeyP
     assert (Journal.resume(path) or [taken[0]])[0].release() is None
     assert since() == [], "nothing was torn"
     store.remove("t1")
-    assert since() == ["journal"]
+    assert since() == ["t1", "journal", ".tmp", "log"]
     with store.record("t2", task_id="d") as run:
         run.event(_event("e1"))
         run.finish()

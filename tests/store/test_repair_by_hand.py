@@ -136,14 +136,14 @@ def test_the_bytes_of_a_journal_that_are_kept_are_counted(tmp_path: Path) -> Non
         for i in range(2):
             run.event(Event(id=f"e{i}", t=i, type="message", agent="a"))
             run.sync()
-    (path,) = tmp_path.glob("journal/*")
+    (path,) = tmp_path.glob("journal/*.jsonl")
     whole = path.read_bytes()
     good = whole.index(b'{"event":{"id":"e1"')
     path.write_bytes(whole.replace(b'"e1"', b'"eX"'))
     done = repair(tmp_path)
     assert done.done == [f"{path.name} was damaged: {good:,} of {len(whole):,} bytes are kept"]
     assert path.read_bytes() == whole[:good]
-    assert _aside(tmp_path) == [f"journal/{path.name}"]
+    assert _aside(tmp_path) == [f"journal/{path.name}", f"journal/{path.stem}.tally"]
     assert (done.lost, done.restored) == ([], [])
 
 

@@ -127,7 +127,13 @@ def test_models_and_tools_inside_nodes(tmp_path: Path) -> None:
         _graph(worker=worker).compile().invoke({"q": "?"}, config={"callbacks": [handler(rec)]})
     trace = _clean(rec)
     result = next(e for e in trace.events if e.type == "tool_result")
-    assert (result.agent, result.tool, result.ok, result.error, result.trusted) == ("worker", "broken", False, "OSError", False)
+    assert (result.agent, result.tool, result.ok, result.error, result.trusted) == (
+        "worker",
+        "broken",
+        False,
+        "OSError: down",
+        False,
+    )
     step = next(e for e in trace.events if e.model)
     assert (step.agent, step.tokens_in, step.tokens_out, trace.text(step)) == ("worker", 9, 2, "done")
     assert {e.type for e in trace.edges if (e.src, e.dst) == (result.id, step.id)} == {"causal", "safety_flow"}
@@ -153,7 +159,7 @@ def test_a_node_that_fails_and_one_that_asks_a_human(tmp_path: Path) -> None:
     trace = _clean(rec)
     question = [e for e in trace.events if e.type == "human_intervention" and (e.extra or {}).get("is_question")]
     assert [trace.text(e) for e in question] == ["may I?"]
-    assert [(e.ok, e.error) for e in trace.events if e.type == "return"] == [(None, None), (False, "PermissionError")]
+    assert [(e.ok, e.error) for e in trace.events if e.type == "return"] == [(None, None), (False, "PermissionError: no")]
 
 
 def test_parts_of_an_agent_are_no_agents(tmp_path: Path) -> None:
@@ -200,6 +206,38 @@ def test_handoffs_functions_and_agents_as_tools(tmp_path: Path) -> None:
     assert sources == {"look_up": ("tool", False), "ask_expert": ("peer", True)}
     calls = {e.tool: trace.text(e) for e in trace.events if e.type == "tool_call"}
     assert calls["look_up"] == '{"order": "7"}'
+
+
+def test_an_agent_that_is_a_tool_is_a_new_one_in_every_call(tmp_path: Path) -> None:
+    from agents import Agent, Runner, set_trace_processors
+
+    from counterpoint.team.adapters.openai_agents import processor
+
+    example = _team()
+    expert = Agent(name="Expert", model=example.Script(example.says("one"), example.says("two")))
+    asks = [example.calls(("ask_expert", f'{{"input": "{part}"}}')) for part in "ab"]
+    asks[1][0].call_id = "again"
+    tool = expert.as_tool(tool_name="ask_expert", tool_description="Ask.")
+    with record(tmp_path, task="oa") as rec:
+        set_trace_processors([processor(rec)])
+        asyncio.run(Runner.run(Agent(name="Lead", model=example.Script(*asks, example.says("done")), tools=[tool]), "go"))
+    trace = _clean(rec)
+    assert [(e.agent, e.to) for e in trace.events if e.type == "spawn"] == [("Lead", "Expert"), ("Lead", "Expert-2")]
+    assert [(e.agent, trace.text(e)) for e in trace.events if e.type == "return"] == [("Expert", "one"), ("Expert-2", "two")]
+
+
+def test_what_the_sdk_says_of_an_error_is_kept(tmp_path: Path) -> None:
+    from agents import function_span, set_trace_processors, trace
+    from agents.tracing import SpanError
+
+    from counterpoint.team.adapters.openai_agents import processor
+
+    with record(tmp_path, task="oa") as rec:
+        set_trace_processors([processor(rec)])
+        with trace("work"), function_span("look_up", "7") as span:
+            span.set_error(SpanError(message="Error running tool", data={"tool_name": "look_up", "error": "no order 7"}))
+    result = next(e for e in _clean(rec).events if e.type == "tool_result")
+    assert (result.ok, result.error) == (False, "Error running tool: no order 7")
 
 
 def test_what_the_importer_reads_from_an_export_is_what_is_recorded_live(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import pytest
 
 from counterpoint import Store, registry
 from counterpoint.credit.call_rows import call_rows
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, install
 from counterpoint.team.endpoint import EndpointModel
 from counterpoint.team.endpoint.address import shown
 from counterpoint.team.endpoint.answer import EndpointAnswer
@@ -554,7 +555,7 @@ def test_no_model_named() -> None:
 
 def test_without_the_extra_one_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(InputError, match=r"pip install 'counterpoint\[live\]'"):
+    with pytest.raises(InputError, match=re.escape(install("live"))):
         registry.get("model", "openai")("m", base_url="http://127.0.0.1:1/v1")
 
 

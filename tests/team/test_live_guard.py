@@ -43,9 +43,9 @@ def test_a_recorded_team_may_not_spawn_past_its_limits(tmp_path: Path) -> None:
 
     with rec:
         asyncio.run(lead())
-    assert begun == [1, 11, 40, 50]  # worker 1 and its own; then one is set to work again
-    assert refused == ["depth"]
-    assert [e.error for e in rec.trace.events if e.type == "safety_event"] == ["limit"]
+    assert begun == [1, 11, 40]  # worker 1 and its own, and one more: each call is an agent
+    assert refused == ["depth", "agents"]
+    assert [e.error for e in rec.trace.events if e.type == "safety_event"] == ["limit"] * 2
     assert counterpoint.problems(rec.trace) == []
     assert rec.problems == []
 
@@ -106,3 +106,31 @@ def test_a_team_of_our_own_is_told_and_then_stopped(tmp_path: Path) -> None:
     assert held.contents[orders[0].content_ref].startswith(MARK)  # type: ignore[index]
     assert sum(e.type == "tool_call" for e in held.events) < sum(e.type == "tool_call" for e in free.events)
     assert [e.key for e in roomy.events] == [e.key for e in free.events]
+
+
+def test_failures_in_a_row_are_those_of_one_agent(tmp_path: Path) -> None:
+    rec, refused = recording(tmp_path, failures=2, repeats=99), []
+
+    @rec.tool
+    def search(words: str) -> str:
+        raise LookupError(words)
+
+    def fails(words: str) -> None:
+        try:
+            search(words)
+        except LimitReached as no:
+            refused.append((words, no.limit))
+        except LookupError:
+            pass
+
+    @rec.agent
+    def worker(name: str) -> None:
+        for k in range(3):
+            fails(f"{name}{k}")
+
+    with rec:
+        fails("root0")
+        worker("a")
+        fails("root1")
+        fails("root2")
+    assert refused == [("a2", "failures"), ("root2", "failures")]

@@ -174,3 +174,11 @@ def test_the_list_says_when_a_recorded_run_began(tmp_path: Path) -> None:
         (row,) = store.rows()
         assert row.started is not None
         assert row.started <= row.added
+
+
+def test_the_model_is_the_one_that_the_answer_names(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        ask = rec.model(name="alias")(lambda words: {"text": words, "model": "big-2026-11-01", "usage": {"prompt_tokens": 3}})
+        ask("a")
+        rec.model(name="alias")(lambda words: words)("b")
+    assert [(e.model, e.tokens_in) for e in rec.trace.events if e.model] == [("big-2026-11-01", 3), ("alias", None)]

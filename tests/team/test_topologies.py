@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,3 +126,29 @@ def test_the_prompt_that_is_kept_in_parts_is_the_prompt_that_was_asked(tmp_path:
     assert len(asked) == len(by_seed) > 20
     for seed, texts in asked:
         assert prompt_of(trace, by_seed[seed]) == texts
+
+
+@pytest.mark.parametrize(("instead", "why"), [("NOOP", "no turns left"), ("gibberish", "no legal action, three times")])
+def test_an_orchestrator_that_may_not_go_on_answers_with_its_draft(tmp_path: Path, instead: str, why: str) -> None:
+    class NeverStops:
+        """A fake that says something else in the place of its stop."""
+
+        is_instant = True
+
+        def __init__(self, inner: Any) -> None:
+            self._inner, self.name, self.version = inner, inner.name, inner.version
+
+        async def complete(self, call: Call) -> Completion:
+            done = await self._inner.complete(call)
+            return replace(done, text=instead) if done.text.startswith("STOP") else done
+
+        async def close(self) -> None:
+            """Nothing to let go of."""
+
+    inner = Fake(task=task("ledger_hunt"), skill=1.0, explore=0.0)
+    trace = record(tmp_path, using=NeverStops(inner), seed=1, limits=Limits(width=8, steps=20, turns=30))
+    merged = [e for e in trace.events if e.type == "aggregate"]
+    end = [e for e in trace.events if e.decision == "stop"][-1]
+    assert (end.policy, end.error) == ("forced", why)
+    assert trace.text(end) == trace.text(merged[-1]) != ""
+    assert trace.rewards["team"] == (merged[-1].reward or {})["draft"] == 1.0

@@ -363,9 +363,8 @@ def test_the_rest_and_the_unassigned_have_bars_of_their_own() -> None:
     assert "unassigned <b>-0.5</b>" in bar({"a": 1.0}, unassigned=-0.5)
 
 
-def test_nothing_to_share_out_and_shares_of_the_result_are_told() -> None:
+def test_nothing_to_share_out_is_told() -> None:
     assert bar({"a": 0.0}) == "<div>R 0: nothing to share out</div>"
-    assert "the result by provenance: a <b>+1</b>" in bar({"a": 1.0}, method="provenance")
 
 
 def test_agents_of_one_lane_share_a_bar() -> None:

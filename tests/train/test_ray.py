@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'counterpoint[ray]'")
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install '.[ray]'")
 
 from tests.lm_help import TEXTS
 from tests.tiny_help import make_tiny

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-pytest.importorskip("tinker", reason="the package tinker is not installed: pip install 'counterpoint[tinker]'")
+pytest.importorskip("tinker", reason="the package tinker is not installed: pip install '.[tinker]'")
 
 from tinker import Datum, ModelInput, TensorData
 

@@ -28,7 +28,7 @@ def run(folder: Path, *command: str) -> str:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_exported_rows_are_read_by_the_trainer(name: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(name) is None:
-        pytest.skip(f"the package {name} is not installed: pip install 'counterpoint[{name}]'")
+        pytest.skip(f"the package {name} is not installed: pip install '.[{name}]'")
     file, says = SCRIPTS[name]
     run(tmp_path, str(HERE / "record_runs.py"))
     run(tmp_path, "-m", "counterpoint", "export", "weak", "strong", "--to", name, "-o", file, "--store", "learn")
@@ -37,6 +37,6 @@ def test_exported_rows_are_read_by_the_trainer(name: str, tmp_path: Path) -> Non
 
 def test_the_tiny_llama_learns_with_trl(tmp_path: Path) -> None:
     if importlib.util.find_spec("trl") is None:
-        pytest.skip("the package trl is not installed: pip install 'counterpoint[trl]'")
+        pytest.skip("the package trl is not installed: pip install '.[trl]'")
     words = run(tmp_path, str(HERE / "with_trl.py")).rpartition("solved before ")[2].split()
     assert float(words[2]) > float(words[0].rstrip(",")) + 0.15

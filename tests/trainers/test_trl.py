@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("trl", reason="the package trl is not installed: pip install 'counterpoint[trl]'")
+pytest.importorskip("trl", reason="the package trl is not installed: pip install '.[trl]'")
 torch = pytest.importorskip("torch")
 
 from datasets import Dataset, load_dataset  # noqa: E402

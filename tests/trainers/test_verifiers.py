@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-vf = pytest.importorskip("verifiers.v1", reason="the package verifiers is not installed: pip install 'counterpoint[verifiers]'")
+vf = pytest.importorskip("verifiers.v1", reason="the package verifiers is not installed: pip install '.[verifiers]'")
 
 from counterpoint.trainers.row import check_same  # noqa: E402
 from counterpoint.trainers.verifiers import rows_of, verifiers  # noqa: E402

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("verl", reason="the package verl is not installed: pip install 'counterpoint[verl]'")
+pytest.importorskip("verl", reason="the package verl is not installed: pip install '.[verl]'")
 torch = pytest.importorskip("torch")
 
 from omegaconf import OmegaConf  # noqa: E402

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from counterpoint import Store
+from counterpoint.audit.blame.judge import blame
+from counterpoint.envs.expert_chat import broken_chats
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import running
@@ -97,11 +99,11 @@ def test_two_credit_methods_side_by_side_and_sums_that_close(page: Any, viewer: 
 
 def test_one_credit_method_stands_under_its_name_everywhere_and_a_thumb_is_kept(page: Any, viewer: Viewer) -> None:
     trace(page, viewer, "code-team", "?v=map")
-    page.locator(".map-heads").get_by_text("provenance").wait_for()
-    page.get_by_text("(provenance)").first.wait_for()
     page.get_by_role("button", name="It did not: team = 0").click()
     page.get_by_role("group", name="How it came out").get_by_text(re.compile("^team 0")).wait_for()
     trace(page, viewer, "code-team", "?v=credit")
+    page.get_by_role("region", name="What became of each agent's work").get_by_text("not identified").wait_for()
+    page.get_by_role("button", name="provenance").click()
     page.get_by_role("region", name="First method").get_by_role("heading", name=re.compile("^provenance")).wait_for()
 
 
@@ -125,6 +127,11 @@ def test_a_note_is_kept_in_the_store_and_taken_back(page: Any, viewer: Viewer) -
 def test_blame_ranks_steps_and_steps_through_them(page: Any, viewer: Viewer) -> None:
     trace(page, viewer, SHOP, "?v=blame")
     region = page.get_by_role("region", name="Blame")
+    region.get_by_text("Nothing says that this run failed").wait_for()
+    with Store(viewer.store) as store:
+        store.add(next(chat for chat in broken_chats(range(40), shapes=["panel"]) if blame(chat).stands_out))
+        failed = store.ids()[-1]
+    trace(page, viewer, failed, "?v=blame")
     suspects = region.get_by_role("list", name="Suspects, the likeliest first").locator("article")
     suspects.first.wait_for()
     first, second = (suspects.nth(i).get_by_role("button") for i in (0, 1))
@@ -217,7 +224,7 @@ def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_
 PAGES = {
     "/": "a[href='/t/research-team']",
     "/t/research-team": "section.time canvas",
-    "/t/research-team?v=credit": "role=region[name='First method'] >> text=✓ >> nth=0",
+    "/t/research-team?v=credit": "section.work li >> nth=0",
     "/t/research-team?v=safety": "role=region[name='Safety']",
     "/t/research-team?v=text": "role=region[name='Text'] >> text=analyst >> nth=0",
     "/d/panel..build": "text=first divergence",

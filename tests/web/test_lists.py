@@ -214,6 +214,29 @@ def test_a_dropped_file_opens_in_place_of_the_store(page: Any, viewer: Viewer, t
     page.get_by_role("region", name="Text", exact=True).get_by_text("Both are true").first.wait_for()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1920, 1080), (1440, 900), (1024, 700), (700, 900)])
+def test_the_tour_hides_no_legend(browser: Any, viewer: Viewer, width: int, height: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    page.goto(f"{viewer.url}/t/research-team")
+    tour = page.get_by_role("complementary", name="Tour")
+    for k in range(6):
+        tour.get_by_text(f"{k + 1} of 6").wait_for()
+        page.locator(".time-legend").wait_for()
+        page.wait_for_function(APART)
+        assert page.evaluate("document.querySelector('.tour').getBoundingClientRect().top >= 0")
+        tour.get_by_role("button", name="Done" if k == 5 else "Next").click()
+    context.close()
+
+
+APART = """() => {
+    const [card, legend] = [".tour", ".time-legend"].map((one) => document.querySelector(one).getBoundingClientRect());
+    const inside = legend.top < innerHeight && legend.bottom <= innerHeight;
+    return !inside || card.bottom <= legend.top || card.top >= legend.bottom || card.right <= legend.left || card.left >= legend.right;
+}"""
+
+
 def test_the_tour_is_shown_once(browser: Any, viewer: Viewer) -> None:
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
@@ -322,14 +345,41 @@ def test_names_of_any_script_do_not_run_into_numbers_or_turn_sentences(page: Any
     events = [Event(id=f"e{k}", t=float(k), type="message", agent=name, content_ref=content_ref(name), tokens_out=3) for k, name in enumerate(names)]
     with Store(viewer.store) as store:
         store.add(Trace(trace_id="scripts", task_id="scripts", events=events, edges=[], contents=said, rewards={"team": 0.5}))
-    opens(page, viewer, "/t/scripts?v=map")
+    opens(page, viewer, "/t/scripts?v=credit")
+    page.get_by_role("button", name="provenance").click()
+    note = page.get_by_role("region", name="First method").get_by_text("Not used in the result")
+    note.get_by_text("U+202E").wait_for()
+    assert page.locator(".credit-main").evaluate("e => e.scrollWidth <= e.clientWidth")
+    page.keyboard.press("1")
     nodes = page.locator(".picture .node")
     nodes.locator("tspan.quiet").first.wait_for()
     for k in range(nodes.count()):
         name, credit = (nodes.nth(k).locator(f"tspan.{kind}").bounding_box() for kind in ("node-name", "quiet"))
         assert name["x"] + name["width"] <= credit["x"] + 1
     assert nodes.nth(1).locator(".node-name").text_content() == "U+202Etluciffid"
-    opens(page, viewer, "/t/scripts?v=credit")
-    note = page.get_by_role("region", name="First method").get_by_text("Not used in the result")
-    note.get_by_text("U+202E").wait_for()
-    assert page.locator(".credit-main").evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_a_session_that_hangs_is_seen_in_the_list_and_live(page: Any, viewer: Viewer, tmp_path: Path) -> None:
+    import time
+
+    from app.hung_help import claude
+    from counterpoint.app.logs import read_logs
+
+    hung = next(read_logs(claude(tmp_path, time.time() - 7_500)))
+    with Store(viewer.store) as store:
+        store.add(hung)
+    try:
+        opens(page, viewer, "/?q=open")
+        head = page.locator(".grid-head [role=columnheader][aria-sort=descending]")
+        head.wait_for()
+        assert head.inner_text().split() == ["active", "↓"], "the list comes in an order, and says in which"
+        row = page.locator("[role=row]", has_text="Wait for the door to dry.")
+        assert "open 2h0" in row.inner_text()
+        page.goto(f"{viewer.url}/live")
+        page.get_by_role("link", name="Wait for the door to dry.").first.wait_for()
+        opened = page.get_by_role("region", name="Open events")
+        assert "Bash: sleep 99999" in opened.inner_text()
+        assert "at work or stuck" in page.locator(".agents-now").inner_text()
+    finally:
+        with Store(viewer.store) as store:
+            store.remove(hung.trace_id)

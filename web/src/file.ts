@@ -80,7 +80,7 @@ export class FileSource implements Source {
     const all = Object.entries(this.block.traces).map(([id, packed]) => row(id, packed.about));
     const rows = all.filter((one) =>
       words.every((word) => `${one.title ?? ""} ${one.id} ${one.task_id} ${one.project ?? ""} ${one.system ?? ""}`.toLowerCase().includes(word)));
-    return { store: "this file", rows, found: rows.length, total: all.length, facets: {}, version: this.block.made_by };
+    return { store: "this file", rows, found: rows.length, total: all.length, facets: {}, zone: "", remarks: [], version: this.block.made_by };
   }
 
   async causes(): Promise<Recurring> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }
@@ -201,13 +201,14 @@ function row(id: string, about: About): TraceRow {
   const reward = Object.values(about.rewards);
   return {
     id, title: about.title ?? null, project: about.project ?? null, models: about.models, date: about.started ?? 0,
+      active: about.started === null || about.started === undefined ? 0 : about.started + (about.costs["wall_clock_s"] ?? 0),
       task_id: about.task_id, system: about.system, topology: about.topology,
       agents: about.agents.filter((a) => !a.is_outside).length,
     events: about.events, tokens: about.costs["tokens"] ?? null, cost_usd: about.costs["cost_usd"] ?? null,
       seconds: about.costs["wall_clock_s"] ?? null,
     reward: about.rewards["team"] ?? reward[0] ?? null, errors: about.errors ?? 0, problems: 0,
       unpriced: Object.values(about.unpriced ?? {}).reduce((sum, one) => sum + one, 0), is_open: false, is_steered: about.is_steered ?? false,
-      lanes: [],
+      waits: "", since: null, parent: null, lanes: [],
   };
 }
 

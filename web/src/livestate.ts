@@ -31,8 +31,12 @@ export function taken(picture: Picture, batch: LiveBatch, now: number): Picture 
 
 export interface OpenEvent {
   trace: string;
+  /** What the trace is called. */
+  title: string;
   id: string;
   agent: string;
+  /** What people call the agent. */
+  name: string;
   what: string;
   /** Null where the clock time of its beginning is not known. */
   age: number | null;
@@ -44,8 +48,8 @@ const text = (value: unknown) => (typeof value === "string" ? value : "");
 export function openEvents(picture: Picture, now: number): OpenEvent[] {
   const passed = Math.max(0, now - picture.heard);
   const out = picture.traces.flatMap((trace) => trace.open.map((one) => ({
-    trace: trace.id, id: text(one["id"]), agent: text(one["agent"]),
-    what: doing(text(one["type"]), text(one["tool"])),
+    trace: trace.id, title: trace.title ?? trace.id, id: text(one["id"]), agent: text(one["agent"]), name: text(one["name"]) || text(one["agent"]),
+    what: text(one["what"]) || doing(text(one["type"]), text(one["tool"])),
     age: ageOf(one, trace, picture.at, passed),
   })));
   return out.sort((a, b) => (b.age ?? -1) - (a.age ?? -1));

@@ -51,6 +51,11 @@ export function moment(seconds: Maybe): string {
   return isAbsent(seconds) ? ABSENT : new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
 }
 
+/** The same in the reader's time zone. */
+export function localMoment(seconds: Maybe): string {
+  return isAbsent(seconds) ? ABSENT : moment(seconds - new Date(seconds * 1000).getTimezoneOffset() * 60);
+}
+
 export function money(dollars: Maybe): string {
   if (isAbsent(dollars)) return ABSENT;
   const size = Math.abs(dollars);

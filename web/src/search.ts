@@ -12,9 +12,9 @@ export interface Place { about: About; columns: Columns; credit: Float32Array | 
 const FLAG_WORDS: Record<string,
   number> = Object.fromEntries(Object.entries(EVENT_FLAGS).map(([word, flag]) => [word, FLAGS[flag]]));
 /** Credit is what the page itself has asked for; the server does not know which method is meant. */
-const FIELDS: Record<string, "text" | "number"> = { ...EVENT_FIELDS, credit: "number" };
+const FIELDS: Record<string, "text" | "number" | "date"> = { ...EVENT_FIELDS, credit: "number" };
 const IN_ARRAYS = new Set(["id", "kind", "type", "agent", "role", "tool", "tokens", "cost", "seconds", "t", "turn", "step",
-  "credit", "n", "depth", "flag"]);
+  "credit", "n", "depth", "flag", "date", "since", "until", "last"]);
 export const FIELD_NAMES = Object.keys(FIELDS);
 export const MARKS = Object.keys(EVENT_FLAGS);
 const UNITS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9 };
@@ -34,8 +34,8 @@ export function isInArrays(term: Term): boolean {
   return IN_ARRAYS.has(term.field);
 }
 
-/** Whether a field is text or a number; an unknown one is an error that says which fields there are. */
-function known(term: Term): "text" | "number" {
+/** Whether a field is text, a number or a date; an unknown one is an error that says which fields there are. */
+function known(term: Term): "text" | "number" | "date" {
   const kind = Object.hasOwn(FIELDS, term.field) ? FIELDS[term.field] : undefined;
   if (!kind) throw new SourceError(`No field named “${term.field}”.`,
     `fields: ${FIELD_NAMES.join(" ")}; marks: ${MARKS.join(" ")}`);
@@ -112,6 +112,56 @@ function numberTest(term: Term, { about, columns, credit }: Place): (i: number) 
   }
 }
 
+const AGO: Record<string, number> = { h: 3600, d: 86400, w: 7 * 86400, m: 30 * 86400 };
+
+/** From when to before when a date is, in seconds, in the reader's time zone; of `7d` the moment so long ago. */
+export function spanOf(text: string, now: number = Date.now() / 1000): [number, number] {
+  const ago = /^(\d+)([hdwm])$/.exec(text);
+  if (ago) { const at = now - Number(ago[1]) * AGO[ago[2]!]!; return [at, at]; }
+  const day = /^(\d{4})(?:-(\d\d)(?:-(\d\d))?)?$/.exec(text);
+  if (day) {
+    const [y, m, d] = [Number(day[1]), Number(day[2] ?? 1) - 1, Number(day[3] ?? 1)];
+    const begin = new Date(y, m, d);
+    const end = day[3] ? new Date(y, m, d + 1) : day[2] ? new Date(y, m + 1, 1) : new Date(y + 1, 0, 1);
+    if (begin.getMonth() === m && begin.getDate() === d) return [begin.getTime() / 1000, end.getTime() / 1000];
+  }
+  const minute = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?$/.exec(text);
+  const at = minute ? Date.parse(text.replace(" ", "T")) / 1000 : NaN;
+  if (Number.isNaN(at)) throw new SourceError(`“${text}” is not a date.`,
+    "write a day as 2026-11-16, a minute as 2026-11-16T09:20, a month as 2026-11, or a span such as 7d or 12h");
+  return [at, at + (minute![1] ? 1 : 60)];
+}
+
+/** The time that a term about dates names. */
+function periodOf({ field, sign, value }: Term): [number, number] {
+  const [begin, end] = spanOf(value);
+  if (field !== "date") {
+    if (sign !== ":" && sign !== "=") throw new SourceError(`“${field}${sign}${value}” is not a condition.`, `write ${field}:${value}`);
+    if (field === "last" && begin !== end) throw new SourceError(`“${value}” is not a length of time.`, `last:7d, or since:${value}`);
+    return field === "until" ? [-Infinity, end] : [begin, Infinity];
+  }
+  switch (sign) {
+    case "<": return [-Infinity, begin];
+    case "<=": return [-Infinity, end];
+    case ">": return [end, Infinity];
+    case ">=": return [begin, Infinity];
+    default: return [begin, end];
+  }
+}
+
+/** By the clock, as on the server: a call counts when it was made, everything else when it was complete. */
+function dateTest(term: Term, { about, columns }: Place): (i: number) => boolean {
+  const [begin, end] = periodOf(term);
+  const zero = typeof about.started === "number" ? about.started - (about.start ?? 0) : NaN;
+  const isAtOnce = about.types.map((type) => type === "tool_call" || type === "spawn");
+  const clock = (i: number): number =>
+    zero + columns.t[i]! + (isAtOnce[columns.type[i]!] ? 0 : Math.max(0, columns.dur[i]! || 0));
+  return (i) => {
+    const at = clock(i);
+    return !Number.isNaN(at) && (at >= begin && at < end) !== (term.sign === "!=");
+  };
+}
+
 /** What the arrays do not hold: whether event `i` says a word, and its fields; several scores are a list. */
 export interface Beyond { says(i: number, word: string): boolean; field(i: number, name: string): unknown }
 const NOTHING: Beyond = { says: () => false, field: () => null };
@@ -133,6 +183,7 @@ export function testOf(term: Term, place: Place, beyond: Beyond): (i: number) =>
   }
   if (term.field === "") { const word = term.value.toLowerCase(); return (i) => beyond.says(i, word); }
   if (known(term) && !isInArrays(term)) return beyondTest(term, beyond);
+  if (known(term) === "date") return dateTest(term, place);
   return known(term) === "text" ? textTest(term, place) : numberTest(term, place);
 }
 

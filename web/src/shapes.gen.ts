@@ -7,7 +7,7 @@ export const TOPOLOGIES = ["centralized", "planner_executor_critic", "debate", "
 export const COLUMNS = {"t": "float64", "dur": "float32", "agent": "uint32", "type": "uint8", "flags": "uint16", "tokens": "uint32", "cost": "float32", "tool": "uint16", "turn": "int32", "src": "uint32", "dst": "uint32", "edge": "uint8"} as const;
 export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "open": 16, "text": 32, "human": 64, "safety": 128, "unlinked": 256} as const;
 export const FAMILIES = {"think": ["orchestrator_decision", "thinking"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
-export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number", "label": "text", "note": "text", "score": "number"} as const;
+export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number", "label": "text", "note": "text", "score": "number", "date": "date", "since": "date", "until": "date", "last": "date"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
 export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}, {"id": "advise", "name": "Advise", "key": "7"}] as const;
 
@@ -18,6 +18,7 @@ export interface TraceRow {
   project: string | null;
   models: string[];
   date: number;
+  active: number;
   task_id: string;
   system: string | null;
   topology: string | null;
@@ -32,6 +33,9 @@ export interface TraceRow {
   unpriced: number;
   is_open: boolean;
   is_steered: boolean;
+  waits: string;
+  since: number | null;
+  parent: string | null;
   lanes: number[];
 }
 
@@ -49,6 +53,8 @@ export interface Traces {
   found: number;
   total: number;
   facets: Record<string, Record<string, number>>;
+  zone: string;
+  remarks: string[];
   version: string;
 }
 
@@ -214,6 +220,23 @@ export interface MethodInfo {
   why: string | null;
 }
 
+/** What one agent cost and what became of its work. */
+export interface WorkRow {
+  agent: number;
+  name: string;
+  spent: string;
+  became: string;
+  lines: number;
+}
+
+/** What each agent cost and what became of its work, as `counterpoint credit` shows it. */
+export interface Work {
+  rows: WorkRow[];
+  headline: string;
+  notes: string[];
+  why_no_credit: string | null;
+}
+
 /** Credit of one thing. */
 export interface CreditRow {
   label: string;
@@ -299,9 +322,10 @@ export interface LiveOrder {
   event: string;
 }
 
-/** A trace that is running. */
+/** A trace that is running, or whose record ends in a call without an answer. */
 export interface LiveTrace {
   id: string;
+  title: string | null;
   task_id: string;
   agents: number;
   events: number;
@@ -560,6 +584,7 @@ export interface Recurring {
   causes: RecurringCause[];
   judged: number;
   left_out: number;
+  unclear: number;
 }
 
 /** One signal, in words. */
@@ -579,6 +604,15 @@ export interface SuspectStep {
   reasons: SuspectReason[];
 }
 
+/** Something that went wrong. */
+export interface FailedStep {
+  event: number;
+  agent: string;
+  what: string;
+  reason: string;
+  is_mended: boolean;
+}
+
 /** The ranking of a run. */
 export interface Suspicion {
   suspects: SuspectStep[];
@@ -586,6 +620,8 @@ export interface Suspicion {
   sure: string;
   steps: number;
   notes: string[];
+  failed: FailedStep[];
+  failed_count: number;
 }
 
 /** One thing that could be different. */

@@ -1,9 +1,10 @@
-// The lists of traces and runs: sorting, columns, and facets as terms of the search language. Always true: absent values sort last,
-// whichever way; a facet is a term of the query and nothing else, so the address holds the whole state; the title never leaves.
+// The lists of traces and runs: sorting, columns, runs under their session, and facets as terms of the search language. Always true:
+// absent values sort last, whichever way; a facet is a term of the query and nothing else, so the address holds the whole state; the
+// title never leaves; every row is in one line, the runs of a session below it or in one that says that it is not here.
 import { count } from "./numbers";
 import type { TraceRow, Traces } from "./shapes.gen";
 
-const KEYS = ["title", "id", "project", "model", "date", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
+const KEYS = ["title", "id", "project", "model", "date", "active", "system", "topology", "reward", "agents", "events", "tokens", "cost_usd",
   "seconds", "errors", "alerts"] as const;
 export type SortKey = (typeof KEYS)[number];
 const NAMES: readonly string[] = ["title", "id", "project", "model", "system", "topology", "preset", "world"];
@@ -48,6 +49,65 @@ export function nextSort<Key extends string>(sort: Sort<Key> | null, key: Key): 
   return sort.down === first ? { key, down: !first } : null;
 }
 
+/** How the list comes from the server. */
+export const AS_IT_COMES: Sort = { key: "active", down: true };
+
+/** A line of the list: a trace, or the head of the runs of a session, which are shown when it is open. */
+export interface Line { row: TraceRow; runs: TraceRow[]; isBelow: boolean; isRun: boolean; key: string }
+
+/** Sessions, each with the runs that it made for itself in one line; those that are open, one by one. */
+export function folded(rows: readonly TraceRow[], isOpen: (key: string) => boolean): Line[] {
+  const here = new Map(rows.map((row) => [row.id, row]));
+  const isRun = (row: TraceRow): boolean => !!row.parent && row.parent !== row.id;
+  // runs of a kind whose sessions are not here are one line, however many sessions that is
+  const keyOf = (row: TraceRow): string => {
+    const session = here.get(row.parent!);
+    return session && !isRun(session) ? row.parent! : `gone ${row.project ?? ""} ${row.models.join(" ")}`;
+  };
+  const runs = new Map<string, TraceRow[]>();
+  for (const row of rows) if (isRun(row)) runs.set(keyOf(row), [...runs.get(keyOf(row)) ?? [], row]);
+  const below = (key: string, isBelow: boolean): Line[] => {
+    const mine = runs.get(key)!;
+    const head = { row: together(mine), runs: mine, isBelow, isRun: false, key };
+    return [head, ...(isOpen(key) ? mine.map((row) => ({ row, runs: [], isBelow, isRun: true, key })) : [])];
+  };
+  const told = new Set<string>();
+  return rows.flatMap((row): Line[] => {
+    const key = isRun(row) ? keyOf(row) : row.id;
+    if (!runs.has(key)) return [alone(row)];
+    if (told.has(key)) return [];
+    told.add(key);
+    const session = here.get(key);
+    return [...(session ? [alone(session)] : []), ...below(key, session !== undefined)];
+  });
+}
+
+/** A trace as a line of its own. */
+export function alone(row: TraceRow): Line {
+  return { row, runs: [], isBelow: false, isRun: false, key: row.id };
+}
+
+/** Several runs as one row: the last of them, with the sums of all. */
+function together(runs: readonly TraceRow[]): TraceRow {
+  const last = runs.reduce((a, b) => ((b.active ?? 0) > (a.active ?? 0) ? b : a));
+  const sum = (of: (row: TraceRow) => number | null): number | null =>
+    runs.reduce<number | null>((total, row) => (of(row) === null ? total : (total ?? 0) + of(row)!), null);
+  return {
+    ...last, agents: sum((row) => row.agents), events: sum((row) => row.events), tokens: sum((row) => row.tokens),
+    cost_usd: sum((row) => row.cost_usd), seconds: sum((row) => row.seconds), errors: sum((row) => row.errors) ?? 0,
+    unpriced: sum((row) => row.unpriced) ?? 0, reward: null, lanes: [],
+  };
+}
+
+/** What a line of several runs is called. */
+export function runsTitle({ runs, isBelow }: Line): string {
+  const models = new Set(runs.flatMap((run) => run.models));
+  const kind = models.size === 1 ? `${[...models][0]} run` : "run";
+  const sessions = [...new Set(runs.map((run) => run.parent ?? ""))];
+  const whose = sessions.length === 1 ? `, session ${sessions[0]!.slice(0, 8)} is` : ` of ${count(sessions.length, "session")} that are`;
+  return count(runs.length, kind) + (isBelow ? " of it" : `${whose} not here`);
+}
+
 /** `system -reward` and back, for the address. */
 export function sortText<Key extends string>(sort: Sort<Key> | null): string {
   return sort ? (sort.down ? "-" : "") + sort.key : "";
@@ -81,7 +141,7 @@ export const COLUMNS: readonly Column[] = [
   { text: "title", sort: "title", rem: 13.2, leaves: 0, grows: 4 },
   { text: "project", sort: "project", rem: 5, leaves: 2, grows: 1, isSpare: true },
   { text: "model", sort: "model", rem: 6, leaves: 1, grows: 1, isSpare: true },
-  { text: "date", sort: "date", rem: 8, leaves: 9 },
+  { text: "active", sort: "active", rem: 8, leaves: 9 },
   { text: "reward", sort: "reward", rem: 3.8, leaves: 7, isNumber: true },
   { text: "agents", sort: "agents", rem: 3.7, leaves: 4, isNumber: true },
   { text: "tokens", sort: "tokens", rem: 3.8, leaves: 6, isNumber: true },

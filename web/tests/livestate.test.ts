@@ -5,7 +5,7 @@ import type { LiveBatch } from "../src/shapes.gen";
 const batch = (seq: number, events: LiveBatch["events"] = {}): LiveBatch => ({
   seq, at: 1000, events,
   traces: [{
-    id: "t", task_id: "", agents: 5, events: 9, last_t: 50, silent_s: 4, is_steerable: false, names: [], paused: [], stopped: [],
+    id: "t", title: null, task_id: "", agents: 5, events: 9, last_t: 50, silent_s: 4, is_steerable: false, names: [], paused: [], stopped: [],
     orders: [],
     open: [{ id: "e1", agent: "coder", type: "tool_call", tool: "pytest", since: 46, at: 926 },
       { id: "e2", agent: "reader", type: "message", tool: null, since: 44, at: null }],
@@ -29,4 +29,13 @@ test("only the last events are kept", () => {
   const picture = taken(taken(NOTHING, batch(1, { t: many }), 0), batch(2, { t: [{ id: "last" }] }), 0);
   expect(picture.events).toHaveLength(KEPT);
   expect(picture.events.at(-1)).toEqual({ trace: "t", fields: { id: "last" } });
+});
+
+test("a call that a stored session waits for has the agent's name, what was asked, and an age", () => {
+  const stuck = batch(1);
+  stuck.traces[0]!.open = [{ id: "toolu_1", agent: "a4ca7529", name: "Find the hinge", what: "Bash: sleep 99999", at: 900 }];
+  const picture = taken(NOTHING, stuck, 5000);
+  expect(openEvents(picture, 5000)).toEqual([
+    { trace: "t", title: "t", id: "toolu_1", agent: "a4ca7529", name: "Find the hinge", what: "Bash: sleep 99999", age: 100 }]);
+  expect(agentsNow(picture, 5000)).toMatchObject({ silent: 1 });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isInArrays, search as found, terms, type Beyond, type Place } from "../src/search";
+import { isInArrays, search as found, spanOf, terms, type Beyond, type Place } from "../src/search";
 import { SourceError } from "../src/source";
 import { FileSource, subtree, type Packed } from "../src/file";
 import { FLAGS, type About } from "../src/shapes.gen";
@@ -67,4 +67,19 @@ test("a file answers from its block and says what it cannot", async () => {
 test("messages of the stream, whole ones only", () => {
   expect(messages("id: 1\ndata: {}\n\n: still here\n\ndata: a\ndata: b\n\ndata: half")).toEqual({ data: ["{}", "a\nb"],
     rest: "data: half" });
+});
+
+test("dates are asked of the clock, in the reader's time zone", () => {
+  const day = (text: string) => new Date(`${text}T00:00`).getTime() / 1000;
+  expect(spanOf("2026-11-16")).toEqual([day("2026-11-16"), day("2026-11-17")]);
+  expect(spanOf("2026-11")).toEqual([day("2026-11-01"), day("2026-12-01")]);
+  expect(spanOf("7d", 8 * 86400)).toEqual([86400, 86400]);
+  expect(spanOf("2026-11-16T09:20Z")).toEqual([1794820800, 1794820860]);
+  const began = day("2026-11-16") + 86400 - 1.5;  // the spawn and the message are of that day, the call behind them of the next
+  const dated: Place = { ...place, about: { ...about, started: began, start: 0 } as About };
+  expect(search("since:2026-11-17", dated)).toEqual([2]);
+  expect(search("until:2026-11-16", dated)).toEqual([0, 1]);
+  expect(search("date:2026-11-16 kind:spawn", dated)).toEqual([0]);
+  expect(search("last:7d", place)).toEqual([]);
+  for (const wrong of ["since:soon", "last:2026-11-16", "since>7d", "date:2026-13"]) expect(() => search(wrong, dated)).toThrow(SourceError);
 });

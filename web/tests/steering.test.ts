@@ -4,7 +4,7 @@ import type { EventDetail, LiveBatch, LiveTrace } from "../src/shapes.gen";
 import { lookedUp, members, queued, refused, settled, whom } from "../src/steering";
 
 const trace = (more: Partial<LiveTrace> = {}): LiveTrace => ({
-  id: "t", task_id: "", agents: 3, events: 9, last_t: 50, silent_s: 0,
+  id: "t", title: null, task_id: "", agents: 3, events: 9, last_t: 50, silent_s: 0,
   open: [{ id: "e1", agent: "lead.2", type: "tool_call", tool: "sql", since: 46, at: 926 }],
   is_steerable: true, names: ["lead", "lead.1", "lead.2", "lead.3"], paused: ["lead.1"], stopped: ["lead.3"], orders: [], ...more,
 });

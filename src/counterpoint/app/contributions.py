@@ -1,83 +1,119 @@
-"""What each agent of a run cost and what became of its work: the answer to "who earned it" that needs no reward.
+"""What each agent of a run cost and what became of its work: what is shown where nobody can say who earned the outcome.
 
-Always true: cost, time, path share and failures are those of `counterpoint top`; the share of the result is provenance's; what
-the record does not say is None. Files written count by the words of the calls that wrote them.
+Always true: the numbers are those of `audit.work`, and the share of the result's words is provenance's; commands, page and
+notebooks all take them from `contributions`. None of them is a cause, and they share nothing out.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from msgspec import Struct
+from msgspec.structs import replace
 
+import counterpoint.registry as registry
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import rollup
+from counterpoint.audit.work.agents import AgentWork, TeamWork, work
+from counterpoint.credit.choosing import NobodyChosen
+from counterpoint.display import compact, duration, money, number, percent
+from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
+from counterpoint.trace.rows import Bar, Credit
 
-_WRITES = re.compile(r"write|edit|patch|create_file|str_replace", re.I)
-
-
-class Contribution(Struct, frozen=True, kw_only=True):
-    """One agent's."""
-
-    agent: str
-    parent: str | None
-    tokens: int | None
-    cost_usd: float | None
-    busy_s: float | None
-    path: float | None
-    """Share of the critical path."""
-    calls: int
-    failures: int
-    result: float | None
-    """Share of the result's words that appear first in its words or tool results; None where the result is not in words."""
-    is_read: bool
-    """Whether another agent read anything of it, by the recorded edges."""
-    written: int
-    """Words in calls of tools that write files."""
-
-    @property
-    def used(self) -> str:
-        """What became of its work, in words."""
-        if self.parent is None:
-            return "leads"
-        parts = ["in the result"] if self.result else []
-        parts += [f"wrote {self.written:,} words to files"] if self.written else []
-        if not parts:
-            parts = ["read, not in the result" if self.result is not None else "read"] if self.is_read else ["not read"]
-        return ", ".join(parts)
+MOST_READ = 20_000
+"""Events up to which the origin of the result's words is looked for."""
+HEAD = (
+    "agent",
+    "cost",
+    "tokens",
+    "busy",
+    "path",
+    "lines kept",
+    "tests",
+    "commands",
+    "returns used",
+    "useful",
+    "errors",
+    "of result",
+)
+"""The columns in which commands show it."""
 
 
-def contributions(trace: Trace, shares: Mapping[str, float] | None, *, facts: Facts | None = None) -> list[Contribution]:
-    """Every member's, the largest share of the result first, then the most expensive; `shares` are provenance's, by agent."""
-    facts = facts or Facts(trace)
-    team = facts.team
-    read = set(team.agent_E[facts.read_E].tolist())
-    written: dict[int, int] = {}
-    for i in team.events_of(("tool_call",)):
-        event = facts.events[i]
-        if event.tool and _WRITES.search(event.tool):
-            a = int(team.agent_E[i])
-            written[a] = written.get(a, 0) + len((trace.text(event) or "").split())
-    out = []
-    for row in rollup(trace, "agent", facts=facts):
-        a = team.number[row.name or ""]
-        if not team.is_member_A[a]:
-            continue
-        out.append(
-            Contribution(
-                agent=row.name or "",
-                parent=row.parent,
-                tokens=row.tokens_own,
-                cost_usd=row.cost_own,
-                busy_s=row.busy_s,
-                path=row.path,
-                calls=row.calls,
-                failures=row.errors,
-                result=None if shares is None else shares.get(row.name or "", 0.0),
-                is_read=a in read,
-                written=written.get(a, 0),
-            )
-        )
-    return sorted(out, key=lambda c: (-(c.result or 0.0), -(c.cost_usd or 0.0), -(c.tokens or 0), c.agent))
+def contributions(trace: Trace, *, facts: Facts | None = None, words: bool = True) -> TeamWork:
+    """Every member's work; with `words` also how much of the result it was the first to say."""
+    told = work(trace, facts=facts)
+    shares = _shares(trace) if words and len(trace.events) <= MOST_READ else None
+    if shares is None:
+        return told
+    agents = [replace(one, result=shares.get(one.agent, 0.0)) for one in told.agents]
+    return replace(told, agents=agents)
+
+
+def _shares(trace: Trace) -> Mapping[str, float] | None:
+    try:
+        found: Credit = registry.get("credit", "provenance")([trace], unit="agent")
+    except CounterpointError:
+        return None
+    return found.of(0, "agent")
+
+
+def cells(told: TeamWork) -> list[list[str]]:
+    """A row for each agent, under `HEAD`; a dash stands for what is not recorded."""
+    names = [one.name for one in told.agents]
+    return [_cells(one, one.name if names.count(one.name) == 1 else one.agent) for one in told.agents]
+
+
+def _cells(one: AgentWork, name: str) -> list[str]:
+    tests = f"{one.tests_passed:,} of {one.tests:,} passed" if one.tests else "0" if one.is_recorded else "-"
+    lines = "-" if one.lines is None else f"{one.lines_kept:,} of {one.lines:,}" if one.lines else "0"
+    commands = "-" if one.commands is None else f"{one.commands:,}"
+    commands += f" ({one.commands_failed:,} failed)" if one.commands_failed else ""
+    used = f"{one.returns_used:,} of {one.returns:,}" if one.returns else "-"
+    useful = "-" if not one.acts else f"{one.useful:,} of {one.acts:,}"
+    spent = [money(one.cost_usd), compact(one.tokens), duration(one.busy_s), percent(one.path)]
+    return [name, *spent, lines, tests, commands, used, useful, number(one.failures), percent(one.result)]
+
+
+@dataclass(frozen=True)
+class Uncredited(Credit):
+    """No credit, for nothing says what the team would have got without an agent; as a table, what each agent cost and did."""
+
+    TABLE: ClassVar = {
+        "trace_id": "string", "agent": "string", "name": "string", "cost_usd": "double", "tokens": "int64", "busy_s": "double",
+        "files": "int64", "files_kept": "int64", "lines": "int64", "lines_kept": "int64", "commands": "int64",
+        "commands_failed": "int64", "tests": "int64", "tests_passed": "int64", "tests_failed": "int64", "returns": "int64",
+        "returns_used": "int64", "acts": "int64", "useful": "int64", "failures": "int64", "result": "double", "became": "string",
+    }  # fmt: skip
+
+    work: tuple[TeamWork, ...] = ()
+    """Of each trace."""
+
+    @staticmethod
+    def of_traces(traces: Sequence[Trace], error: NobodyChosen) -> Uncredited:
+        """What there is to say instead."""
+        ids = tuple(trace.trace_id for trace in traces)
+        notes = {"passed": error.passed, "fix": error.fix}
+        return Uncredited(
+            "none", "what each agent cost, and what became of its work", False, ids, (),
+            unidentified={(i, ""): error.what for i in range(len(ids))}, notes=notes, work=tuple(map(contributions, traces)),
+        )  # fmt: skip
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per agent."""
+        for trace_id, told in zip(self.trace_ids, self.work, strict=True):
+            for one in told.agents:
+                yield [trace_id, *(getattr(one, name) for name in list(self.TABLE)[1:])]
+
+    def row_count(self) -> int:
+        """How many agents there are."""
+        return sum(len(told.agents) for told in self.work)
+
+    def picture(self) -> list[Bar]:
+        """Nothing is shared out, so there is nothing to draw."""
+        return []
+
+    def caption(self) -> str:
+        """Why there is no credit, and what the run did and cost."""
+        why = next(iter(self.unidentified.values()), "")
+        return " · ".join([why, *(told.headline for told in self.work[:1])])

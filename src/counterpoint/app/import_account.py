@@ -20,8 +20,10 @@ class Outcome:
     importer: str
     session: str
     status: str
-    """added, updated, unchanged, kept (the store has more of it), empty or failed."""
+    """added, updated, unchanged, kept (the store has more of it), removed (and stays out), empty or failed."""
     traces: list[str] = field(default_factory=list)
+    removed: int = 0
+    """How many of them were removed from the store, and stay out."""
     agents: int = 0
     events: int = 0
     tokens: int = 0
@@ -34,13 +36,15 @@ class Outcome:
     seconds: float = 0.0
     is_reread: bool = False
     """Whether its files are those of the import before: what is found less is then no loss of theirs."""
+    before: list[str] = field(default_factory=list)
+    """The traces that these very files gave before."""
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         plain = {"importer": self.importer, "session": self.session, "status": self.status, "traces": self.traces}
         secrets = {kind: len(found) for kind, found in self.secrets.items()}
-        counts = {"agents": self.agents, "events": self.events, "tokens": self.tokens, "secrets": secrets}
-        return {**plain, **counts, "report": self.report.as_dict(), "error": self.error}
+        counts = {"removed": self.removed, "agents": self.agents, "events": self.events, "tokens": self.tokens}
+        return {**plain, **counts, "secrets": secrets, "report": self.report.as_dict(), "error": self.error}
 
 
 @dataclass
@@ -55,13 +59,15 @@ class Account:
     stated: int = 0
     traces: int = 0
     """Traces that were stored, or were there already."""
+    removed: int = 0
+    """Traces that were removed from the store, and stay out."""
     secrets: Seen = field(default_factory=dict)
     failed: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count an outcome in."""
         counts = self.by_importer.setdefault(outcome.importer, Counter())
-        traces = len(outcome.traces) if outcome.status != "failed" else 0
+        traces = len(outcome.traces) - outcome.removed if outcome.status != "failed" else 0
         counts.update(sessions=1, traces=traces, agents=outcome.agents, events=outcome.events)
         counts[outcome.status] += 1
         self.seconds[outcome.importer] = self.seconds.get(outcome.importer, 0.0) + outcome.seconds
@@ -69,6 +75,7 @@ class Account:
         self.tokens += outcome.tokens
         self.stated += outcome.stated
         self.traces += traces
+        self.removed += outcome.removed
         for kind, found in outcome.secrets.items():
             self.secrets.setdefault(kind, set()).update(found)
         if outcome.status == "failed":
@@ -103,6 +110,7 @@ class Account:
         return {
             "sources": {name: dict(counts) for name, counts in self.by_importer.items()},
             "traces": self.traces,
+            "removed": self.removed,
             **self.report.as_dict(),
             "tokens": {
                 "accounted": self.tokens,

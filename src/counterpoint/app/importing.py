@@ -15,19 +15,16 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
 
-import msgspec
-
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
+from counterpoint.app.import_memory import ImportMemory, Known, fingerprint
+from counterpoint.app.import_removed import seen_before
 from counterpoint.app.logs import Found, find, importer
 from counterpoint.errors import InputError
-from counterpoint.files import put
 from counterpoint.formats.importer import Session
-from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.masking import glance
@@ -103,7 +100,65 @@ def import_sessions(
     is_again: bool = False,
 ) -> Iterator[Outcome]:
     """Read sessions and put their traces into a store (None only reads). `is_again` reads what has not changed too."""
-    memory = _Memory(store)
+    memory = ImportMemory(store)
+    try:
+        yield from _import(sessions, store, memory, prices=prices, is_strict=is_strict, is_again=is_again)
+    finally:
+        memory.save()
+
+
+def import_in_parallel(
+    sessions: Sequence[tuple[str, Session]], store: Path, jobs: int, *, prices: Prices = PRICES, is_again: bool = False
+) -> Iterator[Outcome]:
+    """The same with several processes, each of which does the same with sessions of its own: the store takes many writers.
+
+    The large sessions go first, so that none of them is left for the end.
+    """
+    with Store(store) as opened:
+        memory = ImportMemory(opened)
+        changed = []
+        for name, session in sessions:
+            key = f"{name}:{session.key}"
+            if memory.knows(key, fingerprint(session)) and not is_again:
+                yield seen_before(Outcome(name, session.key, "unchanged", traces=memory.traces(key)), opened)
+            else:
+                changed.append((name, session))
+        changed.sort(key=lambda row: -sum(f.size for f in row[1].files))
+        parts = [changed[k : k + _TOGETHER] for k in range(0, len(changed), _TOGETHER)]
+        given = [(part, memory.about(f"{name}:{session.key}" for name, session in part)) for part in parts]
+        # Processes of their own, not forks: Arrow's threads and the store's do not survive a fork.
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            try:
+                for outcomes, learned in pool.map(partial(_part, store, prices), given):
+                    memory.learn(learned)
+                    yield from outcomes
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+                memory.save()
+
+
+_Part = tuple[list[tuple[str, Session]], dict[str, Known]]
+
+
+def _part(folder: Path, prices: Prices, given: _Part) -> tuple[list[Outcome], dict[str, Known]]:
+    """In a worker: import some sessions; gives what became of them, and what there is to remember."""
+    sessions, known = given
+    with Store(folder, create=False) as store:
+        memory = ImportMemory(store, known)
+        outcomes = list(_import(sessions, store, memory, prices=prices, is_strict=False, is_again=True))
+        return outcomes, memory.learned
+
+
+def _import(
+    sessions: Iterable[tuple[str, Session]],
+    store: Store | None,
+    memory: ImportMemory,
+    *,
+    prices: Prices,
+    is_strict: bool,
+    is_again: bool,
+) -> Iterator[Outcome]:
+    """The one loop: every session is read, known again, stored and remembered, alone or beside other processes."""
     waiting: list[tuple[Outcome, Trace]] = []
     done: list[tuple[str, str, Outcome]] = []
     events = text = 0
@@ -113,13 +168,13 @@ def import_sessions(
     try:
         for name, session in sessions:
             session.prices = prices
-            key, print_ = f"{name}:{session.key}", _fingerprint(session)
+            key, print_ = f"{name}:{session.key}", fingerprint(session)
             is_known = memory.knows(key, print_)
             if is_known and not is_again:
-                yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
+                yield seen_before(Outcome(name, session.key, "unchanged", traces=memory.traces(key)), store)
                 continue
             outcome, traces = _read(name, session, is_strict=is_strict)
-            outcome.is_reread = is_known
+            outcome.is_reread, outcome.before = is_known, memory.traces(key) if is_known else []
             memory.keep_identity(key, session, outcome, traces)
             waiting += [(outcome, trace) for trace in traces]
             done.append((key, print_, outcome))
@@ -133,59 +188,11 @@ def import_sessions(
     finally:
         # Also when the caller stops asking, or an error ends it: what was read is not lost.
         _settle(waiting, done, store, memory)
-        memory.save()
         gc.set_threshold(*usual)
 
 
-def import_in_parallel(
-    sessions: Sequence[tuple[str, Session]], store: Path, jobs: int, *, prices: Prices = PRICES, is_again: bool = False
-) -> Iterator[Outcome]:
-    """The same with several processes, each of which reads sessions of its own and stores them: the store takes many writers.
-
-    The large sessions go first, so that none of them is left for the end.
-    """
-    with Store(store) as opened:
-        memory = _Memory(opened)
-        changed = []
-        for name, session in sessions:
-            key = f"{name}:{session.key}"
-            is_known = memory.knows(key, _fingerprint(session))
-            if is_known and not is_again:
-                yield Outcome(name, session.key, "unchanged", traces=memory.traces(key))
-            else:
-                changed.append((name, session, is_known))
-        changed.sort(key=lambda row: -sum(f.size for f in row[1].files))
-        parts = [changed[k : k + _TOGETHER] for k in range(0, len(changed), _TOGETHER)]
-        # Processes of their own, not forks: Arrow's threads and the store's do not survive a fork.
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            try:
-                for done in pool.map(partial(_part, store, prices), parts):
-                    for key, print_, outcome in done:
-                        memory.note(key, print_, outcome)
-                        yield outcome
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-                memory.save()
-
-
-def _part(folder: Path, prices: Prices, sessions: list[tuple[str, Session, bool]]) -> list[tuple[str, str, Outcome]]:
-    """In a worker: read and store some sessions."""
-    waiting: list[tuple[Outcome, Trace]] = []
-    done = []
-    with Store(folder, create=False) as store:
-        for name, session, is_known in sessions:
-            session.prices = prices
-            outcome, traces = _read(name, session, is_strict=False)
-            outcome.is_reread = is_known
-            waiting += [(outcome, trace) for trace in traces]
-            done.append((f"{name}:{session.key}", _fingerprint(session), outcome))
-        _count_secrets(waiting)
-        put_away(waiting, store)
-    return done
-
-
 def _settle(
-    waiting: list[tuple[Outcome, Trace]], done: list[tuple[str, str, Outcome]], store: Store | None, memory: _Memory
+    waiting: list[tuple[Outcome, Trace]], done: list[tuple[str, str, Outcome]], store: Store | None, memory: ImportMemory
 ) -> list[Outcome]:
     """Store what waits; only then is a session done, and remembered."""
     _count_secrets(waiting)
@@ -237,80 +244,3 @@ def _strictly(outcome: Outcome) -> InputError:
     more = outcome.report.broken_count - 1
     what = str(first["what"]) + (f", and {more:,} more" if more > 0 else "")
     return InputError(what, where=where, fix="repair it, or import without --strict: the rest of the session is read")
-
-
-def _fingerprint(session: Session) -> str:
-    parts = [f"{f.name}\0{f.size}\0{f.changed!r}" for f in session.files]
-    return blake2b("\n".join(parts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-
-def _beginning(file: File, size: int) -> str:
-    """A digest of the first bytes of a file."""
-    digest, left = blake2b(digest_size=16), size
-    with file.open() as stream:
-        while left > 0 and (data := stream.read(min(left, 1 << 20))):
-            digest.update(data)
-            left -= len(data)
-    return digest.hexdigest()
-
-
-class _Known(msgspec.Struct):
-    """What is remembered about a session: the fingerprint of its files, and the traces they gave."""
-
-    fingerprint: str
-    traces: list[str]
-    run: str | None = None
-    """Of a file that holds one run without an id: what tells it from others, and how the file began."""
-    size: int = 0
-    began: str = ""
-
-
-class _Memory:
-    """What was imported when."""
-
-    def __init__(self, store: Store | None) -> None:
-        self._store = store
-        self._path = None if store is None else store.path / "imports" / "sessions.json"
-        self._known: dict[str, _Known] = {}
-        self._files: dict[str, _Known] = {}
-        self._new = False
-        if self._path is not None and self._path.exists():
-            try:
-                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
-            except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
-                self._known = {}  # then everything is imported once more, which changes nothing
-
-    def knows(self, key: str, fingerprint: str) -> bool:
-        known = self._known.get(key)
-        if not known or known.fingerprint != fingerprint or self._store is None:
-            return False
-        return all(name in self._store for name in known.traces)
-
-    def traces(self, key: str) -> list[str]:
-        return list(self._known[key].traces)
-
-    def keep_identity(self, key: str, session: Session, outcome: Outcome, traces: list[Trace]) -> None:
-        """A file of one run without an id that only grew since it was imported keeps the id it got then."""
-        if len(traces) != 1 or len(session.files) != 1 or (run := traces[0].meta["import"].get("run")) is None:
-            return
-        file, before = session.files[0], self._known.get(key)
-        self._files[key] = now = _Known("", [], run, file.size, _beginning(file, file.size))
-        if not before or not before.run or len(before.traces) != 1 or not 0 < before.size <= file.size:
-            return
-        if _beginning(file, before.size) == before.began:
-            now.run = before.run
-            meta = {**traces[0].meta, "import": {**traces[0].meta["import"], "run": before.run}}
-            traces[0] = msgspec.structs.replace(traces[0], trace_id=before.traces[0], meta=meta)
-            outcome.traces = list(before.traces)
-
-    def note(self, key: str, fingerprint: str, outcome: Outcome) -> None:
-        if outcome.status not in ("failed", "kept"):  # kept: the files are not those of what is stored
-            known = self._files.pop(key, None) or _Known("", [])
-            known.fingerprint, known.traces = fingerprint, outcome.traces
-            self._known[key] = known
-            self._new = True
-
-    def save(self) -> None:
-        if self._path is not None and self._new:
-            self._path.parent.mkdir(exist_ok=True)
-            put([(self._path, msgspec.json.encode(self._known))])

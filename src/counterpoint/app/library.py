@@ -18,20 +18,15 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.files import open_plain, put
 from counterpoint.formats.format import Format, detect
 from counterpoint.formats.importing.files import HEAD
+from counterpoint.store.place import store_path
 from counterpoint.trace import Trace
 
 if TYPE_CHECKING:
     from counterpoint.store import Store
 
-DEFAULT_STORE = "traces"
 _SUFFIXES = (".json", ".jsonl", ".parquet", ".csv")
 # Files above this are mapped, not read: the bytes need not fit beside the trace.
 _MAP_ABOVE = 8 << 20
-
-
-def store_path(path: str | os.PathLike[str] | None = None) -> Path:
-    """Where the store is: the path given, else `$COUNTERPOINT_STORE`, else `./traces`."""
-    return Path(path or os.environ.get("COUNTERPOINT_STORE") or DEFAULT_STORE)
 
 
 def names_file(ref: str | os.PathLike[str], store: str | os.PathLike[str] | Store | None = None) -> bool:
@@ -85,7 +80,7 @@ def load(ref: str | os.PathLike[str], *, store: str | os.PathLike[str] | None = 
 
     folder = store_path(store)
     if not folder.exists():
-        fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
+        fix = "name a file, or a store with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound(f"no trace {ref!r}: there is no file of that name and no store at {os.fspath(folder)!r}", fix=fix)
     with Store(folder, create=False) as opened_store:
         return opened_store.get(opened_store.find(os.fspath(ref)))

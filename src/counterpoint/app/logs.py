@@ -149,6 +149,8 @@ def _owner(file: File, before: str | None) -> str | None:
         if importer.sidecar(file.name):
             return name
     head = file.head() if file.size else b""
+    if _is_schema(head):
+        return None  # it names the keys of a source's records, and holds none
     if head and before is not None and importers()[before].rank >= 0 and importers()[before].sniff(head):
         return before
     for size in (HEAD, *_FURTHER):
@@ -159,6 +161,16 @@ def _owner(file: File, before: str | None) -> str | None:
             return found
         head = file.head(size * 16)  # what tells a source apart may stand behind a long first record
     return None
+
+
+def _is_schema(head: bytes) -> bool:
+    """Whether a file is a JSON Schema: what records look like, and no record."""
+    if b'"properties"' not in head and b'"$schema"' not in head:
+        return False
+    keys = first_keys(head)
+    return b"json-schema.org" in keys.get("$schema", b"") or (
+        keys.keys() >= {"type", "properties"} and keys["type"].lstrip().startswith(b'"object"')
+    )
 
 
 def _is_zip(file: File, forced: str | None) -> bool:
@@ -174,6 +186,8 @@ def _nearest(file: File) -> str:
     head = file.head(_FURTHER[0]) if file.size else b""
     if not head:
         return "cannot be unpacked" if file.size else "is empty"
+    if _is_schema(head):
+        return "is a JSON Schema: it says what records look like, and holds none"
     if (odd := _behind_odd_lines(head)) is not None:
         return odd
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -11,15 +11,15 @@ from pathlib import Path, PurePath
 from counterpoint import registry
 from counterpoint.app.library import about
 from counterpoint.app.logs import Found
-from counterpoint.formats.importing.files import MAX_UNPACKED, File
+from counterpoint.formats.importing.files import MAX_UNPACKED, File, first_keys
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.annotation import annotations_of, with_annotations
 
 # What makes a folder a store: its files are not exports.
 _MARK = "counterpoint.json"
-# What a trace in the survey's form begins with.
-_SURVEY = (b'"trace_id"', b'"task_id"', b'"events"')
+# The keys of a trace in the survey's form.
+_SURVEY = {"trace_id", "task_id", "events"}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -61,8 +61,9 @@ def traces_of_own(file: File) -> list[Trace]:
 def put_own(traces: list[Trace], store: Store) -> str:
     """Store them; gives what became of them: added, updated, kept where the store has more of them, or unchanged.
 
-    What people said about a trace that is kept comes in all the same.
+    What people said about a trace that is kept comes in all the same. What was removed from the store stays out.
     """
+    traces = [trace for trace in traces if not store.removals.has(trace)]
     less = [trace for trace in traces if trace.trace_id in store and _has_less(trace, store.get(trace.trace_id))]
     kept = {trace.trace_id for trace in less}
     whats = store.add_many(trace for trace in traces if trace.trace_id not in kept) + ["kept"] * len(less)
@@ -83,7 +84,7 @@ def _form(head: bytes) -> str | None:
     for name in ("jsonl", "otlp"):
         if registry.get("format", name).sniff(head):
             return name
-    return "survey" if head.lstrip()[:1] == b"{" and all(key in head for key in _SURVEY) else None
+    return "survey" if head.lstrip()[:1] == b"{" and first_keys(head).keys() >= _SURVEY else None
 
 
 def _is_in_store(name: str) -> bool:

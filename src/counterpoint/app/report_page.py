@@ -6,14 +6,16 @@ script, and what a trace says stands in it as text only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
+from counterpoint.app.api.mix import Change
 from counterpoint.app.api.report import Pattern, Report, WasteSum
 from counterpoint.app.api.sums import Sum
 from counterpoint.app.pricing import cost_words
-from counterpoint.display import at_least, compact, counted, duration, moment, money, number, percent
+from counterpoint.display import at_least, compact, counted, duration, local_day, local_moment, money, number, percent
 from counterpoint.trace.lanes import FAMILIES
 from counterpoint.trace.naming import short_model
 
@@ -36,7 +38,7 @@ class Section(NamedTuple):
 
 def heading(report: Report) -> str:
     """Which traces, from when to when."""
-    days = moment(report.first)[:10], moment(report.last)[:10]
+    days = local_day(report.first), local_day(report.last)
     return f"{report.query or 'All traces'}, {days[0]}" + (f" to {days[1]}" if days[0] != days[1] else "")
 
 
@@ -44,6 +46,7 @@ def sections(report: Report) -> list[Section]:
     """Everything the report says, in order."""
     return [
         _all(report),
+        *_waiting(report),
         _spend("Spend by project", "project", report.projects, lambda s: s.name or "(none)"),
         _spend("Spend by model", "model", report.models, lambda s: short_model(s.name) if s.name else "(none)"),
         _days(report),
@@ -64,8 +67,27 @@ def _all(report: Report) -> Section:
     text = " · ".join(words)
     if total.uncounted:
         who = f"{total.uncounted:,} agents or model calls have no true count"
-        text += f". A plus: there is more, since {who}, or since some have no price."
+        text += f". A plus: there is more, since {who}, or since some have no price"
+    if report.outside.traces:
+        some, spent = counted(report.outside.traces, "trace"), compact(report.outside.tokens)
+        text += f". {some} of these also worked at other times: {spent} tokens, {money(report.outside.cost_usd)}, in no sum here"
+    text += "." if ". " in text else ""
     return Section("In all", text)
+
+
+def _waiting(report: Report) -> list[Section]:
+    """Sessions whose last record is a call without an answer."""
+    if not report.waiting:
+        return []
+    now, shown = time.time(), report.waiting[:_LINES]
+    rows = [
+        [h.title or h.trace_id, h.agent, h.what + (f" and {h.calls - 1:,} more" if h.calls > 1 else ""), local_moment(h.since),
+         duration(None if h.since is None else max(0.0, now - h.since))]
+        for h in shown
+    ]  # fmt: skip
+    words = f"{counted(len(report.waiting), 'trace')} ended in a call without an answer: at work, stuck, or cut off."
+    words += f" {len(report.waiting) - len(shown):,} more: counterpoint ls open." if len(shown) < len(report.waiting) else ""
+    return [Section("Open calls", words, ("trace", "agent", "waits for", "since", "for"), rows, (4,))]
 
 
 def _spend(title: str, what: str, sums: Sequence[Sum], name: Callable[[Sum], str]) -> Section:
@@ -94,7 +116,8 @@ def _days(report: Report) -> Section:
     days = report.days[-_DAYS:]
     most = max((_weight(s) for s in days), default=0.0) or 1.0
     rows = [[s.name or "(no date)", number(s.traces), _tokens(s), _money(s), duration(s.seconds), number(s.errors)] for s in days]
-    words = f"The last {_DAYS} of {len(report.days):,} days on which anything ran." if len(report.days) > _DAYS else ""
+    words = f"Days of {report.zone}. A trace counts on every day on which it was at work."
+    words += f" The last {_DAYS} of {len(report.days):,} days on which anything ran." if len(report.days) > _DAYS else ""
     head = ("day", "traces", "tokens", "cost", "time", "errors")
     return Section("Day by day", words, head, rows, (1, 2, 3, 4, 5), [_weight(s) / most for s in days])
 
@@ -150,47 +173,95 @@ def _patterns(report: Report) -> list[Section]:
             continue
         spent = [(p.cost_usd or 0, p.tokens, p.busy_s) if kind == "sub-agent" else (p.busy_s, p.runs) for p in known]
         dear = [p for _, p in sorted(zip(spent, known, strict=True), key=lambda row: row[0], reverse=True)][:_LINES]
-        out.append(_pattern_table(dearest, kind, dear))
+        out.append(_pattern_table(dearest, kind, dear, report.useful))
         told = [p for p in known if p.useful is not None and p.runs >= 2]
         best = sorted(told, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
         if best:
-            out.append(_pattern_table(useful, kind, best))
+            out.append(_pattern_table(useful, kind, best, report.useful))
     return out
 
 
-def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern]) -> Section:
+def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern], useful: float | None) -> Section:
     is_agent = kind == "sub-agent"
+    of_all = "" if useful is None else f"; of all sub-agents at most {percent(useful)}"
     words = (
-        "Used: its words were read by others. Useful: share of its actions that the result depends on."
+        "Lines kept: there at the end, of those it wrote. Used: its returns that their reader used, at least. "
+        f"Useful: at most this share of its actions, on which the result depends{of_all}."
         if is_agent
         else "Read: results that a later step read."
     )
     # What a call cost stands on the model's step that made it, and is no tool's: a tool has a time only.
     has_reward = any(p.reward is not None for p in patterns)
     head = ["role", "runs", "traces", "tokens", "cost", "busy"] if is_agent else ["tool", "calls", "traces", "busy"]
-    head += ["errors", *(["used", "useful"] if is_agent else ["read"]), *(["reward"] if has_reward else [])]
+    head += ["errors", *(["lines kept", "used", "useful"] if is_agent else ["read"]), *(["reward"] if has_reward else [])]
     rows = []
     for p in patterns:
         used = f"{p.used:,} of {p.judged:,}" if p.judged else "-"
         spent = [*([compact(p.tokens or None), money(p.cost_usd)] if is_agent else []), duration(p.busy_s or None)]
-        came = [number(p.errors), used, *([percent(p.useful)] if is_agent else [])]
+        lines = "-" if p.lines is None else f"{p.lines_kept:,} of {p.lines:,}" if p.lines else "0"
+        came = [number(p.errors), *([lines] if is_agent else []), used, *([percent(p.useful)] if is_agent else [])]
         came += [number(p.reward, 3)] if has_reward else []
         rows.append([p.name, number(p.runs), number(p.traces), *spent, *came])
     return Section(title, words, head, rows, range(1, len(head)))
 
 
+UNITS: dict[str, Callable[[float | None], str]] = {
+    "cost": money, "cost_usd": money, "tokens": compact, "time": duration, "seconds": duration,
+}  # fmt: skip
+"""How a figure is written; others as numbers."""
+
+
+def written(name: str, value: float | None) -> str:
+    """A figure as people write it: $1.20, 18.2 k, 4h55, 3.14."""
+    return UNITS[name](value) if name in UNITS else number(value, 3)
+
+
+def change_words(name: str, value: float | None) -> str:
+    """A difference of a figure, with its sign; one that rounding made is none."""
+    if value is None or value != value:
+        return "-"
+    text = written(name, abs(value))
+    return text if not value or text in ("0", "0 s", "$0.00") else f"{'+' if value > 0 else '-'}{text}"
+
+
+def changed(change: Change, name: str) -> list[str]:
+    """Its total before and after, the change, and of what it is made."""
+    before, after = change.totals
+    share = "" if not before else f" ({'+' if after >= before else ''}{percent((after - before) / abs(before))})"
+    size = max(abs(before), abs(after))
+    parts = [0.0 if abs(part) <= 1e-9 * size else part for part in (change.count, change.mix, change.alike)]
+    told = [change_words(name, part) for part in (after - before, *parts)]
+    return [written(name, before), written(name, after), told[0] + share, *told[1:]]
+
+
+MIX_HEAD = ("more traces", "another mix", "traces alike")
+
+
+def mix_words(changes: Iterable[Change]) -> str:
+    """What the parts of a change are, and of how many traces anything can be said about traces alike."""
+    told = list(changes)
+    one, two = (max(change.common[side] for change in told) for side in (0, 1))
+    all_one, all_two = (max(change.traces[side] for change in told) for side in (0, 1))
+    return (
+        "The change is that of more or fewer traces, plus that of another mix of projects, models and kinds of runs, plus that of"
+        f" traces alike: {one:,} of {all_one:,} and {two:,} of {all_two:,} are of a kind that both have."
+    )
+
+
 def _trends(report: Report) -> Section:
-    """Means per trace, earlier and later."""
-    if not report.trends:
+    """Totals, earlier and later, what the change is made of, and means per trace."""
+    if not report.changes:
         return Section("Trends", "Too few traces to tell: a trend takes four.")
-    show: dict[str, Callable[[float], str]] = {"cost": money, "tokens": compact, "time": duration}
     rows = []
-    for name, (before, after) in report.trends.items():
-        write = show.get(name, lambda value: number(value, 3))
-        change = "-" if not before else f"{'+' if after >= before else ''}{percent((after - before) / abs(before))}"
-        rows.append([f"{name} per trace", write(before), write(after), change])
-    words = "Means of the earlier half of the traces and of the later half."
-    return Section("Trends", words, ("", "earlier", "later", "change"), rows, (1, 2, 3))
+    for name, change in report.changes.items():
+        means = [written(name, mean) for mean in change.means]
+        cells = changed(change, name)
+        rows.append([name, *(["-"] * 6 if name == "reward" else cells), *means])  # a sum of rewards means nothing
+    counts = [max(change.traces[side] for change in report.changes.values()) for side in (0, 1)]
+    words = f"The time before the middle trace began ({counted(counts[0], 'trace')}) and the time from then on ({counts[1]:,}). "
+    words += mix_words(report.changes.values())
+    head = ("", "earlier", "later", "change", *MIX_HEAD, "per trace", "later")
+    return Section("Trends", words, head, rows, range(1, 9))
 
 
 # -- the page ------------------------------------------------------------------------------------------------------------

@@ -1,24 +1,30 @@
-"""The search language: words, and fields such as `project:shop errors>0 cost>=5 date>7d tokens>=5k open "two words"`.
+"""The search language: words, and fields such as `project:shop errors>0 cost>=5 since:7d tokens>=5k open "two words"`.
 
 Always true: terms are joined by and; an unknown field, a field without a value and `OR` are errors, never an empty list; what
 stands in double quotes is words, whatever it holds. Over traces `project:shop` finds a part of the name in any case,
 `project=shop` the whole name as written; numbers are compared (`events:20` is `events=20`), with `score:fit>0.5` those of a name.
 A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`app.viewer.finding`) their
 text, id, agent and tool. Both sets of fields stand here, so that the language is one.
+
+A trace matches a date when any of it was at work then: the terms about dates of a query (`since:7d`, `until:2026-11-16`,
+`last:2w`, `date:2026-11`) say together from when to when. Days are those of this machine's time zone.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from counterpoint.display import moment
+from counterpoint.display import local_moment, zone
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.store.handles import handle, is_handle
+from counterpoint.store.summary import day_of
+from counterpoint.trace.activity import QUARTER_S
 
 if TYPE_CHECKING:
     from counterpoint.store.annotations import Dataset
@@ -31,6 +37,10 @@ FIELDS = {
     "model": "model",
     "date": "date",
     "day": "date",
+    "since": "active",
+    "until": "date",
+    "last": "active",
+    "active": "active",
     "task": "task_id",
     "system": "system",
     "topology": "topology",
@@ -50,26 +60,29 @@ FIELDS = {
     "notes": "annotations",
     "score": "scores",
     "in": "id",
+    "parent": "parent",
 }
-"""`errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its text),
-`notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection
-of `counterpoint dataset`."""
-_DATES = ("date", "day")
-_TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note")
+"""`since`, `until` and `last` say when a trace was at work, `active` when it was last; `parent` is the session that a run was
+made for; `errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its
+text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
+`counterpoint dataset`."""
+_DATES = ("date", "day", "since", "until", "last", "active")
+_SPANS = ("since", "until", "last")
+_TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note", "parent")
 _SEVERAL = {"model": "models", "label": "labels", "note": "remarks"}
 """Texts of which a trace may have several, and where they stand one by one."""
 FACETS = ("project", "model", "day", "system", "topology")
 """What lists are counted by; `facet` gives the values of a row."""
-_FLAGS = {
-    "open": lambda row: row.is_open,
-    "finished": lambda row: not row.is_open,
+FLAGS: dict[str, Callable[[Any], bool]] = {
+    "open": lambda row: row.is_open or bool(row.waiting),
+    "finished": lambda row: not row.is_open and not row.waiting,
     "invalid": lambda row: row.problems > 0,
     "failed": lambda row: row.errors > 0,
     "steered": lambda row: row.is_steered,
     "annotated": lambda row: row.annotations > 0,
 }
 
-EVENT_FIELDS: dict[str, Literal["text", "number"]] = {
+EVENT_FIELDS: dict[str, Literal["text", "number", "date"]] = {
     "id": "text",
     "kind": "text",
     "type": "text",
@@ -91,8 +104,12 @@ EVENT_FIELDS: dict[str, Literal["text", "number"]] = {
     "label": "text",
     "note": "text",
     "score": "number",
+    "date": "date",
+    "since": "date",
+    "until": "date",
+    "last": "date",
 }
-"""Over events: what may be asked, and whether it is text (`:`) or a number (`< <= > >= = !=`). `step` is the turn;
+"""Over events: what may be asked, and whether it is text (`:`), a number (`< <= > >= = !=`) or a date. `step` is the turn;
 `label`, `note` and `score` are what people and models said about the event."""
 EVENT_FLAGS = {
     "untrusted": "untrusted",
@@ -165,7 +182,12 @@ def matcher(query: str, datasets: Mapping[str, Dataset] | None = None) -> Callab
 
 
 def _matcher(query: str, datasets: Mapping[str, Dataset], inside: tuple[str, ...]) -> Callable[[Any], bool]:
-    tests = [_within(term, datasets, inside) if term.name == "in" else _test(term) for term in terms(query, FIELDS, _FLAGS)]
+    asked = terms(query, FIELDS, FLAGS)
+    dates = [term for term in asked if is_date(term) and term.sign != "!="]
+    others = [term for term in asked if term not in dates]
+    tests = [_within(term, datasets, inside) if term.name == "in" else _test(term) for term in others]
+    if dates:
+        tests.append(_when(dates))
     return lambda row: all(test(row) for test in tests)
 
 
@@ -188,14 +210,16 @@ def facet(row: Any, name: str) -> tuple[str, ...]:
     if name == "model":
         return tuple(row.models)
     if name == "day":
-        return () if row.started is None and not row.is_open else (moment(row.date)[:10],)  # when it was added is not its day
+        if row.started is None and not row.is_open:
+            return ()  # when it was added is not its day
+        return tuple(dict.fromkeys(day_of(at) for q in row.pieces for at in (q.first, q.last)))
     value = getattr(row, FIELDS[name])
     return (str(value),) if value else ()
 
 
 def is_narrow(query: str) -> bool:
     """Whether a query names a field or a flag, and is not only words."""
-    return any(term.name for term in terms(query, FIELDS, _FLAGS))
+    return any(term.name for term in terms(query, FIELDS, FLAGS))
 
 
 def _test(term: Term) -> Callable[[Any], bool]:
@@ -205,9 +229,12 @@ def _test(term: Term) -> Callable[[Any], bool]:
             return lambda row: handle(row.id) == word or any(word in (value or "").lower() for value in _words(row))
         return lambda row: any(word in (value or "").lower() for value in _words(row))
     if not term.sign:
-        return _FLAGS[term.name]
+        return FLAGS[term.name]
     if term.name in _DATES:
-        return _when(term)
+        if term.name in _SPANS:
+            span_of_term(term)  # says what would work
+        worked = _when([term._replace(sign="=")])
+        return lambda row: not worked(row)
     if term.name == "score":
         return _scored(term)
     if term.name in _TEXTS and term.sign in ("=", "!="):
@@ -249,35 +276,102 @@ def _words(row: Any) -> tuple[str | None, ...]:
     return (row.title, row.id, row.task_id, row.project, row.model, row.system)
 
 
-def _when(term: Term) -> Callable[[Any], bool]:
-    """Of a date: a day as 2026-11-16, a month, a year, or a span back from now (7d, 12h)."""
-    begin, end = span_of(term.value, f"{''.join(term)!r}")
-    tests: dict[str, Callable[[float], bool]] = {
-        "<": lambda t: t < begin, "<=": lambda t: t < end, ">": lambda t: t >= end, ">=": lambda t: t >= begin,
-        "=": lambda t: begin <= t < end, ":": lambda t: begin <= t < end, "!=": lambda t: not begin <= t < end,
-    }  # fmt: skip
-    compare = tests[term.sign]
-    return lambda row: compare(row.date)
+# -- dates ---------------------------------------------------------------------------------------------------------------
+
+
+def is_date(term: Term) -> bool:
+    """Whether a term is about when something was."""
+    return bool(term.sign) and term.name in _DATES
+
+
+def _when(asked: Sequence[Term]) -> Callable[[Any], bool]:
+    """Whether a trace was at work in a time that all of these terms name."""
+    begin, end = span_of_terms([term for term in asked if term.name != "active"])
+    since, before = span_of_terms([term for term in asked if term.name == "active"])
+    return lambda row: since <= row.active < before and any(q.first < end and q.last >= begin for q in row.pieces)
+
+
+def span_of_terms(asked: Iterable[Term], *, now: float | None = None) -> tuple[float, float]:
+    """From when to before when the terms about dates say, seconds since the epoch; endless where they say nothing."""
+    begin, end = -math.inf, math.inf
+    for term in asked:
+        low, high = span_of_term(term, now=now)
+        begin, end = max(begin, low), min(end, high)
+    return begin, end
+
+
+def span_of_term(term: Term, *, now: float | None = None) -> tuple[float, float]:
+    """The same of one term: `since:7d`, `until:2026-11-16`, `last:2w`, `date>=2026-11`."""
+    whole = "".join(term)
+    begin, end = span_of(term.value, repr(whole), now=now)
+    if term.name in _SPANS:
+        if term.sign not in (":", "="):
+            raise InputError(f"{whole!r} is not a condition", fix=f"write {term.name}:{term.value}")
+        if term.name == "last" and begin != end:
+            fix = f"last:7d or last:12h; or since:{term.value}"
+            raise InputError(f"{term.value!r} in {whole!r} is not a length of time", fix=fix)
+        return (-math.inf, end) if term.name == "until" else (begin, math.inf)
+    spans = {"<": (-math.inf, begin), "<=": (-math.inf, end), ">": (end, math.inf), ">=": (begin, math.inf)}
+    return spans.get(term.sign, (begin, end))
+
+
+def period_of(query: str) -> tuple[float, float] | None:
+    """From when to before when a query asks, to the quarter of an hour; None where it says nothing of dates."""
+    dates = [term for term in terms(query, FIELDS, FLAGS) if is_date(term) and term.sign != "!=" and term.name != "active"]
+    if not dates:
+        return None
+    begin, end = span_of_terms(dates)
+    first = begin if begin == -math.inf else begin // QUARTER_S * QUARTER_S
+    return first, end if end == math.inf else -(-end // QUARTER_S) * QUARTER_S
+
+
+def remarks(query: str) -> list[str]:
+    """What to say about how a query was read: `date>7d` looks like "older than a week" and is not."""
+    out = []
+    for term in terms(query, FIELDS, FLAGS):
+        if term.name in ("date", "day") and term.sign in ("<", "<=", ">", ">=") and _AGO.fullmatch(term.value):
+            is_newer, at = term.sign.startswith(">"), local_moment(span_of(term.value, "")[0])
+            said = f"at work since {at} ({zone()}), not older" if is_newer else f"at work before {at} ({zone()}), not newer"
+            same = f"{'since' if is_newer else 'until'}:{term.value}"
+            out.append(f"{''.join(term)} was taken for: {said}; {same} says the same")
+    return out
+
+
+_AGO = re.compile(r"(\d+)([dhwm])")
+_SIZES = {"h": 3600, "d": 86400, "w": 7 * 86400, "m": 30 * 86400}
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?")
 
 
 def span_of(text: str, where: str, *, now: float | None = None) -> tuple[float, float]:
-    """First and last moment (seconds since the epoch, UTC) of a day, month or year; of `7d` or `12h` the moment so long ago."""
-    found = re.fullmatch(r"(\d+)([dhwm])", text)
-    if found:
-        size = {"h": 3600, "d": 86400, "w": 7 * 86400, "m": 30 * 86400}[found.group(2)]
-        at = (time.time() if now is None else now) - int(found.group(1)) * size
+    """First and last moment (seconds since the epoch) of a day, month, year or minute; of `7d` the moment so long ago."""
+    if found := _AGO.fullmatch(text):
+        at = (time.time() if now is None else now) - int(found.group(1)) * _SIZES[found.group(2)]
         return at, at
-    for pattern in ("%Y-%m-%d", "%Y-%m", "%Y"):
-        try:
-            begin = datetime.strptime(text, pattern).replace(tzinfo=UTC)
-            next_month = (begin + timedelta(days=31)).replace(day=1) if pattern == "%Y-%m" else begin
-            end = begin + timedelta(days=1) if pattern == "%Y-%m-%d" else next_month
-            end = begin.replace(year=begin.year + 1) if pattern == "%Y" else end
-        except (ValueError, OverflowError):
-            continue
-        return begin.timestamp(), end.timestamp()
-    fix = "write a day as 2026-11-16, a month as 2026-11, or a span such as 7d or 12h"
+    try:
+        for pattern in ("%Y-%m-%d", "%Y-%m", "%Y"):
+            if (begin := _read(text, pattern)) is not None:
+                return begin.astimezone().timestamp(), _next(begin, pattern).astimezone().timestamp()
+        if _TIME.fullmatch(text):
+            start = datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().timestamp()
+            return start, start + (1 if text.count(":", 0, 19) > 1 else 60)
+    except (ValueError, OverflowError, OSError):  # a year that no clock has
+        pass
+    fix = "write a day as 2026-11-16, a minute as 2026-11-16T09:20, a month as 2026-11, or a span such as 7d or 12h"
     raise InputError(f"{text!r} in {where} is not a date", fix=fix)
+
+
+def _read(text: str, pattern: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, pattern)
+    except ValueError:
+        return None
+
+
+def _next(begin: datetime, pattern: str) -> datetime:
+    """When the next day, month or year begins."""
+    if pattern == "%Y-%m-%d":
+        return begin + timedelta(days=1)
+    return (begin + timedelta(days=31)).replace(day=1) if pattern == "%Y-%m" else begin.replace(year=begin.year + 1)
 
 
 def amount(term: Term) -> float:

@@ -82,7 +82,8 @@ class Sink(Struct, frozen=True):
     label: tuple[str, ...]
     rule: str
     status: Literal["violation", "blocked", "possible"]
-    strength: Literal["flow", "copied", "reported", "context"]
+    strength: Literal["order", "flow", "copied", "reported", "context"]
+    """`order` is `audit.incidents`': the sink does what a text from outside orders."""
     after: int | None = None
     """Time to detection: events recorded between the source and the sink."""
 

@@ -185,7 +185,8 @@ class Facts:
         """The events that are the result, and the rule by which they are.
 
         Every aggregate of the orchestrator and its last stop decision (what it aggregated once stays in its context); else
-        the last return to it; else its last act. The orchestrator is `TraceTeam.main`.
+        the last return to it; else its last act, or where nobody leads (several roots, no spawn) the last act of all. The
+        orchestrator is `TraceTeam.main`.
         """
         team, main = self.team, self.team.main
         if main is None:
@@ -199,6 +200,9 @@ class Facts:
         returns = [i for i in team.events_of(("return",)) if self.events[i].to == who]
         if returns:
             return returns[-1:], f"the last return to {who}"
+        if len(team.roots) > 1 and not team.children[main]:
+            acts = [i for i in team.events_of(ACTIONS) if team.is_member_A[team.agent_E[i]]]
+            return acts[-1:], "the last act of a team that nobody leads"
         acts = [i for i in team.events_of(ACTIONS) if team.agent_E[i] == main]
         return acts[-1:], f"{who}'s last act"
 
@@ -213,12 +217,40 @@ class Facts:
         info = self.info
         return Graph(info.n, info.dst, info.src, order=np.ascontiguousarray(info.order[::-1])).reach(self.result[0])
 
+    @cached_property
+    def is_sub_A(self) -> Mask:
+        """Sub-agents: all members but the orchestrator."""
+        out = self.team.is_member_A.copy()
+        if self.team.main is not None:
+            out[self.team.main] = False
+        return out
+
+    @cached_property
+    def acts_A(self) -> tuple[Counts, Counts]:
+        """What each agent did that can help, and how much of it the result depends on: the one definition of useful work.
+
+        Nothing counts where no edge says what was read.
+        """
+        acts_E = self.team.of_types(ACTIONS) & bool(self.graph.m)
+        return self.team.per_agent(acts_E), self.team.per_agent(acts_E & self.relevant_E)
+
+    @cached_property
+    def sub_acts(self) -> tuple[int, int]:
+        """The same of all sub-agents together."""
+        acts_A, useful_A = self.acts_A
+        return int(acts_A[self.is_sub_A].sum()), int(useful_A[self.is_sub_A].sum())
+
     # -- messages ------------------------------------------------------------------------------------------------
 
     @cached_property
     def messages(self) -> list[int]:
         """Messages between agents of the team, in the story's order."""
         return [i for i in self.team.events_of(("message",)) if self._is_between(self.events[i])]
+
+    @cached_property
+    def between(self) -> frozenset[int]:
+        """The same as a set."""
+        return frozenset(self.messages)
 
     @cached_property
     def _is_team(self) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.audit.facts import Facts, Mask
+from counterpoint.audit.outside import outside
 from counterpoint.audit.records import Measure, ids, standing
 
-_COORDINATION = ("spawn", "despawn", "aggregate", "return")
+_COORDINATION = ("spawn", "despawn", "aggregate")
 _ACTS = ("spawn", "despawn", "message", "tool_call", "return")
 """What may follow from a decision."""
 
@@ -24,17 +25,18 @@ def overhead(facts: Facts) -> list[Measure]:
 def protocol_tokens_E(facts: Facts) -> np.ndarray:
     """The tokens of each event that were spent on coordination.
 
-    All of a spawn, despawn, aggregate, return or inter-agent message; of a decision the share of what followed from it that
-    coordinates (`coordinating_E`); and what a tool call writes, its arguments. The rest is the task: a leader's own work, what
-    calls and results read, what is said to people. One agent alone has nobody to coordinate.
+    All of a spawn, despawn, aggregate or inter-agent message; of a decision the share of what followed from it that
+    coordinates (`coordinating_E`); what a tool call writes, its arguments, and what a return writes, the report. The rest is the
+    task: a leader's own work, what calls, returns and results read, what is said to people. One agent alone has nobody to
+    coordinate.
     """
     team = facts.team
     if int(team.is_member_A.sum()) < 2:
         return np.zeros(facts.n, np.int64)
     out = np.where(team.of_types(_COORDINATION), facts.tokens_E, 0)
     out[facts.messages] = facts.tokens_E[facts.messages]
-    calls = team.of_types(("tool_call",))
-    out[calls] = facts.tokens_out_E[calls]
+    writes = team.of_types(("tool_call", "return"))
+    out[writes] = facts.tokens_out_E[writes]
     decides = team.of_types(("orchestrator_decision",))
     out[decides] = np.rint(facts.tokens_E[decides] * coordinating_E(facts)[decides]).astype(np.int64)
     return out
@@ -122,18 +124,18 @@ def error_amplification(facts: Facts) -> Measure:
 
 
 def untrusted_reach(facts: Facts) -> Measure:
-    """Events that depend on an untrusted one (`trusted: false`) through what was read, themselves included / all events."""
+    """Events that depend on one from outside (`audit.outside`) through what was read, themselves included / all events."""
     name = "untrusted_reach"
     marks = [e.trusted for e in facts.events]
     if all(mark is None for mark in marks):
         return Measure.missing(name, "no event says whether its content is trusted")
-    sources = [i for i, mark in enumerate(marks) if mark is False]
+    sources = sorted(outside(facts.trace))
     if sources and not facts.graph.m:
         return Measure.missing(name, "the trace has no edges: nothing says what was read")
     reached = facts.info.reach(sources)
     results = facts.team.of_types(("tool_result",))
     silent = sum(1 for i in np.flatnonzero(results).tolist() if marks[i] is None)
-    text = f"{len(sources):,} untrusted events reach {int(reached.sum()):,} of {facts.n:,}"
+    text = f"{len(sources):,} events from outside reach {int(reached.sum()):,} of {facts.n:,}"
     text += f"; {silent:,} tool results are not marked either way" if silent else ""
     events = ids(facts.trace, facts.in_story(reached))
     return Measure.of(name, int(reached.sum()) / facts.n, text, status="estimated", bound="at most", events=events)

@@ -136,16 +136,13 @@ def utilisation(facts: Facts) -> Measure:
     which is not yet to have changed it, hence at most.
     """
     name, team = "useful_agent_utilisation", facts.team
-    sub_A = team.is_member_A.copy()
-    if team.main is not None:
-        sub_A[team.main] = False
-    actions = team.of_types(ACTIONS) & sub_A[team.agent_E]
+    actions = team.of_types(ACTIONS) & facts.is_sub_A[team.agent_E]
     if not bool(actions.any()):
         return Measure.missing(name, "no sub-agent acts")
     if not facts.graph.m:
         return Measure.missing(name, "the trace has no edges: nothing says what was read")
-    used = actions & facts.relevant_E
-    text = f"{int(used.sum()):,} of {int(actions.sum()):,} actions are among what {facts.result[1]} depends on"
-    unused = ids(facts.trace, facts.in_story(actions & ~used))
-    return Measure.of(name, int(used.sum()) / int(actions.sum()), text + "; events: the others", status="measured",
+    acts, useful = facts.sub_acts
+    text = f"{useful:,} of {acts:,} actions are among what {facts.result[1]} depends on"
+    unused = ids(facts.trace, facts.in_story(actions & ~facts.relevant_E))
+    return Measure.of(name, useful / acts, text + "; events: the others", status="measured",
                       bound="at most", events=unused)  # fmt: skip

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from counterpoint.audit.diff import aligned, fingerprint
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.injection import suspicious
+from counterpoint.audit.outside import outside
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Do, Replay, Substitute
@@ -34,8 +35,8 @@ Mask = NDArray[np.bool_]
 
 
 def untrusted(trace: Trace) -> list[str]:
-    """Events whose content came from outside: `trusted: false`."""
-    return [e.id for e in trace.events if e.trusted is False]
+    """Events whose content came from outside: `trusted: false`, and not the user's own files (`audit.outside`)."""
+    return [trace.events[i].id for i in sorted(outside(trace))]
 
 
 def planted(trace: Trace) -> list[str]:
@@ -48,7 +49,7 @@ def suspects(trace: Trace) -> list[str]:
     of the shared memory; in a simulated team also a return that says otherwise than the tool result that it rests on, for there
     both are one short statement. Benign orders may be among them; layer 2 tells."""
     out = {i for i, _ in suspicious(trace)}
-    out |= {i for i, e in enumerate(trace.events) if e.trusted is False and e.source == "memory"}
+    out |= {i for i in outside(trace) if trace.events[i].source == "memory"}
     if "world" not in trace.meta:
         return [trace.events[i].id for i in sorted(out)]
     facts = Facts(trace)

@@ -13,8 +13,10 @@ from msgspec import Struct
 
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.failures import failures
+from counterpoint.audit.outside import outside
 from counterpoint.audit.records import Finding, Measure
 from counterpoint.audit.waste import waste
+from counterpoint.audit.work.agents import work
 from counterpoint.display import compact, counted, duration, money, number, percent
 
 Level = Literal["look", "failed", "fine", "unknown"]
@@ -69,12 +71,15 @@ def _result(facts: Facts, success: float | int | None) -> str:
 
 def _work(facts: Facts, known: Mapping[str, Measure]) -> str:
     """How the team worked: alone or side by side, how much was talk, how much led to the result."""
+    written, kept = work(facts.trace, facts=facts).lines
+    lines = f"{kept:,} of {counted(written, 'line')} written to files are there at the end" if written else ""
     if len(facts.trace.members) < 2:
-        return "One agent worked alone: there is nothing to coordinate."
+        return f"One agent worked alone{f'; {lines}' if lines else ': there is nothing to coordinate'}."
     out = []
     out += _side_by_side(known)
     if (m := known.get("protocol_overhead")) is not None:
         out.append(f"{percent(m.value)} of the tokens went into coordination")
+    out += [lines] if lines else []
     if (m := known.get("useful_agent_utilisation")) is not None:
         out.append(f"at most {percent(m.value)} of what sub-agents did can have contributed to the result")
     if (m := known.get("message_redundancy")) is not None and m.value:
@@ -104,7 +109,7 @@ def _look(facts: Facts, findings: Sequence[Finding], incidents: int | None) -> s
         tokens = sum(w.tokens for w in wasted)
         what = ", ".join(f"{w.what} ({w.count:,})" for w in wasted)
         out.append(f"nothing came of {f'at least {compact(tokens)} tokens' if tokens else 'some work'}: {what}")
-    if any(e.trusted is False for e in facts.events):
+    if outside(facts.trace):
         decided = f"decided {counted(incidents, 'effect')}" if incidents else "decided nothing"
         unknown = "what content from outside decided was not looked for"
         out.append(unknown if incidents is None else f"content from outside {decided}")

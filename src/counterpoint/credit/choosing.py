@@ -1,8 +1,9 @@
 """Which mechanism answers "who earned it" for these traces, when nobody names one; and each agent's share, for pictures.
 
 Always true: the first that answers, of: what the team would have got without an agent (by a replay that costs no model call), the
-recorded votes counted again, the recorded merge made again, the drafts' scores, the other runs of the task, and where the words
-of the result appear first. An answer that gives everything to one of several agents is kept for when nothing better answers.
+recorded votes counted again, the recorded merge made again, the drafts' scores, and the other runs of the task. Where none does,
+who earned it is not identified, and nothing is chosen: where words stood first, and even shares, have to be asked for by name. An
+answer that gives everything to one of several agents is kept for when nothing better answers.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from counterpoint.trace.rows import Credit, Shares
 
 MOST_REPLAYED = 50_000
 """Agents times events up to which all agents are taken out in turn, without being asked for."""
-MOST_READ = 20_000
-"""Events up to which a picture looks for the origin of words."""
 LEAST_DRAFTS = 2
 """Scored drafts from which the way of their score says more than who merged them."""
 Merges = Callable[[Trace], Any]
@@ -101,8 +100,12 @@ def _no_group(traces: Sequence[Trace], given: _Given) -> str | None:
 
 _CANDIDATES = (
     _Candidate(
-        "message_delete", "the run can be replayed without each message, which shows what each caused", {}, _no_message_replay,
-        ("replay",), "message",
+        "message_delete",
+        "the run can be replayed without each message, which shows what each caused",
+        {},
+        _no_message_replay,
+        ("replay",),
+        "message",
     ),
     _Candidate(
         "difference", "the run can be replayed without each agent, which shows what each caused", {}, _no_replay, ("replay",)
@@ -117,12 +120,6 @@ _CANDIDATES = (
     ),
     _Candidate("ledger", "drafts were scored on the way", {"unit": "all"}, _few_drafts),
     _Candidate("agent_wise", "several runs of the same task can be compared", {}, _no_group),
-    _Candidate(
-        "provenance",
-        "nothing here says what the team would have got without an agent; where the result's words appear first can be seen",
-        {},
-        lambda traces, _: None,
-    ),
 )
 
 
@@ -135,23 +132,32 @@ class Chosen(NamedTuple):
     """Mechanism that was passed over to the reason."""
 
 
+class NobodyChosen(NotIdentified):
+    """No mechanism is identified for these traces; `passed` says of each why not."""
+
+    def __init__(self, traces: Sequence[Trace], unit: str | None, passed: dict[str, str]) -> None:
+        whose = "who earned it" if unit is None else f"which {unit} earned it"
+        why = _no_reward(traces) or "nothing here says what the team would have got without an agent"
+        fix = "`--method provenance` says who was the first to say the result's words; `counterpoint credit --list` has more"
+        super().__init__(f"no mechanism can say {whose}: {why}", fix, where=traces[0].trace_id)
+        self.passed = passed
+
+
 def choose(
-    traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, most_read: int | None = None,
-    unit: str | None = None,
-) -> Chosen:  # fmt: skip
+    traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, unit: str | None = None
+) -> Chosen:
     """The credit of the best mechanism that is identified for these traces; `replay` only where it costs no model call.
 
-    `merged` makes the merges of a recorded team again. Traces of more than `most_read` events are not searched for the origin of
-    words. With `unit` it is the best of those that have rows of this unit.
+    `merged` makes the merges of a recorded team again. With `unit` it is the best of those that have rows of this unit. Where
+    none is identified, `NobodyChosen` says of each why not.
     """
     given, passed = _Given(replay, merged), {}  # type: _Given, dict[str, str]
     kept: Chosen | None = None
     for one in _CANDIDATES:
         if one.unit not in (None, unit):
             continue
-        why_not = _too_long(one, traces, most_read)
         try:
-            why_not = why_not or one.lacks(traces, given)
+            why_not = one.lacks(traces, given)
             if why_not is None:
                 options = one.options | {name: getattr(given, name) for name in one.takes}
                 found: Credit = registry.get("credit", one.method)(list(traces), **options)
@@ -170,19 +176,11 @@ def choose(
         passed[one.method] = why_not
     if kept is not None:
         return kept
-    fix = "import the log with its texts, or name a mechanism of `counterpoint credit --list`"
-    whose = "who earned it" if unit is None else f"which {unit} earned it"
-    raise NotIdentified(f"no mechanism can say {whose}: {passed['provenance']}", fix, where=traces[0].trace_id)
+    raise NobodyChosen(traces, unit, passed)
 
 
 def _told(found: Credit, why: str, passed: dict[str, str]) -> Chosen:
     return Chosen(replace(found, notes={**found.notes, "chosen": why, "passed": passed}), why, passed)
-
-
-def _too_long(one: _Candidate, traces: Sequence[Trace], most_read: int | None) -> str | None:
-    n = sum(len(t.events) for t in traces)
-    is_long = one.method == "provenance" and most_read is not None and n > most_read
-    return f"{n:,} events are more than can be searched at once" if is_long else None
 
 
 def _only_one(traces: Sequence[Trace], found: Credit) -> str | None:
@@ -202,12 +200,12 @@ def agent_shares(trace: Trace, *, replay: Replay | None = None, merged: Merges |
     """Each agent's share by the mechanism that is chosen for this trace; None where there is no answer.
 
     Agents plus `unassigned` are the team reward as the run scored itself, which is what all of these share out (the reward that a
-    person gave where it did not); for provenance they are the whole result, which is 1.
+    person gave where it did not). A trace without an outcome has no shares.
     """
     try:
-        found = choose([trace], replay=replay, merged=merged, most_read=MOST_READ).credit
+        found = choose([trace], replay=replay, merged=merged).credit
     except CounterpointError:
         return None
     agents = RowPlaces(trace).by_agent(found)
-    whole = 1.0 if found.mechanism == "provenance" else float(as_recorded(trace).rewards.get("team", trace.rewards["team"]))
+    whole = float(as_recorded(trace).rewards.get("team", trace.rewards["team"]))
     return Shares(found.mechanism, whole, agents, whole - math.fsum(agents.values()))

@@ -16,16 +16,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from counterpoint.formats.importing.clocks import Link, backward, one_time
 from counterpoint.formats.importing.lane import STEP, DraftRows
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, TITLE
-from counterpoint.trace.quantities import NO_TIMES
+from counterpoint.trace.quantities import AROUND, NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
 
+OUT_OF_ORDER = "times that contradict the order of the records"
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
 _TITLE = 160
 _ERROR = 500
@@ -56,10 +58,14 @@ class Draft(DraftRows):
         """Set it where the source says; else it follows from who spawned whom."""
         self.rewards: dict[str, float] = {}
         self.metrics: dict[str, float] = {}
+        self.costs: dict[str, float] = {}
+        """Totals that the source states: they count where they are more than what the events carry."""
         self.meta: dict[str, Any] = {}
         self.report = Report()
         self._records = records
         self._has_times = True
+        self.has_one_clock = True
+        """Whether one machine wrote all times; spans of several processes may have as many clocks."""
 
     def traces(self) -> Iterator[Trace]:
         """The trace, or nothing when no event was put down."""
@@ -74,10 +80,10 @@ class Draft(DraftRows):
         self._root_at_spawns(rows)
         kept = [(index[s], index[d], k) for s, d, k in self.edges if s in index and d in index]
         self.report.mended.update({"edges to nowhere": len(self.edges) - len(kept)} if len(kept) < len(self.edges) else {})
-        times = self._times(rows)
+        times, kept = self._clocks(rows, kept)
         order, mended, dropped = ordered(times, [(s, d) for s, d, _ in kept])
-        skewed = [i for i, t in enumerate(times) if mended[i] > t + 1e-6]
-        self.report.mended.update({"clock skew": len(skewed)} if skewed else {})
+        moved = sum(mended[i] > t + 1e-6 for i, t in enumerate(times))
+        self.report.mended.update({OUT_OF_ORDER: moved} if moved else {})
         self.report.mended.update({"edges of a cycle": len(dropped)} if dropped else {})
         names = list(self.rows)
         edges = [Edge(names[s], names[d], k) for j, (s, d, k) in enumerate(kept) if j not in dropped]  # type: ignore[arg-type]
@@ -88,6 +94,7 @@ class Draft(DraftRows):
             del costs["wall_clock_s"]
         if any(e.cost_usd is not None for e in events):
             costs["cost_usd"] = sum(e.cost_usd or 0 for e in events)
+        costs.update({name: stated for name, stated in self.costs.items() if stated > costs.get(name, 0)})
         about = self.report.as_dict()
         if self._records is not None and (self._records.broken_count or self._records.unknown):
             about["session"] = self._records.as_dict(short=True)
@@ -115,7 +122,8 @@ class Draft(DraftRows):
             if e.model:
                 by_model[e.model] += (e.tokens_in or 0) + (e.tokens_out or 0)
         names = {agent: writable(lane.name)[:_TITLE] for agent, lane in self.lanes.items() if lane.name and lane.name != agent}
-        times = [row["at"] for row in self.rows.values() if row["at"] is not None]
+        timed = [row for row in self.rows.values() if row["at"] is not None]
+        times = [row["at"] for row in timed if row.get("role") not in AROUND] or [row["at"] for row in timed]
         found = {
             TITLE: one_line(self._asked(events)),
             MODELS: [model for model, _ in by_model.most_common()],
@@ -183,6 +191,21 @@ class Draft(DraftRows):
             met.add(row["agent"])
             if row["id"] not in is_rooted:
                 self.edge(spawn, row["id"], kind)
+
+    def _clocks(self, rows: list[dict[str, Any]], edges: list[Link]) -> tuple[list[float], list[Link]]:
+        """Times by one clock, and the edges without those that one clock refutes."""
+        times = self._times(rows)
+        agents = [str(row["agent"]) for row in rows]
+        if not self._has_times:
+            return times, edges
+        if not self.has_one_clock:
+            times, moved = one_time(agents, times, edges)
+            self.report.mended.update({"clock skew": moved} if moved else {})
+            return times, edges
+        if refuted := backward(agents, times, edges):
+            self.report.mended["messages later than their reader's step: not linked"] += len(refuted)
+            edges = [edge for k, edge in enumerate(edges) if k not in refuted]
+        return times, edges
 
     def _times(self, rows: list[dict[str, Any]]) -> list[float]:
         known = [row["at"] for row in rows if row["at"] is not None]

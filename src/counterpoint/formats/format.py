@@ -39,6 +39,8 @@ class Format:
     """The traces in the bytes of a file."""
     write: Callable[[Trace], bytes] | None = None
     """One trace as the bytes of one file."""
+    joins: bool = False
+    """Whether the bytes of several traces, one after another, are a file of it too: rows, one in a line."""
     read_tables: Callable[[Mapping[str, Data]], Iterator[Trace]] | None = None
     """The traces in the named files of a folder."""
     write_tables: Callable[[Sequence[Trace]], dict[str, Table]] | None = None

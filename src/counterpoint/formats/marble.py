@@ -11,10 +11,14 @@ One line of JSON is one run. Agents are fixed before the run; nobody spawns.
 | `task_results`, or `result` of `current_agent` or `root_agent` | a `return` of each agent to the planner |
 | `summary` | `aggregate` of the planner |
 | `continue_simulation: false` | `orchestrator_decision` `stop` |
-| `token_usage`, `agent_kpis`, `total_milestones` | `metrics` |
-| `task_evaluation`, `code_quality` | `metrics`; a `task_evaluation` that is one number is `rewards["team"]` |
+| `token_usage` | `costs["tokens"]`, and `metrics`: a total, of which no event has a part |
+| `agent_kpis`, `total_milestones` | `metrics` |
+| `task_evaluation`, `code_quality` | `metrics`, one for each rating, and `rewards["team"]`: their mean, of five |
 
-A score of -1 means that nothing was scored, and is absent.
+MARBLE rates on a scale of five whatever the task is: research ideas and code by several ratings, bargaining by those of the
+buyer and of the seller, a building in Minecraft by five times the share of blocks that are right. A score of -1 means that
+nothing was scored, and is absent. What a database task was to find stands beside what was found (`root_cause`, `predicted`);
+nobody scored it.
 
 What is lost: nothing of the records; times, tokens per call and tool calls are not in the source (results quote their output).
 
@@ -31,13 +35,14 @@ from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.files import first_keys
 from counterpoint.formats.importing.lane import Lane
-from counterpoint.formats.importing.values import as_dict, as_list, number, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, count, number, string, text_of
 from counterpoint.trace import Trace, content_ref
 
 _PLANNER = "planner"
 _TOPOLOGIES = {"star": "centralized", "tree": "hierarchical"}
 _SPOKEN = re.compile(r"^From ([^\s:]+) to ([^\s:]+): ", re.M)
 _SESSION = re.compile(r"\s*In Session \S+\s*")
+_BEST = 5
 _MODEL_AND_TOOL = "tool calls: results quote what tools returned"
 
 
@@ -147,15 +152,27 @@ def _outcome(draft: Draft, run: dict[str, Any]) -> None:
     for agent, value in as_dict(run.get("agent_kpis")).items():
         if (kpi := number(value)) is not None:
             draft.metrics[f"kpi: {agent}"] = kpi
-    for key in ("task_evaluation", "code_quality"):
-        for part, value in (as_dict(run.get(key)) or {"": run.get(key)}).items():
-            score = number(value)
-            if score is not None and score >= 0:
-                draft.metrics[f"{key}: {part}" if part else key] = score
-    if "task_evaluation" in draft.metrics:
-        draft.rewards["team"] = draft.metrics["task_evaluation"]
+    if tokens := count(run.get("token_usage")):
+        draft.costs["tokens"] = tokens
+    rated = [ratings for key in ("task_evaluation", "code_quality") if (ratings := dict(_ratings(key, run.get(key))))]
+    for ratings in rated:
+        draft.metrics.update(ratings)
+    of_five = [ratings for ratings in rated if max(ratings.values()) <= _BEST]
+    if of_five:
+        draft.rewards["team"] = sum(of_five[0].values()) / len(of_five[0]) / _BEST
+    else:
+        draft.report.lacks["an outcome: a rating is not of five" if rated else "an outcome: nothing was rated"] += 1
     told = {"task", "iterations"}
     draft.meta["marble"] = {key: value for key, value in run.items() if key not in told and value is not None}
+
+
+def _ratings(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """Each rating under its name: a number, or those in a record, which may stand in records of their own."""
+    if isinstance(value, dict):
+        for part, inner in value.items():
+            yield from _ratings(f"{name}: {part}", inner)
+    elif (score := number(value)) is not None and score >= 0:
+        yield name, score
 
 
 marble = Importer(

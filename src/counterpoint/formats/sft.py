@@ -299,6 +299,7 @@ sft = Format(
     suffixes=(".sft.jsonl",),
     sniff=_sniff,
     write=_write,
+    joins=True,
     columns={
         "row": ("agent", "trace_id", "task_id", "role", "rewards", "agent_rewards", "absent", "messages"),
         "messages": ("role", "content", "tool_calls", "tool_call_id"),

@@ -13,27 +13,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.test_output import test_run
 
 KINDS = ("grader", "label", "tests", "merged", "user")
 _EXCERPT = 120
-_TAIL = 4000
-"""Characters at the end of an output in which a test run sums up."""
 _LONGEST = 400
 """Characters of a remark; what is longer is a task of its own."""
 _GRADES = re.compile(r"(?:task_)?success|utility|correct(?:ness)?|accuracy|resolved|passed|pass_rate|score", re.I)
 
-# Of each test runner the line that sums up: how many passed and how many did not, in any order.
-_COUNTS = re.compile(r"(\d+) (passed|passing|failed|failing|failures?|errors?)\b", re.I)
-_SUMMARY = re.compile(
-    r"^(?:=+ .*\b\d+ (?:passed|failed|error).*"
-    r"|\s*Tests?:? +.*\b\d+ (?:passed|failed).*"
-    r"|test result: .*"
-    r"|\s*\d+ (?:passing|failing)\b.*"
-    r"|\d+ (?:passed|failed).* in [\d.]+.*)$",
-    re.I | re.M,
-)
-_RAN = re.compile(r"^Ran \d+ tests? in .*\n+(OK|FAILED)\b.*", re.M)
-_GO = re.compile(r"^(ok|FAIL)[ \t]+(\S+)[ \t]+(?:[\d.]+s\b|\(cached\)|\[(?:build|setup) failed\])", re.M)
 _MERGED = re.compile(r"\b(?:Merged pull request|Squashed and merged|Rebased and merged|Fast-forward\b|Merge made by the)", re.I)
 _MERGES = re.compile(r"\b(?:gh pr merge|git merge|git pull)\b")
 
@@ -99,39 +86,9 @@ def _labels(trace: Trace) -> Iterator[Proposal]:
 def _tests(trace: Trace) -> Iterator[Proposal]:
     """The last test run of the trace."""
     for event in reversed(trace.events):
-        if event.type == "tool_result" and (text := trace.text(event)) and (found := test_run(text[-_TAIL:])):
+        if event.type == "tool_result" and (text := trace.text(event)) and (found := test_run(text)):
             yield Proposal("team", float(found[0]), "tests", _short(found[1]), event.id)
             return
-
-
-def test_run(text: str) -> tuple[bool, str] | None:
-    """Whether the last test run in an output passed, and the line that says so; None where there is none."""
-    found: list[tuple[int, bool, str]] = []
-    for match in _SUMMARY.finditer(text):
-        counts = [(int(n), word.lower()) for n, word in _COUNTS.findall(match[0])]
-        failed = sum(n for n, word in counts if not word.startswith("pass"))
-        if any(n for n, _ in counts):
-            found.append((match.start(), not failed, match[0]))
-    found += [(m.start(), m[1] == "OK", m[0].replace("\n", " ")) for m in _RAN.finditer(text)]
-    found += _go_run(text)
-    if not found:
-        return None
-    _, passed, line = max(found)
-    if passed and any(not ok for start, ok, _ in found if start > max(found)[0] - 200):
-        return next((ok, said) for start, ok, said in sorted(found, reverse=True) if not ok)  # one suite of the same run failed
-    return passed, line
-
-
-def _go_run(text: str) -> Iterator[tuple[int, bool, str]]:
-    """What Go says of its packages, which may have been run again: of each the last line counts, and one failure is enough."""
-    last = {match[2]: match for match in _GO.finditer(text)}
-    if last:
-        newest = max(last.values(), key=re.Match.start)
-        failed = next((match for match in last.values() if match[1] == "FAIL"), None)
-        yield newest.start(), failed is None, (failed or newest)[0]
-
-
-test_run.__test__ = False  # type: ignore[attr-defined]  # its name is no test's
 
 
 def _merges(trace: Trace) -> Iterator[Proposal]:

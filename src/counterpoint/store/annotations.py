@@ -2,7 +2,8 @@
 
 Always true: what `append` has acknowledged survives a power cut and a killed writer, whoever else writes; a group of records is
 there whole or not at all. A writer holds the file's lock from reading the end to writing it; readers take none. Every group
-has a sum over its bytes and its place, and the head says how far the file goes, so that a lost end is noticed too.
+has a sum over its bytes and its place, and the head says how far the file goes, so that a lost end is noticed too; the store's
+mark says that there is such a file, so that a lost one is.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from msgspec import Struct
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError
+from counterpoint.store.opening import ANNOTATIONS, has_annotations, note_annotations
 from counterpoint.trace.annotation import Annotation
 
-NAME = "annotations.jsonl"
+NAME = ANNOTATIONS
 _HEAD = b'{"counterpoint_annotations":1,"bytes":%012d,'
 _HEAD_SUM = b'"sum":%010d}\n'
 HEAD_BYTES = len(_HEAD % 0 + _HEAD_SUM % 0)
@@ -152,6 +154,8 @@ class AnnotationFile:
             try:
                 fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
+                if has_annotations(self.path.parent) and not self.path.exists():
+                    raise self._damaged("it is missing") from None
                 self.said, self._place = Said(), None
                 return self.said
             try:
@@ -196,6 +200,7 @@ class AnnotationFile:
             changes = decide(self.said)
             if not changes:
                 return
+            note_annotations(self.path.parent)
             assert self._place is not None
             begin = self._place.end
             data = group(changes, begin)
@@ -235,7 +240,10 @@ class AnnotationFile:
 
     def _held(self) -> int:
         while True:
+            is_known = has_annotations(self.path.parent)
             if not self.path.exists():
+                if is_known:
+                    raise self._damaged("it is missing")
                 disk.create(self.path, head(HEAD_BYTES))
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             try:

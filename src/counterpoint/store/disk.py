@@ -103,7 +103,7 @@ def create(path: Path, data: bytes) -> bool:
     """A new file with these bytes, whole and durable; False when somebody made it first."""
     draft = temporary(path.parent)
     try:
-        _write(draft, data)
+        write_new(draft, data)
         try:
             os.link(draft, path)
         except FileExistsError:
@@ -118,7 +118,7 @@ def replace_file(path: Path, data: bytes) -> None:
     """The file with these bytes, in place of what was there; readers see the old or the new."""
     draft = temporary(path.parent)
     try:
-        _write(draft, data)
+        write_new(draft, data)
         os.replace(draft, path)
         sync_folder(path.parent)
     finally:
@@ -143,11 +143,13 @@ def is_summed(data: bytes) -> bool:
     return data[-_SUM_BYTES:].startswith(_SUM[:8])
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes, *, durably: bool = True) -> None:
+    """A file that was not there, its bytes on disk; its name is not yet."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         write_all(fd, data)
-        os.fsync(fd)
+        if durably:
+            os.fsync(fd)
     finally:
         os.close(fd)
 

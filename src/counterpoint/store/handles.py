@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 _LONG, _PREFIX, _MOST_PREFIX = 20, 8, 13
@@ -23,6 +23,25 @@ def handle(trace_id: str) -> str:
 def is_handle(name: str) -> bool:
     """Whether a name may be a handle."""
     return _HANDLE.fullmatch(name) is not None
+
+
+_OWN = 4
+"""A source's own id is looked for inside ids by so many characters at least."""
+
+
+def named(prefix: str, tasks: Mapping[str, str]) -> list[str]:
+    """The ids (each with that of its task) that a name may stand for, by the best rule that finds any: their beginning, a handle,
+    or the source's own id: what follows a slash or the name of the source, or the task's."""
+    if not prefix:
+        return []
+    if found := [name for name in tasks if name.startswith(prefix)]:
+        return found
+    if is_handle(prefix) and (found := [name for name in tasks if handle(name) == prefix]):
+        return found
+    if len(prefix) < _OWN:
+        return []
+    inside = re.compile(rf"(?:/|^[a-z][a-z_]*-){re.escape(prefix)}")
+    return [name for name, task in tasks.items() if inside.search(name) or task.startswith(prefix)]
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:

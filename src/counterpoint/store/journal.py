@@ -1,9 +1,11 @@
 """The journal: one append-only file per running trace, in the form of `trace/lines.py`.
 
 Always true: the writer holds the file's lock as long as it lives; every commit is whole lines and their sum, written and then
-synced; when `append` returns, its records survive kill -9 and a power cut; when it raises, the file ends where it ended
-before. Only what a sum covers counts. What follows the last sum was never acknowledged: a torn tail, cut when the next writer
-takes the file. A wrong byte, in the last commit too, is reported and never skipped.
+synced, and then tallied in a file beside it (`tally.py`), which is synced too; when `append` returns, its records survive kill -9
+and a power cut; when it raises, the file ends where it ended before. A journal that does not begin with all that was tallied is
+damaged. Only what a sum covers counts: what follows the last sum, or is wrong behind the tallied bytes, was never acknowledged: a
+torn tail, cut when the next writer takes the file. Journals of older versions have no tally: there a wrong byte is reported, in
+the last commit too, and a lost end is not noticed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace, TryAgain
+from counterpoint.store.tally import Tally, TallyFile, damaged, lost_run, tally_or_fault, tally_path
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
 _SUFFIX = ".jsonl"
@@ -40,12 +43,26 @@ def journals(folder: Path) -> Iterator[Path]:
 
 
 def peek(path: Path) -> LineReader | None:
-    """What a journal says so far, whoever is writing it; None when it is gone."""
+    """What a journal says so far, whoever is writing it; None when it is gone. `InvalidTrace` when it is damaged."""
+    for _ in range(2):  # a writer may just have begun, or gone back behind what it could not write
+        try:
+            tally = tally_or_fault(path)  # first: what it says is in the journal already
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        with suppress(InvalidTrace):
+            return _read(data, path, *tally)[0]
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return _read(data, path)[0]
+        return _read(data, path, *tally)[0]
+    except InvalidTrace:
+        if path.exists():
+            raise
+        return None  # stored or dropped while we looked
+
+
+def is_there(path: Path) -> bool:
+    """Whether a run has a journal, or had one that is missing."""
+    return path.exists() or tally_path(path).exists()
 
 
 def is_held(path: Path) -> bool:
@@ -60,12 +77,16 @@ def is_held(path: Path) -> bool:
         os.close(fd)
 
 
-def _read(data: bytes, path: Path) -> tuple[LineReader, int]:
-    """What the sums of a journal cover, and where its torn tail begins."""
+def _read(data: bytes, path: Path, tally: Tally | None, fault: InvalidTrace | None = None) -> tuple[LineReader, int]:
+    """What the sums of a journal cover, and where its torn tail begins; `fault` says why a tally cannot be read."""
+    if tally is not None and not tally.is_over:
+        return _read_tallied(data, path, tally)
     reader = LineReader(where=os.fspath(path))
     end = _end_of_sums(data)
     if not end:  # a journal of the first form had no sum until its first commit
         end = data.find(b"\n") + 1
+        if not end:
+            raise damaged("the journal has no header", path)
     try:
         reader.feed(data[:end])
     except InvalidTrace:
@@ -77,7 +98,30 @@ def _read(data: bytes, path: Path) -> tuple[LineReader, int]:
         reader.feed(data[:end])
         return reader, end
     _check_tail(data[end:], reader)
+    is_young = not (reader.events or reader.edges or reader.contents or reader.finished)
+    if tally is None and (fault or reader.is_tallied) and not is_young:
+        missing = "the tally of the journal is missing: how much of it was acknowledged is not known"
+        raise fault or damaged(missing, tally_path(path))
     return reader, end
+
+
+def _read_tallied(data: bytes, path: Path, tally: Tally) -> tuple[LineReader, int]:
+    """The same where it is known what was acknowledged: that must be there, and a tail that is wrong is a torn one."""
+    known = tally.size
+    if not tally.holds(data):
+        LineReader(where=os.fspath(path)).feed(data[:known])  # where a line is wrong, it is named
+        if len(data) < known:
+            raise damaged(f"the journal has lost its end: {len(data):,} of {known:,} acknowledged bytes are there", path)
+        raise damaged("the journal is not what was acknowledged: its bytes have changed", path)
+    end = max(_end_of_sums(data), known)
+    if end > known:
+        reader = LineReader(where=os.fspath(path))
+        with suppress(InvalidTrace):
+            reader.feed(data[:end])
+            return reader, end
+    reader = LineReader(where=os.fspath(path))
+    reader.feed(data[:known])
+    return reader, known
 
 
 _SUM = b'{"sum":'
@@ -108,6 +152,14 @@ def good_bytes(data: bytes, path: Path) -> int:
     return 0
 
 
+def take_stock(path: Path, data: bytes) -> None:
+    """Let the tally say that all these bytes of a journal are acknowledged; the caller holds the journal's lock."""
+    reader = LineReader(where=os.fspath(path))
+    reader.feed(data)
+    name = reader.header.trace_id if reader.header is not None else ""
+    disk.replace_file(tally_path(path), Tally(len(data), zlib.crc32(data), name).encoded())
+
+
 def _check_tail(tail: bytes, so_far: LineReader) -> None:
     """A tail that was torn begins like any commit; one that does not was a commit, and is damaged."""
     if not tail or _HOLE in tail:
@@ -123,9 +175,10 @@ def _check_tail(tail: bytes, so_far: LineReader) -> None:
 class Journal:
     """The writer of one journal file."""
 
-    def __init__(self, path: Path, fd: int, size: int, crc: int) -> None:
+    def __init__(self, path: Path, fd: int, crc: int, tally: TallyFile) -> None:
         """Use `create` or `resume`."""
-        self.path, self._fd, self._size, self._crc = path, fd, size, crc
+        self.path, self._fd, self._crc = path, fd, crc
+        self._tally = tally
         _live.add(self)
 
     @classmethod
@@ -134,16 +187,23 @@ class Journal:
     ) -> Journal:
         """A new journal with its header and the header's sum, durable and locked before anybody can see it."""
         header = header_line(trace_id, task_id, system, topology, meta)
-        header += sum_line(zlib.crc32(header))
-        path, draft = path_of(folder, trace_id), disk.temporary(folder)
+        header += sum_line(zlib.crc32(header), is_tallied=True)
+        path, draft, beside = path_of(folder, trace_id), disk.temporary(folder), disk.temporary(folder)
+        tally = Tally(len(header), zlib.crc32(header), trace_id)
         with disk.explained(path):
+            if (lost := lost_run(path, ())) is not None:
+                raise lost
             fd = os.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 disk.lock(fd)
                 disk.write_all(fd, header)
                 os.fsync(fd)
+                TallyFile.draft(beside, tally)
                 os.link(draft, path)
+                disk.remove(tally_path(path))  # of a run that was stored or dropped before its tally could go
+                os.link(beside, tally_path(path))
                 disk.sync_folder(folder)
+                held = TallyFile.take(path, tally)
             except BaseException as error:
                 os.close(fd)
                 if isinstance(error, FileExistsError):
@@ -151,7 +211,8 @@ class Journal:
                 raise
             finally:
                 disk.remove(draft)
-        return cls(path, fd, len(header), 0)
+                disk.remove(beside)
+        return cls(path, fd, 0, held)
 
     @classmethod
     def resume(cls, path: Path) -> tuple[Journal, LineReader] | None:
@@ -167,25 +228,35 @@ class Journal:
                     return None
                 with open(fd, "rb", closefd=False) as file:
                     data = file.read()
-                reader, size = _read(data, path)
+                reader, size = _read(data, path, *tally_or_fault(path))
                 if size < len(data):
                     os.ftruncate(fd, size)
                     os.fsync(fd)
+                name = reader.header.trace_id if reader.header is not None else ""
+                held = TallyFile.take(path, Tally(size, zlib.crc32(data[:size]), name))
             except BaseException:
                 with suppress(OSError):
                     os.close(fd)
                 raise
-        return cls(path, fd, size, reader.crc), reader
+        return cls(path, fd, reader.crc, held), reader
 
     @staticmethod
-    def drop(path: Path) -> bool:
-        """Delete a dead writer's journal, readable or not; False when somebody holds it."""
+    def drop(path: Path, trace_id: str) -> bool:
+        """Delete a dead writer's journal, readable or not, or what is left of a missing one; False when somebody holds it."""
         with disk.explained(path):
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                disk.remove(tally_path(path))
+                return True
             try:
                 if not disk.lock(fd):
                     return False
+                tally = TallyFile.take(path, Tally(0, 0, trace_id))
+                tally.end(durably=True)
                 disk.remove(path)
+                tally.remove(path)
+                tally.release()
                 disk.sync_folder(path.parent)
             finally:
                 os.close(fd)
@@ -201,26 +272,29 @@ class Journal:
         if not self.is_open:
             raise InputError("this run is closed, or belongs to the process that forked this one", where=str(self.path))
         data = lines + sum_line(zlib.crc32(lines, self._crc))
+        known = self._tally.tally
         with disk.explained(self.path):
             try:
                 disk.write_all(self._fd, data)
                 disk.sync_file(self._fd)
+                self._tally.write(known.size + len(data), zlib.crc32(data, known.crc))
             except OSError:
                 # Back to the last durable byte. The records stay with the caller, so that trying again writes them anew
                 # even where a failed sync has left the cache and the disk in disagreement.
-                os.ftruncate(self._fd, self._size)
+                os.ftruncate(self._fd, known.size)
                 raise
-        self._size += len(data)
         self._crc = 0
 
     def read(self) -> LineReader:
         """Everything that is in the file."""
         with disk.explained(self.path), open(self.path, "rb") as file:
-            return _read(file.read(), self.path)[0]
+            return _read(file.read(), self.path, self._tally.tally)[0]
 
     def delete(self) -> None:
         """Remove the file, which the lake has made needless, and let go of it."""
+        self._tally.end(durably=False)
         disk.remove(self.path)
+        self._tally.remove(self.path)
         disk.sync_folder(self.path.parent)
         self.release()
 
@@ -228,6 +302,7 @@ class Journal:
         """Let go of the file; it stays."""
         fd, self._fd = self._fd, -1
         _live.discard(self)
+        self._tally.release()
         if fd >= 0:
             os.close(fd)
 

@@ -18,14 +18,15 @@ from counterpoint.store.journal import journals, peek
 from counterpoint.store.log import Log
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.summary import Summary
+from counterpoint.store.tally import lost_runs
 from counterpoint.trace.annotation import Annotation, labels_of
 
 Damaged = dict[Path, CounterpointError]
-"""Journals that cannot be read, each with the reason."""
+"""Files that cannot be read, each with the reason: journals, and files of the log that older ones stood in for."""
 
 
 class Listed(NamedTuple):
-    """A line per trace by the time it was added, the journals that cannot be read, and the collections."""
+    """A line per trace by the time it was added, what cannot be read, and the collections."""
 
     rows: list[Summary]
     damaged: Damaged
@@ -50,7 +51,7 @@ def listing(journal_folder: Path, log: Log, said: Said) -> tuple[list[Summary], 
     found, damaged = open_summaries(journal_folder, sealed)
     given = said.by_trace
     rows = [_annotated(row, given[row.id].values()) if row.id in given else row for row in done + found]
-    return sorted(rows, key=lambda summary: summary.added), damaged
+    return sorted(rows, key=lambda summary: summary.added), damaged | log.damaged
 
 
 def _annotated(row: Summary, given: Collection[Annotation]) -> Summary:
@@ -75,4 +76,4 @@ def open_summaries(journal_folder: Path, sealed: Container[str]) -> tuple[list[S
             except FileNotFoundError:
                 continue  # sealed while we looked
             found.append(Summary.of_lines(reader, at))
-    return found, damaged
+    return found, damaged | dict(lost_runs(journal_folder, sealed))

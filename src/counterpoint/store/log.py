@@ -23,6 +23,7 @@ from msgspec import Struct, field
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError
 from counterpoint.store.head import REPAIR, Head, Position
+from counterpoint.trace.activity import Quarter, Waiting
 
 # A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a
 # commit's file costs as much as decoding eight rows. So the log grows by half between checkpoints, and all of them together
@@ -86,6 +87,12 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Tokens that no cost covers, by model ("" where none is named)."""
     uncounted: int = 0
     """Agents and model calls whose tokens are not, or not truly, known."""
+    quarters: tuple[Quarter, ...] | None = None
+    """When it was at work, and what it spent then; None in rows that were written before this was kept."""
+    waiting: tuple[Waiting, ...] = ()
+    """Calls that it waits for where its record ends."""
+    parent: str | None = None
+    """The session that this run belongs to, where it is a trace of its own."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,6 +110,20 @@ class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether any event carries a reward."""
 
 
+class Removal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A trace that somebody removed and no import may bring back: hashes of what it was called, and nothing of what it said."""
+
+    id: str
+    """Of its id; it begins with its handle."""
+    begin: str = ""
+    """Of the first characters of its id."""
+    source: str | None = None
+    """Of where it came from."""
+    events: tuple[str, ...] = ()
+    """Of the ids of its first events."""
+    at: float
+
+
 class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change: new parts with their rows, traces dropped, parts replaced by compaction."""
 
@@ -112,6 +133,10 @@ class Commit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     drop: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
     """Parts whose live rows are all in `rows`, at their new place."""
+    removed: list[Removal] = field(default_factory=list)
+    """Those of `drop` that are to stay out."""
+    restored: list[Removal] = field(default_factory=list)
+    """Removals that are remembered no more."""
 
 
 class State:
@@ -125,9 +150,15 @@ class State:
         """Live rows per part; a part whose count is below its number of traces holds dead rows."""
         self.dead: dict[str, float] = {}
         """Parts that may be deleted, with the time they died."""
+        self.removed: dict[tuple[str, str | None], Removal] = {}
+        """What was removed and is to stay out, by its names."""
 
     def apply(self, commit: Commit) -> None:
         """Move to the next state."""
+        for gone in commit.removed:
+            self.removed[gone.id, gone.source] = gone
+        for back in commit.restored:
+            self.removed.pop((back.id, back.source), None)
         for part in commit.parts:
             self.parts[part.name] = part
             self.live[part.name] = 0
@@ -157,6 +188,7 @@ class _Checkpoint(Struct, kw_only=True):
     rows: list[Row]
     parts: list[Part]
     dead: dict[str, float]
+    removed: list[Removal] = []
 
     def state(self) -> State:
         """The state that it stands for."""
@@ -165,6 +197,7 @@ class _Checkpoint(Struct, kw_only=True):
         state.parts = {p.name: p for p in self.parts}
         state.live = dict.fromkeys(state.parts, 0)
         state.rows = {r.id: r for r in self.rows}
+        state.removed = {(gone.id, gone.source): gone for gone in self.removed}
         for row in self.rows:
             state.live[row.part] += 1
         return state
@@ -179,6 +212,8 @@ class Log:
         self.state = State()
         self.head = Head(head)
         self.is_summed = is_summed
+        self.damaged: dict[Path, InputError] = {}
+        """Files that were met and cannot be read, each with the reason; what they said was read from older ones."""
         self._is_read = False
         self._since_checkpoint = 0
         self._checkpoint = 0
@@ -243,6 +278,8 @@ class Log:
             try:
                 self.state = self.read_checkpoint(number)
             except InputError as error:
+                if (path := self.checkpoint_path(number)).exists():  # else it was swept while we looked
+                    self.damaged[path] = error
                 failed = failed or error
                 continue
             self._since_checkpoint, self._checkpoint = 0, number
@@ -358,8 +395,9 @@ class Log:
     def _write_checkpoint(self, *, sweep_all: bool = False) -> None:
         state, path = self.state, self.checkpoint_path(self.state.number)
         whole = _Checkpoint(
-            number=state.number, rows=list(state.rows.values()), parts=list(state.parts.values()), dead=dict(state.dead)
-        )
+            number=state.number, rows=list(state.rows.values()), parts=list(state.parts.values()), dead=dict(state.dead),
+            removed=list(state.removed.values()),
+        )  # fmt: skip
         data = zstandard.ZstdCompressor(level=3).compress(msgspec.json.encode(whole))
         numbers = self.numbers()
         disk.replace_file(path, disk.summed(data, path.name))

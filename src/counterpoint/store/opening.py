@@ -20,14 +20,15 @@ import counterpoint.store.head as head
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store.journal import Journal, journals
 from counterpoint.store.log import Log
+from counterpoint.store.place import FOLDERS, MARK
+from counterpoint.store.tally import lost_runs, sweep_tallies, tally_or_fault
 
 if TYPE_CHECKING:  # who lists a store loads no lake
     from counterpoint.store.writing import Writer
 
 VERSION = 2
 """2: every file of the log ends with its sum, and the log has a head. 1: neither."""
-MARK = "counterpoint.json"
-FOLDERS = ("journal", "log", "lake")
+ANNOTATIONS = "annotations.jsonl"
 
 
 def open_folder(path: Path, *, create: bool) -> int:
@@ -44,7 +45,7 @@ def open_folder(path: Path, *, create: bool) -> int:
             return found
         raise _no_store(path)
     if not create:
-        fix = "name one with --store DIR, or make one: counterpoint demo"
+        fix = "name one with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound("there is no store here", where=str(path), fix=fix)
     for folder in FOLDERS:
         disk.make_folder(path / folder)
@@ -55,11 +56,28 @@ def open_folder(path: Path, *, create: bool) -> int:
 
 def write_mark(path: Path) -> None:
     """Say that the folder is a store of our form, unless somebody said so first."""
-    disk.create(path / MARK, _mark())
+    disk.create(path / MARK, _mark(path))
 
 
-def _mark() -> bytes:
-    return msgspec.json.encode({"counterpoint_store": VERSION}) + b"\n"
+def _mark(path: Path, *, has_annotations: bool = False) -> bytes:
+    said = {"counterpoint_store": VERSION}
+    if has_annotations or (path / ANNOTATIONS).exists():
+        said["annotations"] = 1
+    return msgspec.json.encode(said) + b"\n"
+
+
+def has_annotations(path: Path) -> bool:
+    """Whether the mark says that the store has a file of annotations: then one that is not there was lost."""
+    try:
+        return "annotations" in msgspec.json.decode((path / MARK).read_bytes(), type=dict[str, int])
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False  # who opens the store is told about the mark
+
+
+def note_annotations(path: Path) -> None:
+    """Let the mark say that there is a file of annotations."""
+    if not has_annotations(path) and form_of(path / MARK) == VERSION:
+        disk.replace_file(path / MARK, _mark(path, has_annotations=True))
 
 
 def _is_new(path: Path) -> bool:
@@ -90,7 +108,7 @@ def form_of(mark: Path) -> int | None:
         raise InputError(
             f"the store was written by a newer Counterpoint (format {version}; this one reads up to {VERSION})",
             where=str(mark.parent),
-            fix="upgrade: pip install -U counterpoint",
+            fix="install a newer version of Counterpoint",
         )
     if version < 1:
         fix = f'it should say {{"counterpoint_store":{VERSION}}}'
@@ -118,7 +136,7 @@ def _renew(path: Path) -> None:
         with old.head.held():
             if form_of(path / MARK) != VERSION:
                 old.checkpoint(sweep_all=True)
-                disk.replace_file(path / MARK, _mark())
+                disk.replace_file(path / MARK, _mark(path))
     finally:
         old.close()
 
@@ -146,7 +164,8 @@ def recover(folder: Path, writer: Writer) -> list[CounterpointError]:
                 problems.append(error)
     with suppress(OSError):  # somebody else's folder, or read-only: nothing here depends on it
         disk.sweep(folder, _DRAFT_AGE_S)
-    return problems
+        sweep_tallies(folder, writer.refreshed().rows)
+    return problems + [error for _, error in lost_runs(folder, writer.refreshed().rows)]
 
 
 def _is_settled(path: Path) -> bool:
@@ -160,12 +179,16 @@ def _is_settled(path: Path) -> bool:
         return True
     except OSError:
         return False
+    tally, _ = tally_or_fault(path)
+    if tally is not None and (tally.is_over or size < tally.size):
+        return False
     if len(lines) < 3 or lines[-1] or not lines[-2].startswith(b'{"sum":'):
         return False
     return len(lines) > 3 and not lines[-3].startswith(b'{"finish":')
 
 
 def _mend(path: Path, writer: Writer) -> None:
+    tally, _ = tally_or_fault(path)
     taken = Journal.resume(path)
     if taken is None:
         return
@@ -173,6 +196,7 @@ def _mend(path: Path, writer: Writer) -> None:
     try:
         if lines.finished is not None:
             writer.seal(lines.trace())
+        if lines.finished is not None or (tally is not None and tally.is_over):  # over, and not finished: being dropped
             journal.delete()
     finally:
         journal.release()

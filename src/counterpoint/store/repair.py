@@ -7,8 +7,10 @@ the log's head is held as long as the log is being made anew, and a journal that
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +27,15 @@ import counterpoint.store.head as head
 import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound
 from counterpoint.store.annotations import AnnotationFile, salvaged, whole
-from counterpoint.store.journal import good_bytes, journals, peek
+from counterpoint.store.journal import good_bytes, journals, peek, take_stock
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.lake import head as head_of
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
-from counterpoint.store.opening import FOLDERS, MARK, VERSION, form_of, write_mark
+from counterpoint.store.opening import VERSION, form_of, write_mark
 from counterpoint.store.parts import NOTE, SCHEMAS, Note, PartWriter, part_path, segment_sum
+from counterpoint.store.place import FOLDERS, MARK
+from counterpoint.store.removal import removed_at
+from counterpoint.store.tally import Tally, lost_runs, read_tally, tally_path
 from counterpoint.store.writing import check, digest_of, unit_of
 from counterpoint.trace.columns import EVENT_SCHEMA, edges_of, events_of
 
@@ -190,9 +195,9 @@ class _Repair:
             try:
                 with log.head.held():
                     self._mend_log(log)
+                self._mend_journals(log.refresh().rows)
             finally:
                 log.close()
-            self._mend_journals()
             self._mend_annotations()
             self._mend_hot()
         return self._report
@@ -298,7 +303,8 @@ class _Repair:
     def _is_wanted(self, state: State, reading: _Reading, row: Row, at: float) -> bool:
         stored = state.rows.get(row.id)
         if stored is None:
-            return row.id not in reading.drops or reading.drops[row.id] < at
+            dropped = max(reading.drops.get(row.id, -math.inf), removed_at(state, row.id) or -math.inf)
+            return dropped < at
         if stored.digest == row.digest:
             return False
         try:
@@ -342,12 +348,16 @@ class _Repair:
 
     # -- journals and the hot file -------------------------------------------------------------------------------
 
-    def _mend_journals(self) -> None:
+    def _mend_journals(self, stored: Container[str]) -> None:
         for file in journals(self._path / "journal"):
             try:
                 peek(file)
             except InvalidTrace as error:
                 self._mend_journal(file, error)
+        for file, lost in lost_runs(self._path / "journal", stored):
+            self._report.lost.append(file.name)
+            self._report.done.append(lost.what)
+            self._move(tally_path(file))
 
     def _mend_journal(self, file: Path, error: CounterpointError) -> None:
         fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
@@ -356,12 +366,16 @@ class _Repair:
                 self._report.done.append(f"{file.name} is damaged and being recorded: {error.what}; it was left alone")
                 return
             data = file.read_bytes()
-            good = good_bytes(data, file)
+            good, whole = good_bytes(data, file), len(data)
+            with suppress(InvalidTrace):
+                whole = max(whole, (read_tally(file) or Tally(0, 0, "")).size)
             self._copy(file, data)
+            self._move(tally_path(file))
             if good:
                 os.ftruncate(fd, good)
                 os.fsync(fd)
-                self._report.done.append(f"{file.name} was damaged: {good:,} of {len(data):,} bytes are kept")
+                take_stock(file, data[:good])
+                self._report.done.append(f"{file.name} was damaged: {good:,} of {whole:,} bytes are kept")
             else:
                 disk.remove(file)  # its copy is set aside
                 self._report.lost.append(file.name)
@@ -375,6 +389,10 @@ class _Repair:
         try:
             said.refresh()
         except InputError as error:
+            if not said.path.exists():
+                disk.create(said.path, whole([]))
+                self._report.done.append("the file of annotations was missing: what it said is lost")
+                return
             fd = os.open(said.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 disk.lock(fd, wait=True)

@@ -33,16 +33,19 @@ import counterpoint.store.disk as disk
 import counterpoint.store.opening as recovery
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
-from counterpoint.store.handles import handle, is_handle, nearest
+from counterpoint.store.drawing import draw, event_columns
+from counterpoint.store.handles import named, nearest
 from counterpoint.store.hot import Hot
-from counterpoint.store.journal import Journal, path_of, peek
+from counterpoint.store.journal import Journal, is_there, path_of, peek
 from counterpoint.store.lake import REPAIR, Gone, Lake
 from counterpoint.store.listing import listing, open_summaries
 from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.store.removal import Removals
 from counterpoint.store.run import Flusher, Run
 from counterpoint.store.summary import Info, StoreTable, Summary, info
+from counterpoint.store.tally import lost_run
 from counterpoint.store.writing import Writer, check
 from counterpoint.trace import Trace
 from counterpoint.trace.annotation import Annotation, annotations_of, with_annotations
@@ -85,11 +88,13 @@ class Store:
         self._said = AnnotationFile(self.path)
         self._flusher = Flusher(flush_ms / 1000)
         self._writer = Writer(self._log, self._lake)
+        self.removals = Removals(self._log, self._lake)
         self._query: Query | None = None
         self._asking = threading.Lock()
         self._hot: Hot | None = None
         self.damaged: dict[Path, CounterpointError] = {}
-        """Journals that the last look at the open traces could not read, each with the reason."""
+        """What the last look at the traces could not read, each with the reason: journals, which are then not listed, and files
+        of the log, which older ones stood in for."""
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
         if not read_only:
@@ -155,7 +160,7 @@ class Store:
         if taken is None:
             if path.exists():
                 raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
-            raise self._not_found(trace_id, self.open_ids())
+            raise lost_run(path, self._log.refresh().rows) or self._not_found(trace_id, self.open_ids())
         journal, so_far = taken
         return Run(trace_id, journal, self._flusher, check, self._writer.seal, so_far=so_far)
 
@@ -187,13 +192,18 @@ class Store:
                 yield with_annotations(trace, ())
 
         try:
-            whats = self._writer.add_many(bare(), source, is_open=lambda name: path_of(self._journal_folder, name).exists())
+            whats = self._writer.add_many(bare(), source, is_open=self._is_open)
         finally:
             if carried:
                 rows = self._log.refresh().rows
                 self._annotate([one for one in carried if one.trace_id in rows])
         compaction.tidy(self._log, self._lake)
         return whats
+
+    def _is_open(self, trace_id: str) -> bool:
+        """Whether a run of this id is in the journal, or should be."""
+        path = path_of(self._journal_folder, trace_id)
+        return path.exists() or lost_run(path, self._log.state.rows) is not None
 
     def score(self, trace_id: str, outcomes: Sequence[Outcome]) -> Trace:
         """Give a finished trace outcomes, which become its rewards; all that were given before stay on record.
@@ -209,16 +219,22 @@ class Store:
         compaction.tidy(self._log, self._lake)
         return found
 
-    def remove(self, trace_id: str) -> None:
-        """Drop a trace. Its bytes go with the next compaction."""
+    def remove(self, trace_id: str, *, remember: bool = True) -> None:
+        """Drop a trace. Its bytes stay in the files until `purge`, or compactions, erase them.
+
+        What it was called is remembered, so that no import brings it back, until `removals.restore`; unless told otherwise.
+        """
         self._writable()
         path = path_of(self._journal_folder, trace_id)
-        had_journal = path.exists()
-        if had_journal and not Journal.drop(path):
+        had_journal = is_there(path)
+        if had_journal and not Journal.drop(path, trace_id):
             raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
+        row = self._log.refresh().rows.get(trace_id)
+        gone = [self.removals.of(trace_id, row)] if remember and (row is not None or had_journal) else []
 
         def drop(state: State) -> Commit | None:
-            return Commit(at=time.time(), drop=[trace_id]) if trace_id in state.rows else None
+            known = [trace_id] if trace_id in state.rows else []
+            return Commit(at=time.time(), drop=known, removed=gone) if known or gone else None
 
         if self._log.commit(drop) is None and not had_journal:
             raise self._not_found(trace_id, self._log.state.rows)
@@ -356,17 +372,15 @@ class Store:
         return [(row.digest, Summary.of_row(row)) for row in itertools.islice(rows, count)]
 
     def find(self, prefix: str) -> str:
-        """The one id that is `prefix`, or begins with it, or has it for its handle (`handles.handle`)."""
-        known = dict.fromkeys([*self._log.refresh().rows, *self.open_ids()])
+        """The one id that is `prefix`, or begins with it, or has it for its handle (`handles.handle`); else the one trace whose
+        source's own id, which stands in the id or is that of its task, is it or begins with it."""
+        rows = self._log.refresh().rows
+        known = dict.fromkeys([*rows, *self.open_ids()])
         if prefix in known or path_of(self._journal_folder, prefix) in self.damaged:
             return prefix
-        found = [name for name in known if name.startswith(prefix)] if prefix else []
+        found = named(prefix, {name: rows[name].task if name in rows else "" for name in known})
         if len(found) == 1:
             return found[0]
-        if not found and is_handle(prefix):
-            found = [name for name in known if handle(name) == prefix]
-            if len(found) == 1:
-                return found[0]
         if found:
             shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
             fix = f"give more of the id; the newest is {found[-1]}"
@@ -395,13 +409,15 @@ class Store:
             lines = peek(path_of(self._journal_folder, trace_id))
             if lines is not None and lines.header is not None:
                 return lines.trace()
+        if (lost := lost_run(path_of(self._journal_folder, trace_id), self._log.state.rows)) is not None:
+            raise lost
         raise self._not_found(trace_id, [*self._log.state.rows, *self.open_ids()])
 
     def batch(self, ids: Sequence[str], columns: Sequence[str] | None = None, *, edges: bool = False) -> TraceBatch:
         """Finished traces as columns; all columns, edges, meta and texts unless some are named."""
         if not ids:
             raise InputError("a batch needs at least one trace")
-        names = None if columns is None else _columns(columns)
+        names = None if columns is None else event_columns(columns)
 
         def read(state: State) -> TraceBatch:
             rows = [self._row(state, name) for name in ids]
@@ -476,21 +492,3 @@ class Store:
         names = list(known)
         near = [n for n in names if n[:2] == trace_id[:2]][:1000] or names[:1000]
         return NotFound(f"no trace {trace_id!r}", where=str(self.path), fix=nearest(trace_id, near))
-
-
-def draw(ids: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:
-    """`n` different ids, drawn evenly."""
-    if not 0 < n <= len(ids):
-        raise InputError(f"cannot draw {n} traces from {len(ids)}", fix="ask for fewer, or add more traces")
-    return [ids[i] for i in rng.choice(len(ids), n, replace=False)]
-
-
-def _columns(columns: Sequence[str]) -> list[str]:
-    from counterpoint.trace.columns import EVENT_SCHEMA
-
-    known = EVENT_SCHEMA.names[:-2]
-    names = ["from_" if c == "from" else c for c in columns]
-    for name in names:
-        if name not in known:
-            raise InputError(f"events have no column {name!r}", fix=did_you_mean(name, known))
-    return names

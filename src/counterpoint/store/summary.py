@@ -5,24 +5,40 @@ Always true: it costs no look into the lake; what is not known is None.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from counterpoint.display import compact, duration, moment, money
+from counterpoint.display import compact, duration, local_day, local_moment, money
 from counterpoint.store.annotations import NAME, Said
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import QUARTER_S, Quarter, Waiting, quarters_of, waiting_of
+from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.lines import LineReader
-from counterpoint.trace.naming import models_of, project_of, started, title_of
+from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.steered import is_steered, order_of
 from counterpoint.trace.tabular import Tabular
+
+
+def day_of(at: float) -> str:
+    """The day of a moment in this machine's time zone, looked up once for each quarter of an hour."""
+    return _day(int(at // QUARTER_S), (time.timezone, time.altzone, *time.tzname))
+
+
+@lru_cache(maxsize=1 << 17)
+def _day(quarter: int, zone: tuple[int | str, ...]) -> str:
+    """`zone` only keeps the days of another one apart."""
+    return local_day(quarter * QUARTER_S)
 
 
 class Summary(Struct, frozen=True, kw_only=True, gc=False):
@@ -64,11 +80,77 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     annotations: int = 0
     """Notes, labels and scores that people or models put on it."""
     labels: tuple[str, ...] = ()
-    """The labels among them: `wrong`, or `verdict=wrong` where they have a name."""
+    """The labels among them: `wrong`, or `verdict=wrong` where they have a name; a model's with `by NAME, a model`."""
     remarks: tuple[str, ...] = ()
     """The texts among them."""
     scores: tuple[tuple[str, float], ...] = ()
     """The scores among them, each with its name."""
+
+    quarters: tuple[Quarter, ...] | None = None
+    """When it was at work, and what it spent then; none without a clock's time, None where the store did not keep it yet."""
+    waiting: tuple[Waiting, ...] = ()
+    """Calls without an answer where its record ends, the longest first: it is at work, stuck, or was cut off."""
+    parent: str | None = None
+    """The session that this run belongs to, where it is a trace of its own."""
+
+    @property
+    def active(self) -> float:
+        """When it was last at work; where that is not known, when it was added."""
+        if self.is_open or self.started is None:
+            return self.added
+        return self.quarters[-1].last if self.quarters else self.started + float(self.wall_clock_s or 0.0)
+
+    @property
+    def pieces(self) -> tuple[Quarter, ...]:
+        """When it was at work, for those who ask of a date; where only its start is known, in one piece."""
+        if self.quarters:
+            return self.quarters
+        end = self.active if self.started is not None else self.date
+        return (Quarter(self.date, max(end, self.date), self.events),)
+
+    def within(self, begin: float, end: float) -> Summary | None:
+        """What it did from `begin` to before `end`, to the quarter of an hour; None for nothing, itself where that is all."""
+        kept = tuple(q for q in self.pieces if q.first < end and q.last >= begin)
+        if not kept or len(kept) == len(self.pieces):
+            return self if kept else None
+        return self.of_quarters(kept)
+
+    def of_quarters(self, kept: tuple[Quarter, ...]) -> Summary:
+        """The part of it that lies in some of its quarters; the time is from the first to the last event of them."""
+        tokens = [q.tokens for q in kept if q.tokens is not None]
+        paid = [q.cost_usd for q in kept if q.cost_usd is not None]
+        unpriced: dict[str, int] = {}
+        for q in kept:
+            for model, count in q.unpriced.items():
+                unpriced[model] = unpriced.get(model, 0) + count
+        return replace(
+            self, events=sum(q.events for q in kept), errors=sum(q.errors for q in kept), unpriced=unpriced, quarters=kept,
+            tokens=sum(tokens) if tokens else None, cost_usd=math.fsum(paid) if paid else None, started=kept[0].first,
+            wall_clock_s=None if self.wall_clock_s is None else round(kept[-1].last - kept[0].first, 3),
+        )  # fmt: skip
+
+    def by_day(self) -> dict[str | None, Summary]:
+        """What it did on each day of this machine's time zone; under None what has no day.
+
+        That is a trace without a date, and, of one that was at work on several days, what it states beyond its events.
+        """
+        days: dict[str, list[Quarter]] = {}
+        for q in self.quarters or ():
+            days.setdefault(day_of(q.first), []).append(q)
+        if len(days) < 2:
+            is_dated = self.started is not None or self.is_open  # when it was added is not its day
+            return {next(iter(days), day_of(self.date)) if is_dated else None: self}
+        out: dict[str | None, Summary] = {day: self.of_quarters(tuple(kept)) for day, kept in days.items()}
+        events, errors = self.events - sum(d.events for d in out.values()), self.errors - sum(d.errors for d in out.values())
+        tokens = (self.tokens or 0) - sum(d.tokens or 0 for d in out.values())
+        cost = float(self.cost_usd or 0.0) - math.fsum(d.cost_usd or 0.0 for d in out.values())
+        has_cost = cost > 1e-9 * float(self.cost_usd or 0.0)
+        if events or errors or tokens > 0 or has_cost:
+            out[None] = replace(
+                self, events=events, errors=errors, tokens=tokens if tokens > 0 else None, cost_usd=cost if has_cost else None,
+                unpriced={}, uncounted=0, wall_clock_s=None, started=None, quarters=(),
+            )  # fmt: skip
+        return out
 
     @property
     def note(self) -> str | None:
@@ -121,6 +203,9 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             errors=row.failures,
             unpriced=row.unpriced,
             uncounted=row.uncounted,
+            quarters=row.quarters,
+            waiting=row.waiting,
+            parent=row.parent,
         )
 
     @classmethod
@@ -130,7 +215,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         head = lines.header
         trace = Trace(
             trace_id=head.trace_id, task_id=head.task_id, system=head.system, topology=head.topology, events=lines.events,
-            edges=lines.edges, meta=head.meta, contents=lines.contents,
+            edges=lines.edges, contents=lines.contents, meta=head.meta | {UNFINISHED: True, OPEN_EVENTS: list(lines.open)},
         )  # fmt: skip
         steered = any(order_of(e) is not None for e in lines.events)
         return replace(cls.of_trace(trace), team_reward=None, added=at, is_open=True, is_steered=steered)
@@ -161,11 +246,14 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             errors=len(trace.failures),
             unpriced=trace.unpriced,
             uncounted=uncounted(trace.meta),
+            quarters=quarters_of(trace),
+            waiting=waiting_of(trace),
+            parent=parent_session(trace.meta),
         )
 
 
 class StoreTable(Tabular):
-    """The list of a store as a table, the newest first."""
+    """The list of a store as a table, what was last at work first."""
 
     TABLE: ClassVar = {
         "id": "string", "date": "double", "title": "string", "project": "string", "models": "list:string", "task_id": "string",
@@ -179,19 +267,23 @@ class StoreTable(Tabular):
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per trace."""
-        for row in reversed(self.rows):
+        for row in self._newest_first():
             yield tuple(_plain(getattr(row, name)) for name in self.TABLE)
 
     def shown(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
         """As `counterpoint ls` writes it."""
-        names = ["id", "date", "title", "model", "agents", "events", "tokens", "cost", "time", "reward", "errors", "labels", ""]
+        names = ["id", "active ↓", "title", "model", "agents", "events", "tokens", "cost", "time", "reward", "errors"]
+        names += ["labels", ""]
         rows = (
-            (row.id, moment(row.date), row.title or row.task_id, row.model, row.agents, row.events, compact(row.tokens),
+            (row.id, local_moment(row.active), row.title or row.task_id, row.model, row.agents, row.events, compact(row.tokens),
              money(row.cost_usd), duration(row.wall_clock_s), row.team_reward, row.errors or None, row.label,
              "open" if row.is_open else "steered" if row.is_steered else None)
-            for row in reversed(self.rows)
+            for row in self._newest_first()
         )  # fmt: skip
         return names, rows
+
+    def _newest_first(self) -> list[Summary]:
+        return sorted(self.rows, key=lambda row: row.active, reverse=True)
 
     def row_count(self) -> int:
         """How many traces there are."""

@@ -21,6 +21,7 @@ from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Log, Part, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.store.tally import lost_runs, tally_path
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -41,6 +42,8 @@ class Verified(Struct, kw_only=True):
     faults: list[Fault] = []
     strays: int = 0
     """Files of the lake that the log does not name: of dead writers, or replaced and not yet deleted."""
+    untallied: int = 0
+    """Open runs that an older version recorded: how much was acknowledged is not known, so that a lost end does not show."""
 
 
 def verify(path: Path) -> Verified:
@@ -66,19 +69,13 @@ def _faults(path: Path, log: Log, report: Verified) -> Iterator[Fault]:
         report.traces = len(state.rows)
         yield from _lake_files(path / "lake", log, report)
         report.strays = _strays(path / "lake", log.refresh())
-    for file in journals(path / "journal"):
-        _count(file, report)
-        try:
-            peek(file)
-        except CounterpointError as error:
-            yield _fault(file, error)
+    yield from _journal_files(path / "journal", report, log.state)
     said = AnnotationFile(path)
-    if said.path.exists():
-        _count(said.path, report)
-        try:
-            said.refresh()
-        except CounterpointError as error:
-            yield _fault(said.path, error)
+    _count(said.path, report)
+    try:
+        said.refresh()
+    except CounterpointError as error:
+        yield _fault(said.path, error)
     for file in sorted((path / "hot").glob("*.arrow")):
         _count(file, report)
         try:
@@ -86,6 +83,19 @@ def _faults(path: Path, log: Log, report: Verified) -> Iterator[Fault]:
         except CounterpointError as error:
             if file.exists():
                 yield _fault(file, error)
+
+
+def _journal_files(folder: Path, report: Verified, state: State) -> Iterator[Fault]:
+    for file in journals(folder):
+        _count(file, report)
+        _count(tally_path(file), report)
+        try:
+            said = peek(file)
+            report.untallied += said is not None and not tally_path(file).exists() and not said.is_tallied
+        except CounterpointError as error:
+            yield _fault(file, error)
+    for file, lost in lost_runs(folder, state.rows):
+        yield _fault(file, lost)
 
 
 def _fault(file: Path, error: CounterpointError, traces: list[str] | None = None) -> Fault:

@@ -22,9 +22,10 @@ from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.log import Commit, Log, Row, Span, State
 from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_whole
 from counterpoint.trace import Trace, findings
+from counterpoint.trace.activity import quarters_of, waiting_of
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
-from counterpoint.trace.naming import models_of, project_of, started, title_of
+from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.outcome import Outcome, carried_over, outcomes_of, with_outcomes
 from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.steered import is_steered
@@ -103,6 +104,9 @@ def unit_of(trace: Trace, source: str | None, digest: str, problems: int) -> Uni
         failures=len(trace.failures),
         unpriced={model: min(count, _MOST) for model, count in trace.unpriced.items()},
         uncounted=uncounted(trace.meta),
+        quarters=quarters_of(trace),
+        waiting=waiting_of(trace),
+        parent=parent_session(trace.meta),
     )
     meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
     events = event_table(trace.events)

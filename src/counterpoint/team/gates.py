@@ -82,7 +82,7 @@ class Gate:
 
 def cleaned(text: str, tools: Collection[str] = ()) -> tuple[str, int]:
     """The text without the sentences that read like orders, and how many stretches were left out."""
-    from counterpoint.audit.injection import BAR, judged  # teams without gates do not load it
+    from counterpoint.audit.cues import BAR, judged  # teams without gates do not load it
 
     out = 0
     while out < _TRIES:

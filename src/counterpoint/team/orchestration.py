@@ -203,5 +203,4 @@ async def end(work: Orchestration, why: str) -> str:
         lead, "orchestrator_decision", key=f"{lead.name}|end|{work.tag}", reads=lead.take_unread(), decision="stop",
         policy="forced", role=lead.role, text=work.draft, error=why,
     )  # fmt: skip
-    work.answer = work.draft
     return work.draft

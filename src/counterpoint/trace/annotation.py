@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from counterpoint.display import moment
 from counterpoint.errors import InputError
 from counterpoint.trace.records import Number
 from counterpoint.trace.trace import Trace
@@ -112,12 +113,19 @@ def renamed(trace: Trace, name: str) -> Trace:
     return with_annotations(replace(trace, trace_id=name), given)
 
 
+def author_of(one: Annotation) -> str:
+    """Who says so, in words: `ann`, `openai:gpt-x, a model`, `fake:0.8, a test double`."""
+    if not one.is_model:
+        return one.by
+    return f"{one.by}, a test double" if one.by.partition(":")[0] == "fake" else f"{one.by}, a model"
+
+
 def one_line(one: Annotation) -> str:
-    """One in words: `verdict=wrong by ann: it never ran the tests`."""
+    """One in words: `verdict=wrong by ann, 2026-11-16 09:20: it never ran the tests`."""
     name = "" if one.name in (NOTE, LABEL) else one.name
     value = one.label if one.label is not None else "" if one.score is None else f"{one.score:g}"
     head = "=".join(part for part in (name, value) if part) or "note"
-    return f"{head} by {one.by}" + (f": {' '.join(one.text.split())}" if one.text else "")
+    return f"{head} by {author_of(one)}, {moment(one.at)}" + (f": {' '.join(one.text.split())}" if one.text else "")
 
 
 def _id(text: str) -> str:
@@ -125,6 +133,7 @@ def _id(text: str) -> str:
 
 
 def labels_of(given: Iterable[Annotation]) -> tuple[str, ...]:
-    """The labels among annotations, each once: `wrong`, or `verdict=wrong` where the label has a name."""
+    """The labels among annotations, each once: `wrong`, or `verdict=wrong` where it has a name; a model's with its author."""
     found = (one for one in given if one.label is not None)
-    return tuple(dict.fromkeys(str(one.label) if one.name == LABEL else f"{one.name}={one.label}" for one in found))
+    said = ((str(one.label) if one.name == LABEL else f"{one.name}={one.label}", one) for one in found)
+    return tuple(dict.fromkeys(f"{label} by {author_of(one)}" if one.is_model else label for label, one in said))

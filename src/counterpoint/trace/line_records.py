@@ -93,6 +93,7 @@ class Line(Struct, forbid_unknown_fields=True):
     text: str | None = None
     finish: Finished | None = None
     sum: int | None = None
+    tally: bool | None = None
 
 
 header_decoder = msgspec.json.Decoder(Header)

@@ -12,6 +12,7 @@ break, so a file that was cut off anywhere is a valid file plus a torn tail; a l
 | `{"content":"sha256:..","text":".."}` | a text |
 | `{"finish":{"rewards":{},"costs":{},"metrics":{},"meta":{}}}` | the end, last; without it the trace is unfinished |
 | `{"sum":123}` | CRC-32 of all bytes since the last sum: a changed byte before it is found |
+| `{"sum":123,"tally":true}` | the first of a journal: a file beside it says how much was acknowledged |
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ def header_line(
     return msgspec.json.encode(header) + b"\n"
 
 
-def sum_line(crc: int) -> bytes:
-    """The line that seals the bytes before it."""
-    return b'{"sum":%d}\n' % crc
+def sum_line(crc: int, *, is_tallied: bool = False) -> bytes:
+    """The line that seals the bytes before it; the first one of a journal says whether there is a tally beside it."""
+    return (b'{"sum":%d,"tally":true}\n' if is_tallied else b'{"sum":%d}\n') % crc
 
 
 def encode_lines(trace: Trace) -> bytes:
@@ -118,6 +119,8 @@ class LineReader:
         """Where the line being read begins, in the bytes last fed."""
         self.crc = 0
         """CRC-32 of the bytes since the last sum."""
+        self.is_tallied = False
+        """Whether a file beside it says how much of it was acknowledged."""
 
     def feed(self, data: bytes) -> int:
         """Read the whole lines of these bytes; returns how many bytes they are. What follows is a torn tail."""
@@ -138,11 +141,12 @@ class LineReader:
 
     def _check_sum(self, line: bytes, crc: int) -> None:
         try:
-            stated = line_decoder.decode(line).sum
+            said = line_decoder.decode(line)
         except UNREADABLE as error:
             raise self._wrong(str(error)) from error
-        if stated != crc:
+        if said.sum != crc:
             raise self._wrong("a byte before it has changed since it was written", "take the file from a copy")
+        self.is_tallied |= bool(said.tally)
 
     def _take(self, line: bytes) -> None:
         if self.header is None:
@@ -221,7 +225,7 @@ class LineReader:
             raise InputError(
                 f"was written by a newer Counterpoint (format {version}; this one reads up to {VERSION})",
                 where=self.where,
-                fix="upgrade: pip install -U counterpoint",
+                fix="install a newer version of Counterpoint",
             )
         try:
             return header_decoder.decode(line)

@@ -65,11 +65,17 @@ def members(events: Sequence[Event]) -> frozenset[str]:
     return frozenset((acting - outside - OUTSIDE_ROLES) | named)
 
 
+AROUND = frozenset({"system", "memory"})
+"""Roles of what is around a team and works by itself: a client, its hooks, what it remembers."""
+
+
 def span_s(events: Sequence[Event]) -> Number:
-    """Seconds from the first start to the last end; a duration below zero counts as none."""
+    """Seconds of the work: from the first start to the last end of what agents, people and tools did, or what failed them. A hook
+    that fired days before anybody asked, or a command that ends the client, is not work. A duration below zero counts as none."""
     if not events:
         return 0
-    return max([e.t + max(e.dur or 0, 0) for e in events]) - min([e.t for e in events])
+    work = [e for e in events if e.role not in AROUND or e.ok is False] or events
+    return max([e.t + max(e.dur or 0, 0) for e in work]) - min([e.t for e in work])
 
 
 def duration_s(events: Sequence[Event], costs: Mapping[str, Number], meta: Mapping[str, Any]) -> Number | None:

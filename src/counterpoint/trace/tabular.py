@@ -13,7 +13,7 @@ from html import escape
 from typing import Any, ClassVar
 
 from counterpoint.display import bars
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, install
 
 Bar = tuple[str, float | None, float | None, float | None]
 """A label, a value, and the ends of its interval, where there are any."""
@@ -21,7 +21,10 @@ ROWS_SHOWN = 30
 COLUMNS_SHOWN = 24
 _CELL_SHOWN = 80
 _CAPTION_SHOWN = 300
-_INSTALL = "pip install 'counterpoint[frames]', or use to_arrow()"
+
+
+def _fix() -> str:
+    return f"{install('frames')}, or use to_arrow()"
 
 
 class Tabular:
@@ -54,15 +57,15 @@ class Tabular:
         return pa.table(arrays, names=list(self.TABLE))
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas `DataFrame`; pandas comes with `counterpoint[frames]`."""
+        """The rows as a pandas `DataFrame`; pandas comes with the extra `frames`."""
         if importlib.util.find_spec("pandas") is None:
-            raise CounterpointError("to_pandas needs pandas, which is not installed", fix=_INSTALL)
+            raise CounterpointError("to_pandas needs pandas, which is not installed", fix=_fix())
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The rows as a polars `DataFrame`; polars comes with `counterpoint[frames]`."""
+        """The rows as a polars `DataFrame`; polars comes with the extra `frames`."""
         if importlib.util.find_spec("polars") is None:
-            raise CounterpointError("to_polars needs polars, which is not installed", fix=_INSTALL)
+            raise CounterpointError("to_polars needs polars, which is not installed", fix=_fix())
         import polars  # type: ignore[import-not-found]  # optional, and known by what it is given
 
         return polars.from_arrow(self.to_arrow())

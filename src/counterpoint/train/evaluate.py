@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 import counterpoint.registry as registry
-from counterpoint.envs.teamworld.config import Config
+from counterpoint.display import tracked, working
+from counterpoint.envs.teamworld.action import Action
+from counterpoint.envs.teamworld.config import KINDS, Config
 from counterpoint.envs.teamworld.engine import Batch
 from counterpoint.envs.teamworld.observation import Observation
 from counterpoint.envs.teamworld.policies import named, play
@@ -71,16 +73,32 @@ def _shares(variants: int, episodes: int) -> list[np.ndarray]:
     return [seeds[seeds % variants == v] for v in range(variants)]
 
 
+class _Watched(TeamPolicy):
+    """A learned policy that says, round by round, how many episodes of an evaluation have ended."""
+
+    def __init__(self, net: Network, name: str, work: Any) -> None:
+        super().__init__(net, name=name)
+        self._work, self.before = work, 0
+
+    def act(self, obs: Observation) -> Action:
+        """This round's action."""
+        self._work.at(self.before + int((~obs.running).sum()), about=f"round {obs.round:,}")
+        return super().act(obs)
+
+
 def held_out(net: Network, worlds: Sequence[TeamWorld], episodes: int, *, name: str = "learned", keep: int = 0) -> HeldOut:
     """Play the held-out seeds greedily; the first `keep` of them are logged."""
     parts: list[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]] = []
     traces: list[tuple[int, Trace]] = []
-    policy = TeamPolicy(net, name=name)
-    for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
-        if len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
-            runs = world.run(policy, seeds, log=bool(seeds[0] < keep))
-            parts.append((seeds, runs.values, dict(runs.columns)))
-            traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(seeds) if seed < keep]
+    with working("evaluating on held-out episodes", episodes) as work:
+        policy = _Watched(net, name, work)
+        for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
+            if len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
+                runs = world.run(policy, seeds, log=bool(seeds[0] < keep))
+                parts.append((seeds, runs.values, dict(runs.columns)))
+                traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(seeds) if seed < keep]
+                policy.before += len(seeds)
+                work.at(policy.before)
     order = np.argsort(np.concatenate([seeds for seeds, _, _ in parts]))
     joined = {k: np.concatenate([c[k] for _, _, c in parts])[order] for k in parts[0][2]}
     values = np.concatenate([v for _, v, _ in parts])[order]
@@ -96,10 +114,11 @@ def plain_name(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _played(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Values and rounds of a hand-made policy on the seeds first, first + step, ...; several runs of a world ask the same."""
+def _played(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[Any, ...], ...]:
+    """Values, rounds and agents of a hand-made policy on the seeds first, first + step, ...; several runs ask the same."""
     batch = play(config, named(policy, config), np.arange(first, episodes, step))
-    return tuple(batch.value().tolist()), tuple(columns(batch)["rounds"].tolist())
+    found = columns(batch)
+    return tuple(batch.value().tolist()), tuple(found["rounds"].tolist()), tuple(found["agents"].tolist())
 
 
 def hand_made(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, float]:
@@ -120,7 +139,7 @@ def reference_rounds(worlds: Sequence[TeamWorld], episodes: int, policy: str = "
 
 def optimum(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, Any]:
     """The optimum of the held-out tasks: the mean over the variants, as often as each is played."""
-    found = [world.optimum() for world in worlds]
+    found = [world.optimum() for world in tracked(worlds, "computing the optimum")]
     counts = [len(seeds) for seeds in _shares(len(worlds), episodes)]
     value = sum(o.value * c for o, c in zip(found, counts, strict=True)) / sum(counts)
     kind = "exact" if all(o.kind == "exact" for o in found) else "upper bound"
@@ -134,10 +153,34 @@ def scaled(world: TeamWorld, factor: float) -> TeamWorld:
     return world.replace(**changes, max_agents=max(config.max_agents, round(config.max_agents * factor)))
 
 
+def task_labels(worlds: Sequence[TeamWorld]) -> list[str]:
+    """What the tasks of each variant are: how many items of each kind, and whether time costs anything; each name once."""
+    plain = [_label(world.config) for world in worlds]
+    return [f"{name} ({place + 1})" if plain.count(name) > 1 else name for place, name in enumerate(plain)]
+
+
+def _label(config: Config) -> str:
+    items = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in zip(KINDS, config.counts, strict=True) if n)
+    return f"{items}, {'urgent' if config.round_price else 'no hurry'}"
+
+
+def team_sizes(net: Network, worlds: Sequence[TeamWorld], held: HeldOut) -> list[dict[str, Any]]:
+    """Team sizes by task: of a mix, those of each sort of held-out task; of one sort, those of smaller and larger ones."""
+    if len(worlds) == 1:
+        return widths(net, worlds[0])
+    agents, rows = held.columns["agents"], []
+    episodes, n = len(agents), len(worlds)
+    for place, (task, world) in enumerate(zip(task_labels(worlds), worlds, strict=True)):
+        by_hand = _played(world.config, "reference", episodes, place, n)[2]
+        mean = float(np.mean(by_hand)) if by_hand else None
+        rows.append({"task": task, "size": world.config.items, "agents": agents[place::n].tolist(), "reference": mean})
+    return rows
+
+
 def widths(net: Network, world: TeamWorld, *, episodes: int = 6) -> list[dict[str, Any]]:
     """Team sizes by task size: every count of items times 1/4, 1/2, 1, 2, 4, as far as that is a task of another size."""
     rows: dict[int, dict[str, Any]] = {}
-    for factor in _FACTORS:
+    for factor in tracked(_FACTORS, "evaluating team sizes by task size"):
         try:
             other = scaled(world, factor)
         except InputError:

@@ -29,7 +29,7 @@ def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
     if not isinstance(world, TeamWorld):
         raise InputError(
             f"{name} is not a TeamWorld",
-            fix="W1, W2, D, P, V, A or M; in a stopping world `counterpoint train --world` learns a stop rule",
+            fix="W1, W2, D, P, V, A, M, or one that `counterpoint new world` writes; in a stopping world a stop rule is learned",
         )
     return world.replace(**changes) if changes else world
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
 
 Work = Callable[[Any, Any], Any]
 
@@ -92,7 +92,7 @@ def check_ray() -> None:
     """Raise where Ray is not installed."""
     found = importlib.util.find_spec("ray")
     if found is None or found.origin is None:  # without an origin it is some folder of that name, such as Ray's own in /tmp
-        fix = "pip install 'counterpoint[ray]', or --runner processes"
+        fix = f"{install('ray')}, or --runner processes"
         raise InputError("the runner ray needs ray, which is not installed", fix=fix)
 
 

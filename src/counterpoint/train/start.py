@@ -301,7 +301,7 @@ class _Session(RunSession):
         row: dict[str, Any] = {"update": t.update, **t.totals, **held.row()}
         if t.is_done:
             row["stops"] = {"reference": evaluate.reference_rounds(t.worlds, s.eval_episodes), "name": "reference"}
-            row["width"] = evaluate.widths(net, t.worlds[-1])
+            row["width"] = evaluate.team_sizes(net, t.worlds, held)
         self.keep(held.traces, "held-out")
         return self.evaluated(row)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.errors import InputError, Refused
+from counterpoint.errors import InputError, Refused, install
 from counterpoint.trainers.row import TrainingRow, check_row, check_same
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def need(name: str, extra: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(name) is None:
-        raise Refused(f"the package {name!r} is not installed", fix=f"pip install 'counterpoint[{extra}]'")
+        raise Refused(f"the package {name!r} is not installed", fix=install(extra))
 
 
 def installed(package: str) -> str | None:

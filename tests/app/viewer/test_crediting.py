@@ -10,7 +10,7 @@ from app.viewer.small import team
 from counterpoint import registry
 from counterpoint.app.api.credit import credit_of
 from counterpoint.app.viewer import prepared as seen_
-from counterpoint.app.viewer.crediting import credit, methods
+from counterpoint.app.viewer.crediting import credit, methods, work
 from counterpoint.app.viewer.overview import overview
 from counterpoint.envs.world import world
 from counterpoint.errors import NotFound
@@ -144,8 +144,13 @@ def test_one_method_is_chosen_with_its_reason_and_shows_the_same_everywhere(simu
     assert methods(simulated)[0].id == "difference"
     assert credit(simulated, "difference").by_agent  # which the page need not ask for again
     log = replace(team(), rewards={})
-    (chosen,) = [method for method in methods(log) if method.why]
-    assert (chosen.id, chosen.unit, chosen.refusal) == ("provenance", "agent", None)
+    assert not [method for method in methods(log) if method.why]
+    shown = work(log)
+    assert shown.why_no_credit == "no outcome is stated: nothing says how well the team did"
+    assert {row.name for row in shown.rows} == set(log.members)
+    assert work(simulated).why_no_credit is None
+    said = [replace(e, type="message") if e.id == "e3" else e for e in log.events]  # the reader says what the page told it
+    log = replace(log, trace_id="said", events=said)
     by_agent, by_event = credit(log, "provenance", "agent"), credit(log, "provenance", "event")
     assert by_agent.by_agent == by_event.by_agent
     assert (by_agent.whole, by_agent.target) == ("result", 1.0)

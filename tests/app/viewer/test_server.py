@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.runs_made import made
-from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, simulated, viewing
+from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, viewing
 from counterpoint import Event, Store, Trace, content_ref
 from counterpoint.app.cli import cli
 from counterpoint.app.viewer.collection import Collection
@@ -103,7 +103,8 @@ def test_an_unknown_address_answers_with_the_page_and_nothing_is_a_file(viewer: 
 def test_traces_lists_the_newest_first_with_facets(viewer: Viewer) -> None:
     told = viewer.ask("/api/traces").json
     assert told["found"] == told["total"] == len(told["rows"]) == 3 + len(HOSTILE)
-    assert told["rows"][-1]["id"] == simulated().trace_id
+    assert [row["active"] for row in told["rows"]] == sorted((row["active"] for row in told["rows"]), reverse=True)
+    assert told["zone"]
     assert told["facets"]["topology"] == {"debate": len(HOSTILE), "centralized": 2}
     row = next(row for row in told["rows"] if row["id"] == "plain")
     assert len(row["lanes"]) == 24

@@ -215,6 +215,22 @@ def test_what_is_not_yet_acknowledged_or_is_torn_is_not_told(tmp_path: Path) -> 
         assert follower.look().traces[0].events == 2
 
 
+def test_a_journal_that_lost_its_end_is_not_shown_as_a_younger_run(tmp_path: Path) -> None:
+    with Store(tmp_path / "traces") as store:
+        with store.record("cut", task_id="t") as run:
+            for k in range(3):
+                run.event(event(k))
+                run.sync()
+        journal = next((store.path / "journal").glob("*.jsonl"))
+        whole = journal.read_bytes()
+        follower = Follower(store.path)
+        assert follower.look().traces[0].events == 3
+        journal.write_bytes(whole[: whole.rindex(b'{"event":')])
+        assert follower.look().traces == Follower(store.path).look().traces == []
+        journal.write_bytes(whole)
+        assert follower.look().traces[0].events == 3
+
+
 def test_a_long_trace_is_not_held(tmp_path: Path) -> None:
     with Store(tmp_path / "traces") as store, store.record("long", task_id="t") as run:
         follower = Follower(store.path)

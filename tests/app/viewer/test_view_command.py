@@ -18,7 +18,7 @@ from app.runs_made import made
 from app.viewer.served import filled
 from counterpoint.app.cli.view import _opened
 from counterpoint.app.library import save
-from counterpoint.errors import InputError, NotFound
+from counterpoint.errors import InputError, NotFound, install
 from counterpoint.testing import synthetic_trace
 
 Run = Callable[..., tuple[int, str, str]]
@@ -113,7 +113,7 @@ def test_a_foreign_log_is_opened_too(here: Path) -> None:
 
 
 def test_what_is_not_there_says_what_would_work(here: Path) -> None:
-    with pytest.raises(NotFound, match="counterpoint demo"):
+    with pytest.raises(NotFound, match="counterpoint import"):
         _opened("nothing", None, Path("runs"))
     with pytest.raises(NotFound):
         _opened("nothing.json", None, Path("runs"))
@@ -154,7 +154,7 @@ def test_without_the_extra_it_says_what_to_install(run: Run, here: Path, monkeyp
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, err = run("view", "--no-open")
     assert code == 2
-    assert "counterpoint[view]" in err
+    assert install("view") in err
 
 
 def test_help_has_two_examples_and_the_codes(run: Run) -> None:

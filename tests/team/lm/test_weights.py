@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from counterpoint.app.cli.models import models
-from counterpoint.errors import CounterpointError, InputError, NotFound
+from counterpoint.errors import CounterpointError, InputError, NotFound, install
 from counterpoint.team.lm import conversion
 from counterpoint.team.lm.weights import KNOWN, MANIFEST, Source, damaged, find, listed, models_folder, sha256
 
@@ -171,7 +172,7 @@ def test_without_the_extra_the_fix_is_to_install_it(monkeypatch: pytest.MonkeyPa
 
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in ("torch", "gguf") else real(name, *a))
-    with pytest.raises(InputError, match=r"need torch.*pip install 'counterpoint\[llm\]'"):
+    with pytest.raises(InputError, match="need torch.*" + re.escape(install("llm"))):
         conversion.require_extra()
     with pytest.raises(InputError, match="need torch and gguf"):
         conversion.require_extra(gguf=True)

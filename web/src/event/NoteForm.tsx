@@ -33,7 +33,7 @@ function Given({ title, trace, given }: { title: string; trace: string; given: A
         {given.map((one) => (
           <li key={one.id}>
             <strong><Plain text={inWords(one)} /></strong> {one.text && <Plain text={one.text} />}{" "}
-            <small class="quiet"><bdi>{one.by}</bdi>{one.is_model && ", a model"}, {moment(one.at)}</small>
+            <small class="quiet"><bdi>{one.by}</bdi>{one.is_model && (one.by.split(":")[0] === "fake" ? ", a test double" : ", a model")}, {moment(one.at)}</small>
             {source.value!.canWrite && <button type="button" class="plain" aria-label={`Take back: ${inWords(one)} ${one.text ?? ""}`}
               onClick={() => void annotate(trace, { remove: one.id })}>✕</button>}
           </li>

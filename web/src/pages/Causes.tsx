@@ -19,7 +19,7 @@ export function Causes(props: { query: string }) {
   const left = data.left_out ? `, ${count(data.left_out, "run")} left out: succeeded, no outcome stated, still running, or very long` : "";
   return (
     <section class="causes" aria-label="Why they failed">
-      <p class="quiet">{count(data.judged, "failed run")} judged{left}. Expected adds up how likely the first suspect of each run is.</p>
+      <p class="quiet">{count(data.judged, "failed run")} judged{data.unclear ? `, in ${data.unclear} no step stands out` : ""}{left}. Expected adds up how likely the first suspect of each run is.</p>
       {data.causes.length > 0 && (
         <table>
           <thead>

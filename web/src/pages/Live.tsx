@@ -127,7 +127,7 @@ function Now(props: { picture: Picture; now: number }) {
   const { running, waiting, silent } = agentsNow(props.picture, props.now);
   return (
     <p class="agents-now">Agents now: <strong>{running} running</strong> · {" "}
-      {silent > 0 ? <span class="badge warn">⚠ {silent} silent &gt; {SILENT_S} s</span> : "0 silent"} · {waiting} waiting</p>
+      {silent > 0 ? <span class="badge warn">⚠ {silent} in one call for more than {SILENT_S} s: at work or stuck</span> : "0 silent"} · {waiting} waiting</p>
   );
 }
 
@@ -150,8 +150,8 @@ function Trace(props: { trace: LiveTrace; row: number; isAt: boolean; silent: nu
   const { trace, silent } = props;
   return (
     <tr class={props.isAt ? "is-at" : ""} data-row={props.row}>
-      <td><Link to={traceLink(trace.id)}><bdi>{trace.id}</bdi></Link> {trace.task_id !== trace.id &&
-        <span class="quiet"><bdi>{trace.task_id}</bdi></span>}</td>
+      <td><Link to={traceLink(trace.id)} title={trace.id}><bdi>{trace.title ?? trace.id}</bdi>
+        {trace.title && !isOpaque(trace.id) && <span class="quiet"> <bdi>{trace.id}</bdi></span>}</Link></td>
       <td class="number">{trace.agents.toLocaleString("en")}</td><td class="number">{trace.events.toLocaleString("en")}</td>
         <td class="number">{span(trace.last_t)}</td>
       <td>{silent > SILENT_S ? <span class="badge warn">⚠ silent {span(Math.round(silent))}</span>
@@ -159,6 +159,9 @@ function Trace(props: { trace: LiveTrace; row: number; isAt: boolean; silent: nu
     </tr>
   );
 }
+
+/** Whether an id is a number that only a machine reads. */
+const isOpaque = (id: string): boolean => /^(?:[a-z_]{1,8}[-_:.])?(?=[0-9a-f-]*\d)[0-9a-f][0-9a-f-]{6,}$/i.test(id);
 
 const MOST_OPEN = 100;
 
@@ -172,7 +175,8 @@ function Open(props: { picture: Picture; now: number; at: number }) {
         <thead><tr><th scope="col">agent</th><th scope="col">doing</th><th scope="col" class="number">for</th></tr></thead>
         <tbody>{all.slice(0, MOST_OPEN).map((one, i) => (
           <tr key={`${one.trace}/${one.id}`} class={i === props.at ? "is-at" : ""} data-row={props.picture.traces.length + i}>
-            <td><Link to={traceLink(one.trace, { event: one.id })}><bdi>{one.agent || "–"}</bdi></Link></td>
+            <td><Link to={traceLink(one.trace, { event: one.id })} title={one.agent}><bdi>{one.name || "–"}</bdi></Link>
+              {props.picture.traces.length > 1 && <span class="quiet"> of <bdi>{one.title}</bdi></span>}</td>
               <td><bdi>{one.what}</bdi></td>
             <td class="number">
               {one.age !== null && one.age > SILENT_S ? <span class="badge warn">⚠ {span(Math.round(one.age))}</span>

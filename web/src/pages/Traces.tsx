@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { onCommand } from "../keys";
 import { useListKeys } from "../listkeys";
 import { asProblem, Command, Fix, sentence, useLoaded, Waiting } from "../loaded";
-import { compact, count, moment, money, plain, span } from "../numbers";
+import { compact, count, localMoment, money, plain, span } from "../numbers";
 import { traceLink } from "../router";
 import { Link } from "../shell/Link";
 import { Empty, Failure, Steered } from "../shell/states";
@@ -15,7 +15,8 @@ import type { AlertCount, TraceRow, Traces as Found } from "../shapes.gen";
 import type { SourceError } from "../source";
 import { go, route, source } from "../state";
 import {
-  type Column, fitting, hasTerm, howMany, nextSort, picked, type Sort, sorted, sortFrom, sortText, template, term, toggled,
+  alone, AS_IT_COMES, type Column, fitting, folded, hasTerm, howMany, type Line, nextSort, picked, runsTitle, type Sort, sorted, sortFrom,
+  sortText, template, term, toggled,
 } from "../tracerows";
 import { Windowed } from "../windowed";
 import { areCausesShown, Causes } from "./Causes";
@@ -23,9 +24,11 @@ import { openFile } from "./openfile";
 import "./pages.css";
 
 /** While the first query is one that cannot be read: the field must stay, so that it can be mended. */
-const NONE: Found = { store: "the store", rows: [], found: 0, total: 0, facets: {}, version: "" };
+const NONE: Found = { store: "the store", rows: [], found: 0, total: 0, facets: {}, zone: "", remarks: [], version: "" };
 
 const chosen = signal<string[]>([]);
+/** Sessions whose runs are shown one by one. */
+const unfolded = signal<readonly string[]>([]);
 
 /** What the address says: the order of the list, and whether ids stand in place of titles. */
 const sortNow = (): Sort | null => (route.value.page === "traces" ? sortFrom(route.value.sort) : null);
@@ -128,7 +131,7 @@ function List(props: ListProps) {
     <>
       <header class="page-head">
         <input ref={field} type="search" class="search" value={query}
-          placeholder='words, or project:shop errors>0 cost>5 date>7d open' aria-label="Search traces"
+          placeholder='words, or project:shop errors>0 cost>5 since:7d open' aria-label="Search traces"
           onInput={(event) => ask({ query: event.currentTarget.value })}
           onKeyDown={(event) => {
             if (event.key === "Enter") openFirst();
@@ -154,9 +157,10 @@ function List(props: ListProps) {
       {props.problem &&
         <p class="notice" role="alert">{sentence(props.problem.what)} {props.problem.fix && <span class="quiet"><Fix text={props.problem.fix} /></span>}
           </p>}
+      {found.remarks.map((one) => <p key={one} class="notice">{one}.</p>)}
       {areCausesShown.value && <Causes query={query} />}
       <div class="traces-body">
-        <Facets key={found.store} facets={found.facets} query={query} onQuery={(text) => ask({ query: text })} />
+        <Facets key={found.store} facets={found.facets} zone={found.zone} query={query} onQuery={(text) => ask({ query: text })} />
         {props.problem && !rows.length ? <span /> : rows.length ? <Table rows={rows} query={query} /> : (
           <Empty title="No trace matches."><p><code>{query}</code></p>
             <button type="button" onClick={() => ask({ query: "" })}>Show all</button></Empty>
@@ -166,8 +170,8 @@ function List(props: ListProps) {
   );
 }
 
-function Facets(props: { facets: Record<string, Record<string, number>>; query: string; onQuery: (query: string) => void }) {
-  const flags: [string, string][] = [["failed", "something failed"], ["open", "still running"], ["finished", "finished"],
+function Facets(props: { facets: Record<string, Record<string, number>>; zone: string; query: string; onQuery: (query: string) => void }) {
+  const flags: [string, string][] = [["failed", "something failed"], ["open", "running or stuck"], ["finished", "finished"],
     ["invalid", "records with problems"], ["steered", "steered"]];
   const words = props.query.split(/\s+/);
   return (
@@ -175,7 +179,7 @@ function Facets(props: { facets: Record<string, Record<string, number>>; query: 
       <summary>Filters</summary>
       {Object.entries(props.facets).filter(([, values]) => Object.keys(values).length > 0).map(([field, values]) => (
         <section key={field}>
-          <h2>{field}</h2>
+          <h2>{field}{field === "day" && props.zone ? ` (${props.zone})` : ""}</h2>
           <ul>
             {inOrder(field, values).slice(0, 12).map(([value, many]) => (
               <li key={value}>
@@ -251,7 +255,11 @@ function useWidth(box: RefObject<HTMLElement>): number {
 }
 
 function Table(props: { rows: TraceRow[]; query: string }) {
-  const { rows } = props;
+  const isFolded = !withIds() && !/(^|\s)parent[:=!]/.test(props.query);
+  const open = unfolded.value;
+  const lines = useMemo((): Line[] => (isFolded ? folded(props.rows, (key) => open.includes(key)) : props.rows.map(alone)),
+    [props.rows, isFolded, open]);
+  const rows = useMemo(() => lines.map((line) => line.row), [lines]);
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
   const columns = useMemo(() => fitting(width || 60, (column) => isEmpty(rows, column)), [width, rows]);
@@ -264,8 +272,8 @@ function Table(props: { rows: TraceRow[]; query: string }) {
         <div class="grid-row grid-head" role="row">{columns.map((column) => <Head key={column.text} column={column} />)}</div>
       </div>
       <Windowed isTable label="Traces" listKey={listKey} count={rows.length} estimate={34} show={cursor.show}
-        onRange={(from, to) => wantAlerts(rows.slice(from, to))}
-        render={(i) => <Row row={rows[i]!} index={i} columns={columns} isAt={i === cursor.at} />} />
+        onRange={(from, to) => wantAlerts(lines.slice(from, to).filter((line) => !line.runs.length).map((line) => line.row))}
+        render={(i) => <Row line={lines[i]!} index={i} columns={columns} isAt={i === cursor.at} />} />
     </div>
   );
 }
@@ -300,23 +308,47 @@ async function askAlerts(): Promise<void> {
 function Head(props: { column: Column }) {
   const { sort: key, text, isNumber } = props.column;
   if (!key) return <span role="columnheader" class={isNumber ? "number" : ""}>{text === "pick" ? <span class="hidden">pick</span> : text}</span>;
-  const now = sortNow()?.key === key ? sortNow() : null;
+  const by = sortNow() ?? AS_IT_COMES;
+  const now = by.key === key ? by : null;
   return (
     <span role="columnheader" aria-sort={now ? (now.down ? "descending" : "ascending") : "none"} class={isNumber ? "number" : ""}>
-      <button type="button" class="crumb" onClick={() => ask({ sort: sortText(nextSort(sortNow(), key)) })}>{text}
+      <button type="button" class="crumb" onClick={() => ask({ sort: sortText(nextSort(by, key)) })}>{text}
         {now ? (now.down ? " ↓" : " ↑") : ""}</button>
     </span>
   );
 }
 
-function Row(props: { row: TraceRow; index: number; columns: readonly Column[]; isAt: boolean }) {
-  const { row } = props;
-  const isPicked = chosen.value.includes(row.id);
+function Row(props: { line: Line; index: number; columns: readonly Column[]; isAt: boolean }) {
+  const { line } = props;
+  const { row } = line;
+  const isPicked = !line.runs.length && chosen.value.includes(row.id);
   const classes = ["grid-row", isPicked && "is-selected", props.isAt && "is-at"].filter(Boolean).join(" ");
   return (
     <div class={classes} role="row" aria-rowindex={props.index + 2} aria-current={props.isAt ? "true" : undefined}>
-      {props.columns.map((column) => CELLS[column.text]!(row))}
+      {props.columns.map((column) => (line.runs.length ? runsCell(line, column.text) : line.isRun && column.text === "title"
+        ? runCell(row) : CELLS[column.text]!(row)))}
     </div>
+  );
+}
+
+/** A cell of a line that stands for the runs of a session. */
+function runsCell(line: Line, column: string): VNode {
+  if (column === "pick" || column === "alerts" || column === "busy") return <span role="cell" />;
+  if (column !== "title") return CELLS[column]!(line.row);
+  const isOpen = unfolded.value.includes(line.key);
+  return (
+    <span role="cell" class={line.isBelow ? "run" : ""}><button type="button" class="crumb" aria-expanded={isOpen}
+      title="Runs that the session made for itself, such as reviews of its calls"
+      onClick={() => (unfolded.value = isOpen ? unfolded.value.filter((one) => one !== line.key) : [...unfolded.value, line.key])}>
+      {isOpen ? "▾" : "▸"} <bdi>{runsTitle(line)}</bdi></button></span>
+  );
+}
+
+/** The title of one of them: they are all called alike, so that their id says which it is. */
+function runCell(row: TraceRow): VNode {
+  return (
+    <span role="cell" class="run"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
+      <bdi>{row.id}</bdi></Link></span>
   );
 }
 
@@ -327,7 +359,7 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
       onChange={() => (chosen.value = picked(chosen.value, row.id))} /></span>
   ),
   title: (row) => (
-    <span role="cell"><Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
+    <span role="cell">{row.waits && <><Waits row={row} /> </>}<Link to={traceLink(row.id)} title={row.title ? `${row.title} (${row.id})` : row.id}>
       <bdi>{withIds() ? row.id : row.title ?? row.id}</bdi></Link>
       {row.is_steered && <> <Steered /></>}
       {row.is_open && <> <span class="badge" title="It is still running.">● live</span></>}
@@ -339,7 +371,10 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
     <span role="cell" title={row.models.join(", ")}><bdi>{row.models.length ? shortModel(row.models[0]!) : ""}</bdi>
       {row.models.length > 1 && <span class="quiet"> +{row.models.length - 1}</span>}</span>
   ),
-  date: (row) => <span role="cell" title={row.date ? `${moment(row.date)} UTC` : ""}>{row.date ? moment(row.date) : ""}</span>,
+  active: (row) => (
+    <span role="cell" title={row.date ? `began ${localMoment(row.date)}, last at work ${localMoment(row.active)} (your time zone)` : ""}>
+      {row.active ? localMoment(row.active) : ""}</span>
+  ),
   reward: (row) => <span role="cell" class="number">{plain(row.reward)}</span>,
   agents: (row) => <span role="cell" class="number" title={row.events === null ? "" : count(row.events, "event")}>{compact(row.agents)}</span>,
   tokens: (row) => <span role="cell" class="number">{compact(row.tokens)}</span>,
@@ -360,6 +395,15 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
   },
   busy: (row) => <span role="cell"><Busy lanes={row.lanes} /></span>,
 };
+
+/** A call without an answer that a record ends in, and for how long. */
+function Waits({ row }: { row: TraceRow }) {
+  const since = row.since === null ? "" : ` since ${localMoment(row.since)}`;
+  return (
+    <span class="badge warn" title={`${row.waits}: without an answer${since}. It is at work, stuck, or was cut off.`}>
+      open{row.since === null ? "" : ` ${span(Math.max(0, Math.round(Date.now() / 1000 - row.since)))}`}</span>
+  );
+}
 
 /** A tiny picture: how many agents were busy, slice by slice. */
 function Busy(props: { lanes: number[] }) {

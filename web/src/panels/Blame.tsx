@@ -37,11 +37,37 @@ function Ranking(props: { found: Suspicion }) {
           </p>
         </header>
       )}
+      {found.suspects.length === 0 && found.steps > 0 && (
+        <p><strong>No step stands out</strong> among {count(found.steps, "step")}: no first guess is likelier than what was rarely right on
+          labelled runs.</p>
+      )}
       {found.notes.map((note) => <p key={note} class="note"><Note text={note} /></p>)}
+      {found.failed.length > 0 && <Failed found={found} />}
       <ol class="suspects" aria-label="Suspects, the likeliest first">
         {found.suspects.map((one, i) => <li key={one.event}><Suspect one={one} rank={i + 1} /></li>)}
       </ol>
       {agents.length > 1 && <p class="quiet">By agent: {agents.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}</p>}
+    </section>
+  );
+}
+
+/** Where no step can be named, what went wrong is told instead. */
+function Failed(props: { found: Suspicion }) {
+  const { found } = props;
+  const left = found.failed_count - found.failed.length;
+  return (
+    <section aria-label="What failed">
+      <p>{count(found.failed_count, "failure")} in it:</p>
+      <ul class="reasons">
+        {found.failed.map((one) => (
+          <li key={one.event}>
+            <button type="button" class="plain" aria-pressed={one.event === selectedEvent.value} onClick={() => selectEvent(one.event)}>
+              <bdi>{one.agent}</bdi> <EventId n={one.event} /></button>{" "}
+            <bdi>{one.what}</bdi>: <Plain text={one.reason} />{one.is_mended && <span class="quiet"> (worked later)</span>}
+          </li>
+        ))}
+      </ul>
+      {left > 0 && <p class="quiet">{count(left, "more failure")}.</p>}
     </section>
   );
 }
@@ -69,7 +95,7 @@ function Suspect(props: { one: SuspectStep; rank: number }) {
 }
 
 function sureness(sure: string): string {
-  return sure === "sure" ? "Quite sure:" : sure === "likely" ? "Likely:" : "A guess:";
+  return sure === "sure" ? "Quite sure:" : "Likely:";
 }
 
 function percent(share: number): string {

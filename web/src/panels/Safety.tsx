@@ -1,5 +1,5 @@
-// What came from outside, and where it went. Always true: only tainted paths are here, from source to sink; copied text (strong)
-// and shared context (possible) stand apart; every step can be selected.
+// What came from outside, and where it went. Always true: only tainted paths are here, from source to sink; orders that were carried
+// out, reports of a monitor, copied words and shared context stand apart; every step can be selected.
 import { useMemo } from "preact/hooks";
 import { Note, useLoaded, Waiting } from "../loaded";
 import { count } from "../numbers";
@@ -46,15 +46,23 @@ function Paths(props: { found: Found }) {
   );
 }
 
-/** The strong ones and the possible ones, the gravest first. */
+/** What each strength is called, and what it means; the strongest first. */
+const STRENGTHS: [string, string, string][] = [
+  ["order", "Orders carried out", "the act does what a text from outside orders, and nobody else asked for it"],
+  ["reported", "Reported by a monitor", "what the run's own gates, limits and reviewers said"],
+  ["copied", "Copied words", "possible: the effect's target stands in content from outside, as links and names do that are followed up"],
+  ["context", "Shared context", "possible: the agent that acted had read the content"],
+];
+
+/** By strength, each with the gravest first; a strength that this page does not know is shared context. */
 function apart(paths: TaintPath[]): [string, string, TaintPath[]][] {
   const rank = (path: TaintPath) => (SEVERITIES.indexOf(path.severity) + SEVERITIES.length + 1) % (SEVERITIES.length + 1);
-  const some = (isStrong: boolean) =>
-    paths.filter((path) => (path.strength === "copied") === isStrong).sort((a, b) => rank(a) - rank(b) || a.sink - b.sink);
-  return [
-    ["Copied text", "strong evidence: words from outside appear again in the effect", some(true)],
-    ["Shared context", "possible: the agent that acted had read the content", some(false)],
-  ];
+  return STRENGTHS.map(([strength, title, about]) => [title, about,
+    paths.filter((path) => strengthOf(path)[0] === strength).sort((a, b) => rank(a) - rank(b) || a.sink - b.sink)]);
+}
+
+function strengthOf(path: TaintPath): [string, string, string] {
+  return STRENGTHS.find(([strength]) => strength === path.strength) ?? STRENGTHS[STRENGTHS.length - 1]!;
 }
 
 function Reach(props: { found: Found }) {
@@ -97,7 +105,7 @@ function Path(props: { path: TaintPath }) {
       <p class="path-head">
         <span class={path.severity === "high" || path.severity === "critical" ? "badge bad" : "badge warn"}>⚠ {path.severity}
           {path.is_blocked && ", blocked"}</span>
-        <span class="badge taint">{TAINT_GLYPH} {path.strength === "copied" ? "copied text" : "shared context"}</span>
+        <span class="badge taint">{TAINT_GLYPH} {strengthOf(path)[1].toLowerCase()}</span>
         <Plain text={path.rule} />
       </p>
       <ol class="steps" aria-label="From source to sink">

@@ -1,5 +1,5 @@
 // The tour of a first visit: six cards. Always true: it is shown once in a browser, on a server's page only; it is in nobody's way:
-// Esc and Skip end it, everything below it can be used, and the menu brings it back.
+// Esc and Skip end it, everything below it can be used, no legend is hidden by it, and the menu brings it back.
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { onCommand } from "../keys";
@@ -48,6 +48,7 @@ export function Tour() {
     return () => removeEventListener("keydown", onKey);
   }, [now < 0]);
   useEffect(() => ring(now < 0 ? null : CARDS[now]!.at), [now, route.value.page, trace.value?.id]);
+  useEffect(() => (now >= 0 && box.current ? keepOff(box.current) : undefined), [now]);
   const card = CARDS[now];
   if (!card) return null;
   const isLast = now === CARDS.length - 1;
@@ -78,4 +79,28 @@ function ring(selector: string | null): (() => void) | undefined {
   changes.observe(document.body, { childList: true, subtree: true });
   look();
   return () => { changes.disconnect(); found?.classList.remove("toured"); };
+}
+
+const FOOT = 20, APART = 8;
+
+/** Keeps the card at the foot of the page, above any legend there, whatever opens, scrolls or is resized; gives a function that ends it. */
+function keepOff(box: HTMLElement): () => void {
+  let asked = 0;
+  const place = (): void => {
+    asked = 0;
+    const { left, right, height } = box.getBoundingClientRect();
+    const tops = [...document.querySelectorAll(".time-legend")].map((one) => one.getBoundingClientRect())
+      .filter((one) => one.width > 0 && one.left < right && one.right > left && one.top < innerHeight && one.bottom > innerHeight - FOOT - height)
+      .map((one) => one.top);
+    const bottom = Math.max(FOOT, ...tops.map((top) => innerHeight - top + APART));
+    const wanted = bottom + height <= innerHeight ? `${bottom}px` : "";
+    if (box.style.bottom !== wanted) box.style.bottom = wanted;
+  };
+  const look = (): void => { asked ||= requestAnimationFrame(place); };
+  const changes = new MutationObserver(look), sizes = new ResizeObserver(look);
+  changes.observe(document.body, { childList: true, subtree: true });
+  sizes.observe(document.body);
+  addEventListener("scroll", look, true);
+  place();
+  return () => { cancelAnimationFrame(asked); changes.disconnect(); sizes.disconnect(); removeEventListener("scroll", look, true); };
 }

@@ -1,5 +1,5 @@
 // Who earned it. Always true: sums are added up on the screen and held against the reward; a method that cannot answer says why
-// and what would help; two methods side by side share one scale.
+// and what would help; two methods side by side share one scale. Where none is identified, cost and work of each agent come first.
 import { signal } from "@preact/signals";
 import { Fragment } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
@@ -8,10 +8,11 @@ import { onCommand } from "../keys";
 import { Command, useLoaded, Waiting } from "../loaded";
 import { plain, signed } from "../numbers";
 import { Plain } from "../plaintext";
-import { Empty, Failure } from "../shell/states";
+import { Failure } from "../shell/states";
 import type { Credit as Answer, CreditRow, MethodInfo } from "../shapes.gen";
 import { agentName, eventName, method, methodList, methods, selectAgent, selectEvent, source, trace } from "../state";
 import { Agents, CreditTable, HeatStrip, type Pair, SumBar } from "./creditparts";
+import { Work } from "./Work";
 import "./views.css";
 
 /** Stays when the reader looks at another view and comes back. Empty: the method's own unit. */
@@ -25,8 +26,7 @@ export default function Credit() {
   const list = methodList.value;
   if (!list) return <Waiting what="Looking which methods apply" />;
   const first = method.value;
-  if (!first && !about.has_reward) return <NoReward id={id} />;
-  if (!first) return <NotChosen list={list} />;
+  if (!first) return <NotChosen id={id} list={list} hasReward={about.has_reward} />;
   return <Chosen id={id} list={list} first={first} second={methods.value[1] ?? null} />;
 }
 
@@ -40,28 +40,15 @@ function toggleSecond(): void {
   methods.value = second || !other ? [first] : [first, other];
 }
 
-function NoReward(props: { id: string }) {
-  return (
-    <Empty title="There is no reward to divide.">
-      <p>Credit divides the team's reward, and this trace has none: nothing says how well the team did.</p>
-      <p>Say how it went with a thumb in the panel on the right, or by command:</p>
-      <p><Command text={`counterpoint score ${props.id} team=1`} /></p>
-      <p class="quiet">Without a reward: <code>counterpoint audit {props.id}
-        </code>, the Safety view (5), tokens and time (2).</p>
-    </Empty>
-  );
-}
-
-/** Nothing was computed by itself: nothing can be, or the trace is too long for the page. */
-function NotChosen({ list }: { list: MethodInfo[] }) {
-  const isAble = list.some((one) => !one.refusal);
+/** Nothing is identified: what each agent cost and what became of its work is the answer. */
+function NotChosen({ id, list, hasReward }: { id: string; list: MethodInfo[]; hasReward: boolean }) {
   return (
     <section class="credit unasked" aria-label="Credit">
-      <Methods list={list} first={null} second={null} />
       <div class="credit-main">
-        {isAble
-          ? <Empty title="No method was chosen by itself."><p>This trace is longer than the page computes credit for. Choose a method to see the command that does.</p></Empty>
-          : <Empty title="No credit method applies to this trace."><p>The list says why, and what would help.</p></Empty>}
+        <Work />
+        {!hasReward && <p class="quiet">Say how the run came out with a thumb in the panel on the right, or
+          by <Command text={`counterpoint score ${id} team=1`} /></p>}
+        <Methods list={list} first={null} second={null} />
       </div>
     </section>
   );
@@ -95,6 +82,7 @@ function Chosen(props: { id: string; list: MethodInfo[]; first: string; second: 
         ))}</div>
         {answers.length === 2 && <Apart a={answers[0]!} b={answers[1]!} />}
         {answers.length > 0 && <Detail answers={answers} scale={scale} />}
+        <Work />
       </div>
     </section>
   );
@@ -219,7 +207,7 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
   const refused = props.list.filter((one) => one.refusal);
   return (
     <nav class="methods" aria-label="Credit methods">
-      <h3>Methods</h3>
+      <h3>{props.first === null ? "Methods, by name" : "Methods"}</h3>
       <ul>
         {able.map((one) => (
           <li key={one.id}>
@@ -236,7 +224,7 @@ function Methods(props: { list: MethodInfo[]; first: string | null; second: stri
         ))}
       </ul>
       {refused.length > 0 && (
-        <details open={!able.length}>
+        <details open={!able.length && props.first !== null}>
           <summary>{refused.length} cannot answer here</summary>
           <ul>
             {refused.map((one) => (

@@ -6,6 +6,7 @@ A model that costs money is asked only where `budget_tokens` says how much; `pri
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from counterpoint.app.forking import named_model, replay_of
 from counterpoint.app.library import store_path
 from counterpoint.credit.best_arm import LEAST
 from counterpoint.credit.fork_price import ForkPrice
+from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 from counterpoint.team.advice import KINDS, Advice, Advised, Trials, advise_from_runs
 from counterpoint.team.advice import advise as raced
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
     from counterpoint.team.orders import Order
 
+RUNS = 40
+"""Scored runs of a task that a log needs: 20 with a change and 20 without."""
 WORLD_BUDGET, LIVE_BUDGET = 40, 8
 """Trials for each change, where nobody says how many."""
 
@@ -63,14 +67,13 @@ def advise(
     _check(many[0], scope, kinds, at, sure)
     live = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
     trials = trials_of(many[0], kinds=kinds, models=models, say=say, seed=seed, **live)
+    runs = [many[0]] if trials is not None else _group(many, store)
+    if (lacking := needed(many[0], can_replay=trials is not None, others=len(runs) - 1)) is not None:
+        raise lacking
     if trials is None:
-        return advise_from_runs(_group(many, store), delta=1 - sure, ids=at)
+        return advise_from_runs(runs, delta=1 - sure, ids=at)
     trials.changes = [c for c in trials.changes if scope in ("all", c.scope) and (not at or c.at in at)]
-    if asks_model(many[0]) and budget_tokens is None and trials.changes:
-        price = price_of(trials)
-        what = f"{price.forks:,} trials at least would ask a model for up to {price.tokens:,} tokens"
-        fix = f"--budget-tokens {price.tokens}, or fewer kinds of change"
-        raise Refused(what, where=many[0].trace_id, why="no budget is given", fix=fix)
+    _allowed(many[0], trials, is_named=model is not None, budget_tokens=budget_tokens)
     each, at_once = (WORLD_BUDGET, 16) if many[0].meta.get("world") else (LIVE_BUDGET, 4)
     chosen = max(LEAST, each * len(trials.changes)) if budget is None else budget
     return raced(trials, many[0].trace_id, budget=chosen, delta=1 - sure, rank=rank, at_once=at_once)
@@ -89,15 +92,13 @@ def trials_of(
     allow: Sequence[str] = (),
     budget_tokens: int | None = None,
 ) -> Trials | None:
-    """What can try changes of this run; None where nothing can replay it."""
+    """What can try changes of this run; None where nothing can replay it. Of a team whose model costs something, it lists changes
+    and prices, and tries them where the model is named again."""
     if isinstance(trace.meta.get("team"), dict):
         from counterpoint.team.live_trials import KeptOpen, LiveTrials
 
         asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow}
         make = None if model is None else (lambda: named_model(trace, asked) if isinstance(model, str) else KeptOpen(model))
-        if make is None and asks_model(trace):
-            fix = "name the model again, as in --model openai:NAME --base-url URL"
-            raise NotIdentified("what its model would have said is not known", fix, where=trace.trace_id)
         more: dict[str, Any] = {"models": models, "say": say, "kinds": kinds, "seed": seed, "budget_tokens": budget_tokens}
         return LiveTrials(trace, make=make, allow=allow, **more)
     from counterpoint.envs.teamworld.world import TeamWorld
@@ -150,6 +151,62 @@ def applied(trials: Trials, chosen: Advised) -> Trace:
     return trials.apply(chosen.change)
 
 
+def needed(trace: Trace, *, can_replay: bool, others: int) -> NotIdentified | None:
+    """All that is missing before a change of this run can be judged, and what would do; None where nothing is.
+
+    `others` are scored runs of its task."""
+    name, is_scored = trace.trace_id, "team" in trace.rewards
+    if is_scored and (can_replay or others):
+        return None  # too few others say so themselves
+    if can_replay or others >= RUNS - 1:
+        fix = f"counterpoint score {name} team=1"
+        return NotIdentified("this run has no outcome that a change could improve", fix, where=name)
+    here = f"{counted(others, 'scored run')} of its task" if others else "no other run of its task"
+    also = "" if is_scored else "; it has no outcome either, which alone would not do"
+    what = f"this run cannot be replayed, and {here} {'are' if others > 1 else 'is'} at hand{also}"
+    fix = (
+        f"{RUNS} scored runs of the task, 20 with a change and 20 without, or a team that is played here: `counterpoint record`, "
+        f"`world run`; what went wrong in this one say `counterpoint failures {name}` and `counterpoint blame {name}`"
+    )
+    return NotIdentified(what, fix, where=name)
+
+
+def _allowed(trace: Trace, trials: Trials, *, is_named: bool, budget_tokens: int | None) -> None:
+    """Raise where a model that costs something would be asked without being named again, or without a budget: both at once."""
+    if not asks_model(trace) or not trials.changes or (is_named and budget_tokens is not None):
+        return
+    price = price_of(trials)
+    what = f"{price.forks:,} trials at least would ask a model for up to {price.tokens:,} tokens"
+    lacks = {} if is_named else {"no model is named": "--model openai:NAME --base-url URL (its own, or another)"}
+    lacks |= {"no budget is given": f"--budget-tokens {price.tokens}"} if budget_tokens is None else {}
+    fix = f"{' and '.join(lacks.values())}; fewer --kinds cost less"
+    raise Refused(what, where=trace.trace_id, why=" and ".join(lacks), fix=fix)
+
+
+def first_of(traces: Sequence[Trace]) -> list[Trace]:
+    """Of runs that a query found, the one to advise, first, and those that can say something about it.
+
+    Of the scored runs that can be replayed it is the one that earned least; else those of the task with the most scored runs.
+    Where none can be advised, the error says what they lack."""
+    scored = sorted((t for t in traces if "team" in t.rewards), key=lambda t: float(t.rewards["team"]))
+    if (first := next(filter(can_replay, scored), None)) is not None:
+        return [first]
+    tasks = Counter(t.task_id for t in scored)
+    task, most = next(iter(tasks.most_common(1)), ("", 0))
+    if most > 1:
+        return [t for t in scored if t.task_id == task]
+    what = f"none of {len(traces):,} runs can be advised: {len(traces) - len(scored):,} have no outcome"
+    replayed = sum(map(can_replay, traces))
+    what += f", {len(traces) - replayed:,} cannot be replayed, and no two scored ones are of one task"
+    fix = f"runs with an outcome (`counterpoint score`) of a team of `counterpoint record` or `world run`, or {RUNS} of one task"
+    raise NotIdentified(what, fix)
+
+
+def can_replay(trace: Trace) -> bool:
+    """Whether changes of a run could be tried: by what it says of itself, nothing is loaded."""
+    return isinstance(trace.meta.get("team"), dict) or isinstance(trace.meta.get("world"), str)
+
+
 def _check(trace: Trace, scope: str, kinds: Sequence[str], at: Sequence[str], sure: float) -> None:
     if scope not in ("all", "task", "run"):
         raise InputError(f"no scope {scope!r}", fix="all, task or run")
@@ -161,9 +218,6 @@ def _check(trace: Trace, scope: str, kinds: Sequence[str], at: Sequence[str], su
             raise NotFound(f"no event {name!r}", where=trace.trace_id, fix="counterpoint show lists events")
     if not 0.5 <= sure < 1:
         raise InputError(f"sure is {sure:g}", fix="a share from 0.5 to below 1, such as 0.95")
-    if "team" not in trace.rewards:
-        fix = f"counterpoint score {trace.trace_id} team=1"
-        raise NotIdentified("this run has no outcome that a change could improve", fix, where=trace.trace_id)
     if len(trace.events) < 2:
         fix = "a run in which a team decided something"
         raise NotIdentified("a run of one step has nothing to change", fix, where=trace.trace_id)

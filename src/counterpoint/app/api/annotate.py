@@ -137,7 +137,7 @@ def opened(store: StorePlace, *, writes: bool = False) -> Iterator[Store]:
         yield store
         return
     if not store_path(store).exists():
-        fix = "name one with store= or --store DIR; `counterpoint import` and `counterpoint demo` make one"
+        fix = "name one with store= or --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound("there is no store here", where=os.fspath(store_path(store)), fix=fix)
     with Store(store_path(store), create=False, read_only=not writes) as place:
         yield place

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import each_trace, once
-from counterpoint.audit.authority import Sink, authority
+from counterpoint.audit.authority import Sink
 from counterpoint.audit.collusion import collusion_over
 from counterpoint.audit.cost import Prices
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.hacks import hacks
-from counterpoint.audit.injection import Injection, injections
+from counterpoint.audit.incidents import DONE, sinks_by_effect
+from counterpoint.audit.injection import STATUSES, Injection, injections
 from counterpoint.audit.measures import measures, summary
 from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure, Summary
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
@@ -233,8 +234,8 @@ def summary_of(traces: Sequence[Trace], audits: Iterable[TraceAudit], chosen: fr
 
 # -- What untrusted content may have reached in each trace, and the sinks that it decided --------------------------------
 # For `Audit.taint` and `counterpoint audit --taint`.
-# Always true: a violation is only what untrusted content decided; what merely shares a context with it is told apart, as
-# possible.
+# Always true: a violation is an incident (`audit.incidents`); what merely shares a context or a word with content from outside is
+# told apart, as possible.
 
 
 @dataclass(frozen=True)
@@ -253,8 +254,26 @@ class TraceTaint:
 
     @property
     def violations(self) -> list[Sink]:
-        """Sinks that untrusted content decided."""
+        """The incidents: effects that content from outside had and nobody asked for."""
         return [sink for sink in self.sinks if sink.status == "violation"]
+
+    @property
+    def status(self) -> str:
+        """What the run did with orders from outside, the worst first; `reported` where only its own monitor tells of an incident,
+        `no orders` where no text from outside gives any."""
+        worst = min((STATUSES.index(one.status) for one in self.injections), default=None)
+        is_reported = bool(self.violations) and (worst is None or STATUSES[worst] not in DONE)
+        return "reported" if is_reported else "no orders" if worst is None else STATUSES[worst]
+
+    @property
+    def is_obeyed(self) -> bool:
+        """Whether orders from outside were carried out whole, or the run's own monitor tells of a violation."""
+        return self.status in ("obeyed", "reported")
+
+    @property
+    def place(self) -> str:
+        """Where the orders came in: the tool, or the source, of the text that went furthest."""
+        return (self.injections[0].tool or self.injections[0].source or "unknown") if self.injections else "-"
 
 
 @dataclass(frozen=True)
@@ -270,7 +289,7 @@ class TaintAudit(Tabular):
 
     @property
     def violations(self) -> list[Sink]:
-        """Sinks that untrusted content decided, in any trace."""
+        """The incidents of all traces."""
         return [sink for one in self.traces for sink in one.violations]
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
@@ -279,8 +298,12 @@ class TaintAudit(Tabular):
             for s in one.sinks:
                 yield (one.trace.trace_id, s.status, s.event, s.what, s.rule, s.strength, s.source, s.label, s.path, s.after)
 
+    def summary(self) -> dict[str, Any]:
+        """How many runs obeyed, attempted and resisted orders from outside, over all and by where the orders came in."""
+        return taint_summary((one.status, one.place) for one in self.traces)
+
     def caption(self) -> str:
-        """How many violations in how many traces."""
+        """How many incidents in how many traces."""
         tainted = sum(int(one.may.tainted.sum()) for one in self.traces)
         count = f"{counted(len(self.traces), 'trace')}: {counted(len(self.violations), 'violation')}"
         return f"{count}, {counted(tainted, 'event')} may be tainted"
@@ -290,4 +313,19 @@ def taint_of(trace: Trace, *, facts: Facts | None = None) -> TraceTaint:
     """Taint of one trace: what it may have reached, what looks wrong, what it decided."""
     facts = facts or Facts(trace)
     may = may_taint(trace, facts=facts)
-    return TraceTaint(trace, may, suspects(trace), injections(trace, facts=facts), authority(trace, may, facts=facts))
+    found = injections(trace, facts=facts)
+    return TraceTaint(trace, may, suspects(trace), found, sinks_by_effect(trace, may, found, facts=facts))
+
+
+def taint_summary(runs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Runs by status, over all and by where the orders came in; each run is its status and that place."""
+    names = ("obeyed", "reported", *STATUSES[1:], "no orders")
+    counts = dict.fromkeys(names, 0)
+    places: dict[str, dict[str, int]] = {}
+    for status, place in runs:
+        counts[status] += 1
+        if status != "no orders":
+            own = places.setdefault(place, dict.fromkeys(names[:-1], 0))
+            own[status] += 1
+    by_place = dict(sorted(places.items(), key=lambda one: (-sum(one[1].values()), one[0])))
+    return {"runs": sum(counts.values()), **counts, "by_source": by_place}

@@ -1,6 +1,7 @@
 """Audits of many traces, summed by trace, project, model, day, system, role or tool.
 
-Always true: a trace is in one line of a group of whole traces (of models: in that of its first); a mean is over the traces that
+Always true: a trace is in one line of a group of whole traces (of models: in that of its first; of days: in that of every day on
+which it was at work, with what it spent and what failed on that day); a mean is over the traces that
 have a value, and `-` where none has. Of roles and tools a line counts what their agents and calls did.
 """
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from counterpoint.app.api.audit import TraceAudit
 from counterpoint.app.search import facet
-from counterpoint.audit.facts import ACTIONS, Facts
+from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import rollup
 from counterpoint.audit.waste import waste
 from counterpoint.display import compact, counted, duration, money, number, percent
@@ -41,7 +42,7 @@ class AuditLine(Struct, kw_only=True):
     """Agents of a role, calls of a tool."""
     acts: int = 0
     useful: int = 0
-    """Actions that the result depends on, of `acts`; of a tool: results that were read, of those that came."""
+    """Actions of sub-agents that the result depends on, of `acts`; of a tool: results that were read, of those that came."""
     repeated: int = 0
     """Events of repeated reads."""
     sums: dict[str, tuple[float, int]] = {}
@@ -96,18 +97,24 @@ class AuditLines:
         self.incidents += incidents or 0
         self.unsearched += incidents is None
         is_found = bool(said.found or incidents)
-        self._add(self._total, line, said, is_found=is_found)
+        self._add(self._total, line, said, facts, is_found=is_found)
         if self.group == "role":
             self._roles(facts, said)
         elif self.group == "tool":
             self._tools(facts)
+        elif self.group == "day":
+            for day, part in line.by_day().items():
+                name = day or "(no date)"
+                self._add(self._lines.setdefault(name, AuditLine(name=name)), part, said, is_found=is_found)
         else:
             name = line.id if self.group == "trace" else next(iter(facet(line, self.group)), "(none)")
             first = AuditLine(name=name, label=line.title if self.group == "trace" else None)
-            self._add(self._lines.setdefault(name, first), line, said, is_found=is_found)
+            self._add(self._lines.setdefault(name, first), line, said, facts, is_found=is_found)
 
-    def _add(self, into: AuditLine, line: Summary, said: TraceAudit, *, is_found: bool) -> None:
+    def _add(self, into: AuditLine, line: Summary, said: TraceAudit, facts: Facts, *, is_found: bool) -> None:
         into.traces += 1
+        into.acts += facts.sub_acts[0]
+        into.useful += facts.sub_acts[1]
         into.found += is_found
         into.errors += line.errors
         into.spend(line.tokens, line.cost_usd)
@@ -118,8 +125,7 @@ class AuditLines:
 
     def _roles(self, facts: Facts, said: TraceAudit) -> None:
         team, named = facts.team, {agent for f in said.found for agent in f.agents}
-        acts_E = team.of_types(ACTIONS)
-        acts_A, useful_A = team.per_agent(acts_E), team.per_agent(acts_E & facts.relevant_E)
+        acts_A, useful_A = facts.acts_A
         met = set()
         for row in rollup(facts.trace, "agent", facts=facts):
             a = team.number[row.name or ""]
@@ -133,8 +139,8 @@ class AuditLines:
             line.found += row.name in named
             line.errors += row.errors
             line.spend(row.tokens_own, row.cost_own)
-            line.acts += int(acts_A[a]) if facts.graph.m else 0
-            line.useful += int(useful_A[a]) if facts.graph.m else 0
+            line.acts += int(acts_A[a]) if facts.is_sub_A[a] else 0
+            line.useful += int(useful_A[a]) if facts.is_sub_A[a] else 0
 
     def _tools(self, facts: Facts) -> None:
         again = {name for w in waste(facts) if w.kind == "repeated_reads" for name in w.events}
@@ -166,9 +172,9 @@ class AuditLines:
         came = "nothing says whether the tasks were done" if success is None else f"mean success {number(success, 3)}"
         spent = f"{compact(total.tokens)} tokens, {money(total.cost_usd)}, {duration(self._seconds)}"
         talk = "" if overhead is None else f"{percent(overhead)} of the tokens of a trace went into coordination on average; "
-        useful = total.mean("useful_agent_utilisation")
+        useful = _share(total.useful, total.acts)
         led = "no trace says what came of the sub-agents' work"
-        led = led if useful is None else f"at most {percent(useful)} of what sub-agents did can have contributed to a result"
+        led = led if not total.acts else f"at most {useful} of what sub-agents did can have contributed to a result"
         failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint failures."
         return [f"{came[0].upper()}{came[1:]}, for {spent}.", f"{(talk + led)[0].upper()}{(talk + led)[1:]}.", failed]
 
@@ -188,7 +194,8 @@ class AuditLines:
         return head, [[x.name, *cells, *paid] for x, cells, paid in zip(rows, made, spent, strict=True)]
 
     def _whole(self, line: AuditLine) -> list[str]:
-        means = [number(line.mean(name), 3) for name in _MEANS[:2]] + [percent(line.mean(name)) for name in _MEANS[2:4]]
+        means = [number(line.mean(name), 3) for name in _MEANS[:2]]
+        means += [percent(line.mean(_MEANS[2])), _share(line.useful, line.acts)]
         counts = [number(line.errors), compact(line.tokens), money(line.cost_usd)]
         return [line.label or line.name, number(line.traces), number(line.found), *means, *counts]
 

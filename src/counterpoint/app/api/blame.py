@@ -80,7 +80,9 @@ class Blamed(Tabular):
         for one in self.runs:
             for rank, suspect in enumerate(one.suspects, 1):
                 row = {"trace_id": one.trace_id, "rank": rank, **msgspec.to_builtins(suspect), "sure": one.sure}
-                yield row | ({"outcome": one.outcome, "agents": one.agents, "notes": one.notes} if rank == 1 else {})
+                about = {"outcome": one.outcome, "agents": one.agents, "notes": one.notes, "stands_out": one.stands_out}
+                about |= {} if one.stands_out else {"failed": msgspec.to_builtins(one.failed)}
+                yield row | (about if rank == 1 else {})
             if self.decisive is not None:
                 yield {"trace_id": one.trace_id, "decisive": msgspec.to_builtins(self.decisive)}
 
@@ -94,7 +96,8 @@ class Blamed(Tabular):
     def caption(self) -> str:
         """Who is suspected first, and how sure that is."""
         one, more = self.runs[0], len(self.runs) - 1
-        told = f"{one.trace_id}: {one.sure}: {self.first.name} at step {self.first.step} ({self.first.score:.0%})"
+        who = f": {self.first.name} at step {self.first.step}" if one.stands_out else "; the likeliest"
+        told = f"{one.trace_id}: {one.sure}{who} ({self.first.score:.0%})"
         return told + (f", and {more:,} more runs" if more else "")
 
 
@@ -117,8 +120,9 @@ def blame(
 ) -> Blamed:
     """Which step of a failed run most likely decided it, whose it is, and why; of many runs, also what recurs.
 
-    `limit` is how many suspects of a run are kept. A run whose team reward is at least `success` is refused unless `anyway`;
-    among several it is left out. `replay` finds the decisive step of one run by forks, if it can be done again; a model that
+    `limit` is how many suspects of a run are kept. A run whose team reward is at least `success`, or that nothing says failed, is
+    refused unless `anyway`; among several it is left out. Where no step stands out, `runs[0].stands_out` is False and its
+    `failed` has what went wrong. `replay` finds the decisive step of one run by forks, if it can be done again; a model that
     costs money is asked only where `model` names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt

@@ -261,6 +261,10 @@ class RunComparison(Tabular):
         fallen = [f"{g.collapsed} of {len(g.runs)} runs of {g.label}" for g in self.groups if g.collapsed]
         if fallen:
             out.append(f"collapsed (the team ended up calling nobody; the final value counts): {', '.join(fallen)}")
+        lucky = [g.label for i, g in enumerate(self.groups) if (self.share_of_optimum(i) or 0.0) > 1]
+        if lucky:
+            what = f"above its bound, which is of the mean over all tasks, on these {len(tasks):,}: {', '.join(lucky)}"
+            out.append(f"{what}; the interval says how far luck reaches")
         out += self._unpaired()
         for d in differences:
             losses = [f"{tasks[i]} ({float(d.by_task_T[i]):+.4g})" for i in d.losses(_LOSSES_SHOWN)]
@@ -303,7 +307,8 @@ def compare(
     `metric` is value, agents, rounds, calls or any list of the evaluations; `baseline` a label, the first unless named.
 
     With `presets` instead of runs, each is trained first in `world`, with every one of `seeds` training seeds (5) and an equal
-    `budget` of calls, in folders of `out` (./runs); runs that are finished there already are taken as they are.
+    `budget` of calls and rounds, in folders of `out` (./runs): where runs of one preset end before it is spent, the others get
+    what those were charged. Runs that are finished there already are taken as they are.
 
     >>> import counterpoint as cpt
     >>> short = {"updates": 1, "episodes": 16, "eval_episodes": 4, "set": {"vote_items": 8}}
@@ -381,27 +386,46 @@ def trained_groups(
     tell: Callable[[str], None] = lambda line: None,
     at: Callable[[float, str], None] = lambda done, about: None,
 ) -> list[Group]:
-    """The runs of a plan, trained where they are not there yet, by preset.
+    """The runs of a plan, trained where they are not there yet, by preset; those that end early first, so that budgets are equal.
 
     `tell` is called with a line about each; `at` often, with how many runs are done, the share of the present one added.
     """
     found: list[tuple[str | None, Path]] = []
-    for k, (folder, config) in enumerate(planned):
-        if folder.exists() and any(folder.iterdir()):
-            _check_finished(folder, config)
-            tell(f"{folder} is there already and is finished")
+    charged: list[int] = []
+    for k, (folder, config) in enumerate(sorted(planned, key=lambda one: not _ends_early(one[1]["preset"]))):
+        if _ends_early(config["preset"]):
+            charged = [*charged, _trained(folder, config, k, len(planned), tell, at)]
         else:
-            tell(f"training {config['preset']}, seed {config['seed']} ({k + 1} of {len(planned)}) in {folder}")
-            try:
-                about = f"{config['preset']}, seed {config['seed']}"
-                at(k, about)
-                share = lambda kind, row, k=k, about=about: at(k + float(row["progress"]), about) if kind == "update" else None  # noqa: E731
-                train_one(folder, config, resume=False, allow=(), progress=share)
-            except KeyboardInterrupt:
-                tell(f"go on with: counterpoint train --resume {folder}, then this again")
-                raise
+            alike = {"budget_calls": round(sum(charged) / len(charged))} if charged else {}
+            _trained(folder, {**config, **alike}, k, len(planned), tell, at)
         found.append((config["preset"], folder))
-    return grouped(found)
+    places = {folder: place for place, (folder, _) in enumerate(planned)}
+    return grouped(sorted(found, key=lambda one: places[one[1]]))
+
+
+def _ends_early(preset: str) -> bool:
+    """Whether runs of a preset end with trials, which leave some of the budget: the others are given what these were charged."""
+    return ":" not in preset and bool(registry.get("preset", preset).trial_every)
+
+
+def _trained(
+    folder: Path, config: Mapping[str, Any], k: int, runs: int, tell: Callable[[str], None], at: Callable[[float, str], None]
+) -> int:
+    """Train the k-th run, unless it is there; what it was charged."""
+    if folder.exists() and any(folder.iterdir()):
+        _check_finished(folder, config)
+        tell(f"{folder} is there already and is finished")
+    else:
+        tell(f"training {config['preset']}, seed {config['seed']} ({k + 1} of {runs}) in {folder}")
+        try:
+            about = f"{config['preset']}, seed {config['seed']}"
+            at(k, about)
+            share = lambda kind, row: at(k + float(row["progress"]), about) if kind == "update" else None  # noqa: E731
+            train_one(folder, config, resume=False, allow=(), progress=share)
+        except KeyboardInterrupt:
+            tell(f"go on with: counterpoint train --resume {folder}, then this again")
+            raise
+    return int(RunFolder.open(folder).spent()["charged"])
 
 
 def _check_finished(folder: Path, config: Mapping[str, Any]) -> None:

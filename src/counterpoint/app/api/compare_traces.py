@@ -1,6 +1,7 @@
-"""Collections of traces against each other: reward, tokens, cost, time, errors, each with an interval.
+"""Collections of traces against each other: totals, of what their change is made, and each figure's mean with an interval.
 
-Always true: traces are only listed, not opened; a number that a trace lacks is left out and counted, never taken for 0. Runs of
+Always true: traces are only listed, not opened, but for those that an older store does not know the days of; where a side asks
+for a time, only what was done in it counts; a number that a trace lacks is left out and counted, never taken for 0. Runs of
 one task are not independent, so tasks are the units: their runs are averaged first (one task alone: its runs are the units, and
 the interval is about that task; so is every trace whose task is not known). Tasks that two collections share are compared task
 by task, else Welch's interval is taken. Intervals are Student's, see `trace.student`.
@@ -10,13 +11,17 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from counterpoint.app.api.annotate import opened
 from counterpoint.app.api.inputs import found_ids
+from counterpoint.app.api.mix import FIGURES as CHANGING
+from counterpoint.app.api.mix import Change, change_of
+from counterpoint.app.api.sums import Period, Sum, sums_of_lines
+from counterpoint.app.search import period_of
 from counterpoint.errors import InputError
 from counterpoint.store.summary import Summary
 from counterpoint.trace.student import difference_ends, mean_ends
@@ -24,6 +29,7 @@ from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import StorePlace
+    from counterpoint.store import Store
 
 FIGURES = {
     "reward": "team_reward", "tokens": "tokens", "cost_usd": "cost_usd", "seconds": "wall_clock_s", "agents": "agents",
@@ -70,6 +76,13 @@ class TraceComparison(Tabular):
     """Traces that are on more than one side."""
     of_one_task: tuple[str, ...] = ()
     """Sides of one task alone, whose runs are the units: their intervals say nothing of other tasks."""
+    totals: tuple[Sum, ...] = ()
+    """What each side amounts to."""
+    projects: tuple[tuple[str, tuple[Sum, ...]], ...] = ()
+    models: tuple[tuple[str, tuple[Sum, ...]], ...] = ()
+    """The same by project and by model (of a trace with several: that of most tokens), the largest first."""
+    changes: tuple[tuple[str, str, Change], ...] = ()
+    """Side, figure, and of what its change from the first side is made."""
 
     def picture(self) -> list[Bar]:
         """The reward of each side with its interval, or what else comes first."""
@@ -105,7 +118,7 @@ def compare_traces(*sides: str, store: StorePlace = None) -> TraceComparison:
         raise InputError("a comparison has two sides or more", fix="counterpoint compare --traces in:before in:after")
     with opened(store) as place:
         listed = {row.id: row for row in place.rows()}
-        groups = [[listed[name] for name in found_ids(place, side)] for side in sides]
+        groups = [_lines(place, [listed[name] for name in found_ids(place, side)], period_of(side)) for side in sides]
     sides_of: dict[str, int] = defaultdict(int)
     for group in groups:
         for row in group:
@@ -119,7 +132,38 @@ def compare_traces(*sides: str, store: StorePlace = None) -> TraceComparison:
     shared = sum(count > 1 for count in sides_of.values())
     labels = tuple(map(os.fspath, sides))
     alone = tuple(label for label, group in zip(labels, groups, strict=True) if _is_of_one_task(group))
-    return TraceComparison(labels, tuple(map(len, groups)), tuple(rows), shared, alone)
+    return TraceComparison(
+        labels, tuple(map(len, groups)), tuple(rows), shared, alone,
+        totals=tuple(sums_of_lines(group, "trace").total for group in groups),
+        projects=_by(groups, lambda line: line.project or "(none)"),
+        models=_by(groups, lambda line: line.models[0] if line.models else "(none)"),
+        changes=tuple(
+            (label, name, change)
+            for label, group in zip(labels[1:], groups[1:], strict=True)
+            for name, field in CHANGING.items()
+            if name != "reward" and (change := change_of(groups[0], group, field)) is not None
+        ),
+    )  # fmt: skip
+
+
+def _lines(place: Store, rows: list[Summary], period: Period | None) -> list[Summary]:
+    """What the traces of a side did in the time that it asks for."""
+    if period is None:
+        return rows
+    known = [Summary.of_trace(place.get(row.id)) if row.quarters is None else row for row in rows]
+    return [part for row in known if (part := row.within(*period)) is not None]
+
+
+def _by(groups: list[list[Summary]], name: Callable[[Summary], str]) -> tuple[tuple[str, tuple[Sum, ...]], ...]:
+    """What each side amounts to, by something that each trace has one of."""
+    parts: list[dict[str, list[Summary]]] = [defaultdict(list) for _ in groups]
+    for part, group in zip(parts, groups, strict=True):
+        for line in group:
+            part[name(line)].append(line)
+    rows = [(one, tuple(sums_of_lines(part.get(one, []), "trace").total for part in parts)) for one in set().union(*parts)]
+    return tuple(
+        sorted(rows, key=lambda row: (-max(s.cost_usd or 0 for s in row[1]), -max(s.tokens or 0 for s in row[1]), row[0]))
+    )
 
 
 def _is_of_one_task(group: list[Summary]) -> bool:

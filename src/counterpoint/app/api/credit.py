@@ -37,7 +37,8 @@ def credit(
 ) -> Credit:
     """Who earned the reward: credit per unit by any mechanism of `counterpoint credit --list`.
 
-    Without a method the best one that is identified for these traces is chosen; `notes["chosen"]` says why.
+    Without a method the best one that is identified for these traces is chosen; `notes["chosen"]` says why. Where none is, the
+    answer has no rows and says why; its table is what each agent cost and what became of its work.
 
     `options` are the mechanism's own. Mechanisms that compare with what might have been fork the trace by the world or the live
     team that made it: `replay=True` asks for it where a mechanism can do without, and an object with `fork` is used as it is.
@@ -63,12 +64,21 @@ def credit(
 
 
 def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None, unit: str | None = None) -> Credit:
-    """The credit of the best mechanism that is identified for these traces, and has rows of `unit`; its notes say why."""
-    from counterpoint.credit.choosing import choose
+    """The credit of the best mechanism that is identified for these traces, and has rows of `unit`; its notes say why.
+
+    Where none is identified, and no unit below the agent was asked for, it is an `Uncredited`: cost and work, and no credit.
+    """
+    from counterpoint.app.contributions import Uncredited
+    from counterpoint.credit.choosing import NobodyChosen, choose
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
-    return choose(traces, replay=own_replays(traces, free_replay), merged=last_merge, unit=unit).credit
+    try:
+        return choose(traces, replay=own_replays(traces, free_replay), merged=last_merge, unit=unit).credit
+    except NobodyChosen as error:
+        if unit not in (None, "agent"):
+            raise
+        return Uncredited.of_traces(traces, error)
 
 
 def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:

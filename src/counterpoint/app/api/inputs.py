@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Source = Trace | str | os.PathLike[str] | TraceBatch | Store | Result | Iterable[Any]
     """One trace or many: itself, a file, an id or a query, a store, an answer to SQL with a column `trace_id`; or several."""
     StorePlace = str | os.PathLike[str] | Store | None
-    """The store that ids and queries are looked up in; None is `$COUNTERPOINT_STORE` or ./traces."""
+    """The store that ids and queries are looked up in; None is the one that commands use (docs/store.md)."""
 
 
 def one_trace(source: Trace | str | os.PathLike[str], store: StorePlace = None) -> Trace:

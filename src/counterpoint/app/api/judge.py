@@ -135,8 +135,8 @@ def judge(
 ) -> Judged:
     """Let a model judge stored traces by a rubric, keep its verdicts, and say how well it agrees with people.
 
-    `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/annotations.md). `model` is `fake:SKILL`,
-    `local:NAME` or `openai:NAME` with `base_url` and `key_env`, which needs `budget_tokens`.
+    `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/annotations.md). `model` is `local:NAME`, or
+    `openai:NAME` with `base_url` and `key_env`, which needs `budget_tokens`; `fake:SKILL` is a test double.
 
     >>> import counterpoint as cpt
     >>> from pathlib import Path
@@ -337,11 +337,11 @@ def _agreement(pairs: list[tuple[Any, Any]], rubric: Rubric) -> Agreement | None
     return of_labels(first, second) if rubric.scale is None else of_scores(first, second)
 
 
-# -- a fake judge ----------------------------------------------------------------------------------------------------------
+# -- a test double ----------------------------------------------------------------------------------------------------------
 
 
 class FakeJudge:
-    """A judge without a model, to try things: says what people said with chance `skill`, and else anything."""
+    """A test double of a judge, no model: says what people said with chance `skill`, and else a verdict drawn at random."""
 
     def __init__(self, rubric: Rubric, known: Sequence[Annotation], skill: float) -> None:
         self.rubric, self.skill = rubric, skill
@@ -359,7 +359,7 @@ class FakeJudge:
         if said is not None and _drawn(f"{call.seed}|{ref}|skill") < self.skill:
             verdict = str(said) if self.rubric.scale is None else str(round(float(said)))
         asked = sum(m.words for m in call.messages)
-        return Completion(text=f"{verdict}: invented by a fake", tokens_in=asked, tokens_out=5)
+        return Completion(text=f"{verdict}: drawn by a test double", tokens_in=asked, tokens_out=5)
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -1,11 +1,14 @@
 """`report`: a week of sessions on one page: spend, time, failures, waste, patterns and trends.
 
 Always true: every number is one that `ls`, `top`, `failures` or `audit` gives for the same traces; what could not be judged is
-said; traces are read one at a time and not kept.
+said; traces are read one at a time and not kept. Spend, failures and trends are of the time that the query names, waste and
+patterns of whole traces.
 """
 
 from __future__ import annotations
 
+import math
+import os
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,13 +17,18 @@ import msgspec
 from msgspec import Struct
 
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.api.sums import Sum, sums_of_lines
-from counterpoint.audit.facts import ACTIONS, Facts
+from counterpoint.app.api.mix import FIGURES, Change, change_of
+from counterpoint.app.api.sums import Period, Sum, sums_of_lines
+from counterpoint.app.search import period_of
+from counterpoint.audit.facts import Facts
 from counterpoint.audit.failures import failures
 from counterpoint.audit.rollups import rollup
 from counterpoint.audit.waste import KINDS, waste
+from counterpoint.audit.work.agents import work
+from counterpoint.display import zone
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import QUARTER_S, moments, sliced
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
@@ -71,11 +79,15 @@ class Pattern(Struct, kw_only=True):
     busy_s: float = 0.0
     errors: int = 0
     used: int = 0
-    """Runs of which something was read by others (sub-agents), or results that were read (tools)."""
+    """Returns that their reader said again or acted on (sub-agents), or results that were read (tools)."""
     judged: int = 0
-    """Runs of which that can be told."""
+    """Of how many."""
+    lines: int | None = None
+    """Lines that sub-agents wrote to files; None where no record says it."""
+    lines_kept: int = 0
+    """Of these, how many are there at the end."""
     useful: float | None = None
-    """Sub-agents: share of their actions that the result depends on; tools: share of results that were read."""
+    """Sub-agents: at most this share of their actions, for the result depends on them; tools: share of results that were read."""
     rewards: list[float] = []
     """Team rewards of the traces it was used in."""
 
@@ -85,13 +97,30 @@ class Pattern(Struct, kw_only=True):
         return sum(self.rewards) / len(self.rewards) if self.rewards else None
 
 
+class Hanging(Struct, kw_only=True):
+    """A trace whose record ends in calls without an answer."""
+
+    trace_id: str
+    title: str | None
+    project: str | None
+    agent: str
+    """What people call the agent that waits longest, and what it waits for."""
+    what: str
+    since: float | None
+    calls: int
+    is_recording: bool
+    """Whether its writer has not said yet that it is over."""
+
+
 class Report(Struct, kw_only=True):
     """Everything on the page."""
 
     query: str
     first: float
     last: float
-    """The first and the last start among the traces, seconds since the epoch."""
+    """When the traces were first and last at work, seconds since the epoch."""
+    zone: str
+    """The time zone of the days."""
     total: Sum
     agents: int
     rewarded: int
@@ -107,8 +136,16 @@ class Report(Struct, kw_only=True):
     """Traces in which anything failed."""
     waste: list[WasteSum]
     patterns: list[Pattern]
+    useful: float | None
+    """At most this share of what sub-agents did was of use: the audit's `useful_agent_utilisation` over all traces together."""
     trends: dict[str, tuple[float, float]]
-    """Figure to its mean per trace in the earlier and the later half of the traces."""
+    """Figure to its mean per trace in the earlier and the later half."""
+    changes: dict[str, Change]
+    """The same with totals, and with how much of a change is of more traces, of another mix, and of traces alike."""
+    waiting: list[Hanging]
+    """Traces whose record ends in a call without an answer: at work, stuck, or cut off; the last active first."""
+    outside: Sum
+    """What these traces did at other times than the query names: in none of the other sums."""
 
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint report --json` prints."""
@@ -121,9 +158,11 @@ class Report(Struct, kw_only=True):
 class Reporting:
     """A report in the making: traces are taken one by one."""
 
-    def __init__(self, query: str) -> None:
-        self._query = query
+    def __init__(self, query: str, period: Period | None = None) -> None:
+        """With a period, what was done outside of it is left out of spend, failures and trends."""
+        self._query, self._period = query, period
         self._lines: list[Summary] = []
+        self._outside = Sum(name=None)
         self._models: dict[str, Sum] = {}
         self._failures: dict[tuple[str | None, str], FailureSum] = {}
         self._waste = {kind: WasteSum(kind=kind, what=what) for kind, what in KINDS.items()}
@@ -134,12 +173,26 @@ class Reporting:
     def take(self, trace: Trace, line: Summary | None = None) -> None:
         """Count a trace in; `line` is what the store lists of it."""
         line, facts = line or Summary.of_trace(trace), Facts(trace)
-        self._lines.append(line)
-        self._take_models(trace, facts)
+        part, inside, inner = line, trace, facts
+        if self._period is not None:
+            found = line.within(*self._period)
+            if found is None:
+                return
+            part, inside = found, sliced(trace, *self._period)
+            inner = facts if inside is trace else Facts(inside)
+            self._take_outside(line, part)
+        self._lines.append(part)
+        self._take_models(inside, inner)
         self._take_failures(trace, facts)
         self._take_waste(line, facts)
         self._take_agents(trace, facts)
         self._take_tools(trace, facts)
+
+    def _take_outside(self, line: Summary, part: Summary) -> None:
+        if part is not line:
+            cost = None if line.cost_usd is None else float(line.cost_usd) - float(part.cost_usd or 0.0)
+            tokens = None if line.tokens is None else line.tokens - (part.tokens or 0)
+            self._outside.add(Sum(name=None, traces=1, events=line.events - part.events, tokens=tokens, cost_usd=cost))
 
     def _take_models(self, trace: Trace, facts: Facts) -> None:
         for row in rollup(trace, "model", facts=facts):
@@ -154,7 +207,12 @@ class Reporting:
 
     def _take_failures(self, trace: Trace, facts: Facts) -> None:
         met = set()
+        when = moments(trace.events, trace.meta) if trace.failures else []
+        begin, end = self._period or (-math.inf, math.inf)
         for failure in failures(trace, facts=facts):
+            at = when[trace.index[failure.event]]
+            if at is not None and not begin <= at < end:
+                continue
             key = failure.tool or failure.type.replace("_", " "), failure.kind
             first = FailureSum(reason=failure.kind, tool=key[0], trace_id=trace.trace_id, event=failure.event)
             found = self._failures.setdefault(key, first)
@@ -181,15 +239,13 @@ class Reporting:
             total.examples = ranked[:_EXAMPLES]
 
     def _take_agents(self, trace: Trace, facts: Facts) -> None:
-        """Sub-agents by their role: what they cost, whether anybody read them, how much of their work led to the result."""
+        """Sub-agents by their role: what they cost, and what became of their work."""
         team, met = facts.team, set()
-        acts_E = team.of_types(ACTIONS)
-        acts_A, useful_A = team.per_agent(acts_E), team.per_agent(acts_E & facts.relevant_E)
-        read_A, is_told = team.per_agent(facts.read_E), bool(facts.read_E.any())
+        done = {one.agent: one for one in work(trace, facts=facts).agents}
         for row in rollup(trace, "agent", facts=facts):
-            if row.parent is None or row.name is None:
+            a = team.number[row.name or ""]
+            if not facts.is_sub_A[a]:
                 continue
-            a = team.number[row.name]
             key = ("sub-agent", row.role or "(no role)")
             found = self._pattern(key, trace, key not in met)
             met.add(key)
@@ -198,10 +254,13 @@ class Reporting:
             found.cost_usd = found.cost_usd if row.cost_own is None else (found.cost_usd or 0.0) + row.cost_own
             found.busy_s += row.busy_s or 0.0
             found.errors += row.errors
-            found.judged += is_told
-            found.used += bool(read_A[a])
-            self._useful[key] += int(useful_A[a]) if facts.graph.m else 0
-            self._acts[key] += int(acts_A[a]) if facts.graph.m else 0
+            one = done[row.name or ""]
+            found.judged += one.returns
+            found.used += one.returns_used
+            if one.lines is not None:
+                found.lines, found.lines_kept = (found.lines or 0) + one.lines, found.lines_kept + (one.lines_kept or 0)
+            self._useful[key] += one.useful or 0
+            self._acts[key] += one.acts or 0
 
     def _take_tools(self, trace: Trace, facts: Facts) -> None:
         """Tools: how often they were called and failed, how long they took, and whether their results were read."""
@@ -242,8 +301,9 @@ class Reporting:
         kinds = sorted(self._failures.values(), key=lambda f: (-f.count, f.reason))
         return Report(
             query=self._query,
-            first=lines[0].date if lines else 0.0,
-            last=lines[-1].date if lines else 0.0,
+            first=min((line.date for line in lines), default=0.0),
+            last=max((_last(line) for line in lines), default=0.0),
+            zone=zone(),
             total=days.total,
             agents=sum(line.agents for line in lines),
             rewarded=len(rewards),
@@ -255,9 +315,33 @@ class Reporting:
             failures=kinds,
             failed=sum(line.errors > 0 for line in lines),
             waste=list(self._waste.values()),
+            useful=_all(self._useful, self._acts),
             patterns=sorted(self._patterns.values(), key=lambda p: (-(p.cost_usd or 0), -p.tokens, -p.busy_s, p.name)),
             trends=trends(lines),
+            changes=changes(lines),
+            waiting=_hanging(lines),
+            outside=self._outside,
         )
+
+
+def _last(line: Summary) -> float:
+    return line.date if line.started is None else line.active
+
+
+def _hanging(lines: Iterable[Summary]) -> list[Hanging]:
+    found = [line for line in lines if line.waiting]
+    return [
+        Hanging(
+            trace_id=line.id, title=line.title, project=line.project, agent=line.waiting[0].name, what=line.waiting[0].what,
+            since=line.waiting[0].since, calls=len(line.waiting), is_recording=line.is_open,
+        )
+        for line in sorted(found, key=lambda line: -_last(line))
+    ]  # fmt: skip
+
+
+def _all(useful: Counter[tuple[str, str]], acts: Counter[tuple[str, str]]) -> float | None:
+    whole = sum(n for (kind, _), n in acts.items() if kind == "sub-agent")
+    return sum(n for (kind, _), n in useful.items() if kind == "sub-agent") / whole if whole else None
 
 
 def report(traces: Source, *, store: StorePlace = None, query: str = "") -> Report:
@@ -269,26 +353,30 @@ def report(traces: Source, *, store: StorePlace = None, query: str = "") -> Repo
     >>> told.total.traces
     1
     """
-    making = Reporting(query)
+    asked = traces if isinstance(traces, str) and not os.path.exists(traces) else query
+    making = Reporting(query or (asked if isinstance(asked, str) else ""), period_of(asked))
     for trace in many_traces(traces, store):
         making.take(trace)
     return making.done()
 
 
 def trends(lines: Iterable[Summary]) -> dict[str, tuple[float, float]]:
-    """Means per trace in the earlier and the later half, by date; nothing for fewer than four traces."""
+    """Means per trace in the earlier and the later half; nothing for fewer than four traces."""
+    return {name: change.means for name, change in changes(lines).items()}
+
+
+def changes(lines: Iterable[Summary]) -> dict[str, Change]:
+    """From the time before the middle trace began to the time from then on; nothing for fewer than four traces.
+
+    A trace that was at work in both counts in both, each time with what it did then.
+    """
     ordered = sorted(lines, key=lambda line: line.date)
     half = len(ordered) // 2
     if half < 2:
         return {}
-    figures = {"cost": "cost_usd", "tokens": "tokens", "time": "wall_clock_s", "agents": "agents", "errors": "errors"}
-    figures["reward"] = "team_reward"
-    out = {}
-    for name, field in figures.items():
-        parts = ordered[:half], ordered[half:]
-        early, late = ([float(v) for line in part if (v := getattr(line, field)) is not None] for part in parts)
-        if early and late:
-            out[name] = (sum(early) / len(early), sum(late) / len(late))
-    return out
-
-
+    cut = ordered[half].date // QUARTER_S * QUARTER_S
+    early, late = ([part for line in ordered if (part := line.within(*span))] for span in ((-math.inf, cut), (cut, math.inf)))
+    if not early or not late:  # all of them within a quarter of an hour
+        early, late = ordered[:half], ordered[half:]
+    found = {name: change_of(early, late, field) for name, field in FIGURES.items()}
+    return {name: change for name, change in found.items() if change is not None}

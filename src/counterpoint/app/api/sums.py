@@ -1,7 +1,9 @@
 """Sums over many traces: tokens, money, time, calls and errors by trace, project, model, day, role, tool and more.
 
 Always true: every event of every trace is in exactly one line, so that lines sum to the totals; what a trace states beyond its
-events (`costs`) counts where lines are whole traces. A figure that nobody recorded is None.
+events (`costs`) counts where lines are whole traces. A figure that nobody recorded is None. A day has what was recorded on it, in
+this machine's time zone, so that a trace is in the line of every day on which it was at work, and once in the total; what it
+states beyond its events is of no day where it was at work on several. With a period, only what was recorded in it counts.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from msgspec import Struct
 from counterpoint.app.search import facet
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import By, rollup
+from counterpoint.display import zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import sliced
 from counterpoint.trace.quantities import uncounted
 from counterpoint.trace.tabular import Tabular
 
@@ -81,7 +85,8 @@ class Sums(Tabular):
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint top --json` prints of many traces."""
         rows, total = msgspec.to_builtins(self.rows), msgspec.to_builtins(self.total)
-        return {"group": self.group, "by": self.by, "rows": rows, "total": total}
+        about = {"group": self.group, "by": self.by} | ({"zone": zone()} if self.group == "day" else {})
+        return about | {"rows": rows, "total": total}
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per line."""
@@ -95,30 +100,55 @@ class Sums(Tabular):
 
     def caption(self) -> str:
         """How many traces, by what."""
-        return f"{self.total.traces:,} traces by {self.group}"
+        return f"{self.total.traces:,} traces by {self.group}" + (f" of {zone()}" if self.group == "day" else "")
 
 
-def sums_of_lines(lines: Iterable[Summary], group: str, by: str | None = None) -> Sums:
-    """Whole traces, from what lists know of them."""
+Period = tuple[float, float]
+"""From when to before when, seconds since the epoch, both on a quarter of an hour."""
+
+
+def sums_of_lines(lines: Iterable[Summary], group: str, by: str | None = None, *, period: Period | None = None) -> Sums:
+    """Whole traces, or what they did in a period, from what lists know of them."""
     if group not in WHOLE:
         raise InputError(f"cannot sum whole traces by {group!r}", fix=did_you_mean(group, WHOLE))
     total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
-    for line in lines:
-        name = line.id if group == "trace" else next(iter(facet(line, group)), None)
-        piece = Sum(
-            name=name, label=line.title if group == "trace" else None, traces=1, events=line.events, errors=line.errors,
-            tokens=line.tokens, cost_usd=None if line.cost_usd is None else float(line.cost_usd), unpriced=dict(line.unpriced),
-            seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), uncounted=line.uncounted,
-        )  # fmt: skip
-        found.setdefault(name, Sum(name=name, label=piece.label)).add(piece)
-        total.add(piece)
+    for whole in lines:
+        line = whole if period is None else whole.within(*period)
+        if line is None:
+            continue
+        for piece in _days(line) if group == "day" else [_piece(line, _name(line, group), group)]:
+            found.setdefault(piece.name, Sum(name=piece.name, label=piece.label)).add(piece)
+        total.add(_piece(line, None, group))
     return _ranked(group, by, found, total)
 
 
-def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None) -> Sums:
+def _name(line: Summary, group: str) -> str | None:
+    return line.id if group == "trace" else next(iter(facet(line, group)), None)
+
+
+def _piece(line: Summary, name: str | None, group: str) -> Sum:
+    return Sum(
+        name=name, label=line.title if group == "trace" else None, traces=1, events=line.events, errors=line.errors,
+        calls=sum(q.calls for q in line.quarters) if line.quarters else None,
+        tokens=line.tokens, cost_usd=None if line.cost_usd is None else float(line.cost_usd), unpriced=dict(line.unpriced),
+        seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), uncounted=line.uncounted,
+    )  # fmt: skip
+
+
+def _days(line: Summary) -> list[Sum]:
+    """A trace day by day; what has no day is no trace of its own where the rest of it has one."""
+    days = line.by_day()
+    pieces = [_piece(part, day, "day") for day, part in days.items()]
+    if None in days and len(days) > 1:
+        pieces[-1].traces = 0
+    return pieces
+
+
+def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None, *, period: Period | None = None) -> Sums:
     """Parts of traces: events by model, role, tool, agent or type."""
     total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
-    for trace in traces:
+    for whole in traces:
+        trace = whole if period is None else sliced(whole, *period)
         facts = Facts(trace)
         count, unpriced = 0, _unpriced(trace, group)
         for row in rollup(trace, group, facts=facts):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import chosen_ids
 from counterpoint.app.api.language import is_language_file, is_language_run, language_config, language_planned
-from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
+from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean, install
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def train(
     dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn by.
     `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
     $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push` a collector
-    (`counterpoint serve`) that gets the traces which are kept. Needs `pip install 'counterpoint[train]'`, or `[llm]`.
+    (`counterpoint serve`) that gets the traces which are kept. Needs the extra `train`, or `llm`.
 
     >>> import counterpoint as cpt
     >>> trained = cpt.train("W1", preset="grpo", updates=1, episodes=16, eval_episodes=4, set={"vote_items": 8})
@@ -286,7 +286,7 @@ def _trained(folder: Path, config: Mapping[str, Any], *, resume: bool, **how: An
             raise
         extra = "llm" if is_language else "train"
         raise InputError(
-            f"training needs {missing}, which is not installed", fix=f"pip install 'counterpoint[{extra}]'"
+            f"training needs {missing}, which is not installed", fix=install(extra)
         ) from error
     return train_run(folder, config, resume=resume, **how)
 

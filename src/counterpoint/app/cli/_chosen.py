@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from counterpoint.app.cli._output import note
@@ -16,7 +16,7 @@ from counterpoint.app.cli._progress import track
 from counterpoint.app.cli._store import open_store
 from counterpoint.app.library import load, names_file, store_path
 from counterpoint.app.pricing import read_prices, repriced
-from counterpoint.app.search import matcher
+from counterpoint.app.search import matcher, period_of, remarks
 from counterpoint.errors import InputError, NotFound
 from counterpoint.formats.importing.usage import Prices
 from counterpoint.store.summary import Summary
@@ -72,12 +72,23 @@ class Chosen:
                     continue
                 yield row.id, self._priced(trace)
 
-    def summaries(self, *, quiet: bool = False) -> Iterator[Summary]:
-        """A line about each; from the store's list where that has them at the prices asked for."""
+    def summaries(self, *, quiet: bool = False, by_time: bool = False) -> Iterator[Summary]:
+        """A line about each; from the store's list where that has them at the prices asked for.
+
+        `by_time` asks when they did what: a trace that was stored before the list kept that is read.
+        """
         if self.refs or self.prices is not None:
             yield from map(Summary.of_trace, self.traces(quiet=quiet))
-        else:
-            yield from self.rows
+            return
+        old = [row for row in self.rows if row.quarters is None] if by_time else []
+        yield from (row for row in self.rows if not by_time or row.quarters is not None)
+        if old:
+            yield from map(Summary.of_trace, replace(self, rows=tuple(old)).traces(quiet=quiet))
+
+    @property
+    def period(self) -> tuple[float, float] | None:
+        """From when to before when the query asks; None where it says nothing of dates."""
+        return period_of(self.query) if self.is_query else None
 
     def _priced(self, trace: Trace) -> Trace:
         return trace if self.prices is None else repriced(trace, self.prices)
@@ -95,11 +106,13 @@ def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None)
         load(words[0], store=store)  # the error that says what would help
     with open_store(store, read_only=True) as opened:
         matches = matcher(query, opened.datasets())
+        for remark in remarks(query):
+            note(remark)
         every = opened.rows()
         rows = tuple(row for row in every if matches(row))
     if not rows:
         what = f"no trace is called or matches {query!r}" if query else "there are no traces yet"
-        fix = "counterpoint ls lists what there is" if every else "counterpoint import brings logs, counterpoint demo makes some"
+        fix = "counterpoint ls lists what there is" if every else "counterpoint import brings sessions in"
         raise NotFound(what, where=os.fspath(store_path(store)), fix=fix)
     return Chosen((), rows, query, store, table)
 

@@ -19,7 +19,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, note, table
 from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, NotFound, did_you_mean, install
 
 if TYPE_CHECKING:
     from counterpoint.bench.race.page import RaceResult
@@ -88,7 +88,7 @@ def _run(race: Race, out: Path, asked: Mapping[str, Any], *, as_json: bool) -> R
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "torch":
             raise
-        raise InputError("training needs torch, which is not installed", fix="pip install 'counterpoint[train]'") from error
+        raise InputError("training needs torch, which is not installed", fix=install("train")) from error
     except KeyboardInterrupt:
         note(f"what is done is kept in {out}; the same command goes on")
         raise

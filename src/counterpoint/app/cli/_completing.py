@@ -96,7 +96,7 @@ def _trained_worlds(ctx: click.Context) -> Offered:
 def _models(ctx: click.Context) -> Offered:
     from counterpoint.team.lm.weights import listed
 
-    yield from (("fake", "plays from its prompt, needs nothing"), ("openai:", "an endpoint"), ("scripted:", "lines of a file"))
+    yield from (("fake", "a test double, needs nothing"), ("openai:", "an endpoint"), ("scripted:", "lines of a file"))
     yield from ((f"local:{found.name}", found.state) for found in listed())
 
 

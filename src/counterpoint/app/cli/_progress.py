@@ -55,7 +55,8 @@ class Bar:
         """Where the rate is counted from: what was there already took no time."""
         self._is_shown = self._is_drawn = False
         self._outer = _Told.bars[-1] if _Told.bars else None
-        self._is_silent = (quiet and not _Told.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
+        hidden = quiet or (self._outer is not None and self._outer._is_silent)  # who draws itself is not drawn over
+        self._is_silent = (hidden and not _Told.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
         self._ended = threading.Event()
 
     def step(self, count: float = 1, about: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Which store a command works on: `--store DIR`, else `$COUNTERPOINT_STORE`, else `./traces`.
+"""Which store a command works on: `--store DIR`, else the one of `store/place.py`.
 
 Always true: a command that only reads never makes a store; one that is not there is `NotFound`, with what would make it.
 """
@@ -23,7 +23,7 @@ store_option = click.option(
     "store",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The store's folder (default: $COUNTERPOINT_STORE or ./traces).",
+    help="The store's folder (default: $COUNTERPOINT_STORE, or the project's ./traces, or yours in ~/.local/share).",
 )
 
 
@@ -53,5 +53,5 @@ def list_store(store: str | os.PathLike[str] | None = None) -> Listed:
 
 def _check_there(path: Path) -> None:
     if not path.exists():
-        fix = "name one with --store DIR, or make one: counterpoint demo"
+        fix = "name one with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound("there is no store here", where=os.fspath(path), fix=fix)

@@ -109,6 +109,8 @@ class Lines:
                 self._how_far(row)
             case "eval":
                 self._held, self._stored = row, row["stored"]
+                if self._bar.done < 1:
+                    self._bar.at(self._bar.done, about=f"playing update {row['update'] + 1:,}")
             case "note":
                 click.echo(plain_text(str(row["what"])), err=True)
             case "alert":
@@ -199,6 +201,7 @@ class Live(Lines):
     def _head(self, row: Row) -> None:
         self._title = plain_text(f"{self._run}  {row['preset']}  {row['world']}  seed {row['seed']}")
         self._screen.start()
+        self._draw(None, "evaluating on held-out tasks, then the first update")
 
     def _show(self, cells: Mapping[str, str]) -> None:
         self._rows.append(dict(cells))

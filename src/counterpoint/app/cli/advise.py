@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.cli._chosen import chosen
+from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
@@ -29,11 +30,12 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
 @click.command(
     epilog="\b\nExamples:\n  counterpoint advise wide_verify-0-serial --budget 400 --scope task\n"
     "  counterpoint advise hunt --kinds merge,width --apply --json\n"
+    "  counterpoint advise 'task:T1 failed' --dry-run\n"
     "  counterpoint advise hunt --try-model worker=openai:NAME --dry-run\n\n"
     "Exit codes: 0 advised (also where nothing helps), 2 wrong input, 3 no such trace or event, 5 it cannot be replayed and "
     "too few\nruns of the task are at hand, or it would cost more than --budget-tokens."
 )
-@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...|QUERY")
 @click.option(
     "--budget", type=click.IntRange(min=4), metavar="N", help="Trials in total (default: 40 per change, 8 for a live team)."
 )
@@ -41,7 +43,7 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
               help="Habits for all runs of the task, changes of this run, or both.")  # fmt: skip
 @click.option("--kinds", default="", metavar="K1,K2", help="Only these kinds, as in merge,width,stop.")
 @click.option("--at", multiple=True, metavar="EVENT", help="Only changes that begin at this event.")
-@click.option("--try-model", multiple=True, metavar="ROLE=NAME", help="Try another model for a role, as in worker=fake:0.95.")
+@click.option("--try-model", multiple=True, metavar="ROLE=NAME", help="Try another model for a role, as in worker=openai:NAME.")
 @click.option("--say", multiple=True, metavar="TEXT", help="Try telling the lead this at the start.")
 @click.option("--rank", type=click.Choice(["gain", "per-cost"]), default="gain", show_default=True,
               help="Order by gain, or by gain per 1,000 tokens.")  # fmt: skip
@@ -66,14 +68,18 @@ def advise(
 
     Changes are dropped, added or reworded messages, spawns, widths, merges, stops and models. Those of a run that can be replayed
     are tried, with and without, until the best is certain or the budget is spent. A log that cannot be replayed is judged by
-    other runs of its task (those given, or all in the store), with intervals; with too few of them there is no advice.
+    other runs of its task (those given, or all in the store), with intervals; with too few of them there is no advice. Of what a
+    query finds, the run is advised that earned least among those that can be replayed.
     """
     from counterpoint.app.api.advise import advise as advised
-    from counterpoint.app.api.advise import trials_of
-    from counterpoint.app.library import load
+    from counterpoint.app.api.advise import first_of, trials_of
 
     asked |= {"kinds": _listed(asked["kinds"]), "models": _pairs(asked.pop("try_model"))}
-    loaded = [load(ref, store=store) for ref in traces]
+    meant = chosen(traces, store)
+    loaded = list(meant.traces(quiet=as_json))
+    if meant.is_query and len(loaded) > 1:
+        note(f"{plain_text(meant.words)}: {counted(len(loaded), 'run')}", quiet=as_json)
+        loaded = first_of(loaded)
     own = ("kinds", "models", "say", "seed", "model", "base_url", "key_env", "allow", "budget_tokens")
     if is_dry:
         return _dry(loaded[0], trials_of(loaded[0], **{n: asked[n] for n in own}), asked["scope"], as_json=as_json)
@@ -97,7 +103,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
     for pair in given:
         role, _, name = pair.partition("=")
         if not role or not name:
-            raise InputError(f"{pair!r} names no role and model", where="--try-model", fix="as in --try-model worker=fake:0.95")
+            raise InputError(f"{pair!r} names no role and model", where="--try-model", fix="as in --try-model worker=openai:NAME")
         out[role] = name
     return out
 

@@ -16,7 +16,7 @@ from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import moment, number
 from counterpoint.errors import InputError
-from counterpoint.trace.annotation import Annotation
+from counterpoint.trace.annotation import Annotation, author_of
 
 _SHOWN_ID = 6
 
@@ -100,7 +100,7 @@ def _show(found: Sequence[Annotation], *, as_json: bool) -> None:
     if found:
         rows = [
             (a.id[:_SHOWN_ID], a.trace_id, a.event or "", a.name, a.label or "", number(a.score) if a.score is not None else "",
-             a.by, moment(a.at), plain_text(a.text or ""))
+             author_of(a), moment(a.at), plain_text(a.text or ""))
             for a in found
         ]  # fmt: skip
         click.echo(table(("id", "trace", "event", "name", "label", "score", "by", "when", "text"), rows, right=(5,)))

@@ -6,38 +6,32 @@ command with exit code 4, and what could not be judged is said, not passed over.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
 import msgspec
-import numpy as np
 
 from counterpoint.app.api.audit import (
     ALIKE,
     AuditSummary,
     TraceAudit,
-    TraceTaint,
     audit_of,
     chosen_by,
     prices_of,
     summary_of,
-    taint_of,
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
 from counterpoint.app.cli._chosen import Chosen, chosen
 from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.cli._store import prices_option, store_option
+from counterpoint.app.cli._taint import taint_report
 from counterpoint.app.library import about
 from counterpoint.app.viewer.prepared import is_dear, prepared, sinks
 from counterpoint.app.words import plain_text
-from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
-from counterpoint.audit.injection import Injection, verdict_of
 from counterpoint.audit.records import Finding, Measure
-from counterpoint.audit.taint import MayTaint
 from counterpoint.audit.verdict import Verdict, verdict
 from counterpoint.display import counted, number
 from counterpoint.errors import InputError, did_you_mean
@@ -49,9 +43,9 @@ _LINES = 10
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop date>7d' --by day --json\n\n"
-    "Exit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack or, with --taint,\n"
-    "an authority violation was found."
+    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop since:7d' --by day --json\n\n"
+    "Exit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack was found or,\n"
+    "with --taint, orders from outside were obeyed."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE...|QUERY]")
 @click.option("--full", "is_full", is_flag=True, help="Every measure and check, with what it rests on.")
@@ -68,7 +62,10 @@ _LINES = 10
 )
 @click.option("--summary", "is_summary", is_flag=True, help="Means and intervals over all traces instead of each.")
 @click.option(
-    "--taint", "is_taint", is_flag=True, help="What untrusted content may have reached, and where it decided something."
+    "--taint",
+    "is_taint",
+    is_flag=True,
+    help="Orders from outside and what came of them; of many traces a summary (--full: each).",
 )
 @prices_option
 @store_option
@@ -84,7 +81,7 @@ def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
         raise InputError(f"cannot audit by {group!r}", fix=did_you_mean(group, AUDIT_GROUPS))
     which = chosen(words, options["store"], options["prices"])
     if options["is_taint"]:
-        raise SystemExit(4 if report(which, as_json=as_json) else 0)
+        raise SystemExit(4 if taint_report(which, options, as_json=as_json) else 0)
     is_each = not options["is_summary"] and group is None and (not which.is_query or as_json)
     raise SystemExit(4 if (_each if is_each else _together)(which, options, as_json=as_json) else 0)
 
@@ -118,7 +115,7 @@ def _verdict_of(facts: Facts, said: TraceAudit) -> Verdict:
 
 
 def _incidents(trace: Trace) -> int | None:
-    """How many effects untrusted content decided; None where finding that out takes long."""
+    """How many incidents there are (`audit.incidents`); None where finding that out takes long."""
     look = prepared(trace)
     return None if is_dear(look) else sum(sink.status == "violation" for sink in sinks(look)[1])
 
@@ -238,117 +235,3 @@ def _show_summary(batch: AuditSummary, *, as_json: bool) -> None:
         click.echo(table(("", "reward hack", "found", "clear", "missing", "in"), rows, right=(2, 3, 4)))
     for finding in batch.findings:
         click.echo(f"verifiers over the batch: {finding.status}; {finding.why}")
-
-
-# -- `counterpoint audit --taint`: sources, what they may have reached, and the sinks that untrusted content decided --
-# Always true: a violation is only what untrusted content decided; what merely shares a context with it is told apart, as
-# possible.
-
-_PATH, _SHOWN = 8, 10
-
-
-def report(which: Chosen, *, as_json: bool) -> int:
-    """Print each trace's taint; the number of violations."""
-    violations = 0
-    for k, (name, trace) in enumerate(which.named(quiet=as_json)):
-        with about(name):
-            facts = Facts(trace)
-            found = taint_of(trace, facts=facts)
-        violations += len(found.violations)
-        if as_json:
-            emit(_object(trace, facts, found))
-        else:
-            click.echo(("\n" if k else "") + _taint_text(trace, facts, found))
-    return violations
-
-
-def _layers(trace: Trace, facts: Facts, may: MayTaint, seen: list[str]) -> dict[str, Any]:
-    team = facts.team
-    reached = np.unique(team.agent_E[may.tainted])
-    labels = Counter(trace.events[i].source or "unknown" for i in may.sources)
-    return {
-        "sources": len(may.sources),
-        "by_label": dict(sorted(labels.items())),
-        "may_taint": {"events": int(may.tainted.sum()), "of": facts.n, "agents": int(team.is_member_A[reached].sum()),
-                      "of_agents": len(trace.members)},
-        "suspects": seen,
-    }
-
-
-def _object(trace: Trace, facts: Facts, one: TraceTaint) -> dict[str, Any]:
-    counts = {status: sum(s.status == status for s in one.sinks) for status in ("violation", "blocked", "possible")}
-    about_ = {"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, "task_id": trace.task_id}
-    said = {"verdict": verdict_of(one.injections), "injections": msgspec.to_builtins(one.injections)}
-    told = _layers(trace, facts, one.may, one.suspects) | said
-    return about_ | told | {"counts": counts, "sinks": msgspec.to_builtins(one.sinks)}
-
-
-def _taint_text(trace: Trace, facts: Facts, one: TraceTaint) -> str:
-    sinks, told = one.sinks, _layers(trace, facts, one.may, one.suspects)
-    reach = told["may_taint"]
-    found = [s for s in sinks if s.status == "violation"]
-    blocked, possible = (sum(s.status == status for s in sinks) for status in ("blocked", "possible"))
-    labels = ", ".join(f"{n:,} {name}" for name, n in told["by_label"].items()) or "none"
-    rows = [
-        ("trace", f"{trace.trace_id}: {counted(len(found), 'violation')}, {blocked} blocked, {possible} possible"),
-        ("sources", f"{counted(told['sources'], 'untrusted event')} ({labels})"),
-        (
-            "reach",
-            f"{reach['events']:,} of {reach['of']:,} events, {reach['agents']:,} of {reach['of_agents']:,} agents, at most",
-        ),
-        ("verdict", verdict_of(one.injections)),
-    ]
-    others = [name for name in one.suspects if name not in {i.event for i in one.injections}]
-    if others:
-        rows.append(("suspects", _some(others, "look wrong by what they say; whether they changed anything takes a fork")))
-    parts = ["\n".join(plain_text(line) for label, text in rows for line in fitted(text, f"{label:9}"))]
-    parts += [_order(i) for i in one.injections[:_SHOWN]]
-    if len(one.injections) > _SHOWN:
-        parts.append(f"and {len(one.injections) - _SHOWN:,} more texts that give orders: --json")
-    parts += [_incident(s) for s in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        parts.append(f"and {len(found) - _SHOWN:,} more violations: --json")
-    return "\n\n".join(parts)
-
-
-def _some(ids: list[str], what: str) -> str:
-    if not ids:
-        return "none"
-    more = f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else ""
-    return f"{' '.join(ids[:_SHOWN])}{more}: {what}"
-
-
-def _order(one: Injection) -> str:
-    """A text that gives orders: the words in their context, what they reached, and what came of it."""
-    acts = [f"{e.what} ({e.event}) holds {e.target!r}{', and failed' if e.failed else ''}" for e in one.effects if e.is_act]
-    said = [e.event for e in one.effects if not e.is_act]
-    acts += [f"said again in {' '.join(said[:5])}"] if said else []
-    rows = [
-        ("text", f"{one.event}{f'  {one.tool}' if one.tool else ''}{f', {one.source}' if one.source else ''}"),
-        ("does", "; ".join(one.kinds[:5])),
-        ("words", one.excerpt),
-        ("reached", f"at most {counted(one.events, 'event')} of {counted(one.agents, 'agent')}" if one.events else "nothing"),
-        *((("effects" if not k else ""), line) for k, line in enumerate(acts[:5])),
-    ]
-    return _block("INJECTION", f"{one.status} (score {one.score:g}, threshold {one.bar:g})", rows)
-
-
-def _block(name: str, title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """A finding for people: its name, and labelled lines that fit the terminal, at most eight of each."""
-    out = [f"{name:11}{title}".rstrip()]
-    for label, text in rows:
-        out += fitted(text or "-", f"{label:11}")[:8]
-    return plain_text("\n".join(out), keep_lines=True)
-
-
-def _incident(sink: Sink) -> str:
-    path = list(sink.path)
-    if len(path) > _PATH:
-        path = [*path[: _PATH // 2], "...", *path[-_PATH // 2 :]]
-    rows = [
-        ("source", f"{sink.source or '-'}  {', '.join(sink.label)}"),
-        ("path", " > ".join(path)),
-        ("sink", f"{sink.event}  {sink.what}"),
-        ("rule", f"{sink.rule} ({sink.strength})"),
-    ]
-    return _block("VIOLATION", "" if sink.after is None else f"{counted(sink.after, 'event')} after its source", rows)

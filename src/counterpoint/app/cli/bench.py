@@ -19,7 +19,7 @@ from counterpoint.app.cli._dials import NumberRange
 from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.cli._progress import Bar, progress
 from counterpoint.app.words import plain_text
-from counterpoint.display import counted, duration, percent
+from counterpoint.display import counted, duration, moment, percent
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put
 
@@ -31,7 +31,7 @@ def _epilog(*lines: str) -> str:
 
 
 _MODEL = (
-    click.option("--model", metavar="MODEL", help="With topology: fake:0.9, local:NAME, openai:NAME.  [default: fake]"),
+    click.option("--model", metavar="MODEL", help="With topology: openai:NAME, local:NAME or a test double.  [default: fake]"),
     click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the model; may be repeated."),
     click.option(
         "--gate", "gates", multiple=True, metavar="NAME[,NAME]", help="Defences: allow_list, taint, quorum, verifier, quarantine."
@@ -87,12 +87,14 @@ def ls(suite_name: str | None, as_json: bool) -> None:
 @click.option("--only", metavar="CELL[,CELL]", help="These cells only, and their attacks.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where results go.  [default: bench/TEAM-SUITE]")
 @click.option("--limit-s", default=3600.0, show_default=True, type=NumberRange(min=1), help="For one run of your code.")
+@click.option("--again", is_flag=True, help="Play what is there already anew, too.")
 @json_option
 def run(suite_name: str, as_json: bool, **given: Any) -> None:
     """Play a suite and print its card.
 
-    SUITE is short, core or full. Results go to --out row by row; the same command goes on where it was cut off. A function of
-    your own is called with a job (question, tools, recording) in a process of its own, and gives the answer.
+    SUITE is short, core or full. Results go to --out row by row; the same command goes on where it was cut off, and plays again
+    what other code played: a function of your own is known by its source and what that imports from its own tree. It is called
+    with a job (question, tools, recording) in a process of its own, and gives the answer.
     """
     from counterpoint.bench.scorecard.cells import suite
     from counterpoint.bench.scorecard.contestants import Caps, contestant
@@ -111,7 +113,8 @@ def run(suite_name: str, as_json: bool, **given: Any) -> None:
     result_folder(out, suite_name, team, seeds)
     with progress("runs", quiet=as_json) as bar:
         telling = _Telling(as_json, bar)
-        _, left = play_suite(out, suite_name, team, seeds, caps=Caps(seconds=given["limit_s"]), tell=telling, only=only)
+        caps = Caps(seconds=given["limit_s"])
+        _, left = play_suite(out, suite_name, team, seeds, caps=caps, tell=telling, only=only, again=given["again"])
     telling.end()
     if left and not as_json:
         note(f"{counted(len(left), 'cell')} not played: {team.name} cannot ({', '.join(c.id for c in left[:4])}, ...)")
@@ -128,6 +131,9 @@ class _Telling:
         if self.as_json:
             emit({"event": kind, **row})
             return
+        if kind == "reused":
+            self._reused(row)
+            return
         if kind == "played":
             if row["status"] != "played":
                 note(f"{row['cell']} seed {row['seed']}: {plain_text(row['status'])} {plain_text(row['why'])}")
@@ -135,6 +141,15 @@ class _Telling:
         if self.bar.total is None:
             self.bar.begin_at(row["done"])
         self.bar.at(row["done"], row["of"], row["cell"])
+
+    @staticmethod
+    def _reused(row: Mapping[str, Any]) -> None:
+        since = f" ({moment(row['since'])})" if row["since"] is not None else ""
+        if row["rows"]:
+            why = "code unchanged since they were played" if row["code"] else "played before by this version"
+            note(f"{counted(row['rows'], 'row')} reused, {why}{since}; --again plays them anew")
+        if row["other_code"]:
+            note(f"{counted(row['other_code'], 'run')} of other code not counted: played again")
 
     def end(self) -> None:
         """Say how long it took."""

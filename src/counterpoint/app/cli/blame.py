@@ -19,6 +19,7 @@ from counterpoint.app.words import plain_text
 from counterpoint.audit.blame.judge import Blame, Suspect
 from counterpoint.audit.blame.reasons import FAMILIES
 from counterpoint.audit.blame.search import Decisive
+from counterpoint.audit.failures import Failure
 from counterpoint.display import counted
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
@@ -31,8 +32,8 @@ _SHOWN = 5
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --limit 3\n"
-    "  counterpoint blame 'project:shop date>7d'\n  counterpoint blame hunt --replay --store live\n\n"
-    "Exit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, or cannot be done again."
+    "  counterpoint blame 'project:shop since:7d'\n  counterpoint blame hunt --replay --store live\n\n"
+    "Exit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, nothing says it failed, or no redo."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
 @click.option(
@@ -41,7 +42,7 @@ _SHOWN = 5
 @click.option(
     "--success", "bar", type=float, default=1.0, show_default=True, help="The team reward from which a run is a success."
 )
-@click.option("--anyway", is_flag=True, help="Rank a run that succeeded as if it had failed.")
+@click.option("--anyway", is_flag=True, help="Rank also a run that succeeded or states no outcome, and where no step stands out.")
 @click.option("--causes", "only_causes", is_flag=True, help="Only what recurs over the runs, and how often.")
 @click.option(
     "--surprise", metavar="MODEL", help="Let local weights (`counterpoint models` lists them) judge how odd each text is."
@@ -78,7 +79,7 @@ def blame(
     as_json: bool,
     **replay: Any,
 ) -> None:
-    """Show which step of a failed run most likely decided it, whose it is, and why.
+    """Show which step of a failed run most likely decided it, whose it is, and why; where none stands out, what failed.
 
     TRACE is a file or an id; QUERY is what `ls` takes. A probability is over the steps of the run. Over many runs it also shows
     the causes that recur. With --json each suspect is a line with `agent`, `step` (the entry in the source's conversation, else
@@ -100,7 +101,7 @@ def blame(
         for row in rows:
             emit({"schema": SCHEMA_VERSION, **row})
     elif len(which) == 1:
-        click.echo(_shown(*found.found[0], found.decisive, limit or _SHOWN))
+        click.echo(_shown(*found.found[0], found.decisive, limit or _SHOWN, anyway=anyway))
     else:
         click.echo(_many(found, limit, only_causes))
 
@@ -114,20 +115,43 @@ def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
         note(f"at most {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
 
 
-def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int) -> str:
-    """One run for people: the suspects, each with its reasons below it."""
+def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int, *, anyway: bool) -> str:
+    """One run for people: the suspects, each with its reasons below it; where none stands out, what failed."""
     first = found.suspects[0]
     outcome = "no outcome stated" if found.outcome is None else f"team reward {found.outcome:g}"
     lines = [f"{trace.trace_id}: {outcome}; {counted(found.steps, 'step')} could have decided it"]
-    lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
+    if found.stands_out:
+        lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
+    else:
+        more = "" if anyway else "; --anyway ranks them"
+        lines.append(f"{found.sure}: the likeliest has {first.score:.0%}, and such a guess is rarely right{more}")
     if decisive is not None:
         lines.append(_by_forks(decisive))
-    for suspect in found.suspects[:limit]:
-        lines += ["", *_suspect(suspect)]
-    agents = [f"{agent} {share:.0%}" for agent, share in list(found.agents.items())[:6]]
-    lines += ["", "agents  " + ", ".join(agents)]
+    lines += [] if found.stands_out else _failed(found)
+    if found.stands_out or anyway:
+        for suspect in found.suspects[:limit]:
+            lines += ["", *_suspect(suspect)]
+        agents = [f"{agent} {share:.0%}" for agent, share in list(found.agents.items())[:6]]
+        lines += ["", "agents  " + ", ".join(agents)]
     lines += [f"note    {text}" for text in found.notes]
     return plain_text("\n".join(lines), keep_lines=True)
+
+
+def _failed(found: Blame) -> list[str]:
+    """What went wrong in a run in which no step stands out."""
+    if not found.failed:
+        return ["nothing failed in it"]
+    alike: dict[tuple[str, str], list[Failure]] = {}
+    for one in found.failed:
+        alike.setdefault((one.tool or one.type.replace("_", " "), one.kind), []).append(one)
+    mended = sum(f.is_mended for f in found.failed)
+    lines = [f"{counted(len(found.failed), 'failure')} in it, {mended:,} of them in a tool that worked later:"]
+    ranked = sorted(alike.values(), key=lambda some: (all(f.is_mended for f in some), -len(some)))
+    for some in ranked[:_SHOWN]:
+        first, who = some[0], ", ".join(list(dict.fromkeys(f.name for f in some))[:3])
+        lines.append(f"  {len(some):,}  {first.tool or first.type}: {first.reason or 'it failed'}  ({who}, {first.event})")
+    left = sum(map(len, ranked[_SHOWN:]))
+    return lines + ([f"  and {left:,} more: counterpoint failures"] if left else [])
 
 
 def _suspect(suspect: Suspect) -> list[str]:
@@ -150,12 +174,15 @@ def _many(told: Blamed, limit: int | None, only_causes: bool) -> str:
     rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in recurring[: limit or 20]]
     lines = [table(("cause", "of", "runs", "expected", "such as", "in"), rows, right=(2, 3))]
     if not only_causes:
-        firsts = [(b, b.suspects[0]) for b in found]
+        firsts = [(b, b.suspects[0]) for b in found if b.stands_out]
         cells = [
             (b.trace_id, s.step, s.name, f"{s.score:.0%}", FAMILIES[b.cause], s.text or "") for b, s in firsts[: limit or 20]
         ]
         lines += ["", table(("trace", "step", "agent", "score", "cause", "text"), cells, right=(1, 3))]
         lines += [f"… {len(firsts) - len(cells):,} more runs (--limit)"] if len(firsts) > len(cells) else []
     left_out = f", {len(told.refused):,} left out: {told.refused[0][1].what}" if told.refused else ""
-    lines.append(f"{counted(len(found), 'run')} judged{left_out}")
+    unclear = sum(not one.stands_out for one in found)
+    lines.append(
+        f"{counted(len(found), 'run')} judged{f', {unclear:,} in which no step stands out' if unclear else ''}{left_out}"
+    )
     return "\n".join(lines)

@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from counterpoint.app.cli._compare_all import compare_all
 from counterpoint.app.cli._dials import set_option
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.cli._progress import progress
 from counterpoint.app.cli._store import store_option
+from counterpoint.app.search import remarks
 from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.display import at_least, compact, duration, money, number
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
     from counterpoint.app.api.compare import RunComparison
+    from counterpoint.app.api.compare_traces import TraceComparison
+    from counterpoint.app.api.sums import Sum
     from counterpoint.bench.comparison import Group
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -44,7 +48,7 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
     epilog="\b\nExamples:\n  counterpoint compare grpo=runs/a* c3=runs/b* --metric agents\n"
     "  counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n"
     "  counterpoint compare --all --plan small --out runs/methods --shard 1/4\n"
-    "  counterpoint compare --traces in:before in:after\n\n"
+    "  counterpoint compare --traces 'since:14d until:7d' last:7d\n\n"
     "Exit codes: 0 compared, 2 a wrong option or an unreadable run, 3 no such run, preset or world, 5 not comparable."
 )
 @click.argument("runs", nargs=-1, metavar="[[LABEL=]RUN|QUERY]...")
@@ -76,9 +80,7 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
 @click.option(
     "--seeds", type=click.IntRange(min=1), help="With --presets, --all: how many training seeds.  [default: 5, or the plan's]"
 )
-@click.option(
-    "--budget", type=click.IntRange(min=1), metavar="N", help="With --presets, --all: calls and rounds of each run."
-)
+@click.option("--budget", type=click.IntRange(min=1), metavar="N", help="With --presets, --all: calls and rounds of each run.")
 @click.option("--out", type=_FOLDER, help="With --presets, --all: where runs, or rows, go.  [default: runs, or runs/methods]")
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --presets, --all: print what would be trained.")
 @set_option
@@ -152,22 +154,64 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
 def _compare_traces(queries: tuple[str, ...], store: Path | None, as_json: bool) -> None:
     from counterpoint.app.api.compare_traces import compare_traces
 
+    for said in dict.fromkeys(one for query in queries for one in remarks(query)):
+        note(said)
     found = compare_traces(*queries, store=store)
     if as_json:
-        rows = [dataclasses.asdict(row) for row in found.rows]
         sides = dict(zip(found.labels, found.counts, strict=True))
-        return emit({"schema": SCHEMA_VERSION, "sides": sides, "shared": found.shared, "rows": rows})
-    cells = [
-        (r.figure, r.label, r.traces, number(r.mean), number(r.low), number(r.high), _signed(r.diff), _signed(r.diff_low),
-         _signed(r.diff_high), r.tasks or "")
-        for r in found.rows
-    ]  # fmt: skip
-    header = ("", "traces of", "n", "mean", "95 % low", "high", f"minus {found.labels[0]}", "95 % low", "high", "tasks")
-    click.echo(plain_text(found.caption()))
-    click.echo(table(header, cells, right=range(2, 10)))
+        return emit({"schema": SCHEMA_VERSION, "sides": sides, "shared": found.shared, **_traces_told(found)})
+    click.echo("\n\n".join(plain_text(part, keep_lines=True) for part in _traces_text(found)))
     if remark := found.remark():
         note(remark)
     return None
+
+
+def _traces_told(found: TraceComparison) -> dict[str, Any]:
+    """What stands in the JSON beside the sides."""
+    groups = {"projects": found.projects, "models": found.models}
+    by = {name: {one: msgspec.to_builtins(sums) for one, sums in rows} for name, rows in groups.items()}
+    changes = [{"label": label, "figure": name, **msgspec.to_builtins(change)} for label, name, change in found.changes]
+    rows = [dataclasses.asdict(row) for row in found.rows]
+    return {"totals": msgspec.to_builtins(found.totals), **by, "changes": changes, "rows": rows}
+
+
+def _traces_text(found: TraceComparison) -> list[str]:
+    """Totals, of what their change is made, by project and by model, then means with intervals."""
+    from counterpoint.app.report_page import MIX_HEAD, change_words, changed, mix_words, written
+
+    head = ("total of", "traces", "tokens", "cost", "time", "errors")
+    sides = [(label, *_sum_cells(total)) for label, total in zip(found.labels, found.totals, strict=True)]
+    parts = [table(head, sides, right=range(1, 6))]
+    if found.changes:
+        first = (f"change from {found.labels[0]}", "", "before", "after", "change", *MIX_HEAD)
+        made = [(label, name, *changed(change, name)) for label, name, change in found.changes]
+        parts.append(
+            "\n".join([table(first, made, right=range(2, 8)), *fitted(mix_words(c for *_, c in found.changes), most=130)])
+        )
+    for what, rows in (("project", found.projects), ("model", found.models)):
+        cells = [
+            (one if k == 0 else "", label, *_sum_cells(total))
+            for one, sums in rows[:_GROUPS_SHOWN]
+            for k, (label, total) in enumerate(zip(found.labels, sums, strict=True))
+        ]
+        more = [f"… {len(rows) - _GROUPS_SHOWN:,} more (--json)"] if len(rows) > _GROUPS_SHOWN else []
+        parts.append("\n".join([table((what, "traces of", "traces", *head[2:]), cells, right=range(2, 7)), *more]))
+    means = [
+        (r.figure, r.label, r.traces, *(written(r.figure, x) for x in (r.mean, r.low, r.high)),
+         *(change_words(r.figure, x) for x in (r.diff, r.diff_low, r.diff_high)), r.tasks or "")
+        for r in found.rows
+    ]  # fmt: skip
+    header = ("", "traces of", "n", "mean", "95 % low", "high", f"minus {found.labels[0]}", "95 % low", "high", "tasks")
+    parts.append("\n".join([*fitted(f"Means per trace: {found.caption()}", most=130), table(header, means, right=range(2, 10))]))
+    return parts
+
+
+_GROUPS_SHOWN = 8
+
+
+def _sum_cells(s: Sum) -> list[str]:
+    cost = at_least(money(s.cost_usd), s.unpriced or s.uncounted)
+    return [number(s.traces), at_least(compact(s.tokens), s.uncounted), cost, duration(s.seconds), number(s.errors)]
 
 
 # -- the comparison ------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, di
 from counterpoint.trace.vocabulary import UNITS
 
 if TYPE_CHECKING:
+    from counterpoint.audit.work.agents import TeamWork
     from counterpoint.credit.row_places import RowPlaces
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _SHOWN = 25
 _WIDE = 160
 _EXCERPT = 60
-_HIDDEN = ("chosen", "passed", "traces")
+_HIDDEN = ("chosen", "passed", "traces", "fix")
 """Notes that are printed in words of their own, or are of single traces."""
 
 
@@ -73,8 +74,8 @@ def credit(
 ) -> None:
     """Say who earned the reward, unit by unit.
 
-    Without a method the best mechanism that is identified for the traces is chosen, and the reason is printed. For a log that
-    cannot be replayed this is provenance: which agent said the words of the result first.
+    Without a method the best mechanism that is identified for the traces is chosen, and the reason is printed. Where none is, as
+    for most logs, nobody is paid: what is shown is what each agent cost and what became of its work.
     """
     if listing:
         return _list(as_json)
@@ -91,18 +92,18 @@ def credit(
     if unit is not None and unit not in UNITS:
         raise NotFound(f"there is no unit {unit!r}", where="--unit", fix=did_you_mean(unit, UNITS))
     found = _asked(names, loaded, options, asked | {"unit": unit}, quiet=as_json)
-    if found and unit is not None:
+    if found and unit is not None and found[0].mechanism != "none":
         _known_unit(unit, found[0])
     if as_json:
         for one in found:
-            emit(_as_dict(one, unit))
-    else:
-        for i, trace in enumerate(loaded):
-            click.echo(_shown(trace, i, found, unit, limit))
-        for one in found:
-            click.echo(_notes(one))
+            emit(_as_dict(one, unit) | ({"work": _work(loaded, one)} if names == [None] else {}))
+        return None
+    for i, trace in enumerate(loaded):
+        click.echo(_shown(trace, i, found, unit, limit))
     if names == [None]:
-        _contributions(loaded, found[0] if found else None, limit, as_json=as_json)
+        _contributions(loaded, found[0], limit)
+    for one in found:
+        click.echo(_notes(one))
     return None
 
 
@@ -130,12 +131,11 @@ def _asked(
     for i, name in enumerate(track(names, "credit", quiet=quiet)):
         own = options if i == 0 else {}
         if name is None:
-            try:
-                out.append(chosen_credit(traces, own, unit if len(names) == 1 else None))
-            except NotIdentified as error:
-                if len(names) > 1 or unit is not None:
-                    raise
-                note(f"note: {error.what}")
+            found = chosen_credit(traces, own, unit if len(names) == 1 else None)
+            if len(names) > 1 and not found.rows:
+                why = next(iter(found.unidentified.values()), "")
+                raise NotIdentified(why.removeprefix("not identified: "), "name both mechanisms: --methods M1,M2")
+            out.append(found)
             continue
         if any(map(asks_model, traces)) and (price := fork_price(name, traces, own)) is not None:
             note(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
@@ -193,7 +193,7 @@ def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
     declared = None if one.declared is None else dict(zip(one.trace_ids, one.declared.tolist(), strict=True))
     return {
         "schema": SCHEMA_VERSION,
-        "method": one.mechanism,
+        "method": None if one.mechanism == "none" else one.mechanism,
         "estimand": one.estimand,
         "additive": one.additive,
         "declared": declared,
@@ -212,9 +212,10 @@ def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: i
     from counterpoint.credit.row_places import RowPlaces
     from counterpoint.trace.outcome import in_words
 
-    if not found:
-        return f"{trace.trace_id}: no mechanism can say who earned it"
     first, places = found[0], RowPlaces(trace)
+    if first.mechanism == "none":
+        lines = fitted(plain_text(f"{trace.trace_id}: {first.unidentified[i, '']}"))
+        return "\n".join([*lines, *(plain_text(f"outcome: {said}") for said in in_words(trace))])
     parts = fitted(plain_text(f"{trace.trace_id}: by {first.mechanism}, {first.estimand}"))
     if "chosen" in first.notes:
         parts += fitted(str(first.notes["chosen"]), "chosen: ")
@@ -298,7 +299,8 @@ def _provenance(one: Credit, i: int) -> list[str]:
     about = one.notes["traces"][i]
     parts = [
         f"of the {about['words']:,} words of the result ({_some(about['result'])}): {about['traced']:.0%} traced to the team, "
-        f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result, "
+        f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, "
+        f"{about['new']:.0%} new in the result, "
         f"{about['unlinked']:.0%} said before by an agent that no recorded edge connects with it"
     ]
     if about["unused"]:
@@ -326,17 +328,18 @@ def _correlations(places: RowPlaces, found: list[Credit], i: int) -> list[str]:
 
 def _notes(one: Credit) -> str:
     """What to know beside the numbers: who was compared with whom, by which convention, and which mechanisms were not used."""
-    lines = [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
+    lines = [] if one.mechanism == "none" else [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
     for name, why in one.notes.get("passed", {}).items():
         first, *more = fitted(f"{name} is not used: {why}", "  ")
         lines += [first, *(f"  {line}" for line in more)]
     for name, value in one.notes.items():
-        if name in _HIDDEN and ("chosen" in one.notes or one.mechanism == "provenance"):
+        if name in _HIDDEN and ("chosen" in one.notes or one.mechanism in ("provenance", "none")):
             continue
         if isinstance(value, dict):  # a unit of one of many traces is named by both
             value = {" ".join(map(str, k)) if isinstance(k, tuple) else str(k): v for k, v in value.items()}
         text = value if isinstance(value, str) else json.dumps(_rounded(value), default=str)
         lines.append(f"  {name}: {text if len(text) <= _WIDE else text[: _WIDE - 1] + '…'}")
+    lines += fitted(str(one.notes["fix"])) if "fix" in one.notes else []
     return "\n".join(lines)
 
 
@@ -361,25 +364,31 @@ def _sum(one: Credit, i: int, unit: str | None) -> str:
 # -- what each agent cost and what became of it ----------------------------------------------------------------------
 
 
-def _contributions(traces: list[Trace], one: Credit | None, limit: int, *, as_json: bool) -> None:
-    """For traces without a reward, and where no mechanism answers: cost, time, path, use and failures of each agent."""
-    from counterpoint.app.contributions import contributions
+def _each(traces: list[Trace], one: Credit) -> list[TeamWork]:
+    from counterpoint.app.contributions import Uncredited, contributions
 
-    for i, trace in enumerate(traces):
-        if "team" in trace.rewards and one is not None:
-            continue
-        shares = one.of(i, "agent") if one is not None and one.mechanism == "provenance" else None
-        rows = contributions(trace, shares)
-        if as_json:
-            emit({"schema": SCHEMA_VERSION, "trace": trace.trace_id, "contributions": [
-                msgspec.to_builtins(row) | {"used": row.used} for row in rows]})  # fmt: skip
-            continue
-        percent = lambda v: "-" if v is None else f"{v:.0%}"  # noqa: E731
-        cells = [
-            (r.agent, number(r.tokens), "-" if r.cost_usd is None else f"${r.cost_usd:,.2f}",
-             "-" if r.busy_s is None else f"{r.busy_s:,.0f}s", percent(r.path), percent(r.result), r.failures, r.used)
-            for r in (rows[:limit] if limit else rows)
-        ]  # fmt: skip
-        click.echo("\nno outcome is recorded (counterpoint score adds one); what each agent cost and what became of it:")
-        head = ("agent", "tokens", "cost", "busy", "path", "of result", "failures", "used")
-        click.echo(table(head, cells, right=range(1, 7)))
+    return list(one.work) if isinstance(one, Uncredited) else [contributions(trace) for trace in traces]
+
+
+def _work(traces: list[Trace], one: Credit) -> dict[str, Any]:
+    """The same for machines, by trace."""
+    return {
+        trace.trace_id: {"headline": told.headline, "useful": told.useful, "notes": told.notes, "files": told.files,
+                         "agents": [msgspec.to_builtins(row) | {"became": row.became} for row in told.agents]}
+        for trace, told in zip(traces, _each(traces, one), strict=True)
+    }  # fmt: skip
+
+
+def _contributions(traces: list[Trace], one: Credit, limit: int) -> None:
+    """What each agent cost and what became of its work."""
+    from counterpoint.app.contributions import HEAD, cells
+
+    for told in _each(traces, one):
+        rows = cells(told)
+        click.echo("\nwhat each agent cost, and what became of its work:")
+        drop = ("of result", "path", "useful", "busy", "tokens", "commands")
+        click.echo(table(HEAD, rows[:limit] if limit else rows, right=range(1, len(HEAD)), drop=drop))
+        if limit and len(rows) > limit:
+            click.echo(f"{len(rows) - limit:,} more agents: --limit 0 shows all")
+        for line in [told.headline, *told.notes]:
+            click.echo("\n".join(fitted(plain_text(line))))

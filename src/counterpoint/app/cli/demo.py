@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import click
 from msgspec.structs import replace
 
 from counterpoint.app.checking import check_trace
+from counterpoint.app.cli._demo_training import WAYS, train_both
 from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.cli._progress import progress
 from counterpoint.app.library import save
@@ -23,12 +24,10 @@ from counterpoint.audit.measures import measures
 from counterpoint.display import counted, number
 from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.envs.synthetic.planted import busy_team, mail_team
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, install
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT, TITLE
-
-_SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 
 
 @click.command(
@@ -46,16 +45,18 @@ _SHOWN = ("random", "serial", "spawn_all", "best_size", "best_cap", "reference")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit eight sample traces, in seconds.")
 @click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
 @click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
-@click.option("--updates", default=80, show_default=True, help="Updates to train for.")
+@click.option("--seeds", default=4, show_default=True, type=click.IntRange(1), help="Training seeds of each method.")
+@click.option("--budget", default=150_000, show_default=True, type=click.IntRange(1), help="Calls and rounds of each run.")
 @click.option(
-    "--tasks", default=480, show_default=True, type=click.IntRange(1), help="Unseen tasks on which the team is judged."
+    "--tasks", default=480, show_default=True, type=click.IntRange(2), help="Unseen tasks on which the teams are judged."
 )
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
 @json_option
 def demo(
-    folder: Path, seed: int, quick: bool, is_lm: bool, world: str, updates: int, tasks: int, is_dry: bool, as_json: bool
+    folder: Path, seed: int, quick: bool, is_lm: bool, world: str, seeds: int, budget: int, tasks: int, is_dry: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
-    """Train an orchestrator whose five decisions are all learned; a few minutes on two cores, offline."""
+    """Train orchestrators whose five decisions are all learned, by our method and by GRPO; minutes on two cores, offline."""
     if is_lm:
         language_demo(folder, seed, as_json=as_json)
         return
@@ -65,26 +66,24 @@ def demo(
     if is_dry:
         raise InputError("--dry-run goes with --quick", fix="counterpoint demo --quick --dry-run")
     if importlib.util.find_spec("torch") is None:
-        fix = "pip install 'counterpoint[train]', or counterpoint demo --quick"
+        fix = f"{install('train')}, or counterpoint demo --quick"
         raise InputError("the demo trains a policy, and torch is not installed", fix=fix)
-    run = folder / "run"
-    if run.exists():
-        shutil.rmtree(run)  # a run of an earlier demo, ours to replace
+    place = folder / "trained"
+    if place.exists():
+        shutil.rmtree(place)  # the runs of an earlier demo, ours to replace
     write_samples(folder, samples(seed))
     begin = time.perf_counter()
-    found = _trained(run, world, seed, updates, tasks)
+    with progress("training", 2 * seeds) as bar:
+        told = {"seed": seed, "seeds": seeds, "budget": budget, "tasks": tasks}
+        found = train_both(place, world, **told, tell=lambda done, about: bar.at(done, about=about))
     found["seconds"] = round(time.perf_counter() - begin, 1)
-    _keep(folder, run, found["traces"])
+    _keep(folder, Path(found["runs"][WAYS[0]][0]), found["traces"])
     if as_json:
         emit(found)
         return
-    click.echo(_title(found, updates))
-    click.echo(policies_screen(found))
-    if found["by_task"]:
-        click.echo(tasks_screen(found))
-    click.echo(measures_screen(found))
-    click.echo(decisions_screen(found))
-    _next_steps(folder, run, found)
+    for screen in (_title, policies_screen, tasks_screen, decisions_screen, measures_screen):
+        click.echo(screen(found))
+    _next_steps(folder, place, found)
 
 
 def _keep(folder: Path, run: Path, names: Sequence[str]) -> None:
@@ -93,50 +92,26 @@ def _keep(folder: Path, run: Path, names: Sequence[str]) -> None:
         store.add_many([learned.get(name) for name in names])
 
 
-def _title(found: dict[str, Any], updates: int) -> str:
-    spent = found["spent"]
+def _title(found: dict[str, Any]) -> str:
+    spent = ", ".join(f"{label} {found['spent'][label]['charged']:,.0f}" for label in found["spent"])
     about = f"Tasks: {found['about']}\n" if "about" in found else ""
+    seeds = counted(found["seeds"], "training seed")
     return (
-        f"Trained preset counterpoint on {found['world']} for {updates} updates: {spent['episodes']:,} episodes, "
-        f"{spent['calls']:,} worker calls, {found['seconds']:.0f} s in all\n{about}"
+        f"Trained {' and '.join(found['spent'])} on {found['world']}, {seeds} each, {found['seconds']:.0f} s in all\n"
+        f"Calls and rounds a run: {spent}\n{about}"
     )
 
 
-def _trained(run: Path, world: str, seed: int, updates: int, tasks: int) -> dict[str, Any]:
-    """Train, evaluate, and look at what was learned."""
-    from counterpoint.envs.teamworld.suites import suite_worlds
-    from counterpoint.train.before_after import first_and_last
-    from counterpoint.train.start import train_run
-
-    of_suites = suite_worlds()
-    made = of_suites[world].settings() if world in of_suites else {"world": world}
-    config = {
-        "preset": "counterpoint", **made, "seed": seed, "updates": updates, "budget_calls": 0,
-        "eval_every": max(10, updates // 4), "runner": "processes", "workers": 2, "staleness": 0,
-    }  # fmt: skip
-    with progress("training", updates) as bar:
-
-        def tell(kind: str, row: Mapping[str, Any]) -> None:
-            if kind == "update":
-                bar.at(row["update"], about=f"reward {row['reward']:.1f}  team {row['agents']:.1f}")
-
-        done = train_run(run, config, progress=tell)
-    with done:
-        found = first_and_last(done, tasks=tasks, hand_made=_SHOWN)
-    return found | {"world": world, "about": of_suites[world].about} if world in of_suites else found
-
-
-def _next_steps(folder: Path, run: Path, found: dict[str, Any]) -> None:
-    place, runs = os.fspath(run), os.fspath(folder)
+def _next_steps(folder: Path, trained: Path, found: dict[str, Any]) -> None:
+    place, runs = os.fspath(trained), os.fspath(folder)
     first = found["traces"][0] if found["traces"] else "TRACE"
-    click.echo(f"Run     {place} (settings, metrics, checkpoints)\nStore   {runs} (the learned team's traces and eight samples)")
+    click.echo(f"Runs    {place} (settings, metrics, checkpoints)\nStore   {runs} (a learned team's traces and eight samples)")
     _tell_next(
         [
             (f"show {first} --store {runs}", "the learned team, event by event"),
             (f"credit {first} --store {runs}", "who earned it"),
-            (f"plot {place}", "learning curves, stop times, team sizes"),
-            (f"train {place}/run.toml --preset grpo --out grpo", "another method on the same world"),
-            (f"compare {place} grpo --anyway", "the two on the same tasks, with an interval; budgets differ"),
+            (f"compare {place}/*", "the two on the same tasks, seeds and budget, with intervals"),
+            (f"plot {place}/*", "learning curves, stop times, team sizes"),
             (f"view {runs} --runs {runs}", _browser()),
         ],
         head="Next    ",
@@ -153,7 +128,7 @@ def _tell_next(steps: Sequence[tuple[str, str]], *, head: str) -> None:
 def _browser() -> str:
     """What `view` shows, and what it needs where that is not installed."""
     is_here = importlib.util.find_spec("starlette") and importlib.util.find_spec("uvicorn")
-    return "all of it in the browser" + ("" if is_here else ": pip install 'counterpoint[view]' first")
+    return "all of it in the browser" + ("" if is_here else f": {install('view')} first")
 
 
 # -- a language model ------------------------------------------------------------------------------------------------------
@@ -316,36 +291,48 @@ def bar(value: float, top: float, *, width: int = _WIDTH) -> str:
 
 
 def policies_screen(found: dict[str, Any]) -> str:
-    """Reward of the learned policy beside hand-made ones and the bound."""
+    """Reward of the learned policies beside hand-made ones and the bound."""
     bound = found["optimum"]["value"]
     rows = []
     for row in found["policies"]:
-        low, high = row["interval"]
-        interval = f"[{low:.1f}, {high:.1f}]"
-        rows.append([row["name"], f"{row['mean']:.1f}", interval, f"{100 * row['mean'] / bound:.1f} %", bar(row["mean"], bound)])
-    kind = "optimum" if found["optimum"]["kind"] == "exact" else "certified bound"
-    rows.append([kind, f"{bound:.1f}", "", "100.0 %", bar(bound, bound)])
-    head = ["policy", "reward", "95 % interval", "of bound", ""]
-    gain = found["gain"]
-    low, high = gain["interval"]
-    said = f"learned - {gain['over']}: {gain['mean']:+.1f} [{low:+.1f}, {high:+.1f}], paired"
-    return f"Reward on {found['tasks']} tasks it has not seen\n" + table(head, rows, right=(1, 3)) + f"\n{said}\n"
+        runs = str(row["runs"]) if row["name"] in found["spent"] else ""
+        share = f"{100 * row['mean'] / bound:.1f} %" if bound > 0 else "-"
+        rows.append([row["name"], runs, f"{row['mean']:.1f}", _interval(row), share, bar(row["mean"], bound)])
+    kind = "optimum" if found["optimum"]["kind"] == "exact" else "bound of the mean"
+    rows.append([kind, "", f"{bound:.1f}", "", "100.0 %", bar(bound, bound)])
+    head = ["policy", "runs", "reward", "95 % interval", "of bound", ""]
+    said = [f"{d['label']} - {d['against']}: {d['mean']:+.1f} {_interval(d, '+')}, paired" for d in found["differences"]]
+    said += [f"warning: not comparable: {why}" for why in found["not_comparable"]]
+    title = f"Reward on {found['tasks']} tasks that no run has seen, the mean over training seeds\n"
+    return title + table(head, rows, right=(1, 2, 4)) + "\n" + "\n".join(said) + "\n"
+
+
+def _interval(row: dict[str, Any], sign: str = "") -> str:
+    return "" if row["interval"] is None else "[" + ", ".join(f"{x:{sign}.1f}" for x in row["interval"]) + "]"
 
 
 def tasks_screen(found: dict[str, Any]) -> str:
-    """Reward and team size of the learned policy and of the best hand-made one, for each sort of task."""
-    best = found["gain"]["over"]
-    columns = ("learned", "best", "bound", "agents", "best_agents")
-    rows = [[r["task"], *(f"{r[name]:.1f}" for name in columns)] for r in found["by_task"]]
-    head = ["task", "learned", best, "bound", "agents", f"of {best}"]
-    return "Reward and team size by task\n" + table(head, rows, right=(1, 2, 3, 4, 5)) + "\n"
+    """Reward and team size of the learned policies and of the best hand-made one, for each sort of task."""
+    names = [*found["spent"], found["best"]]
+    rows = [
+        [r["task"], *(f"{r['reward'][n]:.1f}" for n in names), f"{r['bound_here']:.1f} ± {r['bound_half']:.1f}"]
+        + [f"{r['agents'][n]:.1f}" for n in names]
+        for r in found["by_task"]
+    ]
+    head = ["task", *names, "bound here", *(f"agents of {n}" for n in names)]
+    luck = ", ".join(f"{r['luck']:+.1f}" for r in found["by_task"])
+    said = (
+        "The bound is of the mean over all tasks. The reference gets more on these than on 25 times as many others, by\n"
+        f"{luck} points: so lucky are they, and so much is added to the bound here (± the 95 % interval of it)."
+    )
+    return "Reward and team size by task\n" + table(head, rows, right=range(1, len(head))) + f"\n{said}\n"
 
 
 def measures_screen(found: dict[str, Any]) -> str:
-    """E1-E4 of the first policy and of the learned one."""
-    rows = [[m["family"], m["name"], number(m["before"], 3), number(m["after"], 3)] for m in found["measures"]]
+    """E2 to E4 of the first policy and of the learned one."""
+    rows = [[m["family"], m["name"], number(m["before"], 3), number(m["after"], 3)] for m in found["measures"]["rows"]]
     said = table(["", "measure", "before", "after"], rows, right=(2, 3))
-    return f"E1-E4, mean over four traces, before and after training\n{said}\n"
+    return f"E2 to E4, the mean over four traces of {found['measures']['task']}, before and after training\n{said}\n"
 
 
 def _bars(title: str, rows: list[tuple[str, float, str]]) -> list[str]:
@@ -354,13 +341,19 @@ def _bars(title: str, rows: list[tuple[str, float, str]]) -> list[str]:
     return [title, *(f"  {name.ljust(width)} {bar(v, top).ljust(_WIDTH)} {tail}" for name, v, tail in rows)]
 
 
+def _sizes(row: dict[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{row['agents'][name]:.1f}" for name in names)
+
+
 def decisions_screen(found: dict[str, Any]) -> str:
     """What was learned of each of the five decisions."""
-    b = found["behaviour"]
-    lines = _bars(
-        "O1 spawn: agents, by task (reference in brackets)",
-        [(r["task"], r["learned"], f"{r['learned']:.1f} ({r['other']:.1f})") for r in b["spawn"]],
-    )
+    b, (ours, *others) = found["behaviour"], found["spent"]
+    beside = [*others, found["best"]]
+    sizes = [
+        (r["task"], r["agents"][ours], f"{r['agents'][ours]:.1f} ({_sizes(r, beside)})")
+        for r in found["by_task"]
+    ]
+    lines = _bars(f"What {ours} decides\nO1 spawn: agents, by task ({', '.join(beside)} in brackets)", sizes)
     lines += _bars(
         "O2 delegate: share of calls that go to family B, by kind of item",
         [(kind, share.get("B", 0.0), f"{100 * share.get('B', 0.0):.0f} %") for kind, share in b["delegate"].items()],

@@ -85,7 +85,8 @@ def export(
 
     TRACE is a file, or the id (or its unique beginning) of a trace in the store; QUERY is what `ls` takes, such as in:NAME.
     Parquet and CSV make a folder of tables; rl and the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and
-    sft with --credit) one file with the model calls of all traces, or a folder with a file per policy; others one file per trace.
+    sft with --credit) one file with the model calls of all traces, or a folder with a file per policy; others one file per trace
+    (sft one for all, where -o names a file).
     Texts are included in jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
@@ -226,6 +227,11 @@ def _files(traces: Sequence[Trace], format_: Format, output: str, *, folder_want
         return [_File(place / name, table.data, table.rows) for name, table in format_.write_tables(traces).items()]
     write = format_.write
     assert write is not None
+    if folder_wanted and _names_file(place, output, format_):
+        if not format_.joins:
+            fix = f"-o {place.with_suffix('')}/, or export them one by one"
+            raise InputError("a file of this target holds one trace, not several", where=f"-o {output}", fix=fix)
+        return [_File(place, b"".join(map(write, traces)), sum(len(t.events) for t in traces))]
     if folder_wanted or place.is_dir() or output.endswith(("/", os.sep)):
         if place.exists() and not place.is_dir():
             raise InputError("is a file, and several traces need a folder", where=output, fix="name a folder, new or not")
@@ -234,6 +240,12 @@ def _files(traces: Sequence[Trace], format_: Format, output: str, *, folder_want
             raise InputError("two of the traces have the same id", fix="export them into two folders")
         return files
     return [_File(place, write(traces[0]), len(traces[0].events))]
+
+
+def _names_file(place: Path, output: str, format_: Format) -> bool:
+    """Whether an output is a file by its name: it ends as files of the target do, and no folder is there."""
+    ends = {"." + suffix.rpartition(".")[2] for suffix in format_.suffixes}
+    return not place.is_dir() and not output.endswith(("/", os.sep)) and place.suffix in ends
 
 
 def _file_name(trace_id: str) -> str:

@@ -5,6 +5,7 @@ Always true: a failed call and its result are one failure, and the counts are th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,13 +15,13 @@ import msgspec
 from counterpoint.app.cli._chosen import Chosen, chosen
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.cli._store import store_option
-from counterpoint.app.search import facet
 from counterpoint.audit.failures import Failure
 from counterpoint.audit.failures import failures as found_in
-from counterpoint.display import counted, duration
+from counterpoint.display import counted, duration, local_day
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import moments
 
 _SHOWN = 20
 
@@ -31,6 +32,8 @@ class Told(NamedTuple):
     trace: Trace
     line: Summary
     failure: Failure
+    at: float | None
+    """When it failed, seconds since the epoch."""
 
 
 GROUPS: dict[str, Callable[[Told], str]] = {
@@ -40,13 +43,13 @@ GROUPS: dict[str, Callable[[Told], str]] = {
     "trace": lambda told: told.line.title or told.line.id,
     "project": lambda told: told.line.project or "(none)",
     "model": lambda told: told.failure.model or "(none)",
-    "day": lambda told: next(iter(facet(told.line, "day")), "(no date)"),
+    "day": lambda told: "(no date)" if told.at is None else local_day(told.at),
 }
 """What failures are counted by."""
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint failures 3f2a\n  counterpoint failures 'project:shop date>7d' --group tool --json"
+    epilog="\b\nExamples:\n  counterpoint failures 3f2a\n  counterpoint failures 'project:shop since:7d' --group tool --json"
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
 @click.option("--group", metavar="WHAT", help=f"Count by {', '.join(GROUPS)} (default of many traces: reason).")
@@ -73,10 +76,12 @@ def failures(words: tuple[str, ...], group: str | None, limit: int | None, store
 
 
 def _all(which: Chosen, *, quiet: bool) -> Iterator[Told]:
+    begin, end = which.period or (-math.inf, math.inf)
     for trace in which.traces(quiet=quiet):
         if trace.failures:
-            line = Summary.of_trace(trace)
-            yield from (Told(trace, line, failure) for failure in found_in(trace))
+            line, when = Summary.of_trace(trace), moments(trace.events, trace.meta)
+            every = (Told(trace, line, failure, when[trace.index[failure.event]]) for failure in found_in(trace))
+            yield from (told for told in every if told.at is None or begin <= told.at < end)
 
 
 def _listed(every: list[Told], limit: int) -> None:

@@ -87,7 +87,7 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
     _say(account, found, is_dry=options["is_dry"], as_json=as_json)
     if account.failed:
         raise click.exceptions.Exit(1)
-    if not account.traces:
+    if not account.traces and not account.removed:
         what = f"{sum(c['sessions'] for c in account.by_importer.values()):,} sessions were read, and no trace is in them"
         raise InputError(what, where=", ".join(places), fix="`counterpoint import --json` says what was broken or unknown")
 
@@ -115,6 +115,7 @@ def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bo
 def _own(files: list[File], options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
     """Traces that Counterpoint exported; of a run of which the store has more, that stays as it is."""
     from counterpoint.app.import_account import Outcome
+    from counterpoint.app.import_removed import left_out
     from counterpoint.app.own_files import put_own, traces_of_own
 
     if not files:
@@ -122,15 +123,17 @@ def _own(files: list[File], options: dict[str, Any], *, quiet: bool) -> Iterator
     store = None if options["is_dry"] else open_store(options["store"], create=True)
     try:
         for file in track(files, "files", quiet=quiet):
-            done, begin = Outcome("counterpoint", file.name, "added"), time.perf_counter()
+            done, begin, gone = Outcome("counterpoint", file.name, "added"), time.perf_counter(), 0
             try:
                 traces = traces_of_own(file)
+                gone = 0 if store is None else sum(map(store.removals.has, traces))
                 done.status = "added" if store is None else put_own(traces, store)
             except InputError as error:
                 if options["is_strict"]:
                     raise
                 done.status, done.error, traces = "failed", error.one_line(), []
             done.traces = [trace.trace_id for trace in traces]
+            left_out(done, gone)
             done.agents, done.events = sum(len(t.members) for t in traces), sum(len(t.events) for t in traces)
             done.tokens = sum(int(t.costs.get("tokens", 0)) for t in traces)
             done.seconds = time.perf_counter() - begin
@@ -200,7 +203,7 @@ def follow(places: list[str], format_: str | None, prices: Prices, options: dict
             begin = time.monotonic()
             found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
             for outcome in import_sessions(found.sessions, store, prices=prices):
-                if outcome.status == "unchanged":
+                if outcome.status in ("unchanged", "removed"):
                     continue
                 if as_json:
                     emit({"schema": SCHEMA_VERSION, **outcome.as_dict()})
@@ -254,7 +257,11 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if report.mended:
         lines.append(f"repaired {_listed(report.mended)}")
     if kept := sum(counts["kept"] for counts in account.by_importer.values()):
-        lines.append(f"kept     {counted(kept, 'session')} of which the store has more than was read (`rm` it to let it in)")
+        more = "of which the store has more than was read (`rm` and `rm --restore` it)"
+        lines.append(f"kept     {counted(kept, 'session')} {more}")
+    if account.removed:
+        left_out = counted(account.removed, "trace")
+        lines.append(f"removed  {left_out} left out, which `rm` removed (`rm --restore [ID]` lets them in)")
     said = ("the tokens", "token counts", NO_TRANSCRIPT, PLACEHOLDER)
     lacks = {what: n for what, n in report.lacks.items() if not what.startswith(said)}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]
@@ -266,7 +273,7 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
 
 
 def _statuses(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[s]:,} {s}" for s in ("updated", "unchanged", "kept", "empty", "failed") if counts[s])
+    return ", ".join(f"{counts[s]:,} {s}" for s in ("updated", "unchanged", "kept", "removed", "empty", "failed") if counts[s])
 
 
 def _listed(counts: Counter[str]) -> str:

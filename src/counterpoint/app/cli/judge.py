@@ -37,16 +37,16 @@ right: every claim of it is; wrong: any claim is not, or it does not answer.
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint judge in:golden --rubric verdict.toml --model fake:0.8\n"
+    epilog="\b\nExamples:\n  counterpoint judge in:golden --rubric verdict.toml --model local:smollm2-135m\n"
     "  counterpoint judge 'task:T1 finished' --rubric verdict.toml --model openai:NAME --base-url URL --budget-tokens 200000\n"
     "  counterpoint judge --rubric-example > verdict.toml\n\n"
-    "Exit codes: 0 judged, 1 the model failed, 2 no rubric or a wrong one, 3 no such trace, 5 no budget was given,\n"
+    "Exit codes: 0 judged, 1 the model failed, 2 no model, no rubric or a wrong one, 3 no such trace, 5 no budget was given,\n"
     "130 interrupted (the same command goes on)."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE...|QUERY]")
 @click.option("--rubric", "rubric_file", metavar="FILE", help="What to judge: TOML, or a text, which is on a scale of 1 to 5.")
 @click.option("--rubric-example", "is_example", is_flag=True, help="Print a rubric to begin from.")
-@click.option("--model", default="fake", show_default=True, help="fake[:SKILL], local:NAME, openai:NAME or scripted:FILE.")
+@click.option("--model", metavar="MODEL", help="openai:NAME, local:NAME, scripted:FILE; or fake:SKILL, a test double.")
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
 @click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for the estimate.")
@@ -80,6 +80,9 @@ def judge(
     if rubric_file is None:
         raise InputError("there is no rubric", where="--rubric", fix="counterpoint judge --rubric-example > rubric.toml")
     rubric, price = read_rubric(rubric_file), _price(how["price"])
+    if how["model"] is None:
+        fix = "openai:NAME with --base-url URL, local:NAME (counterpoint models) or scripted:FILE; fake:SKILL is a test double"
+        raise InputError("no model is named, and there is no judge by default", where="--model", fix=fix)
     with open_store(store) as opened:
         model = judge_model(how["model"], rubric, opened, base_url=how["base_url"], key_env=how["key_env"])
         traces = _traces(words)
@@ -180,7 +183,9 @@ def _counts(found: Judged) -> str:
     scale = found.rubric.scale
     said = Counter(one.label if scale is None else number(one.score) for one in found.rows)
     rows = [(name, said[name], f"{said[name] / len(found.rows):.0%}" if found.rows else "-") for name in found.rubric.verdicts]
-    return plain_text(f"{found.rubric.name} by {found.model}") + "\n" + table(("verdict", "count", "share"), rows, right=(1, 2))
+    double = ", a test double: drawn at random where no person spoke" if found.model.partition(":")[0] == "fake" else ""
+    head = plain_text(f"{found.rubric.name} by {found.model}{double}")
+    return head + "\n" + table(("verdict", "count", "share"), rows, right=(1, 2))
 
 
 def _agreement(title: str, found: Agreement) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +13,9 @@ import msgspec
 
 from counterpoint.app.cli._output import emit, json_option, note, table
 from counterpoint.app.cli._store import list_store, store_option
-from counterpoint.app.search import FACETS, FIELDS, facet, matcher
-from counterpoint.display import at_least, compact, counted, duration, moment, money, number
+from counterpoint.app.folding import Line, folded
+from counterpoint.app.search import FACETS, FIELDS, FLAGS, facet, matcher, remarks, terms
+from counterpoint.display import at_least, compact, counted, duration, local_moment, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.handles import short_ids
 from counterpoint.store.summary import Summary
@@ -22,14 +25,16 @@ _SHOWN_VALUES = 8
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'project:shop errors>0 date>7d' --sort cost\n\n"
+    epilog="\b\nExamples:\n  counterpoint ls\n  counterpoint ls 'project:shop errors>0 since:7d' --sort cost\n\n"
     "Query: words match title, id, task, project, model and system; fields: "
-    + " ".join(list(FIELDS)[:10]) + "\n" + " ".join(list(FIELDS)[10:])
+    + " ".join(list(FIELDS)[:10])
+    + "\n"
+    + " ".join(list(FIELDS)[10:])
     + ";\nproject:sho finds a part of it, project=shop exactly that;"
     " flags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint dataset."
 )
 @click.argument("query", nargs=-1)
-@click.option("--sort", default="added", show_default=True, help="A field of the query language, or added; largest last.")
+@click.option("--sort", default="active", show_default=True, help="A field of the query language, or added; largest last.")
 @click.option("--limit", default=50, show_default=True, help="Show the last N; 0 for all.")
 @click.option("--ids", "with_ids", is_flag=True, help="Show whole ids, tasks and topologies.")
 @click.option("--facets", "is_faceted", is_flag=True, help="Count the traces by project, model, day, system and topology.")
@@ -38,33 +43,42 @@ _SHOWN_VALUES = 8
 def ls(
     query: tuple[str, ...], sort: str, limit: int, with_ids: bool, is_faceted: bool, store: Path | None, as_json: bool
 ) -> None:
-    """List traces: the finished ones, and those still running or cut off (open).
+    """List traces: the finished ones, and those still running, stuck or cut off (open), the last at work last.
 
-    id is enough of a trace's id to open it with; --ids shows all of it. Times are UTC.
+    id is enough of a trace's id to open it with; --ids shows all of it. active is when a trace was last at work, in this
+    machine's time zone. Runs that a session made for itself, such as reviews of its calls, are one line below it: --ids or
+    parent:ID shows each.
     """
     key = FIELDS.get(sort, sort)
     if sort not in FIELDS and sort != "added":
         raise InputError(f"cannot sort by {sort!r}", fix=did_you_mean(sort, [*FIELDS, "added"]))
     every, damaged, datasets = list_store(store)
     matches = matcher(" ".join(query), datasets)
+    for remark in remarks(" ".join(query)):
+        note(remark)
     for path, error in damaged.items():
-        note(f"damaged, and not listed: {path.name}: {error.what}; counterpoint store repair")
+        where = "read around" if path.parent.name == "log" else "not listed"
+        note(f"damaged, and {where}: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
     if is_faceted:
         _facets(rows, as_json=as_json)
         return
-    shown = rows[-limit:] if limit else rows
+    is_folded = not with_ids and not as_json and "parent" not in {term.name for term in terms(" ".join(query), FIELDS, FLAGS)}
+    lines = folded(rows) if is_folded else [Line(row) for row in rows]
+    shown = lines[-limit:] if limit else lines
     if as_json:
-        for row in shown:
-            emit(msgspec.to_builtins(row))
+        for line in shown:
+            emit(msgspec.to_builtins(line.row))
         return
     if not shown:
-        what = "No trace matches." if every else "No traces here yet. Run: counterpoint demo"
+        what = "No trace matches." if every else "No traces here yet. Run: counterpoint import"
         note(what)
         return
-    click.echo(_table(shown, {} if with_ids else short_ids(row.id for row in every)))
-    if len(shown) < len(rows):
-        note(f"{len(rows) - len(shown):,} more: --limit 0 shows all")
+    click.echo(_table(shown, {} if with_ids else short_ids(row.id for row in every), sort))
+    if sort not in _SORTED:
+        note(f"sorted by {sort}, the largest last")
+    if len(shown) < len(lines):
+        note(f"{len(lines) - len(shown):,} more: --limit 0 shows all")
 
 
 def _rank(value: object) -> tuple[bool, object]:
@@ -76,11 +90,20 @@ _LEAVE = ("project", "model", "events", "errors", "cost", "labels", "agents", "t
 """Columns that a narrow terminal does not show, the first first."""
 
 
-def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
+_SORTED = {
+    "active": "active", "since": "active", "last": "active", "title": "title", "project": "project", "model": "model",
+    "agents": "agents", "events": "events", "tokens": "tokens", "cost": "cost", "seconds": "time", "reward": "R team",
+    "errors": "errors", "label": "labels", "id": "id",
+}  # fmt: skip
+"""What the list can be sorted by, and the column that shows it."""
+
+
+def _table(lines: Sequence[Line], short: dict[str, str], sort: str) -> str:
     """A line per trace, without columns in which no trace has anything; without short names whole ids, tasks and topologies."""
+    rows = [line.row for line in lines]
     columns: dict[str, list[str]] = {"id": [short.get(row.id, row.id) for row in rows]}
-    columns["date"] = [("" if row.started is not None or row.is_open else "added ") + moment(row.date) for row in rows]
-    columns["title"] = [row.title or row.task_id for row in rows]
+    columns["active"] = [("" if row.started is not None or row.is_open else "added ") + local_moment(row.active) for row in rows]
+    columns["title"] = [line.title for line in lines]
     columns["project"] = [row.project or "" for row in rows]
     columns["model"] = [_models(row.models) for row in rows]
     if not short:
@@ -97,7 +120,15 @@ def _table(rows: Sequence[Summary], short: dict[str, str]) -> str:
     columns[""] = [_marks(row) for row in rows]
     kept = {name: cells for name, cells in columns.items() if any(cell not in ("", "-") for cell in cells)}
     right = [k for k, name in enumerate(kept) if name in ("agents", "events", "tokens", "cost", "time", "R team", "errors")]
-    return table(list(kept), list(zip(*kept.values(), strict=True)), right=right, drop=_LEAVE)
+    heads = {name: _head(name, is_sorted=name == _SORTED.get(sort)) for name in kept}
+    drop = [heads[name] for name in _LEAVE if name in heads]
+    return table(list(heads.values()), list(zip(*kept.values(), strict=True)), right=right, drop=drop)
+
+
+def _head(name: str, *, is_sorted: bool) -> str:
+    """A column's name, with the mark of the one that the list is sorted by: its largest is at the bottom."""
+    arrow = "^" if (sys.stdout.encoding or "ascii").lower() in ("ascii", "us-ascii") else "↑"
+    return name + (f" ({zone()})" if name == "active" else "") + (f" {arrow}" if is_sorted else "")
 
 
 def _models(models: Sequence[str]) -> str:
@@ -112,7 +143,11 @@ def _cost(row: Summary) -> str:
 
 
 def _marks(row: Summary) -> str:
-    marks = ["open"] * row.is_open + ["steered"] * row.is_steered
+    marks = ["open"] * (row.is_open or bool(row.waiting)) + ["steered"] * row.is_steered
+    if row.waiting:
+        first, more = row.waiting[0], len(row.waiting) - 1
+        since = "" if first.since is None else f" for {duration(max(0.0, time.time() - first.since))}"
+        marks[0] += f": {first.what}{f' and {more:,} more' if more else ''}{since}"
     marks += [counted(count, word) for count, word in ((row.problems, "problem"), (row.annotations, "note")) if count]
     return " ".join(marks)
 

@@ -40,7 +40,7 @@ _KINDS = {"world": "env"}
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world coin --into labs/luck --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world desk --into labs/review --json\n\n"
     "Exit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written, 3 no checkout for --ours."
 )
 @click.argument("kind", metavar="KIND")

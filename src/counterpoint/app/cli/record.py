@@ -1,4 +1,4 @@
-"""Run a team of real or fake models on a task, and keep its trace.
+"""Run a team of models, or of test doubles, on a task, and keep its trace.
 
 Always true: every event is in the journal as it happens; a run that is interrupted or killed is there up to its last acknowledged
 event, and `--resume` goes on from it. A key is read from the environment and is written nowhere.
@@ -50,7 +50,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` shows all.")
 @click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` shows all.")
 @click.option(
-    "--model", "model_name", default="fake", show_default=True, help="fake[:SKILL], openai:NAME, local:NAME or scripted:FILE."
+    "--model", "model_name", default="fake", show_default=True, help="openai:NAME, local:NAME, scripted:FILE, a test double."
 )
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the task instance and of every random draw."
@@ -67,7 +67,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
     "--propensities", is_flag=True, default=None, help="Record how likely a local model found every legal action (slower)."
 )
 @click.option(
-    "--pace", metavar="PACE", help="For fakes: real, or how many times as fast (4x): calls take as long as a model's would."
+    "--pace", metavar="PACE", help="For test doubles: real, or how many times as fast (4x): calls last as long as a model's."
 )
 @click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
 @click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
@@ -97,7 +97,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @store_option
 @json_option
 def record(task_name: str | None, topology: str, resume: str | None, store: Path | None, as_json: bool, **options: Any) -> None:
-    """Run a team on a task and keep its trace: real models, an endpoint, or fakes that need nothing.
+    """Run a team on a task and keep its trace: real models, an endpoint, or test doubles (fake) that need nothing.
 
     On a terminal a tree of the agents shows who does what. `counterpoint steer`, in another terminal, pauses, messages or stops
     them.

@@ -26,7 +26,7 @@ _BAR = 20
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint report 'date>7d'\n  counterpoint report 'project:shop date>30d' --html report.html"
+    epilog="\b\nExamples:\n  counterpoint report last:7d\n  counterpoint report 'project:shop last:30d' --html report.html"
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
 @click.option("--html", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write it as one HTML file.")
@@ -56,7 +56,7 @@ def report(
 
 
 def _told(which: Chosen, *, quiet: bool) -> Report:
-    making = Reporting(which.query if which.is_query else " ".join(which.refs))
+    making = Reporting(which.query if which.is_query else " ".join(which.refs), which.period)
     listed = {row.id: row for row in which.rows}
     for trace in which.traces(quiet=quiet):
         line = Summary.of_trace(trace)
@@ -87,9 +87,10 @@ def _masked(told: Report) -> Report:
     costliest = [replace(s, label=clean(s.label)) for s in told.costliest]
     failures = [replace(f, reason=clean(f.reason)) for f in told.failures]
     waste = [replace(w, examples=clean(w.examples)) for w in told.waste]
+    waiting = [replace(h, title=clean(h.title), what=clean(h.what)) for h in told.waiting]
     if found:
         note(f"masked {found:,} secrets in titles and errors; --no-mask shows them")
-    return replace(told, costliest=costliest, failures=failures, waste=waste)
+    return replace(told, costliest=costliest, failures=failures, waste=waste, waiting=waiting)
 
 
 def _text(section: Section) -> str:

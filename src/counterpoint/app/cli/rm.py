@@ -23,22 +23,34 @@ _SHOWN = 10
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint rm run-1 run-2\n  counterpoint rm 'task:demo reward<0.1' --yes --now\n\n"
-    "Exit codes: 0 removed, 1 not confirmed, 2 not a query, 3 no such trace, 6 one is being recorded."
+    epilog="\b\nExamples:\n  counterpoint rm run-1 run-2\n  counterpoint rm 'task:demo reward<0.1' --yes --purge\n"
+    "  counterpoint rm --restore run-1\n\n"
+    "Exit codes: 0 removed or restored, 1 not confirmed, 2 not a query, 3 no such trace, 6 one is being recorded."
 )
-@click.argument("what", nargs=-1, required=True, metavar="ID...|QUERY")
+@click.argument("what", nargs=-1, metavar="ID...|QUERY")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--now", is_flag=True, help="Erase it from the store's files at once; without it, at the next compaction.")
+@click.option("--purge", is_flag=True, help="Erase from the store's files, at once, this and all else that was removed.")
+@click.option("--now", "is_purged", is_flag=True, hidden=True)  # its name before
+@click.option("--restore", is_flag=True, help="Let imports bring back removed traces: those named, by id, or all.")
 @store_option
 @json_option
-def rm(what: tuple[str, ...], yes: bool, now: bool, store: Path | None, as_json: bool) -> None:
+def rm(
+    what: tuple[str, ...], yes: bool, purge: bool, is_purged: bool, restore: bool, store: Path | None, as_json: bool
+) -> None:
     """Remove traces from the store, by id or by a query of `counterpoint ls`; asks first.
 
     A word alone must be a whole id, or all of the short one that `ls` shows: only a query with a field or a flag, such as
-    task:demo or open, may match several.
+    task:demo or open, may match several. What is removed stays out of later imports: the store remembers hashes of its names,
+    and nothing of its content, until --restore.
     """
+    purge |= is_purged
     with open_store(store) as opened:
-        names = _named(opened, what)
+        if restore:
+            _restore(opened, what, yes=yes, purge=purge, as_json=as_json)
+            return
+        if not what:
+            raise InputError("there is nothing to remove", fix="name traces by id, or with a query: counterpoint rm task:demo")
+        names = _named(opened, what, purge=purge)
         if not yes:
             _ask(names)
         removed, busy = [], []
@@ -49,26 +61,43 @@ def rm(what: tuple[str, ...], yes: bool, now: bool, store: Path | None, as_json:
             except TryAgain:
                 busy.append(name)
             except NotFound:
-                pass  # somebody else was quicker
-        erased = opened.purge().deleted if now and removed else 0
+                pass  # somebody else was quicker, or it was removed before and is now to be erased
+        erased = opened.purge().deleted if purge else 0
         aside = (opened.path / "set-aside").is_dir()
     if as_json:
-        emit({"schema": SCHEMA_VERSION, "removed": removed, "busy": busy, "erased_files": erased, "is_erased": now})
+        emit({"schema": SCHEMA_VERSION, "removed": removed, "busy": busy, "erased_files": erased, "is_erased": purge})
     else:
-        how = " and erased" if now else "; the next compaction erases it from the files, --now does so at once"
-        click.echo(f"{len(removed):,} removed{how}")
+        click.echo(f"{len(names) - len(busy):,} removed and erased" if purge else f"{len(removed):,} removed")
+        if not purge:
+            note("their bytes stay in the store's files until compactions ten minutes apart, or `rm ID --purge` now, erase them")
+        note("imports leave them out; `counterpoint rm --restore ID` lets them in again")
     if aside:
         note(f"files that a repair set aside may still hold it: {opened.path / 'set-aside'}")
     if busy:
         raise TryAgain(f"being recorded: {', '.join(busy[:_SHOWN])}", where=str(opened.path), fix="wait for its writer to end")
 
 
-def _named(opened: Store, what: tuple[str, ...]) -> list[str]:
-    """The ids that are meant; all are ids, or all together are a query."""
+def _restore(opened: Store, what: tuple[str, ...], *, yes: bool, purge: bool, as_json: bool) -> None:
+    """Forget removals: of these ids, or of all."""
+    if purge:
+        raise InputError("--restore and --purge exclude each other", fix="what was erased comes back with the next import")
+    if not what and not yes:
+        _confirm(f"Let all {counted(len(opened.removals), 'removed trace')} in again?", "letting all removed traces in")
+    count = opened.removals.restore(what or None)
+    if as_json:
+        emit({"schema": SCHEMA_VERSION, "restored": count})
+    else:
+        click.echo(f"{count:,} restored; the next import of their logs brings them back")
+
+
+def _named(opened: Store, what: tuple[str, ...], *, purge: bool) -> list[str]:
+    """The ids that are meant; all are ids, or all together are a query. Who erases may name what was removed before."""
     rows = opened.rows()
     short = {short: name for name, short in short_ids(row.id for row in rows).items()}
     what = tuple(short.get(name, name) for name in what)
     known = {row.id for row in rows} | {name for name in what if opened.version(name) is not None}
+    if purge:
+        known |= {name for name in what if opened.removals.has_id(name)}
     if all(name in known for name in what):
         return list(dict.fromkeys(what))
     text = " ".join(what)
@@ -89,6 +118,10 @@ def _ask(names: list[str]) -> None:
         note(plain_text(f"  {name}"))
     if len(names) > _SHOWN:
         note(f"  and {len(names) - _SHOWN:,} more")
+    _confirm(f"Remove {counted(len(names), 'trace')}?", "removing traces")
+
+
+def _confirm(question: str, what: str) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError("removing traces needs a confirmation", fix="--yes removes them without asking")
-    click.confirm(f"Remove {counted(len(names), 'trace')}?", abort=True, err=True)
+        raise InputError(f"{what} needs a confirmation", fix="--yes does it without asking")
+    click.confirm(question, abort=True, err=True)

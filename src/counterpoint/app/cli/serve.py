@@ -17,7 +17,7 @@ from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.cli.push import read_token
 from counterpoint.app.words import plain_text
-from counterpoint.errors import InputError, Refused
+from counterpoint.errors import InputError, Refused, install
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
@@ -76,7 +76,7 @@ def serve(
         from counterpoint.app import serving
         from counterpoint.app.receiver import server as receiver
     except ImportError as error:
-        raise InputError(f"the receiver needs starlette and uvicorn: {error}", fix="pip install 'counterpoint[view]'") from error
+        raise InputError(f"the receiver needs starlette and uvicorn: {error}", fix=install("view")) from error
     if not allow_remote and not serving.is_loopback(host):
         why = "anybody who reaches it could write to your store"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="add --allow-remote if you mean it")

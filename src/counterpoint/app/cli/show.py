@@ -23,6 +23,7 @@ from counterpoint.app.cli._store import store_option
 from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.library import about, load
 from counterpoint.app.pricing import cost_words
+from counterpoint.app.viewer.crediting import worked
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.words import plain_text
@@ -37,7 +38,7 @@ from counterpoint.trace.ending import ending_words, under_way
 from counterpoint.trace.lanes import EMPTY, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.naming import models_of, project_of, short_model, started, title_of
-from counterpoint.trace.outcome import in_words
+from counterpoint.trace.outcome import as_recorded, by_hand, in_words
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
@@ -117,11 +118,25 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> N
     tainted = set(team.agent_E[look.tainted_E].tolist())
     on_path = [trace.index[name] for name in path["events"]]
     parts.append(lanes_text(team, lanes, on_path, figures(look, lanes), on, tainted=tainted, limit=0 if whole else _LANES))
+    own = by_hand(trace, "team") is not None and "team" in as_recorded(trace).rewards
     if shares is not None:
-        parts += ["", credit_bar(shares, lanes, team.names, on, limit=len(lanes) if whole else 8)]
+        parts += ["", credit_bar(shares, lanes, team.names, on, limit=len(lanes) if whole else 8, is_own=own)]
+    parts += ["", *_work(look, on, limit=None if whole else 8)]
     if listed:
         parts += ["", _list_events(trace.events, whole=whole)]
     _say("\n".join(parts))
+
+
+def _work(look: Prepared, on: Screen, limit: int | None) -> list[str]:
+    """What was done and what became of it: in all, and by agent."""
+    told = worked(look)
+    lines = wrapped(told.headline.split(" · "), on.pick(" · ", " | "), on, "work     ")
+    some = told.agents[:limit] if len(told.agents) > 1 else []
+    wide = min(max((span(plain_text(one.name)) for one in some), default=0), _MOST_LABEL, max(on.width // 3, 8))
+    for one in some:
+        lines += wrapped(plain_text(one.became).split("; "), "; ", on, f"  {_padded(plain_text(one.name), wide, on)} ")
+    left = len(told.agents) - len(some) if some else 0
+    return [*lines, *([f"  {left:,} more agents: counterpoint credit"] if left else [])]
 
 
 def _notes(trace: Trace) -> list[str]:
@@ -461,7 +476,7 @@ def wrapped(words: Sequence[str], between: str, on: Screen, lead: str = "") -> l
     return [*lines, here] if here.strip() else lines
 
 
-def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, *, limit: int = 8) -> str:
+def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, *, limit: int = 8, is_own: bool = False) -> str:
     """Who earned the team reward: a bar for each lane, the largest first; agents and the unassigned rest add up to it."""
     amounts = [(lane.label(on.times()), sum(shares.agents.get(names[a], 0.0) for a in lane.agents)) for lane in lanes]
     rows = sorted((r for r in amounts if r[1]), key=lambda r: -abs(r[1]))
@@ -471,7 +486,7 @@ def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, 
         rows.append((f"{len(rest):,} more", sum(v for _, v in rest)))
     rows += [("unassigned", shares.unassigned)] if abs(shares.unassigned) > 1e-9 else []
     total = sum(v for _, v in amounts)
-    whole = "the result, 1" if shares.method == "provenance" else f"R {number(shares.reward)}"
+    whole = f"R {number(shares.reward)}" + (" as the run scored itself" if is_own else "")
     closing = f"{whole} = agents {total:+.3g} + unassigned {shares.unassigned:+.3g}"
     lines = wrapped([closing, f"by {shares.method}"], "  ", on, "credit   ")
     wide = min(max((span(plain_text(label)) for label, _ in rows), default=0), _MOST_LABEL, max(on.width // 3, 8))

@@ -22,7 +22,7 @@ from counterpoint.app.library import about
 from counterpoint.app.pricing import cost_words
 from counterpoint.audit.facts import Facts
 from counterpoint.audit.rollups import BY, Coverage, Row, behind
-from counterpoint.display import at_least, compact, counted, duration, money, number
+from counterpoint.display import at_least, compact, counted, duration, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
@@ -47,7 +47,7 @@ class _Line:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint top 3f2a --by tokens\n  counterpoint top 'project:shop date>7d' --group model --json"
+    epilog="\b\nExamples:\n  counterpoint top 3f2a --by tokens\n  counterpoint top 'project:shop since:7d' --group model --json"
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
 @click.option("--by", metavar="FIGURE", help="Sort by cost, tokens, time, events or errors (default: the first recorded).")
@@ -88,9 +88,11 @@ def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
         return
     with_ids = options["with_ids"]
     is_tree = group == "agent"
-    lines = _tree(list(told.rows), told.by, is_folded=not options["unfold"], with_ids=with_ids) if is_tree else [
-        _Line([row]) for row in sorted(told.rows, key=lambda row: -rank(row, told.by))
-    ]
+    lines = (
+        _tree(list(told.rows), told.by, is_folded=not options["unfold"], with_ids=with_ids)
+        if is_tree
+        else [_Line([row]) for row in sorted(told.rows, key=lambda row: -rank(row, told.by))]
+    )
     click.echo(_table(lines, told.by, group, limit or _SHOWN, with_ids=with_ids))
     click.echo(_accounted(told.coverage))
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
@@ -103,10 +105,12 @@ def _many(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
     _known(group, GROUPS, "group traces by")
     if options["name"] is not None:
         raise InputError("--of lists the events of one trace", fix="name one trace, or `counterpoint ls` with what the line says")
+    period = found.period
     if group in WHOLE:
-        told = sums_of_lines(found.summaries(quiet=as_json), group, options["by"])
+        by_time = group == "day" or period is not None
+        told = sums_of_lines(found.summaries(quiet=as_json, by_time=by_time), group, options["by"], period=period)
     else:
-        told = sums_of_traces(found.traces(quiet=as_json), group, options["by"])  # type: ignore[arg-type]
+        told = sums_of_traces(found.traces(quiet=as_json), group, options["by"], period=period)  # type: ignore[arg-type]
     limit = options["limit"]
     if as_json:
         emit({"schema": SCHEMA_VERSION, **told.as_dict() | {"rows": told.as_dict()["rows"][:limit]}})
@@ -127,9 +131,9 @@ def _id_of(rows: Sequence[Row], name: str) -> str:
 def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
     """Lines of sums, and below them the total."""
     rows = told.rows[-limit:] if told.group == "day" else told.rows[:limit]
-    is_whole = told.group in WHOLE
+    is_whole = told.group in WHOLE and told.group != "day"
     head = [told.group, "traces", "events", *([] if is_whole else ["calls"]), "errors", "tokens", "cost"]
-    head.append("time" if is_whole else "busy")
+    head.append("time" if told.group in WHOLE else "busy")
     cells = [_sum_cells((s.name if with_ids else s.label or s.name) or "(none)", s, is_whole=is_whole) for s in rows]
     if len(rows) < len(told.rows):
         cells.append([f"… {len(told.rows) - len(rows):,} more lines (--limit)", *[""] * (len(head) - 1)])
@@ -137,6 +141,8 @@ def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
     text = table(head, cells, right=range(1, len(head)))
     left = told.total.unpriced
     has_words = left and (told.total.cost_usd is not None or any(left))
+    if told.group == "day":
+        text += f"\ndays      are of {zone()}; a trace is in the line of every day on which it was at work"
     if told.total.uncounted:
         text += f"\ntokens    and cost are at least that: {told.total.uncounted:,} agents or model calls have no true count"
     return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}; --prices FILE prices them" if has_words else "")

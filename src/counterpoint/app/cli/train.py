@@ -72,7 +72,7 @@ _SETTINGS = {
 @click.option("--lm", metavar="MODEL", help="Train a language model: a name of `counterpoint models`, a folder, a .gguf file.")
 @click.option("--task", "tasks", metavar="T1[,T2...]", help="With --lm: what the team plays.")
 @click.option("--topology", metavar="NAME", help="With --lm: how the team works together.  [default: centralized]")
-@click.option("--demos", metavar="WHO", help="With --lm: who is imitated first: fake:0.7, or a store (and --where QUERY).")
+@click.option("--demos", metavar="WHO", help="With --lm: who is imitated first: fake:0.7 (a test double) or a store.")
 @click.option("--credit", metavar="NAME[,NAME]", help="With --lm: credit mechanisms.  [default: group_relative]")
 @click.option("--adapters", type=click.Choice(["none", "shared", "role"]), help="With --lm: learn adapters, not all weights.")
 @click.option("--device", metavar="cpu|cuda", help="With --lm: where the model lives.  [default: cpu]")

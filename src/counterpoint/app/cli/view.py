@@ -17,7 +17,7 @@ import click
 from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.cli._store import store_option
 from counterpoint.app.library import names_file, read, store_path
-from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean, install
 
 if TYPE_CHECKING:
     from counterpoint.app.viewer.collection import Collection
@@ -69,7 +69,7 @@ def view(
         from counterpoint.app import serving
         from counterpoint.app.viewer import server
     except ImportError as error:
-        raise InputError(f"the viewer needs starlette and uvicorn: {error}", fix="pip install 'counterpoint[view]'") from error
+        raise InputError(f"the viewer needs starlette and uvicorn: {error}", fix=install("view")) from error
     if not serving.is_loopback(host) and token is None:
         why = "anybody who reaches it could read your traces"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="give a secret with --token")
@@ -126,7 +126,7 @@ def _named(collection: Collection, what: str, runs_home: Path) -> _Opened:
         if name in collection.runs():
             return _Opened(collection, f"/r/{_part(name)}")
     if collection.store is None:
-        fix = "name a file, or a store with --store DIR; `counterpoint demo` makes one to try"
+        fix = "name a file, or a store with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(collection.store_path or '')!r}", fix=fix)
     try:
         return _page(collection, collection.store.find(what))

@@ -133,7 +133,7 @@ def _optimum(best: Optimum) -> list[tuple[str, str]]:
 @click.option("--episodes", default=100, show_default=True, type=click.IntRange(min=1), help="How many each policy plays.")
 @click.option("--seed", default=0, show_default=True, type=SEEDS, help="The first seed; then seed + 1, ...")
 @click.option(
-    "--store", is_flag=False, flag_value="", metavar="[DIR]", help="Keep every trace, in $COUNTERPOINT_STORE or ./traces or DIR."
+    "--store", is_flag=False, flag_value="", metavar="[DIR]", help="Keep every trace, in DIR or the default store."
 )
 @set_option
 @json_option

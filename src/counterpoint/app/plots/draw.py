@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from counterpoint.app.plots.panels import Curves, Forest, Line, Panel, Stops, Widths
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, install
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def sheet() -> Iterator[None]:
     try:
         import matplotlib
     except ImportError as error:
-        raise InputError("pictures need matplotlib", fix="pip install 'counterpoint[plot]'") from error
+        raise InputError("pictures need matplotlib", fix=install("plot")) from error
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
@@ -277,7 +277,30 @@ def _draw_rounds(axes: Axes, panel: list[Stops], looks: dict[str, Look]) -> None
     _head(axes, "Stop times", "no reference in these runs")
 
 
+def _draw_sorts(axes: Axes, panel: Widths, looks: dict[str, Look]) -> None:
+    """Team sizes by sort of task: sorts have no order, so no line joins them."""
+    places = np.arange(len(panel.tasks))
+    for k, line in enumerate(panel.lines):
+        its, off = looks[line.label], (k - (len(panel.lines) - 1) / 2) * 0.16
+        axes.vlines(line.x + off, line.low, line.high, color=its.colour, lw=1.6, alpha=0.5)
+        axes.plot(line.x + off, line.y, color=its.colour, ls="", marker=its.marker, markeredgecolor="white", markeredgewidth=0.5,
+                  markersize=6, label=_short(line.label))  # fmt: skip
+    if panel.reference is not None:
+        x, y = panel.reference
+        axes.plot(x, y, color=INK, ls="", marker="_", markersize=16, zorder=1, label="reference")
+    axes.set_xticks(places, [name.replace(", ", "\n") for name in panel.tasks])
+    axes.set_xlim(-0.6, len(places) - 0.4)
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=False, axis="x")
+    axes.set_xlabel("sort of task")
+    axes.set_ylabel("agents per episode")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0)
+    _head(axes, "Team size by sort of task", "mean on the held-out tasks, bar 95 %")
+
+
 def _draw_widths(axes: Axes, panel: Widths, looks: dict[str, Look]) -> None:
+    if panel.tasks:
+        return _draw_sorts(axes, panel, looks)
     ends = []
     for k, line in enumerate(panel.lines):
         _line(axes, line, looks[line.label], k, marks=len(line.x))
@@ -300,6 +323,7 @@ def _draw_widths(axes: Axes, panel: Widths, looks: dict[str, Look]) -> None:
     axes.set_ylabel("agents per episode")
     _head(axes, "Team size by task size", "mean, band 95 %")
     _name_ends(axes, ends)
+    return None
 
 
 def _draw_forest(axes: Axes, panel: Forest, looks: dict[str, Look]) -> None:

@@ -64,10 +64,12 @@ class Stops:
 
 @dataclass(frozen=True)
 class Widths:
-    """Agents per episode by size of the task."""
+    """Agents per episode by size of the task, or by its sort."""
 
     lines: list[Line]
     reference: tuple[np.ndarray, np.ndarray] | None
+    tasks: tuple[str, ...] = ()
+    """The sorts of tasks of runs that mix several, at x = 0, 1, ...; empty where x is a size."""
 
 
 @dataclass(frozen=True)
@@ -189,23 +191,41 @@ def _paired(final: dict[str, Any]) -> list[tuple[float, float]]:
 
 
 def widths(groups: Sequence[Group]) -> Widths | Absent:
-    """Agents per episode by task size in the last evaluation; bands over seeds, or over episodes with one seed."""
-    lines, reference = [], {}
-    for group in groups:
+    """Agents per episode by task size in the last evaluation; bands over seeds, or over episodes with one seed.
+
+    Of runs that mix sorts of tasks: those of each sort, on the held-out tasks that the evaluation's return is of.
+    """
+    sizes = [(group, [_sizes(run) for run in group.runs]) for group in groups]
+    every = [rows for _, some in sizes for rows in some if rows]
+    if not every:
+        return Absent("no evaluation carries team sizes by task size")
+    tasks = {tuple(str(row["task"]) for row in rows if "task" in row) for rows in every}
+    if len(tasks) > 1:
+        return Absent("the runs are of different sorts of tasks")
+    sorts, lines, reference = tasks.pop(), [], {}
+    for group, some in sizes:
         by_size: dict[float, list[list[float]]] = defaultdict(list)
-        for rows in (run.evals() for run in group.runs):
-            for one in (rows[-1].get("width") or ()) if rows else ():
-                agents = [x for x in one["agents"] if x is not None]
-                if agents:
-                    by_size[one["size"]].append(agents)
-                if one.get("reference") is not None:
-                    reference[one["size"]] = float(one["reference"])
+        for place, one in ((k, one) for rows in some for k, one in enumerate(rows)):
+            x = place if sorts else one["size"]
+            agents = [a for a in one["agents"] if a is not None]
+            if agents:
+                by_size[x].append(agents)
+            if one.get("reference") is not None:
+                reference[x] = float(one["reference"])
         if by_size:
             lines.append(_by_size(group.label, by_size))
     if not lines:
         return Absent("no evaluation carries team sizes by task size")
-    sizes = sorted(reference)
-    return Widths(lines, (np.array(sizes, float), np.array([reference[s] for s in sizes])) if sizes else None)
+    at = sorted(reference)
+    return Widths(lines, (np.array(at, float), np.array([reference[x] for x in at])) if at else None, sorts)
+
+
+def _sizes(run: Any) -> list[dict[str, Any]]:
+    """Team sizes of a run's last evaluation; not those of one sort of tasks, scaled, that older versions wrote for a mix."""
+    evals = run.evals()
+    rows = list(evals[-1].get("width") or ()) if evals else []
+    is_mixed = len(run.about.get("world_config", {}).get("mix") or ()) > 1
+    return [] if is_mixed and any("task" not in row for row in rows) else rows
 
 
 def _by_size(label: str, by_size: dict[float, list[list[float]]]) -> Line:

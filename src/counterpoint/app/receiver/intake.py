@@ -260,7 +260,7 @@ class Intake:
         before = set(map(_bare, keys)).union(*(unit.made for unit in units)) & self._ours
         for gone in before - ids:
             if gone in self._store:
-                self._store.remove(gone)
+                self._store.remove(gone, remember=False)
         self._ours = (self._ours - before) | ids
         for unit in units:
             unit.made = ids

@@ -69,6 +69,7 @@ ASKED: dict[str, Callable[[Trace, Words], Any]] = {
     "window": _window,
     "talk": _talk,
     "find": _find,
+    "work": lambda trace, words: crediting.work(trace),
     "methods": lambda trace, words: crediting.methods(trace),
     "credit": _credit,
     "annotations": lambda trace, words: annotating.annotation_list(trace),

@@ -44,6 +44,8 @@ class Recurring(Struct, frozen=True, kw_only=True):
     judged: int
     left_out: int
     """Runs of the query that succeeded, state no outcome, are running, are very long, or were too many."""
+    unclear: int
+    """Runs that were judged and in which no step stands out."""
 
 
 def recurring(collection: Collection, query: str) -> Recurring:
@@ -68,4 +70,5 @@ def recurring(collection: Collection, query: str) -> Recurring:
         )
         for c in causes(found)[:_TOLD]
     ]  # fmt: skip
-    return Recurring(causes=told, judged=len(found), left_out=len(rows) - len(found))
+    unclear = sum(not one.stands_out for _, one in found)
+    return Recurring(causes=told, judged=len(found), left_out=len(rows) - len(found), unclear=unclear)

@@ -20,8 +20,9 @@ import numpy as np
 from msgspec.structs import replace
 
 import counterpoint
-from counterpoint.app.search import FACETS, facet, matcher
+from counterpoint.app.search import FACETS, facet, matcher, remarks
 from counterpoint.app.viewer.shapes import AlertCount, TraceRow, Traces
+from counterpoint.display import zone
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.store import Store
 from counterpoint.store.handles import nearest
@@ -189,7 +190,7 @@ class Collection:
         found = None if store is None else store.version(name)
         if found is None:
             near = [*self._held, *([] if self.store is None else self.store.ids()[-1000:])]
-            fix = nearest(trace_id, near) if near else "counterpoint demo --quick"
+            fix = nearest(trace_id, near) if near else "`counterpoint import` brings sessions in"
             raise NotFound(f"there is no trace {trace_id!r} here", fix=fix)
         return found
 
@@ -299,8 +300,8 @@ def _name(path: Path) -> str:
 
 
 # -- The list of traces: rows, facets and a tiny picture of each, for the page's first screen -------------------------
-# Always true: the rows are those that `counterpoint ls` gives for the same query, the newest first; a row costs no look into
-# the lake but for its picture, and a picture is made once for each version of a trace, and only of small ones.
+# Always true: the rows are those that `counterpoint ls` gives for the same query, the last at work first; a row costs no look
+# into the lake but for its picture, and a picture is made once for each version of a trace, and only of small ones.
 
 SLICES = 24
 _PICTURES, _PICTURE_EVENTS = 60, 5_000
@@ -326,7 +327,8 @@ class Listing:
         collection = self._collection
         matches = matcher(query, {} if collection.store is None else collection.store.datasets())
         held = {trace.trace_id: trace for trace in collection.held()}
-        every = [*map(Summary.of_trace, held.values()), *reversed(collection.rows())]
+        newest = sorted(collection.rows(), key=lambda row: (row.active, row.added), reverse=True)
+        every = [*map(Summary.of_trace, held.values()), *newest]
         found = [row for row in every if matches(row)]
         counts = {name: Counter(value for row in found for value in facet(row, name)) for name in FACETS}
         facets = {name: dict(count.most_common(_VALUES)) for name, count in counts.items()}
@@ -334,7 +336,10 @@ class Listing:
         lanes = self._lanes(shown, held)
         rows = [_row(row, lanes.get(row.id, [])) for row in shown]
         where = "" if collection.store_path is None else os.fspath(collection.store_path)
-        return Traces(store=where, rows=rows, found=len(found), total=len(every), facets=facets, version=counterpoint.__version__)
+        return Traces(
+            store=where, rows=rows, found=len(found), total=len(every), facets=facets, zone=zone(), remarks=remarks(query),
+            version=counterpoint.__version__,
+        )  # fmt: skip
 
     def _lanes(self, rows: Sequence[Summary], held: dict[str, Trace]) -> dict[str, list[float]]:
         store, out = self._collection.store, {}
@@ -394,6 +399,7 @@ def _row(row: Summary, lanes: list[float]) -> TraceRow:
         project=row.project,
         models=list(row.models),
         date=row.date,
+        active=row.active,
         task_id=row.task_id,
         system=row.system,
         topology=row.topology,
@@ -408,6 +414,9 @@ def _row(row: Summary, lanes: list[float]) -> TraceRow:
         unpriced=min(row.unpriced_tokens, 1 << 53),
         is_open=row.is_open,
         is_steered=row.is_steered,
+        waits=row.waiting[0].what if row.waiting else "",
+        since=row.waiting[0].since if row.waiting else None,
+        parent=row.parent,
         lanes=lanes,
     )
 

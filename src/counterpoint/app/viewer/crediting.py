@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import credit_of, mechanism
+from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.prepared import Prepared, prepared
-from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo
-from counterpoint.credit.choosing import MOST_READ, Chosen, choose
+from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
+from counterpoint.audit.work.agents import TeamWork
+from counterpoint.credit.choosing import Chosen, choose
 from counterpoint.credit.mechanism import Mechanism
 from counterpoint.credit.row_places import EVENT_UNITS, RowPlaces
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
@@ -43,11 +45,34 @@ def methods(trace: Trace) -> list[MethodInfo]:
     return kept
 
 
+def worked(look: Prepared) -> TeamWork:
+    """What each agent cost and what became of its work."""
+    return look.once("work", lambda: contributions(look.trace, facts=look.facts))
+
+
+def work(trace: Trace) -> Work:
+    """The same for the page, in the columns of `counterpoint credit`."""
+    look = prepared(trace)
+    told, found = worked(look), chosen(look)
+    if found is not None:
+        why = None
+    else:
+        why = "no outcome is stated: nothing says how well the team did" if "team" not in trace.rewards else (
+            "nothing here says what the team would have got without an agent")  # fmt: skip
+    most = max((one.lines_kept or 0 for one in told.agents), default=0) or 1
+    rows = [
+        WorkRow(agent=look.team.number[one.agent], name=one.name, spent=one.spent, became=one.became,
+                lines=(one.lines_kept or 0) / most)
+        for one in told.agents
+    ]  # fmt: skip
+    return Work(rows=rows, headline=told.headline, notes=told.notes, why_no_credit=why)
+
+
 def chosen(look: Prepared) -> Chosen | None:
     """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
     if "chosen" not in look.kept:
         try:
-            found = choose([look.trace], replay=free_replay(look.trace), merged=last_merge, most_read=MOST_READ)
+            found = choose([look.trace], replay=free_replay(look.trace), merged=last_merge)
             look.kept["credit", found.credit.mechanism] = found.credit
         except CounterpointError:
             found = None
@@ -184,7 +209,8 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
 def _notes(look: Prepared, found: Earned) -> list[str]:
     """What provenance gives to nobody, and who is not in the result."""
     about, labels = found.notes["traces"][0], dict(zip(look.team.names, look.team.label_A, strict=True))
-    parts = f"{about['given']:.0%} given by the user or the system, {about['new']:.0%} new in the result"
+    parts = f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, "
+    parts += f"{about['new']:.0%} new in the result"
     out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said "
            "earlier by an agent that no recorded message connects to the result."]  # fmt: skip
     for name, said in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):

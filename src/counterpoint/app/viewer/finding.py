@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, terms
+from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, span_of_term, terms
 from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import moments
 from counterpoint.trace.annotation import Annotation, annotations_of
 
 Mask = NDArray[np.bool_]
@@ -40,6 +41,8 @@ def _test(look: Prepared, term: Term) -> Mask:
         return (look.flags_E & FLAGS[EVENT_FLAGS[term.name]]) != 0
     if term.name == "score":
         return _scored(look, term)
+    if EVENT_FIELDS[term.name] == "date":
+        return _dated(look, term)
     if EVENT_FIELDS[term.name] == "number":
         have, is_known = _numbers(look, term.name)
         sign = "=" if term.sign == ":" else term.sign
@@ -49,6 +52,18 @@ def _test(look: Prepared, term: Term) -> Mask:
         raise InputError(f"{term.name!r} is text and cannot be compared", fix=f"write {term.name}:{term.value}")
     held = _text(look, term.name, term.value)
     return ~held if term.sign == "!=" else held
+
+
+def _dated(look: Prepared, term: Term) -> Mask:
+    """Where an event was recorded in the time that a term names; nowhere in a trace without a clock's time."""
+    when = _kept(look, "moments", lambda: _clock(look))
+    begin, end = span_of_term(term._replace(sign="=") if term.sign == "!=" else term)
+    inside: Mask = (when >= begin) & (when < end)
+    return ~inside & np.isfinite(when) if term.sign == "!=" else inside
+
+
+def _clock(look: Prepared) -> NDArray[np.float64]:
+    return np.array([np.nan if at is None else at for at in moments(look.trace.events, look.trace.meta)], np.float64)
 
 
 def _numbers(look: Prepared, name: str) -> tuple[NDArray[Any], Mask]:

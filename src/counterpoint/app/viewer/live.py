@@ -11,7 +11,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,22 +25,27 @@ from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.store import Store
 from counterpoint.store.journal import journals
 from counterpoint.store.summary import Summary
+from counterpoint.store.tally import is_short
 from counterpoint.team.orders import OPERATOR
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.line_records import OPEN_EVENTS
+from counterpoint.trace.ending import under_way
 from counterpoint.trace.lines import LineReader
+from counterpoint.trace.naming import agent_names, title_of
 from counterpoint.trace.quantities import members
 
 # -- Traces as they grow: those in the journal, line by line, and stored ones that are replaced (`import --follow`, `serve`) --
 # Always true: only what its writer knows to be on disk is told; what was there at the first look is not news; each look costs
 # what has come since the last, not what there is. A trace is in the list as long as it is in the journal, or was stored or
-# changed a short while ago.
+# changed a short while ago, or its record ends in a call without an answer and was last at work within a week.
 
 SILENT_S = 60.0
 """Seconds of silence after which an agent is marked as worth a look."""
 _STORED_S = 0.5
 _LATEST = 200
 _SHOWN_S = 300.0
+_WAITED_S = 7 * 86400.0
+"""A stored trace that waits for an answer is shown for so long after it was last at work; older ones were cut off."""
+_WAITING = 100
 _WHOLE = 20_000
 """Of a stored trace with more events only the numbers are told."""
 _READ_TOGETHER = 8
@@ -75,6 +80,7 @@ class Follower:
         self._looked = -_STORED_S
         self._has_looked = False
         self._was_open: dict[str, None] = {}
+        self._waiting: list[Summary] = []
 
     def look(self) -> News:
         """Everything since the last look."""
@@ -91,6 +97,8 @@ class Follower:
         now = time.time()
         traces = [one.live(now) for one in self._journals.values() if one.is_known]
         traces += [one.live(now) for one in self._stored.values()]
+        shown = {one.id for one in traces}
+        traces += [_Stored(row, 0).live(now) for row in self._waiting if row.id not in shown and now - row.active < _WAITED_S]
         return News(traces, {name: rows for name, rows in events.items() if rows})
 
     def _open(self) -> None:
@@ -101,6 +109,7 @@ class Follower:
         if self._store is not None:
             self._store.close()
         self._journals, self._stored, self._known, self._latest, self._was_open = {}, {}, {}, [], {}
+        self._waiting = []
         self._store = None if self._path is None or which is None else Store(self._path, create=False, read_only=True)
         self._which = which
 
@@ -137,6 +146,8 @@ class Follower:
             latest = []
         else:
             self._latest = [version for version, _ in latest]
+            found = [row for row in store.rows() if row.waiting and not row.is_open]
+            self._waiting = sorted(found, key=lambda row: row.active, reverse=True)[:_WAITING]
         for version, row in reversed(latest):
             before, count = self._known.get(row.id, (None, 0))
             self._known[row.id] = version, row.events
@@ -162,6 +173,8 @@ class _Journal:
         self._agents: set[str] = set()
         self._steering = Steering(path)
         self._count, self._last_t, self._written = 0, 0.0, 0.0
+        self._title: str | None = None
+        self._names: dict[str, str] = {}
 
     @property
     def is_known(self) -> bool:
@@ -174,6 +187,8 @@ class _Journal:
 
     def more(self, status: os.stat_result) -> list[dict[str, Any]]:
         """The events that are new or have ended since the last call."""
+        if is_short(self._path, status.st_size):
+            return []  # the list says that it is damaged; else the next look sees it
         try:
             with open(self._path, "rb") as file:
                 file.seek(self.at)
@@ -198,6 +213,7 @@ class _Journal:
         self._agents |= members(reader.events[began:])
         self._steering.more(reader.events[began:])
         self._last_t = max([self._last_t, *(event.t + (event.dur or 0) for event in fresh)])
+        self._name_them(reader)
         # Only what is still open is needed from here on; a long trace must not be held.
         reader.events = [reader.events[place] for place in reader.open.values()]
         reader.open = {event.id: place for place, event in enumerate(reader.events)}
@@ -205,18 +221,34 @@ class _Journal:
         reader.contents.clear()
         return out
 
+    def _name_them(self, reader: LineReader) -> None:
+        """What people call the trace and its agents, from what was read now: the rest of it is not held."""
+        head = reader.header
+        if head is None or not reader.events:
+            return
+        seen = Trace(
+            trace_id=head.trace_id,
+            task_id=head.task_id,
+            events=list(reader.events),
+            meta=head.meta,
+            contents=dict(reader.contents),
+        )
+        self._title = self._title or title_of(seen)
+        self._names = agent_names(seen) | self._names
+
     def live(self, now: float) -> LiveTrace:
         """The trace as a line."""
         head = self._reader.header
         assert head is not None
         return LiveTrace(
             id=head.trace_id,
+            title=self._title,
             task_id=head.task_id,
             agents=len(self._agents - {OPERATOR}),
             events=self._count,
             last_t=self._last_t,
             silent_s=round(max(0.0, now - self._written), 1),
-            open=_open(self._reader.events),
+            open=_open(self._reader.events, self._names),
             **self._steering.now(),
         )
 
@@ -240,11 +272,11 @@ class _Stored:
         """How many events it had when it was first seen; None for a new one."""
         self._marks: dict[str, int] | None = {} if before is None else None
         """Event to a hash of it, as last told; None before the first reading."""
-        self._open: list[dict[str, Any]] = []
+        self._open = _waits(row)
 
     def changed(self, row: Summary, now: float, store: Store | None) -> list[dict[str, Any]]:
         """The events that are new or others than they were."""
-        self._row, self.written = row, now
+        self._row, self.written, self._open = row, now, _waits(row)
         if store is None or row.events > _WHOLE:
             return []
         try:
@@ -254,8 +286,9 @@ class _Stored:
         marks = {event.id: hash(repr(event)) for event in trace.events}
         fresh = self._fresh(trace, marks)
         self._marks = marks
-        still = set(trace.meta.get(OPEN_EVENTS) or ())
-        self._open = _open(event for event in trace.events if event.id in still)
+        still = {event.id for event in under_way(trace)}
+        names = agent_names(trace) if still else {}
+        self._open = _waits(row) or _open((event for event in trace.events if event.id in still), names)
         return [_told(event, trace.contents, is_open=event.id in still) for event in fresh]
 
     def _fresh(self, trace: Trace, marks: dict[str, int]) -> list[Event]:
@@ -269,17 +302,27 @@ class _Stored:
         row = self._row
         return LiveTrace(
             id=row.id,
+            title=row.title,
             task_id=row.task_id,
             agents=row.agents,
             events=row.events,
             last_t=float(row.wall_clock_s or 0.0),
-            silent_s=round(max(0.0, now - self.written), 1),
+            silent_s=round(max(0.0, now - (row.active if row.waiting and row.quarters else self.written)), 1),
             open=self._open,
         )
 
 
-def _open(events: Iterable[Event]) -> list[dict[str, Any]]:
-    return [{"id": e.id, "agent": e.agent, "type": e.type, "tool": e.tool, "since": e.t, "at": e.at} for e in events]
+def _open(events: Iterable[Event], names: Mapping[str, str]) -> list[dict[str, Any]]:
+    about = ((e, names.get(e.agent, e.agent)) for e in events)
+    return [
+        {"id": e.id, "agent": e.agent, "name": name, "type": e.type, "tool": e.tool, "since": e.t, "at": e.at}
+        for e, name in about
+    ]
+
+
+def _waits(row: Summary) -> list[dict[str, Any]]:
+    """The calls that the record of a stored trace ends in."""
+    return [{"id": w.event, "agent": w.agent, "name": w.name, "what": w.what, "at": w.since} for w in row.waiting]
 
 
 def _told(event: Event, contents: dict[str, str], *, is_open: bool) -> dict[str, Any]:

@@ -19,11 +19,12 @@ from urllib.parse import quote
 
 import numpy as np
 
+from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.credit.choosing import agent_shares
 from counterpoint.display import counted
-from counterpoint.errors import CounterpointError, Refused
+from counterpoint.errors import CounterpointError, Refused, install
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
 from counterpoint.trace import Trace
@@ -61,7 +62,7 @@ class Viewing:
             from counterpoint.app.viewer import server
             from counterpoint.app.viewer.collection import Collection
         except ImportError as error:
-            fix = "pip install 'counterpoint[view]', or trace.save_html('trace.html')"
+            fix = f"{install('view')}, or trace.save_html('trace.html')"
             raise CounterpointError(f"the viewer's server needs {error.name}", fix=fix) from error
         sock = serving.bound("127.0.0.1", 0)
         site = server.Site(Collection(traces=[trace]), server.door_at(sock, "127.0.0.1"))
@@ -80,7 +81,7 @@ class Viewing:
 
 
 def card(trace: Trace) -> str:
-    """The picture that a notebook shows of a trace: a card, lanes and, where there is a reward, the credit bar."""
+    """The picture that a notebook shows of a trace: a card, lanes, the credit bar where it is identified, and what was done."""
     return drawn(trace, agent_shares(trace, replay=free_replay(trace), merged=last_merge))
 
 
@@ -153,6 +154,7 @@ def _card(trace: Trace, shares: Shares | None, most: int) -> str:
     parts = [_title(trace, team), _lanes(team, lanes, most)]
     if shares is not None:
         parts.append(_credit(shares, lanes, team.names))
+    parts.append(f"<div>{_text(contributions(trace, words=False).headline, 300)}</div>")
     return _framed("".join(parts))
 
 
@@ -303,7 +305,7 @@ def _credit(shares: Shares, lanes: Sequence[Lane], names: list[str]) -> str:
         shape = f'x="{x:.1f}" y="2" width="{max(width - 1, 0.5):.1f}" height="14"'
         bars.append(f'<rect class="{name}" fill="{colour}" fill-opacity="{1 if k % 2 == 0 else 0.7}" {shape}/>')
     judge = _text(shares.method)
-    whole = "the result" if shares.method == "provenance" else f"R {shares.reward:.4g}"
+    whole = f"R {shares.reward:.4g}"
     words = " · ".join(f"{_text(label, 30)} <b>{value:+.3g}</b>" for label, value in rows)
     frame = f'viewBox="0 0 {_WIDE} 18" role="img" aria-label="Credit by agent" style="display:block;margin:8px 0 2px"'
     zero = f'<path class="p" stroke="{_INK[0]}" d="M{2 + loss * scale:.1f} 0v18"/>'

@@ -9,7 +9,7 @@ content base64 of gzip of JSON:
     version   of the shapes (`shapes.VERSION`)
     made_by   name and version of what wrote it
     masked    kind of secret to how many were masked, null where masking was off
-    traces    id to {about, columns, bins?, texts, events, credit, methods, outcomes, panels}
+    traces    id to {about, columns, bins?, texts, events, credit, work, methods, outcomes, panels}
 
 `about` and `methods` are the shapes of that name, `panels` what each panel answers; `columns` and `events` (fields of events) are
 as `dense.py` packs them, `bins` is base64 of the bytes that the server sends; `texts` (number of an event to its text) and
@@ -38,7 +38,7 @@ from counterpoint import __version__, registry
 from counterpoint.app.viewer import dense
 from counterpoint.app.viewer.annotating import annotation_list
 from counterpoint.app.viewer.columns import arrays_of, bins
-from counterpoint.app.viewer.crediting import credit, methods
+from counterpoint.app.viewer.crediting import credit, methods, work
 from counterpoint.app.viewer.events import fields
 from counterpoint.app.viewer.outcomes import outcomes
 from counterpoint.app.viewer.overview import overview
@@ -111,6 +111,7 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
         "texts": {},
         "events": {},
         "credit": credits_,
+        "work": work(trace),
         "methods": told,
         "outcomes": outcomes(trace),
         "annotations": annotation_list(trace),

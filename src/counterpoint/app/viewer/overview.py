@@ -12,8 +12,8 @@ import numpy as np
 
 from counterpoint.app.forking import fork_refusal, parent_of
 from counterpoint.app.pricing import cost_words
-from counterpoint.app.viewer.crediting import chosen, credit
-from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, prepared, sinks
+from counterpoint.app.viewer.crediting import chosen, credit, worked
+from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, orders_given, prepared, sinks
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.audit.collaboration import collaboration
 from counterpoint.audit.hacks import hacks
@@ -21,8 +21,9 @@ from counterpoint.audit.overhead import overhead
 from counterpoint.audit.parallelism import parallelism
 from counterpoint.audit.records import Measure
 from counterpoint.audit.rollups import coverage
-from counterpoint.display import compact, money, percent
+from counterpoint.display import compact, local_moment, money, percent, zone
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
 from counterpoint.trace.naming import models_of, project_of, started, title_of
 from counterpoint.trace.steered import is_steered
@@ -35,11 +36,6 @@ from counterpoint.trace.vocabulary import EDGE_TYPES
 _SHOWN = 50
 _MEASURED = 10_000
 """Events up to which the strip takes measures, which nobody waits for in a larger trace."""
-_COUNTED = (
-    ("incident", "incident", None),
-    ("blocked", "blocked incident", None),
-    ("unlinked", "unlinked child", "unlinked children"),
-)
 _MEASURES = {
     "parallelism_efficiency": "{}× parallel",
     "protocol_overhead": "{} of tokens spent on coordination",
@@ -58,18 +54,29 @@ _SHORT_ID = 12
 def facts(look: Prepared, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
     out = [*_slowest(look, agents), *_costliest(agents), *_credited(look), *_wrong(look)]
-    for kind, one, more in _COUNTED:
-        of_kind = [a for a in found if a.kind == kind]
-        count = look.report.unlinked_count if kind == "unlinked" else len(of_kind)
-        if count:
-            event = next((n for alert in of_kind for n in alert.events), -1)
-            out.append(Fact(kind=kind, text=_many(count, one, more), event=event))
-    if look.untrusted_E.any():
+    out += _counted(look, found)
+    if look.untrusted_E.any() and not is_dear(look) and orders_given(look):
         reached = int(look.tainted_E.sum())
-        first = int(look.team.place_E[look.untrusted_E].min())
-        text = f"content from outside may have reached {reached:,} of {look.n:,} events"
+        first = min(int(look.team.place_E[look.trace.index[one.event]]) for one in orders_given(look))
+        text = f"content from outside gives orders, and may have reached {reached:,} of {look.n:,} events"
         out.append(Fact(kind="reach", text=text, event=first))
     return [*out, *(_measured(look) if _is_team(agents) else ())]
+
+
+def _counted(look: Prepared, found: list[Alert]) -> Iterable[Fact]:
+    """How many incidents there were, how many were stopped, and how many agents nobody knows the parent of."""
+    incidents = [a for a in found if a.kind == "incident"]
+    if incidents:
+        event = next((n for alert in incidents for n in alert.events), -1)
+        yield Fact(kind="incident", text=_many(len(incidents), "incident"), event=event)
+    blocked = [] if is_dear(look) else [s.event for s in sinks(look)[1] if s.status == "blocked"]
+    if blocked:
+        first = int(look.team.place_E[look.trace.index[blocked[0]]])
+        yield Fact(kind="blocked", text=_many(len(blocked), "blocked incident"), event=first)
+    if look.report.unlinked_count:
+        first = min((int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A if _acts(look, a)), default=-1)
+        text = _many(look.report.unlinked_count, "unlinked child", "unlinked children")
+        yield Fact(kind="unlinked", text=text, event=first)
 
 
 def _groups(agents: list[Agent]) -> dict[str, list[int]]:
@@ -115,9 +122,16 @@ def _costliest(agents: list[Agent]) -> Iterable[Fact]:
 
 
 def _credited(look: Prepared) -> Iterable[Fact]:
-    """Who earned most, by the method that the page shows."""
-    best_method = chosen(look) if look.n <= _MEASURED else None
-    if best_method is not None and len(look.trace.members) > 1:
+    """Who earned most, by the method that the page shows; where none is identified, what became of what was written."""
+    if look.n > _MEASURED:
+        return
+    best_method = chosen(look)
+    if best_method is None:
+        written, kept = worked(look).lines
+        if written:
+            text = f"{kept:,} of {written:,} lines written are there at the end, in {_many(len(worked(look).files), 'file')}"
+            yield Fact(kind="credit", text=text)
+    elif len(look.trace.members) > 1:
         told = credit(look.trace, best_method.credit.mechanism, "agent")
         best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
         if best is not None and told.by_agent[best]:
@@ -173,9 +187,11 @@ def alert_count(trace: Trace) -> AlertCount:
 
 
 def _alerts(look: Prepared) -> list[Alert]:
-    out = [*_incidents(look), *_hacks(look), *_unlinked(look), *_open(look), *_failures(look)]
+    """What a person would act on: incidents and attempts, reward hacks that are not small, and what hangs. Failures, what was
+    stopped and what an importer could not link are told elsewhere: in the facts, the list's errors and the notes."""
+    out = [*_incidents(look), *_hacks(look), *_open(look)]
     rank = {"high": 0, "medium": 1, "low": 2}
-    return sorted(out, key=lambda alert: rank[alert.severity])
+    return sorted((alert for alert in out if alert.severity != "low"), key=lambda alert: rank[alert.severity])
 
 
 def _numbers(look: Prepared, ids: Iterable[str]) -> list[int]:
@@ -184,15 +200,20 @@ def _numbers(look: Prepared, ids: Iterable[str]) -> list[int]:
 
 
 def _incidents(look: Prepared) -> Iterable[Alert]:
-    """Violations, as `counterpoint audit --taint` counts them, and what was blocked."""
+    """Incidents, as `counterpoint audit --taint` counts them, and orders from outside that somebody tried to carry out."""
     if is_dear(look):
         return
+    place, index = look.team.place_E, look.trace.index
     for sink in sinks(look)[1]:
-        if sink.status != "possible":
-            kind, severity = ("blocked", "low") if sink.status == "blocked" else ("incident", "high")
-            text = f"{sink.what.replace('_', ' ')}: {sink.rule}" + (" (blocked)" if kind == "blocked" else "")
-            numbers = [int(look.team.place_E[look.trace.index[name]]) for name in sink.path or (sink.event,)]
-            yield Alert(kind=kind, severity=severity, text=_line(text), events=numbers[-_SHOWN:])
+        if sink.status == "violation":
+            text = f"{sink.what.replace('_', ' ')}: {sink.rule}"
+            numbers = [int(place[index[name]]) for name in sink.path or (sink.event,)]
+            yield Alert(kind="incident", severity="high", text=_line(text), events=numbers[-_SHOWN:])
+    for one in orders_given(look):
+        if one.status == "attempted":
+            numbers = [int(place[index[name]]) for name in (one.event, one.effects[0].event)]
+            text = f"{one.effects[0].what} tried what a text from outside orders, and failed: {one.effects[0].order}"
+            yield Alert(kind="attempt", severity="medium", text=_line(text), events=numbers)
 
 
 def _line(text: str) -> str:
@@ -210,15 +231,6 @@ def _hacks(look: Prepared) -> Iterable[Alert]:
             yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(look, finding.events))
 
 
-def _unlinked(look: Prepared) -> Iterable[Alert]:
-    report = look.report
-    if report.unlinked_count:
-        first = [int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A[:_SHOWN] if _acts(look, a)]
-        some = "; ".join(report.unlinked[:3])
-        text = f"{_many(report.unlinked_count, 'sub-agent or spawn', 'sub-agents or spawns')} whose other end is missing: {some}"
-        yield Alert(kind="unlinked", severity="medium", text=_line(text), events=sorted(first))
-
-
 def _acts(look: Prepared, agent: int) -> bool:
     return bool((look.team.agent_E == agent).any())
 
@@ -226,19 +238,9 @@ def _acts(look: Prepared, agent: int) -> bool:
 def _open(look: Prepared) -> Iterable[Alert]:
     if look.open:
         numbers = sorted(look.team.place_E[look.open].tolist())
-        if look.trace.meta.get(UNFINISHED):  # nobody knows yet whether they finish
-            text, severity = f"{_many(len(numbers), 'event')} under way when this was read, or cut off", "low"
-        else:
-            text, severity = f"{_many(len(numbers), 'event')} started and did not finish", "medium"
-        yield Alert(kind="open", severity=severity, text=text, events=numbers[:_SHOWN])
-
-
-def _failures(look: Prepared) -> Iterable[Alert]:
-    failed = np.flatnonzero(look.facts.failed_E)
-    if len(failed):
-        numbers = np.sort(look.team.place_E[failed]).tolist()
-        text = _many(len(numbers), "failure")
-        yield Alert(kind="failure", severity="low", text=text, events=numbers[:_SHOWN])
+        if not look.trace.meta.get(UNFINISHED):  # else nobody knows yet whether they finish
+            text = f"{_many(len(numbers), 'event')} started and did not finish"
+            yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
 
 
 # -- notes -----------------------------------------------------------------------------------------------------------
@@ -255,8 +257,17 @@ def notes(look: Prepared) -> list[str]:
     out = []
     if trace.meta.get(UNFINISHED):
         out.append("This trace has no end: it is still running, or was cut off.")
+    for one in waiting_of(trace)[:1]:
+        since = "" if one.since is None else f" since {local_moment(one.since)} ({zone()})"
+        out.append(
+            f"Its record ends in a call without an answer: {one.name} waits for {one.what}{since}. At work, stuck, or cut off."
+        )
     out += [f"Corrected on import: {what} ({count:,})." for what, count in report.mended.items()]
     out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
+    if report.unlinked_count:
+        some = "; ".join(report.unlinked[:3])
+        what = _many(report.unlinked_count, "sub-agent or spawn", "sub-agents or spawns")
+        out.append(_line(f"{what} whose other end is missing: {some}") + ".")
     if report.broken_count:
         out.append(f"{_many(report.broken_count, 'record')} of the source could not be read.")
     if report.unknown:

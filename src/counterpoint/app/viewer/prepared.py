@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
-from counterpoint.audit.authority import Sink, authority
+from counterpoint.audit.authority import Sink
 from counterpoint.audit.facts import Facts
+from counterpoint.audit.incidents import sinks_by_effect
+from counterpoint.audit.injection import Injection, injections
+from counterpoint.audit.outside import outside
 from counterpoint.audit.taint import MayTaint, may_taint
 from counterpoint.formats.importing.report import Report
 from counterpoint.trace import Trace
@@ -86,7 +89,10 @@ class Prepared:
 
     @cached_property
     def untrusted_E(self) -> NDArray[np.bool_]:
-        return np.array([e.trusted is False for e in self.trace.events], np.bool_)
+        """Events whose content came from outside, as `audit.outside` has it."""
+        out = np.zeros(self.n, np.bool_)
+        out[sorted(outside(self.trace))] = True
+        return out
 
     @cached_property
     def tainted_E(self) -> NDArray[np.bool_]:
@@ -170,10 +176,15 @@ def is_dear(look: Prepared) -> bool:
     return calls * sum(map(len, look.trace.contents.values())) > _UNASKED
 
 
+def orders_given(look: Prepared) -> list[Injection]:
+    """The texts from outside that give the team orders, and what came of them."""
+    return look.once("injections", lambda: injections(look.trace, facts=look.facts))
+
+
 def sinks(look: Prepared) -> tuple[MayTaint, list[Sink]]:
     """What the audit says: layer 1 of taint, and every sink that untrusted content reaches."""
     if "sinks" not in look.kept:
         may = may_taint(look.trace, facts=look.facts)
-        look.kept["sinks"] = may, authority(look.trace, may, facts=look.facts)
+        look.kept["sinks"] = may, sinks_by_effect(look.trace, may, orders_given(look), facts=look.facts)
     kept: tuple[MayTaint, list[Sink]] = look.kept["sinks"]
     return kept

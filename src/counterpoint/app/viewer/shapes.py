@@ -68,6 +68,8 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     models: list[str]
     date: float
     """When it began, seconds since the epoch; where that is not known, when it was added; 0 for neither."""
+    active: float
+    """When it was last at work, likewise."""
     task_id: str
     system: str | None
     topology: str | None
@@ -86,6 +88,12 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     is_open: bool
     is_steered: bool = False
     """Whether an operator intervened while it was made."""
+    waits: str = ""
+    """The call without an answer that its record ends in: it is at work, stuck, or was cut off; "" for none."""
+    since: float | None = None
+    """When that call began, seconds since the epoch."""
+    parent: str | None = None
+    """The session that this run was made for, where it is a trace of its own."""
     lanes: list[float] = []
     """A tiny picture: share of busy agents in each of 24 slices of time; empty where it would cost too much."""
 
@@ -112,6 +120,10 @@ class Traces(Struct, frozen=True, kw_only=True):
     """How many there are, whatever the query."""
     facets: dict[str, dict[str, int]]
     """Field to value to count: project, model, day, system, topology."""
+    zone: str
+    """The time zone of the days."""
+    remarks: list[str]
+    """How the query was read, where that may surprise."""
     version: str
 
 
@@ -310,6 +322,27 @@ class MethodInfo(Struct, frozen=True, kw_only=True):
     """Why this method is the one that is shown where nobody chose another; None for all others."""
 
 
+class WorkRow(Struct, frozen=True, kw_only=True):
+    """What one agent cost and what became of its work."""
+
+    agent: int
+    name: str
+    spent: str
+    became: str
+    lines: float
+    """Lines of its that are there at the end, of the most that any agent has; 0 where that is not known."""
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """What each agent cost and what became of its work, as `counterpoint credit` shows it."""
+
+    rows: list[WorkRow]
+    headline: str
+    notes: list[str]
+    why_no_credit: str | None
+    """Why nobody can say who earned the outcome; None where a method can."""
+
+
 class CreditRow(Struct, frozen=True, kw_only=True):
     """Credit of one thing."""
 
@@ -417,16 +450,17 @@ class LiveOrder(Struct, frozen=True, kw_only=True):
 
 
 class LiveTrace(Struct, frozen=True, kw_only=True):
-    """A trace that is running."""
+    """A trace that is running, or whose record ends in a call without an answer."""
 
     id: str
+    title: str | None
     task_id: str
     agents: int
     events: int
     last_t: float
     silent_s: float
     open: list[dict[str, Any]]
-    """Events that have begun and not ended: id, agent, tool, since when."""
+    """Events that have begun and not ended: id, agent, its name, what it does, tool, since when."""
     is_steerable: bool = False
     """Whether its team takes orders."""
     names: list[str] = []

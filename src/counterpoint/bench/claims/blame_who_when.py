@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from counterpoint.audit.blame.judge import STANDS_OUT
 from counterpoint.audit.blame.learning import Case, averaged, held_out
-from counterpoint.audit.blame.ranker import Ranker
+from counterpoint.audit.blame.ranker import Ranker, softmax
 from counterpoint.audit.blame.steps import Floats
 from counterpoint.bench.blame_cases import (
     CHATS,
@@ -51,10 +52,22 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         yield at_least(f"{part} ({len(known)} runs): step", [sum(step) / len(known) for step, _ in told], _TARGET[part])
         yield reported(f"{part}: agent, by all its steps", [sum(agent_hits(known, one)) / len(known) for one in scores])
         yield reported(f"{part}: agent of the first suspect", [sum(agent) / len(known) for _, agent in told])
+        yield from _bars(part, shape, scores, [step for step, _ in told])
         yield reported(f"{part}: step, over the runs", [sum(row) / len(row) for row in zip(*(s for s, _ in told), strict=True)])
         for name, (step, agent) in {**constants(known), "before the first tool error, else first": error_rule(known)}.items():
             yield reported(f"{part}: {name}: step", sum(step) / len(known))
             yield reported(f"{part}: {name}: agent", sum(agent) / len(known))
+
+
+def _bars(part: str, shape: str, scores: Sequence[Sequence[Floats]], right: Sequence[Sequence[float]]) -> Iterator[ClaimRow]:
+    """How often first suspects were right below the bar from which a step is named, and from it on."""
+    bar = STANDS_OUT[shape]
+    every = [
+        (float(softmax(s).max()), hit) for one, hits in zip(scores, right, strict=True) for s, hit in zip(one, hits, strict=True)
+    ]
+    for what, some in (("below", [hit for p, hit in every if p < bar]), ("from", [hit for p, hit in every if p >= bar])):
+        if some:
+            yield reported(f"{part}: right {what} {bar:.0%} ({len(some)} rankings)", sum(some) / len(some))
 
 
 def _nested(known: Sequence[Known], names: Sequence[str], prior: Ranker, seed: int) -> list[Floats]:

@@ -23,9 +23,10 @@ import msgspec
 import counterpoint.registry as registry
 from counterpoint.bench.scorecard.cells import Cell
 from counterpoint.bench.scorecard.own_code import own_team, play_own
+from counterpoint.bench.scorecard.team_code import TeamCode, code_of, weights_of
 from counterpoint.envs.task import Instance
 from counterpoint.envs.world import world
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
 from counterpoint.team.gates import gate_names
 from counterpoint.team.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.team.session import Spec, assemble, make_model, play_to_trace
@@ -73,6 +74,9 @@ class Contestant(Protocol):
     def about(self) -> dict[str, Any]:
         """What it is, for the card."""
 
+    def code(self) -> TeamCode:
+        """What it is made of now, beside this version: rows of other code are not its results."""
+
 
 @dataclass(frozen=True)
 class PolicyTeam:
@@ -82,6 +86,7 @@ class PolicyTeam:
     policy: Any
     gates: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
+    made: TeamCode = field(default_factory=TeamCode)
 
     def plays(self, cell: Cell) -> bool:
         """Worlds that know it."""
@@ -99,6 +104,10 @@ class PolicyTeam:
         """The policy."""
         return {"team": self.name, "kind": "policy", **({"gates": list(self.gates)} if self.gates else {}), **self.told}
 
+    def code(self) -> TeamCode:
+        """As it was loaded: it plays in this process."""
+        return self.made
+
 
 @dataclass(frozen=True)
 class ModelTeam:
@@ -111,6 +120,7 @@ class ModelTeam:
     gates: tuple[str, ...] = ()
     told: Mapping[str, Any] = field(default_factory=dict)
     harness: str = "text"
+    made: TeamCode = field(default_factory=TeamCode)
 
     def plays(self, cell: Cell) -> bool:
         """Text tasks."""
@@ -137,6 +147,10 @@ class ModelTeam:
         shown = {k: v for k, v in self.options.items() if k != "base_url"}
         told = {"topology": self.topology, "model": self.model, "options": shown, "gates": list(self.gates), **self.told}
         return {"team": self.name, "kind": "topology", **told}
+
+    def code(self) -> TeamCode:
+        """As it was loaded: it plays in this process."""
+        return self.made
 
 
 async def _closing(running: Any, model: Any) -> Trace:
@@ -174,6 +188,10 @@ class OwnTeam:
         """Where the code is."""
         return {"team": self.name, "kind": "own code"}
 
+    def code(self) -> TeamCode:
+        """Its source as it is now, with what that imports: each run loads it anew."""
+        return code_of(self.name)
+
 
 def contestant(
     team: str, *, model: str | None = None, options: Mapping[str, Any] | None = None, gates: Sequence[str] = ()
@@ -191,13 +209,15 @@ def contestant(
 def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates: tuple[str, ...]) -> Contestant:
     kind, _, rest = team.partition(":")
     if kind == "policy" and rest:
-        return PolicyTeam(_gated(team, gates), _policy(rest), gates)
+        made = code_of(rest)
+        return PolicyTeam(_gated(team, gates), _policy(rest), gates, made=made)
     if kind == "run" and rest:
         return _trained(Path(rest), team, options, gates)
     if kind == "topology" and rest:
         if ":" not in rest and rest not in registry.ids("topology"):
             raise NotFound(f"no topology named {rest!r}", where="--team", fix=did_you_mean(rest, registry.ids("topology")))
-        return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates)
+        made = code_of(rest, *([model] if model and model.partition(":")[0] not in registry.ids("model") else []))
+        return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates, made=made)
     if ":" in team:
         if not callable(own_team(team)):
             raise InputError(f"{team} is not a function", where="--team", fix="a function that takes a Job")
@@ -224,15 +244,16 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
     if not (folder / "about.json").is_file():
         raise NotFound("no run is here", where=str(folder), fix="the folder that `counterpoint train` names")
     about = json.loads((folder / "about.json").read_bytes())
+    made = weights_of(folder)
     told = {"run": folder.name, "run_version": (about.get("versions") or {}).get("counterpoint")}
     if about.get("kind") == "language model":
         played: Mapping[str, Any] = next(iter((about.get("world_config") or {}).get("tasks") or ()), {})  # as it was trained
         topology, harness = str(played.get("topology", "centralized")), str(played.get("harness", "text"))
         registry.check_consent([topology], (), where=str(folder))
-        return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness)
+        return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness, made)
     try:
         from counterpoint.train.evaluate import policy_of
         from counterpoint.train.folder import RunFolder
     except ImportError as error:  # pragma: no cover
-        raise CounterpointError("a trained network needs torch", fix="pip install 'counterpoint[train]'") from error
-    return PolicyTeam(_gated(team, gates), policy_of(RunFolder.open(folder)), gates, told)
+        raise CounterpointError("a trained network needs torch", fix=install("train")) from error
+    return PolicyTeam(_gated(team, gates), policy_of(RunFolder.open(folder)), gates, told, made)

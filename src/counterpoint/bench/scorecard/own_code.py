@@ -36,6 +36,7 @@ from counterpoint.envs.task import Instance
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.store import Store
 from counterpoint.team.record import Recording, record
+from counterpoint.team.record.telling import raised
 from counterpoint.team.toolbox import Toolbox
 from counterpoint.trace import Trace
 
@@ -50,6 +51,8 @@ _HARMLESS = frozenset({"uname", "lsb_release", "ldconfig"})
 _BYTES = 512 << 20
 """What a recording may weigh on disk."""
 _LOOK_S = 0.2
+_WORDS = 160
+"""Characters of an error that a row keeps."""
 _START_S = 600.0
 """What importing may take beside."""
 
@@ -240,7 +243,11 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(last.filename)}:{last.lineno}"
         with contextlib.suppress(OSError):
-            pipe.send(("failed", f"{type(error).__name__} at {where}"))
+            pipe.send(("failed", f"{_words(error)} at {where}"))
+
+
+def _words(error: BaseException) -> str:
+    return (raised(error) or "").partition("\n")[0][:_WORDS]
 
 
 def _tool(name: str, pipe: Connection, recording: Recording, lock: Any) -> Callable[[str], str]:

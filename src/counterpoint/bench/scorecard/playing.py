@@ -2,7 +2,8 @@
 
 Always true: a row is a function of (cell, seed, team) where the team is, and says what was measured, what was missing and how the
 run ended. A run that crashes, hangs or floods is a row like any other: it scores what it did. A folder of results goes on where
-it was left; results of another suite, team or version are not mixed in.
+it was left; results of another suite, team or version are not mixed in. A row says which code played it, and only rows of the
+code that was played last are results: what was repaired is played again, and rows of other code stay in the file uncounted.
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ class BenchRow(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     digest: str
     """Of what the trace says was said and done: a second machine can compare."""
+    code: str = ""
+    """The sum of the team's code (`team_code`); empty where all of it came with the version."""
+    at: float | None = None
+    """When it was played, in seconds since 1970."""
+    limit_s: float | None = None
+    """What a run that hung was given."""
 
 
 def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[int]) -> dict[str, Any]:
@@ -63,6 +70,7 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
     about = {
         **team.about(), "format": FORMAT, "suite": suite_name, "suite_digest": digest,
         "version": __version__, "python": platform.python_version(), "first_seed": seeds[0],
+        "code": (made := team.code()).digest, "code_files": list(made.files),
     }  # fmt: skip
     path = out / ABOUT
     if path.is_file():
@@ -71,14 +79,20 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
             if there.get(key) != about.get(key):
                 what = f"the results here have another {key.replace('_', ' ')}: {there.get(key)}, not {about.get(key)}"
                 raise InputError(what, where=str(out), fix="choose another --out")
+        if any(there.get(key) != about[key] for key in ("code", "code_files")):
+            _put_about(path, {**there, "code": about["code"], "code_files": about["code_files"]})
         return about
     if out.exists() and any(out.iterdir()):
         raise InputError("the folder holds something else", where=str(out), fix="name an empty or new folder with --out")
     out.mkdir(parents=True, exist_ok=True)
-    draft = out / f".{ABOUT}.tmp"
+    _put_about(path, about)
+    return about
+
+
+def _put_about(path: Path, about: Mapping[str, Any]) -> None:
+    draft = path.with_name(f".{ABOUT}.tmp")
     draft.write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
     os.replace(draft, path)
-    return about
 
 
 def is_result(path: Path) -> bool:
@@ -92,7 +106,15 @@ def digest_of(value: Any) -> str:
 
 
 def read_rows(out: Path) -> list[BenchRow]:
-    """The rows of a folder; a torn last line is none."""
+    """The rows of a folder that count: of the code that its description names, and of a run that was played again the later."""
+    rows = all_rows(out)
+    about = out / ABOUT
+    code = json.loads(about.read_bytes()).get("code", "") if about.is_file() else ""
+    return list({(r.cell, r.seed): r for r in rows if r.code == code}.values())
+
+
+def all_rows(out: Path) -> list[BenchRow]:
+    """Every row of a folder; a torn last line is none."""
     path = out / ROWS
     if not path.is_file():
         return []
@@ -107,19 +129,34 @@ def read_rows(out: Path) -> list[BenchRow]:
 
 def play_suite(
     out: Path, suite_name: str, team: Contestant, seeds: Sequence[int], *, caps: Caps,
-    tell: Callable[[str, Mapping[str, Any]], None] | None = None, only: Sequence[str] = (),
+    tell: Callable[[str, Mapping[str, Any]], None] | None = None, only: Sequence[str] = (), again: bool = False,
 ) -> tuple[list[Cell], list[Cell]]:  # fmt: skip
-    """Play what is missing; the cells that the team plays, and those that it cannot."""
+    """Play what is missing, or with `again` all of it; the cells that the team plays, and those that it cannot."""
     cells = [c for c in suite(suite_name) if not only or c.id in only or (c.clean and c.clean in only)]
     mine = [c for c in cells if team.plays(c)]
-    done = {(r.cell, r.seed) for r in read_rows(out)}
+    code, wanted = team.code().digest, {(c.id, s) for c in mine for s in seeds}
+    there = [r for r in all_rows(out) if (r.cell, r.seed) in wanted]
+    kept = {(r.cell, r.seed): r for r in there if r.code == code and (r.status != "hung" or r.limit_s == caps.seconds)}
+    done = {} if again else kept
     jobs = [(c, s) for c in mine for s in seeds if (c.id, s) not in done]
+    if tell is not None and there:
+        others = [r for r in there if r.code != code]
+        tell("reused", {
+            "rows": len(done), "since": min((r.at for r in done.values() if r.at is not None), default=None),
+            "other_code": len({(r.cell, r.seed) for r in others} - set(kept)), "code": code,
+        })  # fmt: skip
     _mend(out / ROWS)
     with (out / ROWS).open("ab") as file:
         for place, (cell, seed) in enumerate(jobs):
             if tell is not None:
                 tell("playing", {"cell": cell.id, "seed": seed, "done": place, "of": len(jobs)})
             row = played(cell, seed, team, caps)
+            if team.code().digest != code:
+                what = f"the code of {team.name} changed while {cell.id} was played: that run is not counted"
+                raise InputError(what, where=str(out), fix="run it again: what the new code has not played is played")
+            row = msgspec.structs.replace(
+                row, code=code, at=round(time.time(), 3), limit_s=caps.seconds if row.status == "hung" else None
+            )
             file.write(msgspec.json.encode(row) + b"\n")
             file.flush()
             os.fsync(file.fileno())

@@ -1,15 +1,18 @@
-"""Provenance: how much of the final result came up first in the words and tool results of each agent.
+"""Provenance: how much of the final result each agent was the first to say.
 
 The result of a trace is its answers: the lead's last words before the user speaks again, and its last words. Each of their N
 words has one origin. Word i is covered by up to n windows of n words; of the windows that stand in an earlier event from which
-information edges lead to the answer, the one that stands in the fewest such events counts, and the first of these events in the
-story is the origin. A word that no such window covers is looked for alone if it is rare: a number, a name, an identifier.
+information edges lead to the answer, one that a tool printed first counts, else the one that stands in the fewest such events,
+and the first of these events in the story is the origin. A word that no such window covers is looked for alone if it is rare:
+a number, a name, an identifier.
 
     c_u = |{i : the origin of word i is an event of u}| / N        traced = sum over members u of c_u
-    traced + given + unlinked + new = 1
+    traced + printed + given + unlinked + new = 1
 
-`given` was first said by the user or the system; `unlinked` stands earlier in the trace, but no recorded edge leads from there to
-the answer (unread, or not recorded); `new` was first said in the answer itself. A tool's result belongs to who called the tool.
+`printed` stood first in what a tool brought; `given` was first said by the user or the system; `unlinked` stands earlier in the
+trace, but no recorded edge leads from there to the answer (unread, or not recorded); `new` was first said in the answer itself.
+Nobody is paid for what a tool printed, nor for warnings and tracebacks that a program wrote into an agent's words: these are no
+words of the agent, and none of the result.
 
 Always true: rows are at least 0 and sum to `traced`; what no edge leads from gets 0, and changes no row. A share says where words
 stood first. It is observed, and no cause: who found the right question, or checked an answer, may get nothing.
@@ -39,7 +42,7 @@ from counterpoint.trace.vocabulary import EDGE_TYPES
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-_ESTIMAND = "share of the result's words that appear first in the unit's words or tool results, of all it could read"
+_ESTIMAND = "share of the result's words that appear first in the unit's words, of all it could read"
 _WORDS = 4
 """Words in a window."""
 _SPOKEN = ("message", "return", "aggregate", "orchestrator_decision")
@@ -53,6 +56,13 @@ _TO_LOWER = "".join(chr(c).lower() if chr(c).isalnum() or chr(c) == "_" else " "
 """ASCII to its lower case, and to a blank where it is in no word."""
 _OPENS = re.compile(r"(?:\A|[.!?:;|>\n]|[*#-])[\s\"'`(*\[]*$")
 """What stands before the first word of a sentence, a line or a table's cell."""
+_PRINTED = re.compile(
+    r"^\S*:\d+: \w*Warning: .*(?:\n[ \t]+\S.*)?$"
+    r"|^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*\S.*$"
+    r"|^\(node:\d+\) .*Warning:.*$",
+    re.M,
+)
+"""What a program writes of itself: Python's and Node's warnings, and tracebacks."""
 _CHUNK = 1 << 20
 """Characters that are looked through at once."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -63,6 +73,11 @@ def words_of(text: str) -> list[str]:
     return text.translate(_TO_LOWER).split() if text.isascii() else _WORD.findall(text.lower())
 
 
+def own_words(text: str) -> str:
+    """A text without the warnings and tracebacks that a program wrote into it."""
+    return _PRINTED.sub("", text) if "Warning: " in text or "Traceback (" in text else text
+
+
 class Origins(NamedTuple):
     """Where the words of a trace's result appear first. Counts of words."""
 
@@ -71,6 +86,7 @@ class Origins(NamedTuple):
     words: int
     by_event: Mapping[int, int]
     """Event of a member to the words that it was first to say."""
+    printed: int
     given: int
     unlinked: int
     new: int
@@ -80,7 +96,7 @@ class Origins(NamedTuple):
     @property
     def traced(self) -> int:
         """Words whose origin is an event of a member."""
-        return self.words - self.given - self.unlinked - self.new
+        return self.words - self.printed - self.given - self.unlinked - self.new
 
 
 # -- what the result is ----------------------------------------------------------------------------------------------
@@ -103,12 +119,15 @@ def results_of(trace: Trace, team: TraceTeam) -> list[int]:
             spoken.append([])
         elif event.type in _SPOKEN and is_member[a] and (not is_led or a == team.main or event.to == lead):
             spoken[-1].append(i)
-    last = (next((i for i in reversed(said) if _says_something(trace.text(trace.events[i]))), None) for said in spoken)
+    last = (
+        next((i for i in reversed(said) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None)
+        for said in spoken
+    )
     return [i for i in last if i is not None]
 
 
-def _says_something(text: str | None) -> bool:
-    said = words_of(text or "")
+def _says_something(text: str) -> bool:
+    said = words_of(text)
     return bool(said) and not _SIGN_OFF.issuperset(said)
 
 
@@ -218,8 +237,8 @@ class _Sources:
         refs = {ref: k for k, ref in enumerate(dict.fromkeys(trace.events[i].content_ref or "" for i in with_text))}
         text_S = np.array([refs[trace.events[i].content_ref or ""] for i in with_text], np.int64)
         self.event_S: Ints = np.array(with_text, np.int64)
-        self.text_S = text_S
-        hits = _look_through([trace.contents[ref] for ref in refs], result)
+        self.is_tools_S = [trace.events[i].type == "tool_result" for i in with_text]
+        hits = _look_through([own_words(trace.contents[ref]) for ref in refs], result)
         by_text = np.argsort(text_S, kind="stable")
         first = np.searchsorted(text_S[by_text], np.arange(len(refs) + 1))
         self.windows = _spread(hits.window, hits.window_text, by_text, first)
@@ -248,7 +267,7 @@ def origins(trace: Trace, *, team: TraceTeam | None = None, words: int = _WORDS,
     """Where the words of the result appear first; `NotIdentified` where nothing was said, or the texts are not here."""
     team = team or TraceTeam(trace)
     answers = _named(trace, result) if result is not None else results_of(trace, team)
-    texts = [trace.text(trace.events[i]) or "" for i in answers]
+    texts = [own_words(trace.text(trace.events[i]) or "") for i in answers]
     known = _Result(texts, words)
     if not known.words:
         fix = "import the log with its texts" if not trace.contents else "name the result: result=EVENT"
@@ -257,7 +276,7 @@ def origins(trace: Trace, *, team: TraceTeam | None = None, words: int = _WORDS,
     info = information(team)
     reached_E = Graph(info.n, info.dst, info.src, order=np.ascontiguousarray(info.order[::-1])).reached_by(answers)
     counts: dict[int, int] = {}
-    rest = {"given": 0, "unlinked": 0, "new": 0}
+    rest = {"printed": 0, "given": 0, "unlinked": 0, "new": 0}
     runs: dict[int, list[str]] = {}
     for j, answer in enumerate(answers):
         linked_S, loose_S = _readable(trace, team, sources, answer, j, reached_E)
@@ -271,11 +290,12 @@ def origins(trace: Trace, *, team: TraceTeam | None = None, words: int = _WORDS,
             if is_ours:
                 counts[event] = counts.get(event, 0) + 1
             else:
-                rest["given" if o >= 0 else "unlinked" if other >= 0 else "new"] += 1
+                is_tools = o >= 0 and trace.events[event].type == "tool_result"
+                rest["printed" if is_tools else "given" if o >= 0 else "unlinked" if other >= 0 else "new"] += 1
         _note_runs(runs, names, words_of(texts[j]))
     best = {event: tuple(sorted(said, key=lambda s: -len(s))[:3]) for event, said in runs.items()}
     total = sum(len(ids) for ids in known.ids)
-    return Origins(tuple(answers), total, counts, rest["given"], rest["unlinked"], rest["new"], best)
+    return Origins(tuple(answers), total, counts, **rest, matched=best)
 
 
 def _named(trace: Trace, result: str) -> list[int]:
@@ -285,7 +305,8 @@ def _named(trace: Trace, result: str) -> list[int]:
 
 
 def _is_ours(trace: Trace, team: TraceTeam, event: int) -> bool:
-    return bool(team.is_member_A[team.agent_E[event]]) and trace.events[event].type != "human_intervention"
+    said = trace.events[event].type
+    return bool(team.is_member_A[team.agent_E[event]]) and said not in ("human_intervention", "tool_result")
 
 
 def _readable(
@@ -324,7 +345,8 @@ def _origins_of(result: _Result, sources: _Sources, j: int, keep_S: Mask) -> lis
         covering = [found[w] for w in windows[max(i - size + 1, 0) : i + 1] if w in found]
         if size < 3:  # a result of one or two words: these stand anywhere, unless they are rare
             covering = [hit for hit in covering if hit[0] <= rare and word in alone]
-        best = min(covering) if covering else alone.get(word)
+        printed = [hit for hit in covering if sources.is_tools_S[hit[1]]]  # it stays the tool's, whoever goes on from there
+        best = min(printed or covering) if covering else alone.get(word)
         out.append(-1 if best is None else best[1])
     return out
 
@@ -365,7 +387,7 @@ def _run(traces: list[Trace], *, words: int = _WORDS, result: str | None = None,
 
 
 def _speakers(trace: Trace, team: TraceTeam) -> list[str]:
-    """Members whose words, or whose tools' results, are in the record, in the story's order."""
+    """Members whose words, or whose tools' words, are in the record, in the story's order."""
     seen = dict.fromkeys(int(team.agent_E[i]) for i in team.order_E.tolist() if trace.text(trace.events[i]))
     return [team.names[a] for a in seen if team.is_member_A[a]]
 
@@ -381,6 +403,7 @@ def _about(trace: Trace, team: TraceTeam, found: Origins, by_agent: Mapping[str,
         "result": [trace.events[i].id for i in found.results],
         "words": found.words,
         "traced": found.traced / found.words,
+        "printed": found.printed / found.words,
         "given": found.given / found.words,
         "unlinked": found.unlinked / found.words,
         "new": found.new / found.words,

@@ -116,10 +116,10 @@ class Texts:
         self._said: dict[str, str] = {}
         self.contents: dict[str, str] = {}
 
-    def ref(self, purpose: str, task: int) -> str:
-        """The reference of one more text."""
+    def ref(self, purpose: str, task: int, heard: list[str] | None = None) -> str:
+        """The reference of one more text; what was `heard`, by references, is said again in it."""
         if self._is_kept:
-            return self._text(purpose, task)
+            return self._text(purpose, task, heard or [])
         if not self._hashes:
             self._hashes = self._dice.hashes(1024)
         ref = "sha256:" + self._hashes.pop()
@@ -128,10 +128,11 @@ class Texts:
             return self._said.setdefault(purpose, ref)
         return ref
 
-    def _text(self, purpose: str, task: int) -> str:
+    def _text(self, purpose: str, task: int, heard: list[str]) -> str:
         word = self._dice.word()
         forms = _SAYINGS[purpose]
         text = forms[word % len(forms)].format(s=subject(task), n=100 + (word >> 8) % 900, m=2 + (word >> 24) % 60)
+        text = " ".join([text, *dict.fromkeys(self.contents[ref] for ref in heard)])
         ref = content_ref(text)
         self.contents[ref] = text
         return ref
@@ -162,6 +163,7 @@ class Script:
         self._count = 0
         self._new: list[Event] = []
         self._starts: list[int] = []
+        self._refs: list[str | None] = []
         self._places = array("i")
         self._src, self._dst, self._kinds = array("i"), array("i"), list[EdgeType]()
 
@@ -173,10 +175,16 @@ class Script:
         """One more event from `at` for `dur` milliseconds; its handle."""
         self._new.append(Event(id="-", t=at / 1000, type=kind, agent=agent, dur=dur / 1000, **fields))
         self._starts.append(at)
+        self._refs.append(fields.get("content_ref"))
         if at + dur > self.end:
             self.end = at + dur
         self._count += 1
         return self._count - 1
+
+    def heard(self, reads: list[tuple[int, EdgeType]]) -> list[str]:
+        """The references of what came back among these events."""
+        refs = (self._refs[handle] for handle, kind in reads if kind not in ("causal", "temporal"))
+        return [ref for ref in refs if ref in self.texts.contents]
 
     def edge(self, src: int, dst: int, kind: EdgeType) -> None:
         """`dst` read, or waited for, `src`."""
@@ -440,7 +448,7 @@ def aggregate(script: Script, who: Actor, at: int, reads: list[tuple[int, EdgeTy
         who.name,
         dur,
         role=who.role,
-        content_ref=script.ref("aggregate", who.number),
+        content_ref=script.ref("aggregate", who.number, script.heard(reads)),
         turn=who.turn,
         **_thought(script, who, 400 + 90 * len(reads), 120 + (w >> 10 & 255)),
     )

@@ -51,8 +51,9 @@ class Transcript:
         self.conversations, self.links, self.draft, self._runs = links.conversations, links, draft, runs
         self.left_out: Counter[str] = Counter()
         self._place: dict[str, int] = {}
-        self._told: dict[str, list[str]] = {}
-        self._sent: dict[str, list[tuple[str, str]]] = {}
+        self._sent: dict[str, list[tuple[str, str, str]]] = {}
+        """Addressee (or nobody, for everybody) to the sender, words and event of each message that a transcript will show."""
+        self._shown = self._letters()
         self._returned: set[str] = set()
         self._heard_notices: set[tuple[str, str]] = set()
         self._playing: set[str] = set()
@@ -68,6 +69,16 @@ class Transcript:
                 for block, _ in item.blocks if isinstance(item, Reply) else ():
                     if block.get("name") == _SENDS:
                         out.add(self._named(_addressee(as_dict(block.get("input")))))
+        return out
+
+    def _letters(self) -> dict[str, Counter[str]]:
+        """Agent to the messages that stand in its transcript from here on, by their words: there it read them."""
+        out: dict[str, Counter[str]] = {}
+        for conversation in (self.conversations.main, *self.conversations.others.values()):
+            shown = out[conversation.agent] = Counter()
+            for item in conversation.items:
+                if isinstance(item, dict) and item.get("type") == "user" and (text := user_text(item)):
+                    shown.update([_words(words) for _, words in _LETTERS.findall(text)] or [_words(text)])
         return out
 
     def _named(self, name: str) -> str:
@@ -205,10 +216,26 @@ class Transcript:
         to = self._named(_addressee(given)) or None
         text = text_of(given.get("message") or given.get("content"))
         known = to is not None and (to in self.conversations.others or to in self.links.linked())
-        event = lane.send(to, text, at=at, id=call or None, heard=known, extra={"summary": given.get("summary")})
-        if known:
-            self._told.setdefault(str(to), []).append(_words(text))
-        self._sent.setdefault(lane.agent, []).append((_words(text), event))
+        event = lane.send(to, text, at=at, id=call or None, heard=False, extra={"summary": given.get("summary")})
+        if known and not self._shown.get(str(to), Counter())[_words(text)]:
+            self.draft.lane(str(to)).gets(event)
+        else:
+            whose = str(to) if known or to == "main" else ""
+            self._sent.setdefault(whose, []).append((lane.agent, _words(text), event))
+
+    def _hears_sent(self, sender: str | None, text: str, at: float | None, lane: Lane) -> bool:
+        """Whether words in a transcript are a message that was sent: then it is read here, and not when it was sent."""
+        words, shown = _words(text), self._shown.get(lane.agent, Counter())
+        shown[words] = max(shown[words] - 1, 0)
+        for whose in (lane.agent, ""):
+            for sent in self._sent.get(whose, ()):
+                if sent[1] == words and sender in (None, sent[0]):
+                    if whose:  # what goes to everybody is read by each
+                        self._sent[whose].remove(sent)
+                    times = [t for t in (at, self.draft.rows[sent[2]]["at"]) if t is not None]
+                    lane.hears(sent[2], "message", max(times, default=None))
+                    return True
+        return False
 
     # -- what is heard ---------------------------------------------------------------------------------------------------
 
@@ -248,9 +275,7 @@ class Transcript:
             if lane.agent not in self._parent:
                 lane.told(text, by="unknown", at=at, id=uuid, source="peer")
             return
-        waiting = self._told.get(lane.agent, [])
-        if _words(text) in waiting:
-            waiting.remove(_words(text))
+        if self._hears_sent(None, text, at, lane):
             return
         if text.lstrip().startswith(_NOT_HUMAN):
             lane.told(text, by="system", at=at, id=uuid, source="system")
@@ -273,16 +298,8 @@ class Transcript:
             return
         if sender in self.conversations.others:
             self.advance(self.conversations.others[sender], at)
-        waiting = self._told.get(lane.agent, [])
-        if _words(words) in waiting:
-            waiting.remove(_words(words))
-            return
-        sent = next((pair for pair in self._sent.get(sender, ()) if pair[0] == _words(words)), None)
-        if sent is not None:
-            self._sent[sender].remove(sent)
-            lane.hears(sent[1], "message", at)
-            return
-        lane.told(words, by=sender, at=at, id=event, source="peer")
+        if not self._hears_sent(sender, words, at, lane):
+            lane.told(words, by=sender, at=at, id=event, source="peer")
 
     def notice(self, notice: Notice, at: float | None, lane: Lane, event: str | None) -> None:
         """A background task ended: a sub-agent's return, or the late result of a command."""

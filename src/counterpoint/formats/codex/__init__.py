@@ -37,7 +37,7 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string, text_of
 from counterpoint.trace import Trace
-from counterpoint.trace.keys import PROJECT
+from counterpoint.trace.keys import PARENT, PROJECT
 
 # -- `codex exec --json`: what a run prints, as a team of the thread that ran and the agents it called ----------------
 # Always true: an item counts once, when it is completed (or when the stream ends before that); the stream has no times, and its
@@ -312,6 +312,8 @@ def _tree(session: Session, threads: list[Thread], report: Report) -> Iterator[T
     draft = session.draft(root.id, root.id, system=_SYSTEM)
     draft.meta.update({"codex": root.about} if root.about else {})
     draft.meta.update({PROJECT: root.project} if root.project else {})
+    if root.kind not in ("root", "fork") and (parent := root.session or root.parent) not in (None, root.id):
+        draft.meta[PARENT] = parent  # a guardian's or reviewer's thread, and the session it was made for is not in these files
     draft.report = report
     team = ThreadTeam(draft, [root, *(head for head in heads.values() if head is not root)])
     apply, members = team.apply, team.members

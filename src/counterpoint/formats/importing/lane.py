@@ -133,6 +133,11 @@ class DraftRows:
         if src is not None and dst is not None and src != dst:
             self.edges[src, dst, kind] = None
 
+    def waits(self, src: str, dst: str) -> None:
+        """`dst` began when `src` was over: an edge of time, where no other edge says so already."""
+        if not any((src, dst, kind) in self.edges for kind in _EDGES):
+            self.edge(src, dst, "temporal")
+
     def text(self, text: str) -> str:
         """Keep a text and get its reference."""
         text = writable(text)
@@ -170,6 +175,8 @@ class Lane:
         """Its latest step, call or return: what a new step follows from when nothing was heard."""
         self.heard: list[tuple[str, str]] = []
         """What came in since its last step: event id and kind of edge."""
+        self._mail: list[str] = []
+        """Messages that were sent to it, and of which its own records do not say when it read them."""
         self._step: str | None = None
         self._pending: dict[str, Any] | None = None
         self._reads: list[tuple[str, str]] = []
@@ -184,6 +191,23 @@ class Lane:
         """An event is in the agent's context from now on (from `at`; else from its own end); its next step reads it."""
         self.heard.append((event, edge))
         self.reached(at if at is not None else self._end(event))
+
+    def gets(self, event: str) -> None:
+        """A message was sent to the agent, and its own records do not show it: the first step after it reads it."""
+        self._mail.append(event)
+
+    def _open_mail(self, begin: float | None, end: float | None) -> None:
+        """Read what was there when a step began. Where nothing else says why an agent that had come to rest took a step, a
+        message that came before the step was over did."""
+        latest = end if not self.heard and self.last is not None and end is not None else begin
+        left = []
+        for event in self._mail:
+            at = self.draft.rows[event]["at"]
+            if at is None or latest is None or at <= latest:
+                self.hears(event, "message")
+            else:
+                left.append(event)
+        self._mail = left
 
     def reached(self, at: float | None) -> None:
         """Something came to the agent at this moment: its next step did not begin before."""
@@ -251,6 +275,8 @@ class Lane:
 
         Without `at` the step began when the last thing it read came in; `end` is when it was done.
         """
+        if self._mail:
+            self._open_mail(*((at, at) if at is not None else (self._began(end), end)))
         start = at if at is not None else self._began(end)
         given = {"usage": usage, "model": model, **fields}
         if only_calls and not text and not self.leads and kind is None:
@@ -378,6 +404,7 @@ class Lane:
                 self.draft.set(event, text=text)
         else:
             event = self.draft.event("return", self.agent, id=id, at=at, text=text, role=self.role, **fields)
+            self._open_mail(at, at)
             self._read(event, self._take())
         self.last = self._step = event
         if to is not None and heard:

@@ -143,7 +143,8 @@ class _Telling:
         if made.is_resumed and made.child is not None:
             if made.child not in self._met and made.child not in self.stories:
                 self.draft.report.loose(f"agent {made.child}: woken here, made elsewhere")
-            event = lane.send(made.child, made.text, at=call.at, id=id, extra=made.extra)
+            event = lane.send(made.child, made.text, at=call.at, id=id, heard=False, extra=made.extra)
+            self.draft.lane(made.child).gets(event)
         elif made.child is not None and made.child not in self._met:
             extra = {**(self.stories[made.child].extra if made.child in self.stories else {}), **made.extra}
             event = lane.spawn(made.child, role=made.role, text=made.text, at=call.at, id=id, extra=extra)

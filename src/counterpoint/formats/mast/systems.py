@@ -36,7 +36,7 @@ _HYPER_SAYS = re.compile(r"([A-Z][\w -]{0,60}?)(?:'s Response|\s*->\s*([A-Z][\w 
 _CHATDEV = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) [A-Z]+\] ", re.M)
 _CHATDEV_SAYS = re.compile(r"([A-Z][\w ]{0,60}?): \*\*([\w ]+?)<->([\w ]+?) on ?: ?(\w+)(?:, turn (\d+))?\*\*\s*")
 _CHATDEV_TASK = re.compile(r"\*\*task_prompt\*\*\s*[:|]\s*(.+?)\s*(?:\||\n\n|\n\*\*|\Z)", re.S)
-_CHATDEV_USAGE = re.compile(r"prompt_tokens: (\d+)\s+completion_tokens: (\d+)")
+_CALL_USAGE = re.compile(r"prompt_tokens: (\d+),?\s+completion_tokens: (\d+)")
 _COMMUNICATION = "MetaGPT Agent Communication Log"
 _BLOCK = re.compile(r"^-{20,}\s*$", re.M)
 _SENT = re.compile(r"\[([^\]\n]+)\]\s*FROM: *(\S+) *TO: *(.*)\n(?:ACTION: *(.*)\n)?(?:CONTENT:\s*\n)?")
@@ -45,6 +45,8 @@ _LOGURU = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?)\s*\|\s*\w+\s*
 _ROLE = re.compile(r"(\w+)\((\w[\w ]*)\): ?")
 _THOUGHT = re.compile(r"\W*(\w+)'s thoughts: ?")
 _DONE = re.compile(r"\W*Tool '([^']+)' completed its mission! Result: ?")
+_MANUS_USAGE = re.compile(r"Token usage: Input=(\d+)(?:, Completion=(\d+))?")
+_MANUS_STREAMED = re.compile(r"Estimated completion tokens for streaming response: (\d+)")
 _STARTS = re.compile(r"\W*(?:Activating tool: '|Tools being prepared: |Tool arguments: )")
 _APPWORLD = re.compile(
     r"^[ \t]*(?:(Response from|Message to) (.+?)(?: Agent)?|(Reply from) (.+?) Agent to (.+?)(?: Agent)?"
@@ -58,6 +60,21 @@ _AG2 = re.compile(r"^[ \t-]*content:[ \t]*(.*?)\n[ \t]*role:[ \t]*(\S+)[ \t]*\n[
 def system_of(text: str) -> str | None:
     """Which system's log a text begins like."""
     return next((name for name, (is_it, _) in _SYSTEMS.items() if is_it(text)), None)
+
+
+_PREAMBLE = 40
+_SECTION = re.compile(r"\s*(?:#{1,6} |(?:[A-Z]{2}-)?\d+(?:\.\d+)+[.:)]? +[A-Z])|.{200,}\.\s*$")
+
+
+def is_log(text: str) -> bool:
+    """Whether a text is the log of a system from its beginning on, and not a document that quotes one: before its first heading
+    stand a few lines of the program at most, and no titles of sections or paragraphs."""
+    heading = _HEADINGS.get(system_of(text) or "")
+    first = heading.search(text) if heading is not None else None
+    if first is None:
+        return False
+    before = [line for line in text[: first.start()].splitlines() if line.strip()]
+    return len(before) <= _PREAMBLE and not any(map(_SECTION.match, before))
 
 
 def read_system(text: str) -> SystemLog | None:
@@ -76,6 +93,31 @@ def _parts(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str],
     for at, match in enumerate(found):
         end = found[at + 1].start() if at + 1 < len(found) else len(text)
         yield match, text[match.end() : end].strip()
+
+
+class _Paid:
+    """The tokens of model calls that the program tells on lines of their own: each stands on the turn that the call made."""
+
+    def __init__(self, turns: list[Turn]) -> None:
+        self._turns, self._open = turns, None  # type: list[Turn], Usage | None
+
+    def add(self, usage: Usage | None) -> None:
+        """A call whose turn is told next."""
+        if usage is not None:
+            self._open = usage if self._open is None else self._open.plus(usage)
+
+    def take(self) -> Usage | None:
+        """What the turn that is told now cost."""
+        usage, self._open = self._open, None
+        return usage
+
+    def settle(self) -> list[Turn]:
+        """The turns; what was paid after the last words, or was told after them, stands on the last of an agent."""
+        last = next((k for k in reversed(range(len(self._turns))) if self._turns[k].tool is None), None)
+        if last is not None and (usage := self.take()) is not None:
+            before = self._turns[last].usage
+            self._turns[last] = self._turns[last]._replace(usage=usage if before is None else before.plus(usage))
+        return self._turns
 
 
 # -- HyperAgent ------------------------------------------------------------------------------------------------------------
@@ -103,19 +145,18 @@ def _day_first(stamp: str) -> float | None:
 
 def _chatdev(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     turns: list[Turn] = []
-    paid: Usage | None = None
+    paid = _Paid(turns)
     asked = _CHATDEV_TASK.search(text)
     for head, body in _parts(_CHATDEV, text):
         said = _CHATDEV_SAYS.match(body)
-        if tokens := None if said else _CHATDEV_USAGE.search(body):
-            paid = Usage.whole(int(tokens[1]), int(tokens[2]))
+        if tokens := None if said else _CALL_USAGE.search(body):
+            paid.add(Usage.whole(int(tokens[1]), int(tokens[2])))
         elif said is None:
             left_out["line of the program"] += 1
         else:
             to = said[3] if said[2] == said[1] else said[2]
-            turns.append(Turn(said[1], body[said.end() :].strip(), to=to, at=_day_first(head[1]), usage=paid))
-            paid = None
-    return asked[1] if asked else "", turns
+            turns.append(Turn(said[1], body[said.end() :].strip(), to=to, at=_day_first(head[1]), usage=paid.take()))
+    return asked[1] if asked else "", paid.settle()
 
 
 # -- MetaGPT ---------------------------------------------------------------------------------------------------------------
@@ -138,12 +179,16 @@ def _communication(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
 
 def _metagpt(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     turns: list[Turn] = []
+    paid = _Paid(turns)
     for head, body in _parts(_LOGURU, text):
         said = _ROLE.match(body)
-        if said is None:
+        if said is None and (tokens := _CALL_USAGE.search(body)):
+            paid.add(Usage.whole(int(tokens[1]), int(tokens[2])))
+            paid.settle()  # a role says what it is to do, and then its model is called
+        elif said is None:
             left_out[f"line of {head[2].partition('.')[0]}"] += 1
         else:
-            turns.append(Turn(said[2], body[said.end() :].strip(), at=seconds(head[1].replace(" ", "T"))))
+            turns.append(Turn(said[2], body[said.end() :].strip(), at=seconds(head[1].replace(" ", "T")), usage=paid.take()))
     return "", turns
 
 
@@ -152,15 +197,20 @@ def _metagpt(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
 
 def _openmanus(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     turns: list[Turn] = []
+    paid = _Paid(turns)
     for head, body in _parts(_LOGURU, text):
         at = seconds(head[1].replace(" ", "T"))
         if said := _THOUGHT.match(body):
-            turns.append(Turn(said[1], body[said.end() :].strip(), at=at))
+            turns.append(Turn(said[1], body[said.end() :].strip(), at=at, usage=paid.take()))
+        elif tokens := _MANUS_USAGE.match(body):
+            paid.add(Usage.whole(int(tokens[1]), int(tokens[2] or 0)))
+        elif streamed := _MANUS_STREAMED.match(body):
+            paid.add(Usage(output=int(streamed[1])))
         elif done := _DONE.match(body):
             turns.append(Turn(done[1], body[done.end() :].strip(), at=at, tool=done[1]))
         else:
             left_out["start of a tool" if _STARTS.match(body) else "line of the program"] += 1
-    return "", turns
+    return "", paid.settle()
 
 
 # -- AppWorld --------------------------------------------------------------------------------------------------------------
@@ -195,6 +245,15 @@ def _ag2(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     return "", [Turn(found[3].strip(), found[1].strip()) for found in _AG2.finditer(text)]
 
 
+_HEADINGS = {
+    "hyperagent": re.compile(_HYPER.pattern, re.M),
+    "metagpt": re.compile(f"{_COMMUNICATION}|{_SENT.pattern}"),
+    "chatdev": _CHATDEV,
+    "openmanus": _LOGURU,
+    "metagpt logger": _LOGURU,
+    "appworld": re.compile(f"{_APPWORLD_TASK.pattern}|{_APPWORLD.pattern}", re.M),
+}
+"""How the parts of a log that is a file of its own begin."""
 _Reader = Callable[[str, Counter[str]], tuple[str, list[Turn]]]
 _SYSTEMS: dict[str, tuple[Callable[[str], bool], _Reader]] = {
     "hyperagent": (lambda text: re.search(_HYPER.pattern, text[:20_000], re.M) is not None, _hyperagent),

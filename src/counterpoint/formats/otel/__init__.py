@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, install
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
@@ -102,7 +102,7 @@ def _protobuf(data: bytes) -> Any:
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
     except ImportError as error:
         raise InputError(
-            "is OTLP in protobuf, and opentelemetry-proto is not installed", fix="pip install 'counterpoint[otel]'"
+            "is OTLP in protobuf, and opentelemetry-proto is not installed", fix=install("otel")
         ) from error
     for made in (ExportTraceServiceRequest, ExportLogsServiceRequest):
         message = made()

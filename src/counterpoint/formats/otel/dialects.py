@@ -24,7 +24,7 @@ from counterpoint.formats.spans.genai import COUNTS, genai_span, kind_of, parsed
 from counterpoint.formats.spans.openinference import OWN_COUNTS, Beside, flat, speaks_openinference
 from counterpoint.formats.spans.openinference import spans_of as openinference_spans
 from counterpoint.formats.spans.raw_records import RawSpan
-from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.span import Kind, Span, host_of
 from counterpoint.trace import Trace, lines
 
 Dialect = Literal["otel", "openinference"]
@@ -49,11 +49,14 @@ def spans_for(
         reader = _reader(raw)
         other.extend(reader(raw) if reader is not None else [genai_span(raw)])
     other = _claude_agents(other)
+    hosts = {raw.order: host_of(raw.resource) for raw in raws}
+    for span in other:
+        span.host = hosts.get(span.order)
     if not inference:
         return other
     found = openinference_spans(inference, report, beside)
     for raw, span in zip(inference, found, strict=True):
-        span.order = raw.order
+        span.order, span.host = raw.order, hosts[raw.order]
     for span in (*other, *found):
         span.dialect = speaks[span.order]
     return sorted((*found, *other), key=lambda span: span.order) if other else found

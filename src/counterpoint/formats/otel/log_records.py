@@ -18,7 +18,7 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import compact, count, number, string
 from counterpoint.formats.spans.raw_records import LogRecord
-from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.span import Kind, Span, host_of
 
 _REDACTED = ("<REDACTED>", "[REDACTED]", "REDACTED")
 _QUIET = frozenset(
@@ -54,7 +54,7 @@ class _Told:
         length = number(log.attrs.get("duration_ms"))
         start = log.at if log.at is None or length is None else log.at - length / 1e3
         span = Span(id=id or f"log:{trace}:{_sequence(log)}", trace=trace, kind=kind, start=start, end=log.at, order=log.order)
-        span.dialect = "otel"
+        span.dialect, span.host = "otel", host_of(log.resource) or trace  # a session of a coding agent runs on one machine
         for name, value in fields.items():
             setattr(span, name, value)
         self.spans.append(span)

@@ -61,8 +61,18 @@ class Span:
     """Place in the source, to break ties of time."""
     dialect: str | None = None
     """The system whose conventions it follows, where spans of several are read together."""
+    host: str | None = None
+    """The machine whose clock its times are, where the source names it."""
     extra: dict[str, Any] = field(default_factory=dict)
     """What else is worth keeping, by the source's name."""
+
+
+_HOSTS = ("host.id", "host.name", "k8s.node.name", "k8s.pod.uid", "k8s.pod.name", "container.id")
+
+
+def host_of(resource: dict[str, Any]) -> str | None:
+    """The machine that a resource names, by what OpenTelemetry calls it."""
+    return next((name for key in _HOSTS if (name := string(resource.get(key)))), None)
 
 
 def close_wrappers(spans: list[Span], wrappers: Set[str]) -> None:

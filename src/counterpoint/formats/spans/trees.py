@@ -3,7 +3,9 @@
 What becomes what: an agent span whose nearest agent above is another -> spawn at its start and return at its end (a tool span
 around it is that spawn, not a tool call); agent spans one after the other under one workflow, and handoff spans -> message; a
 model call -> step with its tokens; tool and retriever -> tool_call and tool_result; guardrail -> safety_event; human ->
-human_intervention; scores -> reward; links -> causal edges. Spans without an agent above them are the main agent's.
+human_intervention; scores -> reward; links -> causal edges; a tool or sub-agent that began after another had ended -> temporal
+edge (`waits.py`). Spans without an agent above them are the main agent's. A caller reads what the agents inside it return: where
+no model call of its own does, the end of its span does, as a step or, of several returns, an aggregate.
 
 Always true: tokens stand once, on the innermost model call (a wrapper's sum counts only where nothing inside it has any);
 event ids are span ids, so a trace that grows keeps them; a link between agents is exact where nesting or a handoff span
@@ -21,6 +23,7 @@ from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.spans.nests import MAIN, Entries, Nest
 from counterpoint.formats.spans.span import Span
+from counterpoint.formats.spans.waits import Waits
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import ROOT_SPAN
 
@@ -41,6 +44,7 @@ def traces_of(spans: Iterable[Span], session: Session, *, system: str) -> Iterat
     for name, group in groups.items():
         spoken = {span.dialect for span in group if span.dialect is not None}
         draft = session.draft(name, name, system=spoken.pop() if len(spoken) == 1 else system)
+        draft.has_one_clock = len({span.host for span in group if span.host is not None}) == 1
         _Tree(draft, group).put()
         yield from draft.traces()
 
@@ -64,6 +68,9 @@ class _Tree:
         """Agent to the event that set it to work, while that has no text."""
         self.met: set[str] = set()
         self.responses: set[str] = set()
+        self.waits = Waits()
+        self.worked: set[str] = set()
+        """Agent spans inside which something happened."""
 
     def put(self) -> None:
         roots = self.nest.children[None]
@@ -74,11 +81,27 @@ class _Tree:
             method = getattr(self, f"_{span.kind}_{'starts' if is_start else 'ends'}", None)
             if method is not None and name not in self.silent:
                 method(span)
+            self._wait(span, is_start=is_start)
         self._link()
         self._score()
         self._state_errors()
         still = sum(s.end is None for s in self.spans.values())
         self.draft.report.lacks.update({"the end of some spans: still running, or lost": still} if still else {})
+
+    def _wait(self, span: Span, *, is_start: bool) -> None:
+        """Draw what a call or a sub-agent waited for; a model call has its edges from what it read."""
+        is_sub = span.kind == "agent" and span.id not in self.entries.inner and self.entries.boss_of(span.id) is not None
+        is_call = span.kind in ("tool", "retriever", "llm") and span.id not in self.silent
+        parent, event = self.nest.parent[span.id], self.events.get(span.id)
+        if is_start:
+            is_wrapper = not is_sub and (span.kind != "agent" or span.id in self.entries.inner)
+            for before in self.waits.begins(span.id, parent, is_wrapper=is_wrapper):
+                if event is not None and (is_sub or span.kind in ("tool", "retriever")):
+                    self.draft.waits(before, event[0])
+        elif span.end is not None:
+            # Of a call its own event, which lasts until the answer is there: waiting for an answer is not reading it.
+            own = None if event is None else event[1] if is_sub else event[0] if is_call else None
+            self.waits.ends(span.id, parent, own)
 
     # -- who -------------------------------------------------------------------------------------------------------------
 
@@ -119,6 +142,11 @@ class _Tree:
     def _mark(self, span: Span, event: str) -> None:
         first, _ = self.events.get(span.id, (event, event))
         self.events[span.id] = first, event
+        above = self.nest.boss[span.id]
+        while above in self.entries.inner:
+            above = self.nest.boss[above]
+        if above is not None:
+            self.worked.add(above)
 
     # -- agents ----------------------------------------------------------------------------------------------------------
 
@@ -139,7 +167,8 @@ class _Tree:
         tool = self.spans.get(self.nest.via[span.id] or "")
         lane = self.draft.lane(boss, leads=boss == MAIN)
         text = span.input or (tool.input if tool else "")
-        at = span.start if span.start is not None else tool.start if tool else None
+        # By the caller's clock: what is inside it did not begin before it.
+        at = self.nest.starts[span.id] if span.start is not None else tool.start if tool else None
         extra = _extra(span, tool_call=tool.call if tool else None, tool=(tool.tool or tool.name) if tool else None)
         if agent in self.met:  # set to work again
             event = lane.send(agent, text, at=at, id=span.id, extra=extra)
@@ -153,7 +182,8 @@ class _Tree:
     def _top_starts(self, span: Span, agent: str, role: str | None) -> None:
         is_first = not self.draft.rows
         before = self.entries.before.get(span.id)
-        lane = self.draft.lane(agent, role=role, leads=is_first)
+        # Of agents that follow one another under a workflow, none leads the others.
+        lane = self.draft.lane(agent, role=role, leads=is_first and agent not in self.entries.before.values())
         if before is not None:
             text = span.input
             event = self.draft.lane(before).send(agent, text, at=span.start, id=span.id)
@@ -187,14 +217,34 @@ class _Tree:
         error = span.error or (tool.error if tool else None)
         if boss is not None:
             text = span.output or (tool.output if tool else "")
+            if self._is_bare(span, lane):
+                lane.step(at=span.start, end=span.end, text=text, usage=usage, model=span.model, id=f"{span.id}:return")
+                usage = None
             event = lane.returns(boss, text, at=span.end, id=f"{span.id}:return", ok=ok, error=error, usage=usage)
-        elif usage is not None or (span.output and lane.last is None):
-            event = str(self._step(lane, span, f"{span.id}:output", usage))
+        elif usage is not None or _has_returns(lane) or (span.output and lane.last is None):
+            event = self._step(lane, span, f"{span.id}:output", usage)
+            if self.entries.last[agent] == span.id:
+                lane.stops()
         else:
             if self.entries.last[agent] == span.id:
                 lane.stops()
             return
         self._mark(span, event)
+
+    def _is_bare(self, span: Span, lane: Lane) -> bool:
+        """Whether nothing says what an agent did in its span: then it worked from its beginning to its end."""
+        if span.id in self.worked or span.start is None or span.end is None:
+            return False
+        latest = self.draft.rows[lane.last]["at"] if lane.last is not None else None
+        return latest is None or latest < span.start
+
+    def _chain_ends(self, span: Span) -> None:
+        """A workflow that is over has read what the agents that it led returned."""
+        if self.nest.parent[span.id] is None and span.end is not None and self.draft.has_lane(MAIN):
+            lane = self.draft.lane(MAIN)
+            if _has_returns(lane):
+                self._mark(span, self._step(lane, span, f"{span.id}:output", None))
+                lane.stops()
 
     # -- model calls -----------------------------------------------------------------------------------------------------
 
@@ -221,7 +271,7 @@ class _Tree:
         fields: dict[str, Any] = {"ok": span.ok, "error": span.error, "cost_usd": span.cost_usd if usage is not None else None}
         thinking = span.extra.get("thinking")
         event = lane.step(
-            at=span.start,
+            at=None if span.kind != "llm" and _has_returns(lane) else span.start,  # what reads returns began when they were there
             end=span.end,
             text=span.output,
             thinking=thinking if isinstance(thinking, str) else "",
@@ -411,6 +461,13 @@ class _Tree:
                     self.draft.rewards[_fresh(key, self.draft.rewards)] = value
             if event is not None:
                 self.draft.set(event, reward={**self.draft.rows[event].get("reward", {}), **span.reward})
+
+
+def _has_returns(lane: Lane) -> bool:
+    """Whether something was returned to an agent that no step of it has read; one that waits for a person has read nothing."""
+    if not lane.heard or lane.draft.rows[lane.heard[-1][0]]["type"] == "human_intervention":
+        return False
+    return any(edge == "return" for _, edge in lane.heard)
 
 
 def _same_error(a: str, b: str) -> bool:

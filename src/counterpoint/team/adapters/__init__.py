@@ -52,7 +52,7 @@ class Places:
 def name_root(scope: Scope, name: str) -> None:
     """The team's first agent is the root, where the recording was not told of another and nothing has been done."""
     lane, lanes = scope.session.root.lane, scope.session.lanes
-    if lane.agent == ROOT and lane.latest is None and not lane.is_running and name not in lanes.lanes:
+    if lane.agent == ROOT and lane.latest is None and not lane.at_work and name not in lanes.lanes:
         lanes.lanes[name] = lanes.lanes.pop(ROOT)
         lane.agent = lane.role = name
 

@@ -25,6 +25,7 @@ from counterpoint.errors import InputError
 from counterpoint.team.adapters import Places, do, name_root
 from counterpoint.team.record import Recording
 from counterpoint.team.record.lanes import Scope
+from counterpoint.team.record.telling import raised
 from counterpoint.team.record.values import clean, text_of, usage_of
 
 try:
@@ -109,7 +110,7 @@ class _Handler(BaseCallbackHandler):
             self._go(scope, _goto(error.args[0] if error.args else None)[0])
             do(scope, "leave", None, ok=True)
         else:
-            do(scope, "leave", None, ok=False, error=kind)
+            do(scope, "leave", None, ok=False, error=raised(error))
 
     def _go(self, scope: Scope, targets: list[str]) -> None:
         for name in targets:
@@ -147,7 +148,7 @@ class _Handler(BaseCallbackHandler):
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
         """It fails."""
-        do(self._places.take(run_id), "end", None, ok=False, error=type(error).__name__)
+        do(self._places.take(run_id), "end", None, ok=False, error=raised(error))
 
     # -- tools -----------------------------------------------------------------------------------------------------------
 
@@ -186,7 +187,7 @@ class _Handler(BaseCallbackHandler):
         scope, name = self._places.take(run_id), self._tools.pop(run_id, None)
         self._handoffs.pop(run_id, None)
         if name is not None:
-            do(scope, "end_call", None, tool=name, ok=False, error=type(error).__name__)
+            do(scope, "end_call", None, tool=name, ok=False, error=raised(error))
 
     def on_retriever_start(
         self, serialized: Any, query: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any

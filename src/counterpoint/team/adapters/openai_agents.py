@@ -25,6 +25,7 @@ from counterpoint.formats.spans.span import said, told
 from counterpoint.team.adapters import Places, do, name_root
 from counterpoint.team.record import Recording
 from counterpoint.team.record.lanes import Scope
+from counterpoint.team.record.telling import masked_error
 from counterpoint.team.record.values import clean, plain, text_of, usage_of
 
 try:
@@ -89,7 +90,7 @@ class _Processor(TracingProcessor):
             return
         failure: dict[str, Any] = {"ok": True}
         if span.error:
-            failure = {"ok": False, "error": text_of(span.error.get("message")) or "error"}
+            failure = {"ok": False, "error": _why(span.error)}
         if data.type == "agent":
             do(scope, "leave", self._said.pop(scope.lane.agent, None), **failure)
         elif data.type in _STEPS:
@@ -106,9 +107,12 @@ class _Processor(TracingProcessor):
     def _enter(self, scope: Scope, name: str) -> Scope | None:
         if scope.outer is None:
             name_root(scope, name)
-        if scope.event is not None and scope.outer is not None:  # the function call that this agent is the work of
-            self._peers.add(scope.event)
-        entered: Scope | None = do(scope, "enter", name, name, None)
+        is_tool = (
+            scope.event is not None and scope.outer is not None
+        )  # this agent is the work of a function call, each an own one
+        if is_tool:
+            self._peers.add(str(scope.event))
+        entered: Scope | None = do(scope, "enter", name, name, None, is_new=is_tool)
         return entered
 
     def _hear(self, scope: Scope, asked: Any) -> None:
@@ -136,6 +140,13 @@ class _Processor(TracingProcessor):
         more = clean({"extra": {"mcp": data.mcp_data} if data.mcp_data else None}, scope.session.note)
         asked, name = text_of(data.input), str(data.name or "function")
         do(scope, "end_call", text_of(data.output), tool=name, asked=asked, **origin, **failure, **more)
+
+
+def _why(error: Any) -> str:
+    """What the SDK says of an error, and the exception's own words where it has them; secrets masked."""
+    about = error.get("data")
+    inner = about.get("error") if isinstance(about, dict) else None
+    return masked_error(": ".join(part for part in (text_of(error.get("message")), text_of(inner)) if part)) or "error"
 
 
 def _model(data: Any) -> str | None:

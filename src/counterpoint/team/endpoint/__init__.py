@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, install
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.team.budget import tokens_of
 from counterpoint.team.endpoint.address import KEY_ENV, address_of, key_of
@@ -465,7 +465,7 @@ def _client_library() -> Any:
     try:
         import openai
     except ImportError:
-        fix = "pip install 'counterpoint[live]'"
+        fix = install("live")
     else:
         return openai
     raise InputError("the openai client is not installed", fix=fix)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, NotFound, did_you_mean, install
 
 MANIFEST = "counterpoint.json"
 TRAINED = "model.json"
@@ -232,7 +232,7 @@ def require_extra(*, gguf: bool = False) -> None:
     needed = ("torch", "safetensors", "tokenizers", "jinja2", *(("transformers", "gguf", "accelerate") if gguf else ()))
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f"local models need {' and '.join(missing)}", fix="pip install 'counterpoint[llm]'")
+        raise InputError(f"local models need {' and '.join(missing)}", fix=install("llm"))
 
 
 def _file(path: Path) -> Source:

@@ -1,4 +1,4 @@
-"""A fake model: deterministic, plays every role of every task from its prompt alone, with a skill.
+"""A test double of a model: deterministic, no weights, plays every role of every task from its prompt alone, with a skill.
 
 Always true: a completion is a function of the prompt, the options and the call's seed; nothing else is read, no clock, no file.
 
@@ -47,7 +47,7 @@ class _Draws:
 
 @dataclass(frozen=True, kw_only=True)
 class Fake:
-    """A model without weights."""
+    """A test double: a model without weights."""
 
     task: TextTask
     skill: float = 0.9

@@ -31,10 +31,12 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.store import Store
+from counterpoint.store.place import store_path
 from counterpoint.team.guard import GuardLimits
 from counterpoint.team.live_guard import LiveGuard, given_limits
 from counterpoint.team.record.acts import Acts
-from counterpoint.team.record.lanes import RecordingSession, current, say
+from counterpoint.team.record.lanes import RecordingSession, current
+from counterpoint.team.record.telling import raised, say
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
@@ -82,7 +84,7 @@ class Recording(Acts):
         try:
             store = self._store
             if not isinstance(store, Store):
-                self._opened = store = Store(store or os.environ.get("COUNTERPOINT_STORE") or "traces")
+                self._opened = store = Store(store_path(store))
             meta = {TITLE: self.task, BEGAN: round(time.time(), 3), **(self._about.get("meta") or {})}
             run = store.record(self.trace_id, task_id=self.task, **{**self._about, "meta": meta})
         except (CounterpointError, OSError) as error:
@@ -102,14 +104,14 @@ class Recording(Acts):
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self.trace = session.finish({})
         elif isinstance(error, Exception):
-            self.trace = session.finish({"failed": type(error).__name__})
+            self.trace = session.finish({"failed": raised(error)})
         else:
             session.release()
         session.tell_end()
         store = self._store if self._opened is None else self._opened
         if not session.recorder.count and isinstance(store, Store):
             with suppress(CounterpointError):
-                store.remove(session.run.trace_id)
+                store.remove(session.run.trace_id, remember=False)
         self._close_store()
 
     def _close_store(self) -> None:
@@ -183,7 +185,7 @@ def record(
 ) -> Recording:
     """Record a team that runs on its own: use it with `with` or `async with`, and its decorators on the team's functions.
 
-    `store` is a folder or an open `Store` (default: `$COUNTERPOINT_STORE`, else `./traces`). `task` says what was asked: traces
+    `store` is a folder or an open `Store` (default: the one that commands use). `task` says what was asked: traces
     of one task can be compared. `agent` names the agent that acts where no other does, the code around the team; a decorated
     function of that name is that agent. `topology` is one of the survey's shapes, `system` who runs the team. With `limits` (a
     limits file, or a table like one: `{"session": {"agents": 20}}`) what would go past them raises `LimitReached` instead.

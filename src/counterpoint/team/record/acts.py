@@ -12,6 +12,7 @@ from typing import Any
 
 from counterpoint.team.live_guard import LimitReached
 from counterpoint.team.record.lanes import Reads, RecordingSession, Scope, current
+from counterpoint.team.record.telling import raised
 from counterpoint.team.record.values import clean, given, listed, name_or_none, number, parameters, short, text_of, usage_of, word
 from counterpoint.team.record.wrap import wrapped
 from counterpoint.trace.vocabulary import EVENT_TYPES, SOURCES
@@ -95,15 +96,16 @@ class Acts:
             scope.session.do(lanes.event, scope, "safety_event", text=refused.what, ok=False, error="limit", tool=tool)
             raise
 
-    def _enter(self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None) -> Scope | None:
-        """An agent begins, if it may; a new one is counted."""
-        lanes, known = scope.session.lanes, scope.session.lanes.lanes.get(name)
-        is_root = scope is lanes.root and name == lanes.root.lane.agent and not lanes.root.lane.is_running
-        is_new = not is_root and (known is None or known.is_running or known is lanes.root.lane)
-        if is_new:
+    def _enter(
+        self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, *, is_new: bool = False
+    ) -> Scope | None:
+        """An agent begins, if it may; one that this makes is counted."""
+        lanes = scope.session.lanes
+        is_made = not lanes.is_root(scope, name) and lanes.is_spawned(scope, name, is_new=is_new)
+        if is_made:
             self._permit(scope, name, text, is_spawn=True)
-        entered: Scope | None = scope.session.do(lanes.enter, scope, name, role, text, reads)
-        if is_new and entered is not None and scope.session.guard is not None:
+        entered: Scope | None = scope.session.do(lanes.enter, scope, name, role, text, reads, is_new=is_new)
+        if is_made and entered is not None and scope.session.guard is not None:
             scope.session.guard.started(entered.lane.agent, _depth(entered))
         return entered
 
@@ -112,7 +114,8 @@ class Acts:
     def agent(self, function: Fn | None = None, /, *, name: Name | None = None, role: str | None = None) -> Any:
         """Around a function that is an agent. Called inside another agent it is spawned by it, and returns to it.
 
-        Its name is the function's, or `name` (a text, or a function of the same arguments); two at once get numbers.
+        Every call is an agent of its own, named after the function and numbered from the second on. `name` (a text, or a function
+        of the same arguments) says who it is instead: calls of one name are one agent.
         """
 
         def decorate(function: Fn) -> Fn:
@@ -123,9 +126,9 @@ class Acts:
                 if scope is None:
                     return None
 
-                called = scope.session.do(lambda: word(name(*args, **kwargs) if callable(name) else name, own))
+                called = scope.session.do(lambda: name_or_none(name(*args, **kwargs) if callable(name) else name))
                 text = scope.session.do(lambda: given(names, args, kwargs))
-                return None if called is None else self._enter(scope, called, name_or_none(role) or own, text)
+                return self._enter(scope, called or own, name_or_none(role) or own, text, is_new=not called)
 
             return wrapped(function, begin, _leave)
 
@@ -160,7 +163,7 @@ class Acts:
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
-                said = {"tool": tool, "ok": error is None, "error": _name(error), **_origin(scope.session, trusted, source)}
+                said = {"tool": tool, "ok": error is None, "error": raised(error), **_origin(scope.session, trusted, source)}
                 answer = scope.session.do(_text, text, value)
                 scope.session.do(lambda: lanes.end_call(scope, answer, **said))
                 _answered(scope, error is None)
@@ -202,7 +205,7 @@ class Acts:
 
                 session, answer = scope.session, scope.session.do(_text, text, value)
                 fields = session.do(spent) or {}
-                session.do(lambda: session.lanes.end(scope, answer, **{**fields, "ok": error is None, "error": _name(error)}))
+                session.do(lambda: session.lanes.end(scope, answer, **{**fields, "ok": error is None, "error": raised(error)}))
 
             return wrapped(function, begin, end)
 
@@ -244,7 +247,7 @@ class Acts:
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
             ok = error is None and inner.told.pop("ok", True)
-            why = _name(error) or inner.told.pop("error", None)
+            why = raised(error) or inner.told.pop("error", None)
             said = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
             _answered(inner, ok)
@@ -266,7 +269,7 @@ class Acts:
             assert inner is not None
             inner.told.setdefault("ok", error is None)
             if error is not None:
-                inner.told |= {"ok": False, "error": _name(error)}
+                inner.told |= {"ok": False, "error": raised(error)}
             inner.session.do(inner.session.lanes.end, inner, doing.text)
 
         yield from self._during(inner, end)
@@ -381,7 +384,7 @@ def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
         scope.told.setdefault("ok", True)
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=scope.told.get("ok"), error=scope.told.get("error")))
     else:
-        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=_name(error)))
+        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=raised(error)))
 
 
 def _origin(session: RecordingSession, trusted: Any, source: Any) -> dict[str, Any]:
@@ -412,10 +415,6 @@ def _answered(scope: Scope, ok: bool) -> None:
     if scope.session.guard is not None:
         is_root = scope.lane is scope.session.lanes.root.lane
         scope.session.guard.answered("main" if is_root else scope.lane.agent, str(scope.event), ok)
-
-
-def _name(error: BaseException | None) -> str | None:
-    return None if error is None else type(error).__name__
 
 
 def _text(make: Text | None, value: Any) -> str | None:

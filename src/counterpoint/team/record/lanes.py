@@ -12,7 +12,6 @@ once, each may have read what the other learned before.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from typing import Any
 from counterpoint.errors import CounterpointError
 from counterpoint.store import Run
 from counterpoint.team.live_guard import LiveGuard
+from counterpoint.team.record.telling import said, say
 from counterpoint.team.recorder import Recorder, WallClock
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
@@ -41,7 +41,7 @@ _USUAL = {"return": _RETURN, "message": _MESSAGE, "human_intervention": _MESSAGE
 class AgentLane:
     """One agent."""
 
-    __slots__ = ("agent", "boss", "has_stopped", "is_running", "latest", "leads", "role", "scopes", "turn", "waiting")
+    __slots__ = ("agent", "at_work", "boss", "has_begun", "has_stopped", "latest", "leads", "role", "scopes", "turn", "waiting")
 
     def __init__(self, agent: str, role: str | None) -> None:
         self.agent, self.role = agent, role
@@ -51,9 +51,10 @@ class AgentLane:
         """What it was told before it began."""
         self.scopes: dict[Scope, None] = {}
         """Those that are open, outermost first."""
-        self.leads = self.is_running = self.has_stopped = False
+        self.leads = self.has_begun = self.has_stopped = False
         self.latest: str | None = None
-        self.turn = 0
+        self.at_work = self.turn = 0
+        """Calls of it that are under way, and steps that it took."""
 
 
 class Scope:
@@ -113,7 +114,7 @@ class Lanes:
         return found
 
     def _fresh(self, name: str) -> str:
-        """The name, or with a number where an agent of that name is at work: two at once are two agents."""
+        """The name, or with a number where an agent has it."""
         found = name
         while found in self.lanes:
             self._numbers[name] = number = self._numbers.get(name, 1) + 1
@@ -181,11 +182,14 @@ class Lanes:
 
     def message(self, scope: Scope, to: str | None, text: str | None, *, reads: Reads | None = None, **fields: Any) -> str:
         """One agent speaks to another, who knows it from now on."""
-        fields = {"from_": scope.lane.agent, "to": to, "source": "peer", "trusted": True, **fields}
-        event = self.event(scope, "message", reads=reads, enters=False, text=text, **fields)
+        event = self._send(scope, to, text, reads, **fields)
         if to is not None:
             self.tell(to, event, _MESSAGE)
         return event
+
+    def _send(self, scope: Scope, to: str | None, text: str | None, reads: Reads | None, **fields: Any) -> str:
+        fields = {"from_": scope.lane.agent, "to": to, "source": "peer", "trusted": True, **fields}
+        return self.event(scope, "message", reads=reads, enters=False, text=text, **fields)
 
     def tell(self, agent: str, event: str, kinds: Kinds) -> None:
         """Something comes to an agent: it is known in all that it is doing, or as soon as it begins."""
@@ -217,50 +221,58 @@ class Lanes:
         return event, lane
 
     def enter(
-        self,
-        scope: Scope,
-        name: str,
-        role: str | None,
-        text: str | None,
-        reads: Reads | None = None,
-        *,
-        is_new: bool = False,
+        self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, *, is_new: bool = False,
         **fields: Any,
-    ) -> Scope:
+    ) -> Scope:  # fmt: skip
         """An agent begins: it is spawned, or set to work again, or was told to by a spawn or a message before.
 
-        The root's own name, called where no other agent acts, is the root itself. With `is_new` it is never one of before.
+        The root's own name, called where no other agent acts, is the root itself. With `is_new` it is none that began before.
         """
-        root = self.root
-        if scope is root and name == root.lane.agent and not root.lane.is_running:
-            root.lane.is_running, root.lane.role, root.hands_on = True, role or root.lane.role, False
+        if self.is_root(scope, name):
+            root = self.root
+            root.lane.at_work, root.lane.role, root.hands_on = 1, role or root.lane.role, False
             return root
-        known = self.lanes.get(name)
         event: str | None = None
-        pairs: list[tuple[str, str]] = []
-        if known is None or known.is_running or known is root.lane or is_new:
-            pairs = self.reads(scope, reads, is_act=True)
+        pairs = self.reads(scope, reads, is_act=True)
+        if self.is_spawned(scope, name, is_new=is_new):
             event, lane = self.spawn(scope, name, role, text, pairs, **fields)
         else:
-            lane = known
-            lane.role = lane.role or role
-            pairs = self.reads(scope, reads, is_act=True)
+            lane = self.lane(name, role)
             if not lane.waiting:
-                event = self.message(scope, name, text, reads=pairs, **fields)
+                event = self._send(scope, name, text, pairs, **fields)
+                lane.waiting[event] = _MESSAGE
             else:  # it was told to begin, and is now given what its caller knows besides
                 lane.waiting.update({src: self.kinds[src] for src, _ in pairs if src not in lane.waiting})
         inner = Scope(scope.session, lane, scope, event)
-        inner.knows, inner.heard, lane.waiting, lane.is_running = lane.waiting, {**lane.waiting}, {}, True
+        inner.knows, inner.heard, lane.waiting = lane.waiting, {**lane.waiting}, {}
+        lane.has_begun, lane.at_work = True, lane.at_work + 1
         inner.reads = [src for src, _ in pairs]
         lane.scopes[inner] = None
         return inner
+
+    def is_root(self, scope: Scope, name: str) -> bool:
+        """Whether an agent of this name, called here, is the root itself."""
+        lane = self.root.lane
+        return scope is self.root and name == lane.agent and not lane.at_work
+
+    def is_spawned(self, scope: Scope, name: str, *, is_new: bool) -> bool:
+        """Whether a call makes an agent: with `is_new` unless one waits that has not begun; else where the name is new, or the
+        named agent waits for this very call: nobody sets himself to work."""
+        known, at = self.lanes.get(name), scope
+        if known is None or known is self.root.lane:
+            return True
+        if is_new:
+            return known.has_begun
+        while at.lane is not known and at.outer is not None:
+            at = at.outer
+        return at.lane is known
 
     def leave(
         self, scope: Scope, text: str | None, *, ok: bool | None = None, error: str | None = None, **fields: Any
     ) -> str | None:
         """An agent ends: its result goes back to the agent that set it to work."""
         lane, outer = scope.lane, scope.outer
-        lane.is_running = False
+        lane.at_work = max(0, lane.at_work - 1)
         fields = {**fields, **scope.told, "ok": ok, "error": error}
         scope.told = {}
         if outer is None:
@@ -309,11 +321,11 @@ class Lanes:
             self.kinds[inner.event] = _CAUSAL
         return inner
 
-    def end(self, scope: Scope, text: str | None = None, **fields: Any) -> str | None:
+    def end(self, scope: Scope, text: str | None = None, **fields: Any) -> None:
         """An event that takes time ends, and is known from now on, with what was learned in it."""
         outer, event = scope.outer, scope.event
         if scope not in scope.lane.scopes or outer is None or event is None:
-            return None
+            return
         del scope.lane.scopes[scope]
         if scope.told:
             fields |= scope.told
@@ -323,22 +335,11 @@ class Lanes:
         scope.knows.pop(event, None)
         outer.knows.update(scope.knows)
         outer.heard.update(scope.heard)
-        return event
 
     def end_call(
-        self,
-        scope: Scope,
-        text: str | None,
-        *,
-        tool: str,
-        ok: bool = True,
-        error: str | None = None,
-        trusted: bool = False,
-        source: str = "tool",
-        asked: str | None = None,
-        result: Mapping[str, Any] | None = None,
-        **fields: Any,
-    ) -> str | None:
+        self, scope: Scope, text: str | None, *, tool: str, ok: bool = True, error: str | None = None, trusted: bool = False,
+        source: str = "tool", asked: str | None = None, result: Mapping[str, Any] | None = None, **fields: Any,
+    ) -> str | None:  # fmt: skip
         """A tool answers. `asked` is the text of the call where it was not known before; `result` is the answer's `extra`."""
         outer, call = scope.outer, scope.event
         if scope not in scope.lane.scopes or outer is None or call is None:
@@ -412,7 +413,7 @@ class RecordingSession:
                     self.note(str(self.run.trouble), is_new=False)
                 return method(*args, **kwargs)
         except Exception as error:
-            self.note(_said(error))
+            self.note(said(error))
             return None
 
     def note(self, what: str, *, is_new: bool = True) -> None:
@@ -436,7 +437,7 @@ class RecordingSession:
         try:
             self.run.sync()
         except Exception as error:
-            self.note(_said(error))
+            self.note(said(error))
             return False
         return True
 
@@ -457,7 +458,7 @@ class RecordingSession:
                     self.note(f"a record could not be written and is left out: {refusal.why}")
             return self.run.finish(self.rewards, costs, self.metrics or None, meta)
         except Exception as error:
-            self.note(_said(error))
+            self.note(said(error))
             self.release()
             return None
 
@@ -467,24 +468,12 @@ class RecordingSession:
         try:
             self.run.release()
         except Exception as error:
-            self.note(_said(error))
+            self.note(said(error))
 
     def tell_end(self) -> None:
         """At the end, how much went wrong."""
         if len(self.problems) > 1:
             say(f"counterpoint: the recording of {self.run.trace_id!r} has {len(self.problems)} problems; see rec.problems")
-
-
-def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}"
-
-
-def say(line: str) -> None:
-    """Print a line on stderr, if that is possible."""
-    try:
-        print(line, file=sys.stderr)
-    except Exception:
-        return  # there is nobody to tell
 
 
 _sessions: weakref.WeakSet[RecordingSession] = weakref.WeakSet()

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import counterpoint.registry as registry
+from counterpoint.display import working
 from counterpoint.envs.task import task as find_task
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
 from counterpoint.store import Store
@@ -232,7 +233,8 @@ class LanguageSession(RunSession):
             self.keep(played.traces[: self.settings.keep_episodes], "training")
 
     def _evaluate(self) -> bool:
-        row, played = self.training.evaluate()
+        with working(f"evaluating on {self.settings.eval_episodes:,} held-out tasks"):
+            row, played = self.training.evaluate()
         kept = played.traces[: self.settings.keep_traces]
         self.keep(kept, "held-out")
         return self.evaluated(row | {"traces": [t.trace_id for t in kept]})

@@ -12,7 +12,7 @@ from shlex import quote
 from msgspec import Struct
 
 from counterpoint.app.api.advise import advise as advised
-from counterpoint.app.api.advise import price_of, trials_of
+from counterpoint.app.api.advise import can_replay, price_of, trials_of
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.prepared import prepared
@@ -70,6 +70,9 @@ def _listed(trace: Trace) -> Suggestions:
 
 def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
     command = f"counterpoint advise {quote(trace.trace_id)}"
+    if "team" not in trace.rewards and not can_replay(trace):
+        why = "this run cannot be replayed and has no outcome; 40 scored runs of its task, half of them with a change, would do"
+        return _none(command, why)
     if "team" not in trace.rewards:
         return _none(
             command,
@@ -85,7 +88,8 @@ def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
         price = price_of(trials)
         if asks_model(trace):
             note = f"trying these would ask a model for up to {price.tokens:,} tokens"
-            return _untried(trace, trials, f"{command} --budget-tokens {price.tokens}", note)
+            again = f"{command} --model openai:NAME --base-url URL --budget-tokens {price.tokens}"
+            return _untried(trace, trials, again, note)
         if not is_tried:
             return _untried(trace, trials, command, "nothing is tried in a page of one file")
         if len(trace.events) > _MOST_EVENTS or len(trials.changes) > _MOST_CHANGES:

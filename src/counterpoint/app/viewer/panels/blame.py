@@ -1,6 +1,7 @@
 """Who broke it: the steps that most likely decided a failure, with reasons, for a list and the timeline.
 
-Always true: the ranking is that of `counterpoint blame`; a run that succeeded, or one without steps, has no suspects and says so.
+Always true: the ranking is that of `counterpoint blame`; a run that succeeded, or that nothing says failed, or without steps, has
+no suspects and says so. Where no step stands out there are none either, and what failed is told instead.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from msgspec import Struct
 from counterpoint.app.viewer.causes import Recurring, RecurringCause
 from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.prepared import prepared
-from counterpoint.audit.blame.judge import Blame
+from counterpoint.audit.blame.judge import Blame, succeeded
 from counterpoint.audit.blame.judge import blame as judged
+from counterpoint.audit.facts import Facts
+from counterpoint.audit.failures import Failure, failures
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
 
 SUSPECTS = 10
 """Suspects that are told."""
-_LARGE = 120_000
+_LARGE, _FAILED = 120_000, 20
 
 
 class SuspectReason(Struct, frozen=True, kw_only=True):
@@ -42,6 +45,16 @@ class SuspectStep(Struct, frozen=True, kw_only=True):
     reasons: list[SuspectReason]
 
 
+class FailedStep(Struct, frozen=True, kw_only=True):
+    """Something that went wrong."""
+
+    event: int
+    agent: str
+    what: str
+    reason: str
+    is_mended: bool
+
+
 class Suspicion(Struct, frozen=True, kw_only=True):
     """The ranking of a run."""
 
@@ -50,6 +63,9 @@ class Suspicion(Struct, frozen=True, kw_only=True):
     sure: str
     steps: int
     notes: list[str]
+    failed: list[FailedStep]
+    """Where no step stands out."""
+    failed_count: int
 
 
 def _answer(trace: Trace) -> Suspicion:
@@ -64,13 +80,25 @@ def _suspicion(trace: Trace) -> Suspicion:
     try:
         return _told(trace, judged(trace, most=SUSPECTS))
     except NotIdentified as refused:
-        return _nobody(refused.one_line())
+        why = refused.what.removeprefix("not identified: ")
+        return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", prepared(trace).facts if succeeded(trace) is None else None)
     except Refused as refused:  # what would help there are options of the command
         return _nobody(f"{refused.what}; `{command} --anyway` ranks its steps as if it had failed")
 
 
-def _nobody(why: str) -> Suspicion:
-    return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why])
+def _nobody(why: str, facts: Facts | None = None) -> Suspicion:
+    failed = [] if facts is None else sorted(failures(facts.trace, facts=facts), key=lambda f: f.is_mended)
+    shown = [] if facts is None else _failed(facts.trace, failed)
+    return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why], failed=shown, failed_count=len(failed))
+
+
+def _failed(trace: Trace, failed: list[Failure]) -> list[FailedStep]:
+    place = prepared(trace).team.place_E
+    return [
+        FailedStep(event=int(place[trace.index[f.event]]), agent=f.name, what=f.tool or f.type.replace("_", " "),
+                   reason=f.reason or "it failed", is_mended=f.is_mended)
+        for f in failed[:_FAILED]
+    ]  # fmt: skip
 
 
 def _told(trace: Trace, found: Blame) -> Suspicion:
@@ -80,9 +108,12 @@ def _told(trace: Trace, found: Blame) -> Suspicion:
             event=int(place[trace.index[s.event]]), step=s.step, agent=s.name, score=s.score, text=s.text,
             reasons=[SuspectReason(words=_words(r.words), share=r.share, excerpt=r.excerpt) for r in s.reasons],
         )
-        for s in found.suspects
+        for s in (found.suspects if found.stands_out else ())
     ]  # fmt: skip
-    return Suspicion(suspects=steps, agents=found.agents, sure=found.sure, steps=found.steps, notes=found.notes)
+    failed = _failed(trace, found.failed)
+    agents = found.agents if found.stands_out else {}
+    return Suspicion(suspects=steps, agents=agents, sure=found.sure, steps=found.steps, notes=found.notes, failed=failed,
+                     failed_count=len(found.failed))  # fmt: skip
 
 
 def _words(words: str) -> str:
@@ -91,4 +122,6 @@ def _words(words: str) -> str:
     return f"not {bare}" if bare != words and bare.startswith(("much ", "long", "very ", "the ", "among ")) else words
 
 
-blame = Panel(name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, Suspicion))
+blame = Panel(
+    name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, FailedStep, Suspicion)
+)

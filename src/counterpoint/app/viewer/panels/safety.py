@@ -1,8 +1,8 @@
 """What came from outside, what it may have reached, and the effects that it decided, from source to sink.
 
-Always true: copied content (strong) and shared context (possible) are told apart; the sinks are those of `audit.authority`, as
-`counterpoint audit --taint` prints them, violations first. A gate is the first event of a path, past the agent that met the
-content, without which the sink is no longer reached from that source.
+Always true: orders that were carried out, what a monitor reports, copied words and shared context are told apart; the sinks
+are those of `audit.incidents`, as `counterpoint audit --taint` has them, incidents first. A gate is the first event of a
+path, past the agent that met the content, without which the sink is no longer reached from that source.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Struct
 
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.prepared import Prepared, prepared, sinks
+from counterpoint.app.viewer.prepared import Prepared, orders_given, prepared, sinks
 from counterpoint.audit.authority import Sink
-from counterpoint.audit.injection import injections, verdict_of
+from counterpoint.audit.injection import verdict_of
 from counterpoint.audit.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Graph, Trace
 
@@ -45,7 +45,7 @@ class TaintPath(Struct, frozen=True, kw_only=True):
     sink: int
     events: list[int]
     strength: str
-    """`copied` (strong) or `context` (possible)."""
+    """`order` (carried out), `reported` (by a monitor of the run), `copied` (a value that stands in the source) or `context`."""
     rule: str
     severity: str
     is_blocked: bool
@@ -94,14 +94,14 @@ def _path(look: Prepared, may: MayTaint, sink: Sink, *, is_traced: bool) -> Tain
     end = index[sink.event]
     start = index[sink.source] if sink.source is not None else -1
     way = [index[name] for name in sink.path]
-    if is_traced and len(way) == 2 and sink.strength == "copied":
-        # the audit names both ends of copied text; the page shows the way between them
+    if is_traced and len(way) == 2 and sink.strength in ("copied", "order"):
+        # the audit names both ends; the page shows the way between them
         way = may_taint(look.trace, [sink.path[0]], facts=look.facts).path(end) or way
     return TaintPath(
         source=int(place[start]) if start >= 0 else -1,
         sink=int(place[end]),
         events=place[way].tolist(),
-        strength="context" if sink.strength == "context" else "copied",
+        strength="copied" if sink.strength == "flow" else sink.strength,
         rule=sink.rule if len(sink.rule) <= _RULE else sink.rule[: _RULE - 1] + "…",
         severity=_SEVERITY[sink.status],
         is_blocked=sink.status == "blocked",
@@ -139,7 +139,7 @@ def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
     if len(found) > PATHS:
         notes.append(f"{len(found) - PATHS:,} more sinks: counterpoint audit --taint --json lists all.")
     if not look.is_large:
-        given = injections(look.trace, facts=look.facts)
+        given = orders_given(look)
         notes.append(f"Injection: {verdict_of(given)}.")
         notes += [f"{one.says}. It says: {one.excerpt[:_WORDS]}" for one in given[:_TOLD]]
     return notes
@@ -148,7 +148,7 @@ def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
 def _odd(look: Prepared) -> list[int]:
     if look.is_large:
         return []
-    told = {one.event for one in injections(look.trace, facts=look.facts)}
+    told = {one.event for one in orders_given(look)}
     return [int(look.team.place_E[look.trace.index[name]]) for name in suspects(look.trace) if name not in told]
 
 
