@@ -188,7 +188,8 @@ def _by_task(
     """Of each sort of task: rewards and team sizes, and the bound on the very tasks that were played.
 
     The bound is of the mean over all tasks. What the reference got on these, less what it gets on many others, is the luck of
-    these tasks, and moves the bound as it moves every policy that is paid for the same things.
+    these tasks, and moves the bound as it moves every policy that is paid for the same things. How far the first way's luck
+    may differ from the reference's is in the interval.
     """
     from counterpoint.train.evaluate import task_labels
 
@@ -202,13 +203,18 @@ def _by_task(
         if not len(here):
             continue  # fewer tasks than sorts of them
         luck = float(here.mean() - others.mean())
-        half = 2.0 * float(others.std(ddof=1)) / math.sqrt(len(others)) if len(others) > 1 else 0.0
+        half = 2.0 * math.sqrt(_variance(others) + _variance(value[groups[0].label][:, place::n].mean(0) - here))
         rows.append({
             "task": task, "bound": world.optimum().value, "luck": luck, "bound_here": world.optimum().value + luck,
             "bound_half": half, "reward": {name: float(v[:, place::n].mean()) for name, v in value.items()},
             "agents": {name: float(v[:, place::n].mean()) for name, v in agents.items()},
         })  # fmt: skip
     return rows
+
+
+def _variance(values: np.ndarray) -> float:
+    """Of the mean of these."""
+    return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
 
 
 def _learned(ours: Group, worlds: Sequence[TeamWorld], start: Any) -> dict[str, Any]:
