@@ -125,6 +125,7 @@ _INNER = {
     "from_key(": 5, "fromsecretkey": 4, "fromprivatekey": 4, "importprivkey": 6, "requirepass": 7, "masterauth": 6,
     "generate_password_hash(": 9, "make_password(": 5, "assemblyai": 6, "deepgram": 2, "amplitude": 3, "bindpw": 2,
     "release_cookie": 8, "codes de secours": 10, "codici di": 2, "contrasena": 5, "contraseña": 5,
+    "printf ": 2, "openssl": 2, "redis-cli": 3, "backup": 2, "backup code": 2, "backup-code": 2, "backup_code": 2,
 }  # fmt: skip
 _TICKETS = ("?ticket", "&ticket", ";ticket")
 """The word is a name in an address only."""
