@@ -216,3 +216,28 @@ def test_runs_and_tries() -> None:
     assert runs(" a").ends.tolist() == [2]
     assert trie(["ab", "ac"]) == "a(?:b|c)"
     assert trie(["a", "ab"]) == "a(?:b)?"
+
+
+@pytest.mark.parametrize("word", ["phone", "telephone", "mobile", "cell", "tel", "fax", "Telefon", "Handy", "mobil", "Rufnummer", "WhatsApp", "teléfono", "téléphone", "telefono"])
+def test_a_number_is_called_by_each_of_these(word: str) -> None:
+    assert mask(f"{word}: 030 1234567", is_personal=True)[0] == f"{word}: [masked:personal:0001]"
+    assert mask(f"{word} number 030/1234567", is_personal=True)[0] == f"{word} number [masked:personal:0001]"
+    assert mask(f"{word}: 0301", is_personal=True)[0] == f"{word}: 0301"
+
+
+@pytest.mark.parametrize("name", ["path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"])
+def test_what_a_cookie_says_about_itself_stays(name: str) -> None:
+    assert mask(f"Set-Cookie: sid={MIX}; {name}=abc12345")[0] == f"Set-Cookie: sid={KEY}; {name}=abc12345"
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "Basic", "Token", "Bot", "ApiKey", "Api-Key", "Negotiate", "NTLM", "SharedKey", "GoogleLogin", "Key", "Splunk", "GenieKey", "SSWS",
+                                    "PVEAPIToken"])  # fmt: skip
+def test_a_header_says_its_scheme_and_its_secret(scheme: str) -> None:
+    assert mask(f"Authorization: {scheme} walnut-4two")[0] == f"Authorization: {scheme} {KEY}"
+
+
+@pytest.mark.parametrize("head", ["Backup codes", "backup_codes", "Recovery codes", "recovery-codes", "Scratch codes", "Wiederherstellungscodes", "Notfallcodes", "Einmalcodes",
+                                  "Codes de secours", "Códigos de recuperación"])  # fmt: skip
+def test_codes_stand_behind_a_word_for_them(head: str) -> None:
+    assert mask(f"{head}: 1234-5678, 8765-4321 and")[0] == f"{head}: [masked:key:0001], [masked:key:0002] and"
+    assert mask(f"{head}: none-yet, nor-later")[0] == f"{head}: none-yet, nor-later"
