@@ -140,6 +140,59 @@ def test_only_the_secret_goes(text: str, wanted: str) -> None:
     assert mask(text)[0] == wanted
 
 
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NO_DIGIT = [
+    "The password for the router is «p».", "Das Passwort für den Router lautet «p»", "Le mot de passe du routeur est «p»", "use «p» as the password",
+    "log in as admin with password «p»", "credentials: admin / «p»", '{"client_secret": "«p»"}', "CLIENT_SECRET=«p»", 'DB_PASSWORD="«p» «q»"', '{"token": "«p»"}',
+    "client_secret: «p»", "password: «p»",
+]  # fmt: skip
+
+
+def _no_digit(rng: random.Random, signs: str) -> str:
+    """A word, letters by chance, and a sign between them; at least one capital stands inside, as chance has it."""
+    odd = rng.choice(["oFcSv", "EGLmm", "zaQyy", "tLeRk", "UnnXo", "hZfeW", "bQQsT", "LFomE"])
+    return rng.choice(["kaktus", "Regen", "sommer", "fenster"]) + odd + rng.choice(signs) + "".join(rng.choice(LETTERS) for _ in range(3))
+
+
+@pytest.mark.parametrize("form", NO_DIGIT)
+def test_a_password_of_both_cases_and_a_sign_needs_no_digit(form: str) -> None:
+    rng = random.Random(form)
+    for _ in range(20):
+        values = {"«p»": _no_digit(rng, "!#%*?@^$"), "«q»": _no_digit(rng, "!#%*?@^")}
+        text = re.sub("«.»", lambda found, values=values: values[found[0]], form)
+        new = mask(text)[0]
+        assert not [value for place, value in values.items() if place in form and value in new], text
+
+
+@pytest.mark.parametrize("value", ["kaktusoFcSv+AxR", "RegenLbQm&fCn", "sommerQaXz=pPq"])
+def test_signs_that_join_words_join_no_words_here(value: str) -> None:
+    for text in (f"the password is {value}", f"with password {value} please", f"api_key: {value}", f"db_password: {value}", f'"client_secret": "{value}"'):
+        assert value not in mask(text)[0], text
+
+
+@pytest.mark.parametrize("text", [
+    "pass this@MainActivity to it", "pass User#toString here", "pass Ctrl+Shift+P on", "api_key: String+Sync", '{"token": "Foo@Barista"}', "pass minLength=True",
+    '{"user_key": "Ctrl+Shift+P"}', "client_secret: this.config!.clientSecret", "secret = config!.secretKey;", "token: this.state?.userToken", "password: Optional=None",
+    "https://x.io/login/GettingStartedWithOAuth2", "https://x.io/verify/HowToVerifyYourEmailAddress", "https://x.io/invite/useSyncExternalStore",
+])  # fmt: skip
+def test_words_and_code_with_signs_stay(text: str) -> None:
+    assert mask(text) == (text, Counter())
+
+
+@pytest.mark.parametrize(("size", "most"), [(16, 4), (20, 3), (24, 1), (36, 0), (43, 0)])
+def test_a_link_that_lets_in_is_masked_whatever_was_drawn(size: int, most: int) -> None:
+    """Of 150; a short one may look like words in CamelCase by chance."""
+    rng = random.Random(size)
+    values = ["".join(rng.choice(LETTERS + "0123456789") for _ in range(size)) for _ in range(150)]
+    left = [value for value in values if mask(f"https://app.example/reset-password/{value}")[0] != "https://app.example/reset-password/[masked:key:0001]"]
+    assert len(left) <= most, left
+
+
+def test_keys_of_vendors_may_have_capitals() -> None:
+    for key in ("sk-helicone-aB3dE6g-H9jK2mN-5pQ8sT1-vW4yZ7c", "pk-helicone-AB3DE6G-H9JK2MN-5PQ8ST1-VW4YZ7C", "napi_" + "aB3dE6gH9jK2mN5p" * 4, "csk-" + "aB3dE6gH9jK2mN5p" * 3):
+        assert mask(f"it is {key} now")[0] == "it is [masked:key:0001] now"
+
+
 @pytest.mark.parametrize("text", ["name,token\nx,step-12ab\ny,step-13cd\n", "7z x -pdocs/part2 a.7z", "rar a -p8080 x.rar"])
 def test_a_weak_name_and_a_doubtful_option_ask_for_more(text: str) -> None:
     assert mask(text) == (text, Counter())

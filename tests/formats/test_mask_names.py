@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from counterpoint.formats.masking import mask
@@ -125,3 +127,15 @@ def test_keys_of_these_are_secret(word: str) -> None:
 def test_keys_tokens_and_other_weak_names_of_these_are_public(word: str) -> None:
     assert [level_of(f"{word}_{end}") for end in ("key", "token", "cred", "sid")] == [0, 0, 0, 0]
     assert level_of(f"{word}_password") == PASSWORD
+
+
+@pytest.mark.parametrize("word", ["seed", "mnemonic", "recovery", "backup", "secret", "wallet", "pass", "bip39"])
+def test_phrases_of_these_are_passwords(word: str) -> None:
+    assert level_of(f"{word}_phrase") == PASSWORD
+
+
+def test_a_private_key_in_base64_is_masked_and_its_beginning_alone_stays() -> None:
+    block = "-----BEGIN EC PRIVATE KEY-----\n" + "aB3dE6gH9jK2mN5p" * 6
+    told = base64.b64encode(block.encode()).decode()
+    assert told not in mask(f"it is {told} now")[0]
+    assert mask("it is LS0tLS1CRUdJTi now")[0] == "it is LS0tLS1CRUdJTi now"

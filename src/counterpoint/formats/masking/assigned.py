@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_long, is_random
+from counterpoint.formats.masking.base import CODE_JOINS, SecretSpan, has_digit, is_filler, is_long, is_random, is_signed
 from counterpoint.formats.masking.names import KEY, PASSWORD, SECRET, SIGNED, TOKEN, Name
 
 _LONGEST = 4096
@@ -44,6 +44,7 @@ _QUOTED_NEXT = re.compile(r"[ \t]{1,4}(?=['\"])")
 _START = re.compile(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
 _BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
 _WIDE = re.compile(r"[^\s\"'`<>\\]{3,4096}")
+_COLON = re.compile(rf"{_CLOSED}[ \t]{{0,8}}:[ \t]{{1,8}}(?P<value>[^\s\"'`<>\\]{{8,200}})(?=[ \t]{{0,4}}(?:{_EOL}|\0|\Z))")
 _SETS = re.compile(
     r"(?:^|[\s\"'])(?:ENV|setx?(?:[ \t]{1,4}--?[a-z-]{1,12}){0,5}|SetEnv|setenv|put|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)"
     r"[ \t]+[\w./:-]{0,40}\Z",
@@ -166,6 +167,8 @@ def _given(text: str, name: Name) -> tuple[int, int] | None:
             return phrase.span("value")
         if level == PASSWORD and (line := _words(text, name, found)):
             return line
+        if level >= SECRET and (signed := _signed(text, at)):
+            return signed
         place = _value(text, found.end(), level, is_wide=_is_setting(text, name, found) or _is_yaml(text, name, found))
         return place or _default(text, at, level)
     if text[at : at + 4].lstrip("\\\"' \t\n")[:1] == "{":
@@ -217,6 +220,15 @@ def _words(text: str, name: Name, sign: re.Match[str]) -> tuple[int, int] | None
     words = found[0].lower().split(" ") if found else []
     is_said = any(word.strip(".:!?") in _STOP or word.strip(".:!?") in _LENGTHS for word in words)
     return found.span() if found and not is_said and _is_phrase(found[0]) else None
+
+
+def _signed(text: str, at: int) -> tuple[int, int] | None:
+    """The rest of a line behind a colon and a blank, where a sign would end it or make a type of its beginning."""
+    found = _COLON.match(text, at)
+    value = found["value"].rstrip(".,;:)") if found else ""
+    if found is None or not is_signed(value, CODE_JOINS) or is_filler(value):
+        return None
+    return found.start("value"), found.start("value") + len(value)
 
 
 def _default(text: str, at: int, level: int) -> tuple[int, int] | None:
@@ -296,6 +308,7 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
         and not is_wide
         and _CODE.fullmatch(value)
         and not (chance and (value.isalnum() or _is_mixed(value)) and not _TYPE_NAME.fullmatch(value))
+        and not (level >= SECRET and is_signed(value, CODE_JOINS))
     ):
         return level == PASSWORD and value.isdigit() and size >= 6
     if level == PASSWORD:
@@ -303,14 +316,17 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
     if _DATE.fullmatch(value) or not _ALPHA.search(value):
         return False
     if level == SECRET and is_wide and size >= 16 and not has_digit(value):
-        return not _WORDS.fullmatch(value) and _PLAIN.fullmatch(value) is not None
+        return is_signed(value, "") or (not _WORDS.fullmatch(value) and _PLAIN.fullmatch(value) is not None)
     if level == SECRET:
         return (
             (has_digit(value)
             and (is_quoted or not _WORDS.fullmatch(value)))
             or (is_quoted
             and (chance or (size >= 12 and value.isalnum())))
+            or is_signed(value, "" if is_wide else "+&" if is_quoted else CODE_JOINS)
         )
+    if level == TOKEN and is_quoted and is_signed(value, CODE_JOINS):
+        return True
     if not _PLAIN.fullmatch(value) or _WORDS.fullmatch(value):
         return chance and size >= 16 and value.isalnum() and (is_quoted or has_digit(value))
     if level == TOKEN:
@@ -348,4 +364,4 @@ def _is_phrase(value: str) -> bool:
         return False
     if len(words) >= 3 and all(word.isalpha() for word in words):
         return value.islower() and not any(word in _STOP for word in words)
-    return has_digit(value) and len(words) < 7
+    return len(words) < 7 and (has_digit(value) or any(is_signed(word, "+&") for word in value.split()))

@@ -62,6 +62,20 @@ _LONG = 400
 """No filler is longer."""
 _DIGIT, _DIGITS = re.compile(r"[0-9]"), re.compile(r"[0-9]++")
 _UPPER, _LOWER, _MARKS = re.compile(r"[A-Z]"), re.compile(r"[a-z]"), re.compile(r"[_./ -]")
+# Words of CamelCase, runs of capitals, and numbers; of chance there are about two characters in each.
+_PIECES = re.compile(r"[A-Z]{1,400}(?![a-z])|[A-Z]?[a-z]{1,400}|[0-9]{1,400}")
+_PIECE = 3.5
+_SIGN = re.compile(r"[!#%*+?@&^~$€§=]")
+JOINS, CODE_JOINS = "+&=", "+&=#?@~"
+"""Signs that join words, and those that do in code."""
+_SIGNED = re.compile(r"[A-Za-z][A-Za-z0-9_.,:;-]{0,200}(?:[!#%*+?@&^~$€§=]{1,4}[A-Za-z0-9][A-Za-z0-9_.,:;-]{0,200}){1,8}")
+_VOWEL = re.compile(r"[aeiouyAEIOUY]")
+_SMALL_WORDS = frozenset({
+    "a", "i", "x", "y", "ai", "an", "as", "at", "be", "by", "cd", "cn", "db", "do", "en", "go", "gb", "hi", "id", "if", "in",
+    "io", "ip", "is", "it", "js", "kb", "mb", "me", "my", "no", "of", "ok", "on", "or", "os", "pc", "pr", "qa", "re", "so", "to",
+    "ts", "tv", "ui", "up", "us", "ux", "vm", "vs", "we", "ws", "btn", "cfg", "cmd", "ctrl", "ctx", "dst", "grp", "img", "mgr",
+    "msg", "ptr", "pwd", "src", "str", "tmp",
+})  # fmt: skip
 _TURNS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
 
 
@@ -103,6 +117,32 @@ def is_random(value: str) -> bool:
 def is_long(value: str) -> bool:
     """Whether a value is as long as keys are and has letters of both cases and a digit: no word, and hardly a path."""
     return len(value) >= 36 and "_" not in value and all(pattern.search(value) for pattern in (_UPPER, _LOWER, _DIGIT))
+
+
+def is_scrambled(value: str) -> bool:
+    """Whether letters of both cases, and digits, change so often that no words in CamelCase stand there."""
+    pieces = _PIECES.findall(value)
+    is_both = _UPPER.search(value) is not None and _LOWER.search(value) is not None
+    return is_both and sum(map(len, pieces)) < _PIECE * len(pieces)
+
+
+def is_signed(value: str, joins: str = JOINS) -> bool:
+    """Whether letters of both cases stand around a sign as in no word, name or expression: `kaktusoFcSv+AxR`, not `Ctrl+Shift`.
+
+    Around signs that join words something must be no word.
+    """
+    if len(value) < 8 or not (_UPPER.search(value) and _LOWER.search(value)) or not _SIGNED.fullmatch(value):
+        return False
+    return any(sign not in joins for sign in _SIGN.findall(value)) or any(_is_odd(part) for part in _SIGN.split(value))
+
+
+def _is_odd(part: str) -> bool:
+    """Whether a part between signs is put together of pieces that are no words."""
+    pieces = _PIECES.findall(part)
+    is_wordless = (len(piece) < 3 or (piece.istitle() and not _VOWEL.search(piece)) for piece in pieces)
+    return len(pieces) > 1 and any(
+        odd and piece.lower() not in _SMALL_WORDS for piece, odd in zip(pieces, is_wordless, strict=True)
+    )
 
 
 def is_filler(value: str) -> bool:

@@ -13,14 +13,15 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from counterpoint.formats.masking.assigned import assigned
 from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, view
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
-from counterpoint.formats.masking.names import NAME_WORDS, Name, foreign_names, loose_at, name_at
+from counterpoint.formats.masking.names import NAME_WORDS, SPOKEN, Name, foreign_names, loose_at, name_at
 from counterpoint.formats.masking.people import emails, homes
 from counterpoint.formats.masking.personal import personal
-from counterpoint.formats.masking.prose import PROSE, SPOKEN, said
+from counterpoint.formats.masking.prose import PROSE, said
 from counterpoint.formats.masking.seeds import SEEDS
 from counterpoint.formats.masking.tables import TABLES, columns
 from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
@@ -118,26 +119,72 @@ _BLOCKS = (
 
 
 _RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
-_HANDLERS: dict[str, list[tuple[str, Callable[[str, int], Iterator[SecretSpan]]]]] = {}
-for _word, _handler in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS):
-    _HANDLERS.setdefault(_word[:4], []).append((_word, _handler))
-for _head, _some in _HANDLERS.items():  # a word of three letters is found by the four of a longer one too
-    if len(_head) == 4:
-        _some += _HANDLERS.get(_head[:3], [])
-_NAME_HEADS = frozenset(word[:4] for word in NAME_WORDS)
-_SCAN = Scan([*NAME_WORDS, *(word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS))])
+_FIXED = (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS)
+# A word is looked for by its first four characters; one that begins like many others, by four that stand further on in it.
+_INNER = {
+    "from_key(": 5, "fromsecretkey": 4, "fromprivatekey": 4, "importprivkey": 6, "requirepass": 7, "masterauth": 6,
+    "generate_password_hash(": 9, "make_password(": 5, "assemblyai": 6, "deepgram": 2, "amplitude": 3, "bindpw": 2,
+    "release_cookie": 8, "codes de secours": 10, "codici di": 2, "contrasena": 5, "contraseña": 5,
+    "printf ": 2, "openssl": 2, "redis-cli": 3, "backup": 2, "backup code": 2, "backup-code": 2, "backup_code": 2,
+}  # fmt: skip
+_TICKETS = ("?ticket", "&ticket", ";ticket")
+"""The word is a name in an address only."""
+_NAMED = (*(word for word in NAME_WORDS if word != "ticket"), "contraseña")
 # Names that begin like many other words (path, side, design) are most of what there is to look at, and hardly ever a secret.
 _RARE_NAMES = frozenset(
     {"pin", "pat", "sas", "sig", "sid", "otp", "psk", "signature", "session", "sessid", "sessionid", "session_id", "session-id"}
 )
-_LOOSE_HEADS = frozenset(
-    word[:4] + ("" if len(word) > 3 else end)
-    for word in NAME_WORDS
-    if word not in _RARE_NAMES and word not in ("auth", "cred", "cookie", "webhook", "ticket", "jwt", "hmac", "csrf", "xsrf")
-    for end in ("", *" ,;|\t\r\n\"'`.*)]\\s_-0123456789")
-)
-_FIXED = [word for word, _ in (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS)]
-_QUICK_SCAN = Scan([*(w for w in NAME_WORDS if w not in _RARE_NAMES), *_FIXED])
+_SAID_RARELY = _RARE_NAMES | {"auth", "cred", "cookie", "webhook", "ticket", "jwt", "hmac", "csrf", "xsrf"}
+_GIVEN = re.compile(r"(?:\\{0,4}[\"'`])?[:=]")
+_FIELD_NEXT = " ,;|\t\r\n\"'`.*)]\\s_-0123456789"
+
+
+def _inner(word: str) -> str:
+    return word[_INNER.get(word, 0) :]
+
+
+_SCAN = Scan([*map(_inner, _NAMED), *_TICKETS, *(_inner(word) for word, _ in _FIXED)])
+_QUICK_SCAN = Scan([
+    *(_inner(w) for w in _NAMED if w not in _RARE_NAMES), *_TICKETS, *(_inner(word) for word, _ in _FIXED)
+])  # fmt: skip
+
+
+class _Trigger(NamedTuple):
+    """What four characters may be part of."""
+
+    names: tuple[int, ...]
+    """How far before them a name begins."""
+    is_loose: bool
+    """Whether the name may be a field of a table or a word of a sentence."""
+    handlers: tuple[tuple[str, Callable[[str, int], Iterator[SecretSpan]], int, int], ...]
+    """A fixed word, what looks for the secret behind it, the handler's number, and how far before them the word begins."""
+
+
+def _made(head: str) -> _Trigger:
+    words = [word for word in _NAMED if _inner(word)[:4] == head]
+    names = {_INNER.get(word, 0) for word in words} | ({-1} if head in {word[:4] for word in _TICKETS} else set())
+    fixed = [(word, handler, k, _INNER.get(word, 0)) for k, (word, handler) in enumerate(_FIXED) if _inner(word)[:4] == head]
+    return _Trigger(tuple(names), any(word not in _SAID_RARELY for word in words), tuple(fixed))
+
+
+_MADE = {head: _made(head) for head in {word[:4] for word in (*map(_inner, _NAMED), *_TICKETS, *(_inner(w) for w, _ in _FIXED))}}
+_NONE = _Trigger((), False, ())
+
+
+class _Triggers(dict[str, _Trigger]):
+    """Triggers by four characters; a word of three is found by the four of a longer one too."""
+
+    def __missing__(self, head: str) -> _Trigger:
+        whole, three = _MADE.get(head, _NONE) if len(head) == 4 else _NONE, _MADE.get(head[:3], _NONE)
+        names = tuple({*whole.names, *three.names})
+        is_loose = whole.is_loose or (three.is_loose and head[3:] in _FIELD_NEXT)
+        made = _Trigger(names, is_loose, (*whole.handlers, *three.handlers))
+        if head.isascii():
+            self[head] = made
+        return made
+
+
+_TRIGGERS = _Triggers()
 
 
 def spans(text: str, low: str | None = None, *, is_quick: bool = False, is_personal: bool = False) -> list[SecretSpan]:
@@ -175,22 +222,24 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     named: list[Name] = []
     fields: list[Name] = []
     spoken: list[Name] = []
-    done: dict[tuple[str, int], int] = {}
+    done: dict[int, int] = {}
     for place in (_QUICK_SCAN if is_quick else _SCAN).places(low):
-        head = low[place : place + 4]
-        if head in _NAME_HEADS or head[:3] in _NAME_HEADS:
-            name = name_at(text, low, place)
+        trigger = _TRIGGERS[low[place : place + 4]]
+        for before in trigger.names:
+            at = place - before
+            name = name_at(text, low, at) if at >= 0 else None
             if name:
                 named.append(name)
-            is_loose = not is_quick and head in _LOOSE_HEADS and (name is None or text[name.end : name.end + 1] not in ("=", ":"))
-            if is_loose and (loose := loose_at(text, low, place)):
+            is_loose = not is_quick and trigger.is_loose and (name is None or not _GIVEN.match(text, name.end))
+            if is_loose and at >= 0 and (loose := loose_at(text, low, at)):
                 spoken.append(loose.name)
                 if loose.is_field:
                     fields.append(loose.name)
-        for k, (word, handler) in enumerate(_HANDLERS.get(head) or _HANDLERS.get(head[:3]) or ()):
-            if place >= done.get((word, k), 0) and low.startswith(word, place):
-                for span in handler(text, place):
-                    done[word, k] = max(done.get((word, k), 0), span.end)
+        for word, handler, k, before in trigger.handlers:
+            at = place - before
+            if at >= done.get(k, 0) and low.startswith(word, at):
+                for span in handler(text, at):
+                    done[k] = max(done.get(k, 0), span.end)
                     yield span
     if not is_quick and not text.isascii():
         named = sorted([*named, *foreign_names(text, low)])
@@ -209,7 +258,12 @@ def _is_telling(plain: str) -> bool:
     found = runs(plain)
     if tokens(plain, found):
         return True
-    named = [name for place in _SCAN.places(low) if (name := name_at(plain, low, place))]
+    named = [
+        name
+        for place in _SCAN.places(low)
+        for before in _TRIGGERS[low[place : place + 4]].names
+        if place >= before and (name := name_at(plain, low, place - before))
+    ]
     return next(iter(assigned(plain, named)), None) is not None
 
 

@@ -43,6 +43,12 @@ _FOLLOWS = (
     r"[ \t]{1,3}(?:is|was|will)[ \t]"
     r"|[ \t]{0,4},[ \t]{0,4}\\{0,8}[\"'`]|\s{1,40}\\{0,8}[\"'`]?(?:value|val|default)\b|\s{0,4}\{))"
 )
+SPOKEN = frozenset({
+    "password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "passe", "wachtwoord",
+        "senha", "пароль",
+    "heslo", "pass", "parola", "lösenord", "hasło", "pwd", "密码", "密碼", "パスワード",
+})  # fmt: skip
+"""Names that sentences use."""
 # What stands behind a name that is a field of a line, and behind one that is a word of a sentence.
 _FIELD_ENDS = r"\\{0,4}[\"'`*]{0,2}[ \t]{0,40}(?:[,;|\t\r\n\]\0]|\\{1,4}[nrt]|</|\Z)|[ \t]{2}"
 _LOOSE = re.compile(
@@ -107,8 +113,8 @@ class Name(NamedTuple):
 def name_at(text: str, low: str, at: int) -> Name | None:
     """The name whose last word begins at a place, if it says something and something follows."""
     found = _ENDS.match(low, at)
-    if found is None and at and (low[at - 1] in "-/" or _is_set(low, at)):
-        found = _OPTION.match(low, at)  # an option of a command, --password X, or of a file, ENV PASSWORD X
+    if found is None and at > 0 and (option := _OPTION.match(low, at)) and (low[at - 1] in "-/" or _is_set(low, at)):
+        found = option  # an option of a command, --password X, or of a file, ENV PASSWORD X
     return _name(text, low, found) if found else None
 
 
@@ -121,17 +127,17 @@ class Loose(NamedTuple):
 
 
 def loose_at(text: str, low: str, at: int) -> Loose | None:
-    """The name whose last word begins at a place, where it is a field of a table or a word of a sentence."""
+    """The name whose last word begins at a place, where it is a field of a table or a word that sentences use."""
     found = _LOOSE.match(low, at)
-    name = _name(text, low, found) if found else None
-    return Loose(name, found["field"] is not None) if found and name else None
+    if found is None or (found["field"] is None and found["word"] not in SPOKEN):
+        return None
+    name = _name(text, low, found)
+    return Loose(name, found["field"] is not None) if name else None
 
 
 def _is_set(low: str, at: int) -> bool:
-    """Whether a command that sets something stands before a place; the words are looked for first, which is faster."""
-    before = low[max(0, at - 60) : at]
-    is_near = "set" in before or "env" in before or "config" in before or "password" in before or "put " in before
-    return is_near and _SETS.search(before) is not None
+    """Whether a command that sets something stands before a place."""
+    return _SETS.search(low, max(0, at - 60), at) is not None
 
 
 def foreign_names(text: str, low: str) -> list[Name]:

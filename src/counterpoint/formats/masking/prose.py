@@ -11,15 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler
+from counterpoint.formats.masking.base import CODE_JOINS, JOINS, SecretSpan, has_digit, is_filler, is_signed
 from counterpoint.formats.masking.names import Name
 
-SPOKEN = frozenset({
-    "password", "passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "passe", "wachtwoord",
-        "senha", "пароль",
-    "heslo", "pass", "parola", "lösenord", "hasło", "pwd", "密码", "密碼", "パスワード",
-})  # fmt: skip
-"""Names that sentences use."""
 _OF = (
     r"(?:for|to|of|on|at|in|für|fuer|von|zu|zum|zur|vom|am|auf|beim|pour|de|du|des|da|do|para|del|di|per|voor|van|dla|för|till|"
     r"для|от|к)"
@@ -72,9 +66,13 @@ _NO_PASSWORD = re.compile(
 _SIGNS = frozenset("!#%*+?@&^~$€§")
 
 
-def _is_password(value: str) -> bool:
+def _is_password(value: str, joins: str = JOINS) -> bool:
     """Whether a word of a sentence is a password: letters, and digits or signs among them, as nothing else has them."""
-    if len(value) < 6 or _NO_PASSWORD.fullmatch(value) or is_filler(value):
+    if len(value) < 6 or is_filler(value):
+        return False
+    if is_signed(value, joins):
+        return True
+    if _NO_PASSWORD.fullmatch(value):
         return False
     letters, digits = sum(c.isalpha() for c in value), sum(c.isdigit() for c in value)
     signs = sum(c in _SIGNS for c in value)
@@ -86,13 +84,14 @@ def _is_password(value: str) -> bool:
 def said(text: str, names: list[Name]) -> Iterator[SecretSpan]:
     """Every password that a sentence around one of some names gives away."""
     for name in names:
+        joins = CODE_JOINS if name.word == "pass" else JOINS  # which is a word of code too
         line = text.rfind("\n", max(0, name.start - 120), name.start)
         before = _BEFORE.search(text, max(line + 1, name.start - 120), name.start)
-        if before and _is_password(_trimmed(before["value"])):
+        if before and _is_password(_trimmed(before["value"]), joins):
             yield _span(before, "prose")
         for pattern in (_SAID, _SET_TO, _NEXT):
             found = pattern.match(text, name.end)
-            if found and _is_password(_trimmed(found["value"])):
+            if found and _is_password(_trimmed(found["value"]), joins):
                 yield _span(found, "prose")
                 break
 
@@ -100,7 +99,8 @@ def said(text: str, names: list[Name]) -> Iterator[SecretSpan]:
 def login(text: str, at: int) -> Iterator[SecretSpan]:
     """`credentials: name / password`."""
     found = _LOGIN.match(text, at)
-    if found and has_digit(found["value"]) and _is_password(_trimmed(found["value"])):
+    value = _trimmed(found["value"]) if found else ""
+    if found and (has_digit(value) or is_signed(value)) and _is_password(value):
         yield _span(found, "prose")
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from counterpoint.formats.masking.assigned import is_secret
-from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_random
+from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_random, is_scrambled
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
 
 Found = Iterator[SecretSpan]
@@ -170,7 +170,8 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 def _link(text: str, at: int) -> Found:
     found = _LINK.match(text, at)
     value = found["value"].rstrip(".") if found else ""
-    if found and (is_random(value) or _UUID.fullmatch(value)) and sum(c.isdigit() for c in value) > 2:
+    is_chance = is_scrambled(value) or ((is_random(value) or _UUID.fullmatch(value)) and sum(c.isdigit() for c in value) > 2)
+    if found and is_chance:
         yield SecretSpan(found.start("value"), found.start("value") + len(value), "key", "link-that-lets-in", value)
 
 

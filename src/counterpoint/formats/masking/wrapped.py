@@ -40,7 +40,7 @@ def wrapped(text: str, found: Runs, is_telling: Callable[[str], bool]) -> Iterat
     is_one = (sizes >= _SHORTEST) & (found.digits > 1)
     done = 0
     for start, end in zip(found.starts[is_one].tolist(), found.ends[is_one].tolist(), strict=True):
-        if start < done:
+        if start < done or (text.find("_", start, end) < 0 and not _BASE64.search(text, start, end)):
             continue
         run = text[start : min(end, start + _LONGEST)]
         for span in _of_run(text, start, run, is_telling):
