@@ -1,8 +1,8 @@
 """`counterpoint audit --taint`: texts from outside that give orders, what came of them, and a summary over many runs.
 
 Always true: VIOLATION stands only for incidents (`audit.incidents`): an order that was carried out, or what the run's own
-monitor reports. What merely shares a context or a word with content from outside is counted, not shown. Only orders that
-were carried out, whole or in part, and violations that a monitor reports, end the command with exit code 4.
+monitor reports. What merely shares a context or a word with content from outside is counted, not shown. Only obeyed orders,
+and violations that a monitor reports, end the command with exit code 4.
 """
 
 from __future__ import annotations
