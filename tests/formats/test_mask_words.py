@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from counterpoint.formats.masking import find, mask
+from counterpoint.formats.masking import find, mask, masked_all
 from counterpoint.formats.masking.base import CODE_JOINS, Scan, is_filler, is_long, is_random, is_scrambled, is_signed, view
 from counterpoint.formats.masking.tokens import runs, trie
+from counterpoint.trace import Trace
 
 MIX = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0iL"
 HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
@@ -241,3 +242,22 @@ def test_a_header_says_its_scheme_and_its_secret(scheme: str) -> None:
 def test_codes_stand_behind_a_word_for_them(head: str) -> None:
     assert mask(f"{head}: 1234-5678, 8765-4321 and")[0] == f"{head}: [masked:key:0001], [masked:key:0002] and"
     assert mask(f"{head}: none-yet, nor-later")[0] == f"{head}: none-yet, nor-later"
+
+
+def test_a_number_under_a_password_s_name_has_a_label() -> None:
+    (new,) = masked_all([Trace(trace_id="t", task_id="t", events=[], meta={"pin": 12345678})]).traces
+    assert new.meta == {"pin": KEY}
+
+
+def test_an_attached_password_of_any_program() -> None:
+    assert mask("tool -paB3dE6gH9j run")[0] == f"tool -p{KEY} run"
+    assert mask("tool -pmy_1a2b3c4d run")[0] == "tool -pmy_1a2b3c4d run"
+
+
+def test_a_head_of_a_table_alone_has_no_rows() -> None:
+    for text in ("<th>Password</th>", "<tr><th>Password</th></tr>", "<td>x</td><th>Password</th> walnut4"):
+        assert mask(text) == (text, Counter())
+
+
+def test_a_token_of_airtable() -> None:
+    assert mask(f"it is pat{MIX[:14]}.{HEX}{HEX} now")[0] == f"it is {KEY} now"
