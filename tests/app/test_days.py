@@ -260,7 +260,7 @@ def test_only_what_was_done_in_the_time_asked_for_is_summed(tmp_path: Path, run:
 def test_what_a_trace_states_beyond_its_events_has_no_day_where_it_worked_on_several() -> None:
     several = replace(days_of("2026-11-01", "2026-11-09"), costs={"tokens": 1_000, "cost_usd": 5.0})
     rest = Summary.of_trace(several).by_day()[None]
-    assert (rest.tokens, rest.cost_usd, rest.events) == (800, 3.0, 0)
+    assert (rest.tokens, rest.cost_usd, rest.events, rest.uncounted) == (800, 3.0, 0, 0)
     one = replace(days_of("2026-11-01"), costs={"tokens": 1_000})
     assert [(day, part.tokens) for day, part in Summary.of_trace(one).by_day().items()] == [("2026-11-01", 1_000)]
     assert list(Summary.of_trace(Trace(trace_id="u", task_id="u", events=[Event(id="e", t=0, type="message", agent="a")])).by_day()) == [None]

@@ -235,3 +235,21 @@ def test_a_tools_answer_rests_on_what_was_returned_and_decided_in_it(tmp_path: P
     read = {(e.src, e.type) for e in trace.edges if e.dst == answer}
     assert read == {(call, "tool_dependency"), (decided[0], "causal")}
     assert (returned, "return") in {(e.src, e.type) for e in trace.edges if e.dst == decided[0]}
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [(90, ("tokens_in", "input_tokens", "prompt_tokens")), (12, ("tokens_out", "output_tokens", "completion_tokens"))],
+)
+def test_tokens_are_read_under_each_name_that_models_give_them(tmp_path: Path, said: int, names: tuple[str, ...]) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        for name in names:
+            rec.model(lambda name=name: {"text": "x", "usage": {name: said}})()
+    assert [getattr(e, names[0]) for e in rec.trace.events] == [said] * 3
+
+
+def test_options_of_a_decision_may_be_anything_that_can_be_counted_off(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+        for options in (("a", "b"), iter("ab"), {"a": 1, "b": 2}, None):
+            rec.decision("delegate", "a", options=options)  # type: ignore[arg-type]
+    assert [e.options for e in rec.trace.events] == [["a", "b"]] * 3 + [None]
