@@ -185,3 +185,20 @@ def test_a_call_that_went_wrong_says_so_with_its_answer_whoever_told(tmp_path: P
     for type_ in ("tool_call", "tool_result"):
         found = [(e.ok, e.error) for e in rec.trace.events if e.type == type_]
         assert found == [(False, "no page has them"), (False, "ValueError: late")]
+
+
+def test_a_stream_that_breaks_ends_its_call_with_the_error(tmp_path: Path) -> None:
+    with record(tmp_path, task="demo", agent="lead") as rec:
+
+        @rec.tool
+        async def pages() -> Any:
+            yield "one"
+            raise ValueError("no second page")
+
+        async def read() -> None:
+            with pytest.raises(ValueError, match="no second page"):
+                assert [page async for page in pages()] == []
+
+        asyncio.run(read())
+    found = next(e for e in rec.trace.events if e.type == "tool_result")
+    assert (found.ok, found.error) == (False, "ValueError: no second page")
