@@ -1,4 +1,4 @@
-"""A test double of a model: deterministic, no weights; plays every role of every task by its prompt and a skill.
+"""A test double of a model: deterministic, no weights; plays every role of every task from its prompt alone.
 
 Always true: a completion is a function of the prompt, the options and the call's seed; nothing else is read, no clock, no file.
 
