@@ -48,7 +48,7 @@ READS = [
 @pytest.mark.parametrize(("tool", "args"), READS)
 def test_files_of_the_repository_are_the_users_own(tool: str, args: dict[str, Any]) -> None:
     done = ("Bash", {"command": "make deploy"}, "ok")
-    trace = session((tool, args, SKILL), done, meta={"cwd": "/work/shop"})
+    trace = session((tool, args, SKILL), done, meta={"cwd": "/repo/shop"})
     assert names(trace) == []
     assert untrusted(trace) == []
     assert not may_taint(trace).tainted.any()
@@ -62,9 +62,9 @@ FETCHES = [
     [("Bash", {"command": "gh issue view 12"})],
     [("Bash", {"command": "git clone https://host.example/lib.git"}), ("Read", {"file_path": "lib/README.md"})],
     [("Bash", {"command": "git clone https://host.example/lib.git vendored"}), ("Bash", {"command": "cat vendored/README.md"})],
-    [("Bash", {"command": "curl -L https://pages.example/a -o notes.txt"}), ("Read", {"file_path": "/work/shop/notes.txt"})],
+    [("Bash", {"command": "curl -L https://pages.example/a -o notes.txt"}), ("Read", {"file_path": "/repo/shop/notes.txt"})],
     [("Bash", {"command": "wget https://pages.example/guide.md"}), ("Bash", {"command": "head guide.md"})],
-    [("Read", {"file_path": "/work/shop/node_modules/left/README.md"})],
+    [("Read", {"file_path": "/repo/shop/node_modules/left/README.md"})],
     [("Read", {"file_path": "/home/ann/Downloads/letter.txt"})],
 ]
 
@@ -73,7 +73,7 @@ FETCHES = [
 def test_what_was_fetched_comes_from_outside(calls: list[tuple[str, dict[str, Any]]]) -> None:
     done = ("Bash", {"command": "make deploy"}, "ok")
     trace = session(*((tool, args, SKILL if k == len(calls) - 1 else "ok") for k, (tool, args) in enumerate(calls)), done,
-                    meta={"cwd": "/work/shop"})  # fmt: skip
+                    meta={"cwd": "/repo/shop"})  # fmt: skip
     assert f"r{len(calls) - 1}" in names(trace)
     assert f"r{len(calls)}" not in names(trace)
     assert [one.status for one in injections(trace)] == ["obeyed"]
