@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
@@ -13,6 +14,7 @@ import pytest
 
 from counterpoint import Store, problems, record
 from counterpoint.team.record import Recording
+from counterpoint.team.record.values import clean, given
 
 HALF = "a\ud800"
 
@@ -253,3 +255,31 @@ def test_options_of_a_decision_may_be_anything_that_can_be_counted_off(tmp_path:
         for options in (("a", "b"), iter("ab"), {"a": 1, "b": 2}, None):
             rec.decision("delegate", "a", options=options)  # type: ignore[arg-type]
     assert [e.options for e in rec.trace.events] == [["a", "b"]] * 3 + [None]
+
+
+def test_a_recording_may_be_left_in_another_context_than_it_was_entered_in(tmp_path: Path) -> None:
+    rec = record(task="fixture", agent="lead", store=tmp_path)
+    inside = contextvars.copy_context()
+    inside.run(rec.__enter__)
+    inside.run(rec.stop, "done")
+    contextvars.copy_context().run(rec.__exit__, None, None, None)
+    assert rec.trace is not None
+    assert problems(rec.trace) == []
+
+
+def test_who_speaks_where_nothing_is_recorded_gets_no_event(tmp_path: Path) -> None:
+    assert record(task="early", agent="lead", store=tmp_path).human("hello") == ""
+
+
+def test_arguments_that_no_json_holds_are_told_in_words() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert given(["plan", "n"], (loop, 1), {})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "long"])
+def test_a_field_that_is_no_finite_number_is_left_out_and_said(value: object) -> None:
+    notes: list[str] = []
+    assert clean({"dur": value, "turn": 2}, notes.append) == {"turn": 2}
+    assert len(notes) == 1
+    assert "'dur'" in notes[0]
