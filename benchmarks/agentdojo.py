@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import counterpoint as cpt
-from counterpoint.audit.injection import injections
-from counterpoint.audit.redundancy import shingles
-from counterpoint.audit.taint import Score
-from counterpoint.team.gates import cleaned
+from counterpoint.audits.injection import injections
+from counterpoint.audits.redundancy import shingles
+from counterpoint.audits.taint import Score
+from counterpoint.lab.team.gates import cleaned
 from counterpoint.trace import Trace
 
 PUBLISHED = {

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from _timing import arguments, interleaved, report, row
 
-from counterpoint.credit.advantages import gae
-from counterpoint.credit.groups import group_advantages
+from counterpoint.credits.advantages import gae
+from counterpoint.credits.groups import group_advantages
 
 GAMMA, LAM = 0.99, 0.95
 

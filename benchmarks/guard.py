@@ -14,7 +14,7 @@ from typing import Any
 
 from _timing import arguments, report, row
 
-import counterpoint.app.guard.hook as hook
+import counterpoint.guard.hook as hook
 
 _READS = "import json, sys\nfor line in open(sys.argv[1], 'rb'): json.loads(line)"
 

@@ -14,8 +14,8 @@ from collections import Counter
 from pathlib import Path
 
 from counterpoint.app.importing import import_sessions, sessions_under
-from counterpoint.audit.injection import injections
-from counterpoint.audit.taint import Score
+from counterpoint.audits.injection import injections
+from counterpoint.audits.taint import Score
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 

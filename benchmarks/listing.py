@@ -16,8 +16,8 @@ from typing import Any
 
 from _timing import arguments, report, row
 
-from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.store import Store
+from counterpoint.trace.synthetic import synthetic_trace
 
 
 def fill(folder: Path, count: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from _timing import arguments, interleaved, report, row
 
 from counterpoint.app.checking import check_file
-from counterpoint.app.library import load, opened
+from counterpoint.app.load_save import load, opened
 from counterpoint.testing import SIZES, synthetic_trace
 from counterpoint.trace import check, encode, problems, wire
 from counterpoint.trace.records import SURVEY_FIELDS, wire_name

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from _timing import arguments, interleaved, report, row
 
-from counterpoint.bench.claims.shapley import team_game
-from counterpoint.credit.games import Game, VoteGame, by_keys, exact_shapley, mean_over_orders, table
-from counterpoint.credit.team_games import exact_votes, solve
+from counterpoint.credits.games import Game, VoteGame, by_keys, exact_shapley, mean_over_orders, table
+from counterpoint.credits.team_games import exact_votes, solve
+from counterpoint.lab.bench.claims.shapley import team_game
 
 try:
     shapiq = importlib.import_module("shapiq")

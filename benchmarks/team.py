@@ -61,8 +61,8 @@ def _plain(agents: int, folder: Path) -> dict[str, Any]:
 
 
 def _recorder(agents: int, folder: Path) -> dict[str, Any]:
+    from counterpoint.recorder.recorder import Recorder, WallClock
     from counterpoint.store import Store
-    from counterpoint.team.recorder import Recorder, WallClock
 
     store = Store(folder)
     run = store.record("bench", task_id="bench")

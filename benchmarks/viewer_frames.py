@@ -22,8 +22,8 @@ from _timing import arguments, percentile, report, row
 from counterpoint.app.viewer.api import asked as answers
 from counterpoint.app.viewer.api import event_of
 from counterpoint.app.viewer.one_file import PAGE
-from counterpoint.app.viewer.prepared import LARGE
 from counterpoint.app.viewer.server import Shell
+from counterpoint.app.viewer.trace_view import LARGE
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 

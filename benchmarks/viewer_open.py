@@ -20,7 +20,7 @@ from typing import Any
 from _timing import arguments, report, row
 
 from counterpoint.app.viewer.one_file import one_file
-from counterpoint.app.viewer.prepared import LARGE
+from counterpoint.app.viewer.trace_view import LARGE
 from counterpoint.store import Store
 from counterpoint.testing import synthetic_trace
 

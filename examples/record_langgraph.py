@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send
 
 from counterpoint import problems, record
-from counterpoint.team.adapters.langgraph import handler
+from counterpoint.recorder.adapters.langgraph import handler
 
 
 class State(TypedDict):

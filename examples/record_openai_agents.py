@@ -14,7 +14,7 @@ from agents.tracing import generation_span
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 from counterpoint import problems, record
-from counterpoint.team.adapters.openai_agents import processor
+from counterpoint.recorder.adapters.openai_agents import processor
 
 
 def says(text: str) -> list[Any]:

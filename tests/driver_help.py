@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from counterpoint.envs.task import Instance
-from counterpoint.envs.world import parameter
-from counterpoint.team.lm.chat import Chat
-from counterpoint.team.lm.engine import Answer, Ask, TooLong
+from counterpoint.lab.lm.chat import Chat
+from counterpoint.lab.lm.engine import Answer, Ask, TooLong
+from counterpoint.lab.tasks.task import Instance
+from counterpoint.lab.worlds.world import parameter
 from many_help import Config, Many
 
 
@@ -79,7 +79,7 @@ class Odd(Many):
 
 
 def _do(does: str) -> None:
-    from counterpoint.train.lm import rollout_worker
+    from counterpoint.lab.train.lm import rollout_worker
 
     match does:
         case "kill":

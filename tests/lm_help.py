@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.envs.task import Act, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.world import changed, parameter
+from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Subtask, View
+from counterpoint.lab.worlds.world import changed, parameter
 
 TEXTS = (
     "You are lead, agent in a team of agents that answers a question together.\nYou work alone with your tools; a worker can be "

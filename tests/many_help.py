@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from counterpoint.envs.task import Act, Document, Draw, Instance, Score, Subtask, View
-from counterpoint.envs.world import parameter
+from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
+from counterpoint.lab.worlds.world import parameter
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from counterpoint.envs.keyed import purpose, uniform
-from counterpoint.envs.task import Act, Choice, Instance, Seen, TextTask, View
+from counterpoint.lab.tasks.task import Act, Choice, Instance, Seen, TextTask, View
+from counterpoint.trace.keyed import purpose, uniform
 
 RETURN = (Choice("return", "", None),)
 STOP = (Choice("stop", "", None),)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from counterpoint.recorder.control import Control, FileControl
+from counterpoint.recorder.recorder import Recorder, WallClock
 from counterpoint.store import Store
 from counterpoint.store.run import Run
-from counterpoint.team.control import Control, FileControl
-from counterpoint.team.recorder import Recorder, WallClock
 
 AGENTS = ("lead", "lead.1", "lead.2")
 

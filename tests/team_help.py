@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint import Store, Trace, registry
-from counterpoint.team.model import Call, Completion, Model
-from counterpoint.team.sandbox import strength
-from counterpoint.team.session import Spec, record_team
-from counterpoint.team.state import Limits
+from counterpoint.lab.lm.model import Call, Completion, Model
+from counterpoint.lab.team.sandbox import strength
+from counterpoint.lab.team.session import Spec, record_team
+from counterpoint.lab.team.state import Limits
 
 TOPOLOGIES = ("centralized", "debate", "harness", "hierarchical", "planner_executor_critic", "swarm")
 

@@ -6,10 +6,10 @@ import asyncio
 import sys
 
 from counterpoint import Store
-from counterpoint.team.model import Call, Completion
-from counterpoint.team.models.fake import Fake
-from counterpoint.team.session import Spec, record_team
-from counterpoint.team.state import Limits
+from counterpoint.lab.lm.model import Call, Completion
+from counterpoint.lab.lm.models.fake import Fake
+from counterpoint.lab.team.session import Spec, record_team
+from counterpoint.lab.team.state import Limits
 
 
 class Slow(Fake):

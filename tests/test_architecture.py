@@ -21,15 +21,22 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "counterpoint"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# Bottom to top; rooms in one row never import each other. `testing.py` may import anything, and nothing imports it.
+# Bottom to top; rooms in one row never import each other. `testing.py` may import anything, and nothing imports it. The wall between
+# the wings is a rule of its own: the core imports nothing of the laboratory (`test_the_core_never_imports_the_laboratory`).
 LAYERS = [
     {"registry", "errors", "files", "display"},
     {"trace"},
-    {"formats", "store", "envs", "reward", "credit", "audit", "corpus"},
-    {"team"},
-    {"train"},
-    {"bench", "trainers"},
+    {"formats", "store", "rewards", "credits", "audits"},
+    {"guard"},
+    {"recorder"},
+    {"lab/worlds", "lab/papers"},
+    {"lab/tasks"},
+    {"lab/lm"},
+    {"lab/team"},
+    {"lab/train"},
+    {"lab/bench", "lab/trainers"},
     {"app"},
+    {"lab/app"},
 ]
 HEIGHT = {room: height for height, row in enumerate(LAYERS) for room in row}
 # The arrows inside a row: everything may say what went wrong.
@@ -37,27 +44,27 @@ ALLOWED = {("registry", "errors"), ("files", "errors")}
 
 # Who may import what is slow to import, optional, or reaches out.
 HEAVY = {
-    "torch": ("train/", "team/", "trainers/", "bench/claims/lm_engine.py"),
-    "transformers": ("train/", "team/", "bench/claims/lm_engine.py"),
-    "trl": ("trainers/trl/",),
-    "verl": ("trainers/verl/",),
-    "datasets": ("trainers/trl/",),
-    "tinker": ("trainers/tinker.py",),
+    "torch": ("lab/train/", "lab/team/", "lab/lm/", "lab/trainers/", "lab/bench/claims/lm_engine.py"),
+    "transformers": ("lab/train/", "lab/team/", "lab/lm/", "lab/bench/claims/lm_engine.py"),
+    "trl": ("lab/trainers/trl/",),
+    "verl": ("lab/trainers/verl/",),
+    "datasets": ("lab/trainers/trl/",),
+    "tinker": ("lab/trainers/tinker.py",),
     # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
-    "starlette": ("app/viewer/", "app/receiver/server.py"),
+    "starlette": ("app/viewer/", "app/receiver/server.py", "lab/app/pages/"),
     "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/serving.py"),
-    "triton": ("team/lm/kernels.py",),
-    "numba": ("trace/kernels.py", "envs/", "credit/", "train/"),
+    "triton": ("lab/lm/kernels.py",),
+    "numba": ("trace/kernels.py", "lab/worlds/", "credits/", "lab/train/"),
     "duckdb": ("store/",),
-    "ray": ("train/ray_cluster.py", "train/runners/ray_actors.py", "train/lm/ray_workers.py"),
-    "openai": ("team/",),
+    "ray": ("lab/train/ray_cluster.py", "lab/train/runners/ray_actors.py", "lab/train/lm/ray_workers.py"),
+    "openai": ("lab/team/", "recorder/"),
     "requests": (),
     "networkx": (),
     "pandas": (),
-    "matplotlib": ("app/plots/",),
+    "matplotlib": ("lab/app/plots/",),
 }
 # Mathematics reads no file, clock, network, environment or hidden random state.
-PURE = ("trace/", "reward/", "credit/", "audit/", "train/objectives.py")
+PURE = ("trace/", "rewards/", "credits/", "audits/", "lab/train/objectives.py")
 IMPURE_MODULES = {"os", "io", "pathlib", "time", "random", "socket", "urllib", "http", "subprocess", "tempfile", "shutil"}
 
 
@@ -66,8 +73,12 @@ def _relative(path: Path) -> str:
 
 
 def _room(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
+    return _room_of(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+def _room_of(parts: tuple[str, ...]) -> str:
+    """`trace`, or `lab/worlds` in the laboratory."""
+    return "/".join(parts[:2]) if parts[0] == "lab" and len(parts) > 1 else parts[0]
 
 
 @cache
@@ -100,18 +111,18 @@ def _imports(path: Path) -> set[str]:
 
 
 def _targets(path: Path) -> set[str]:
-    return {name.split(".")[1] for name in _imports(path) if name.startswith("counterpoint.") and "." in name}
+    return {_room_of(tuple(name.split(".")[1:])) for name in _imports(path) if name.startswith("counterpoint.")} - {"lab"}
 
 
 def _wrong_arrows(path: Path) -> list[str]:
     room = _room(path)
-    if room in {"__init__", "__main__", "testing"}:
+    if room in {"__init__", "__main__", "testing", "lab/__init__", "lab/testing"}:
         return []
     if room not in HEIGHT:
         return [f"{room} is not a room of the house: a new room needs a decision note and a place in LAYERS"]
     out = []
     for target in sorted(_targets(path) - {room}):
-        if target == "testing" and not _relative(path).startswith("app/templates/"):  # the tests that `counterpoint new` writes
+        if target in {"testing", "lab/testing"} and "app/templates/" not in _relative(path):  # the tests that `counterpoint new` writes
             out.append(f"{_relative(path)} imports testing, which nothing in the package may")
         elif target in HEIGHT and HEIGHT[target] >= HEIGHT[room] and (room, target) not in ALLOWED:
             out.append(f"{_relative(path)} imports {target}: the arrow points up or sideways")
@@ -119,11 +130,13 @@ def _wrong_arrows(path: Path) -> list[str]:
 
 
 def test_there_are_files() -> None:
-    assert {"trace", "formats", "store", "team", "train", "app"} <= {_room(path) for path in FILES}
+    assert {"trace", "formats", "store", "lab/team", "lab/train", "app", "lab/app"} <= {_room(path) for path in FILES}
 
 
 def test_arrows_point_down() -> None:
-    assert [wrong for path in FILES for wrong in _wrong_arrows(path)] == []
+    walled = {tuple(pair.split(" -> ")) for pair in WALL}  # said there
+    files = [path for path in FILES if _module(path) not in {source for source, _ in walled}]
+    assert [wrong for path in files for wrong in _wrong_arrows(path)] == []
 
 
 def test_heavy_imports_stay_where_they_belong() -> None:
@@ -175,6 +188,61 @@ def _targets_of(path: Path) -> frozenset[str]:
 
 def _package(path: Path) -> str:
     return _module(path) if path.name == "__init__.py" else _module(path).rpartition(".")[0]
+
+
+WALL: set[str] = {
+    "counterpoint.app.api.advise -> counterpoint.lab.team.live_trials",
+    "counterpoint.app.api.advise -> counterpoint.lab.team.order_trials",
+    "counterpoint.app.api.advise -> counterpoint.lab.team.world_trials",
+    "counterpoint.app.api.advise -> counterpoint.lab.worlds.teamworld.world",
+    "counterpoint.app.api.blame -> counterpoint.lab.lm.surprise",
+    "counterpoint.app.cli._completing -> counterpoint.lab.lm.weights",
+    "counterpoint.app.cli._completing -> counterpoint.lab.worlds.teamworld.suites",
+    "counterpoint.app.cli.demo -> counterpoint.lab.app.demo_training",
+    "counterpoint.app.cli.demo -> counterpoint.lab.lm.weights",
+    "counterpoint.app.cli.demo -> counterpoint.lab.team.session",
+    "counterpoint.app.cli.demo -> counterpoint.lab.team.state",
+    "counterpoint.app.cli.export -> counterpoint.lab.app.export_rl",
+    "counterpoint.app.cli.export -> counterpoint.lab.app.export_trainer",
+    "counterpoint.app.cli.view -> counterpoint.lab.bench.race.rows",
+    "counterpoint.app.forking -> counterpoint.lab.bench.claim",
+    "counterpoint.app.forking -> counterpoint.lab.team.live_replay",
+    "counterpoint.app.forking -> counterpoint.lab.team.remerge",
+    "counterpoint.app.forking -> counterpoint.lab.team.session",
+    "counterpoint.app.forking -> counterpoint.lab.worlds.world",
+    "counterpoint.app.viewer.collection -> counterpoint.lab.bench.race.rows",
+    "counterpoint.app.viewer.collection -> counterpoint.lab.bench.scorecard.playing",
+    "counterpoint.app.viewer.server -> counterpoint.lab.app.pages.bench",
+    "counterpoint.app.viewer.server -> counterpoint.lab.app.pages.races",
+    "counterpoint.app.viewer.server -> counterpoint.lab.app.pages.runs",
+    "counterpoint.app.viewer.typescript -> counterpoint.lab.app.pages.bench_shapes",
+    "counterpoint.app.viewer.typescript -> counterpoint.lab.app.pages.race_shapes",
+    "counterpoint.app.viewer.typescript -> counterpoint.lab.app.pages.run_shapes",
+    "counterpoint.guard.advice -> counterpoint.lab.train.stopping.choice",
+    "counterpoint.guard.stop_paths -> counterpoint.lab.worlds.stopping.sample",
+    "counterpoint.guard.stop_paths -> counterpoint.lab.worlds.stopping.traces",
+    "counterpoint.testing -> counterpoint.lab.tasks.contract",
+    "counterpoint.testing -> counterpoint.lab.tasks.task",
+    "counterpoint.testing -> counterpoint.lab.team.contracts",
+    "counterpoint.testing -> counterpoint.lab.team.topology",
+    "counterpoint.testing -> counterpoint.lab.train.jobs",
+    "counterpoint.testing -> counterpoint.lab.train.loss",
+    "counterpoint.testing -> counterpoint.lab.train.preset",
+    "counterpoint.testing -> counterpoint.lab.train.row_credit",
+    "counterpoint.testing -> counterpoint.lab.train.run",
+    "counterpoint.testing -> counterpoint.lab.train.settings",
+    "counterpoint.testing -> counterpoint.lab.train.training",
+    "counterpoint.testing -> counterpoint.lab.trainers.contract",
+    "counterpoint.testing -> counterpoint.lab.worlds.contract",
+    "counterpoint.testing -> counterpoint.lab.worlds.world",
+}
+
+
+def test_the_core_never_imports_the_laboratory() -> None:
+    """Under TYPE_CHECKING, in a function and by a string that names a module too."""
+    core = [path for path in FILES if not _relative(path).startswith("lab/")]
+    found = [f"{_module(path)} -> {target}" for path in core for target in _targets_of(path) if f"{target}.".startswith("counterpoint.lab.")]
+    _shrinks(found, WALL, "the core imports nothing of the laboratory; the laboratory hangs in by entry points")
 
 
 PRIVATE: set[str] = set()
@@ -237,20 +305,20 @@ def test_no_room_goes_in_circles() -> None:
 FACES = {"__init__.py", "trace/__init__.py", "store/__init__.py", "testing.py"}
 # The noun says what a kind of thing is; its kinds are the plural folder.
 NOUNS = {
-    "credit/mechanism.py": "credit/mechanisms",
-    "reward/reward.py": "reward/rewards",
-    "envs/world.py": "envs/worlds",
-    "envs/task.py": "envs/text",
-    "team/model.py": "team/models",
-    "team/tool.py": "team/tools",
-    "team/topology.py": "team/topologies",
-    "train/preset.py": "train/presets",
-    "train/loss.py": "train/losses",
-    "train/runner.py": "train/runners",
-    "bench/claim.py": "bench/claims",
+    "credits/mechanism.py": "credits/mechanisms",
+    "rewards/reward.py": "rewards/terms",
     "formats/format.py": "formats",
-    "trainers/trainer.py": "trainers",
     "app/viewer/panel.py": "app/viewer/panels",
+    "lab/worlds/world.py": "lab/worlds",
+    "lab/tasks/task.py": "lab/tasks",
+    "lab/lm/model.py": "lab/lm/models",
+    "lab/team/tool.py": "lab/team/tools",
+    "lab/team/topology.py": "lab/team/topologies",
+    "lab/train/preset.py": "lab/train/presets",
+    "lab/train/loss.py": "lab/train/losses",
+    "lab/train/runner.py": "lab/train/runners",
+    "lab/bench/claim.py": "lab/bench/claims",
+    "lab/trainers/trainer.py": "lab/trainers",
 }
 
 
@@ -261,7 +329,8 @@ def test_the_noun_is_a_file_and_its_kinds_are_a_folder(noun: str) -> None:
 
 
 def test_plugins_lie_in_folders_of_nouns() -> None:
-    assert {registry.folder(kind) for kind in registry.kinds()} - {"app/cli"} <= set(NOUNS.values())
+    folders = {name.removeprefix("counterpoint.").replace(".", "/") for kind in registry.kinds() for name in registry.packages(kind)}
+    assert folders - {"app/cli", "lab/app/cli"} <= set(NOUNS.values())
 
 
 ALL: set[str] = set()

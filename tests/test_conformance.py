@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from counterpoint import registry
-from counterpoint.envs.teamworld.world import TeamWorld
 from counterpoint.errors import Refused
+from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.testing import CHECKS
 from endpoint_help import FaultServer
 from logs import SAMPLES, files_of
@@ -58,9 +58,9 @@ def test_it_conforms(kind: str, name: str, tmp_path: Path) -> None:
             pytest.skip(f"this machine lacks what it needs: {error}")
 
 
-@pytest.mark.parametrize("name", registry.ids("credit"))
+@pytest.mark.parametrize("name", registry.ids("mechanism"))
 def test_a_mechanism_signs_its_credit_with_its_own_name(name: str) -> None:
-    mechanism = registry.get("credit", name)
+    mechanism = registry.get("mechanism", name)
     given = mechanism.example()
     assert mechanism(given.traces, **given.options).mechanism == name
 

@@ -17,16 +17,16 @@ from counterpoint import Refused, Store, Trace, registry
 from counterpoint.app.api.credit import credit_of
 from counterpoint.app.cli import main
 from counterpoint.app.forking import can_fork, replay_for, replay_of
-from counterpoint.app.library import save
+from counterpoint.app.load_save import save
 from counterpoint.app.viewer.crediting import credit as page_credit
-from counterpoint.envs.world import world
 from counterpoint.errors import CounterpointError, InputError, NotFound
-from counterpoint.team.session import Spec, resume_team
-from counterpoint.train.evaluate import policy_of
-from counterpoint.train.folder import RunFolder
-from counterpoint.train.start import train_run
+from counterpoint.lab.team.session import Spec, resume_team
+from counterpoint.lab.train.evaluate import policy_of
+from counterpoint.lab.train.folder import RunFolder
+from counterpoint.lab.train.run import train_run
+from counterpoint.lab.worlds.world import world
+from lab.train.quick import CONFIG
 from team_help import record
-from train.quick import CONFIG
 
 TRAP = "strangers:thing"
 

@@ -111,7 +111,8 @@ def test_a_package_is_the_function_of_its_name_in_every_order_of_imports(order: 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_callable_package_looks_like_its_function(name: str) -> None:
-    from counterpoint.app.api import audit, credit, train
+    from counterpoint.app.api import audit, credit
+    from counterpoint.lab.app.api import train
 
     home = {"audit": audit, "credit": credit, "reward": credit, "train": train}[name]
     both, function = getattr(counterpoint, name), getattr(home, name)

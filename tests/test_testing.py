@@ -11,14 +11,14 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from counterpoint import registry, testing
-from counterpoint.credit.mechanism import Mechanism
-from counterpoint.envs.task import Choice
+from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import NotIdentified
 from counterpoint.formats.format import Format
-from counterpoint.reward.reward import Reward
-from counterpoint.team.model import Call, Completion, ModelFailed
-from counterpoint.team.tool import ToolResult
-from counterpoint.team.topology import Topology
+from counterpoint.lab.lm.model import Call, Completion, ModelFailed
+from counterpoint.lab.tasks.task import Choice
+from counterpoint.lab.team.tool import ToolResult
+from counterpoint.lab.team.topology import Topology
+from counterpoint.rewards.reward import Reward
 from counterpoint.testing import (
     CHECKS,
     ConformanceError,

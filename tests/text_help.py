@@ -7,8 +7,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from counterpoint.envs.keyed import purpose, uniform
-from counterpoint.envs.task import Act, Choice, Instance, Seen, Subtask, TextTask, View
+from counterpoint.lab.tasks.task import Act, Choice, Instance, Seen, Subtask, TextTask, View
+from counterpoint.trace.keyed import purpose, uniform
 
 HITS = 8
 

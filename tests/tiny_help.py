@@ -19,8 +19,8 @@ def make_tiny(
     from safetensors.torch import save_file
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    from counterpoint.team.lm.chat import CHATML, Chat
-    from counterpoint.team.lm.network import Shape, as_transformers
+    from counterpoint.lab.lm.chat import CHATML, Chat
+    from counterpoint.lab.lm.network import Shape, as_transformers
 
     torch.set_num_threads(1)
     raw = Tokenizer(models.BPE())

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from counterpoint.envs.task import Document, Instance, Subtask
-from counterpoint.team.tool import Place
+from counterpoint.lab.tasks.task import Document, Instance, Subtask
+from counterpoint.lab.team.tool import Place
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from counterpoint.trainers.contract import some_rows
-from counterpoint.trainers.row import TrainingRow
-from counterpoint.trainers.text_call import TextCall
+from counterpoint.lab.trainers.contract import some_rows
+from counterpoint.lab.trainers.row import TrainingRow
+from counterpoint.lab.trainers.text_call import TextCall
 from lm_help import TEXTS
 from tiny_help import make_tiny
 
@@ -17,7 +17,7 @@ TASK = {"name": "lm_help:colours", "topology": "harness", "limits": LIMITS}
 
 def toy_model(folder: Path) -> Path:
     """A tiny Llama with words for the toy task, imitated from somebody who says either word."""
-    from counterpoint.train.lm.run import train_language
+    from counterpoint.lab.train.lm.run import train_language
 
     raw = make_tiny(folder / "raw", texts=TEXTS, words=512, spread=0.15, context=2048)
     imitate = {"teams": 24, "steps": 30, "batch": 12, "lr": 1e-2, "warmup": 4}

@@ -20,8 +20,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from counterpoint.envs.task import Act, Choice, Seen, View, task
-from counterpoint.team import grammar
+from counterpoint.lab.tasks import grammar
+from counterpoint.lab.tasks.task import Act, Choice, Seen, View, task
 
 ABOUT = {  # words of a question, and the task that it is
     "ledger_hunt": "contracts that are worth", "sql_audit": "in the policy's highest version", "module_dag": "Python function",

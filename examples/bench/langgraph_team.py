@@ -23,7 +23,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Send
 from openai import OpenAI
 
-from counterpoint.team.adapters.langgraph import handler
+from counterpoint.recorder.adapters.langgraph import handler
 
 
 class Endpoint(BaseChatModel):

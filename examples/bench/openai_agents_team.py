@@ -16,7 +16,7 @@ from typing import Any
 from agents import Agent, FunctionTool, OpenAIChatCompletionsModel, Runner, set_trace_processors
 from openai import AsyncOpenAI
 
-from counterpoint.team.adapters.openai_agents import processor
+from counterpoint.recorder.adapters.openai_agents import processor
 
 _TURNS = 100_000
 

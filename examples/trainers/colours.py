@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from counterpoint.envs.task import Act, Instance, Score, Subtask
-from counterpoint.envs.world import changed, parameter
+from counterpoint.lab.tasks.task import Act, Instance, Score, Subtask
+from counterpoint.lab.worlds.world import changed, parameter
 
 WORDS = ("red", "blue")
 

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import replace
 
 from counterpoint import Store
-from counterpoint.team.session import Spec, make_model, record_team
+from counterpoint.lab.team.session import Spec, make_model, record_team
 
 
 class Spelled:

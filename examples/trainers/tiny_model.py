@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from counterpoint.team.lm.chat import CHATML, Chat
+from counterpoint.lab.lm.chat import CHATML, Chat
 
 TEXTS = (
     "You are lead, agent in a team of agents that answers a question together.\nYou work alone with your tools; a worker can be "

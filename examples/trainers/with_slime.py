@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import torch
 
-from counterpoint.trainers.slime import advantages
+from counterpoint.lab.trainers.slime import advantages
 
 
 def main(path: str = "rows.pt") -> None:

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from counterpoint.trainers.tinker import datums
+from counterpoint.lab.trainers.tinker import datums
 
 
 def main(path: str = "rows.jsonl", model: str = "meta-llama/Llama-3.2-1B") -> None:

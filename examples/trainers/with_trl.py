@@ -13,9 +13,9 @@ import torch
 from tiny_model import make
 from trl import GRPOConfig
 
-from counterpoint.train.lm.run import train_language
-from counterpoint.trainers.team_play import TeamPlay
-from counterpoint.trainers.trl.grpo import CreditGRPOTrainer
+from counterpoint.lab.train.lm.run import train_language
+from counterpoint.lab.trainers.team_play import TeamPlay
+from counterpoint.lab.trainers.trl.grpo import CreditGRPOTrainer
 
 TASK = {
     "name": "colours:colours",

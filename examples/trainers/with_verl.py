@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 from verl import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
-import counterpoint.trainers.verl.estimator  # noqa: F401 - verl finds it by itself where Counterpoint is installed
-from counterpoint.trainers.verl import rows_of
+import counterpoint.lab.trainers.verl.estimator  # noqa: F401 - verl finds it by itself where Counterpoint is installed
+from counterpoint.lab.trainers.verl import rows_of
 
 
 def main(path: str = "rows.pkl") -> None:

@@ -2,15 +2,20 @@
 
 Always true: the id of a plug-in is its file's name, and the file defines one object of that name (a trailing underscore, as in
 `import_.py`, belongs to Python and not to the id). A package counts as a file: its `__init__.py`. A file that defines nothing
-of its own name is not a plug-in, and one that begins with an underscore is private to its folder. Code outside the package is
-named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a file names is not asked for by anybody:
-`check_consent` stands before every name that came out of a file.
+of its own name is not a plug-in, nor is the file that is named like its kind; one that begins with an underscore is private to
+its folder. Code outside the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a
+file names is not asked for by anybody: `check_consent` stands before every name that came out of a file.
+
+An installed package hangs more into Counterpoint by entry points, read as text; the laboratory (`counterpoint.lab`) does so too:
+`counterpoint.plugins` (a kind, and the package whose files are plug-ins of it), `counterpoint.hooks` (a question that the core
+asks, and the function that answers) and `counterpoint.names` (a name of `import counterpoint`, and what it stands for).
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
@@ -21,35 +26,105 @@ from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 _ROOT = os.path.dirname(__file__)
 _KEYWORDS = ("", "def ", "class ", "async def ")
 
-# kind -> the package whose files are its plug-ins
-_ROOMS = {
-    "format": "formats",
-    "reward": "reward/rewards",
-    "credit": "credit/mechanisms",
-    "env": "envs/worlds",
-    "task": "envs/text",
-    "model": "team/models",
-    "tool": "team/tools",
-    "topology": "team/topologies",
-    "preset": "train/presets",
-    "loss": "train/losses",
-    "claim": "bench/claims",
-    "trainer": "trainers",
+# kind -> the folder whose files are the core's plug-ins of it
+_OWN = {
     "command": "app/cli",
+    "format": "formats",
+    "mechanism": "credits/mechanisms",
     "panel": "app/viewer/panels",
+    "reward": "rewards/terms",
 }
+_GROUP = "[counterpoint."
+
+
+@cache
+def _entries() -> dict[str, list[tuple[str, str]]]:
+    """What installed packages hang into Counterpoint: group to (name, value), from their `entry_points.txt`.
+
+    `importlib.metadata` reads the same, and takes longer to import than all else that a command needs.
+    """
+    out: dict[str, list[tuple[str, str]]] = {}
+    seen: set[str] = set()
+    for folder_ in dict.fromkeys(sys.path):
+        try:
+            names = sorted(name for name in os.listdir(folder_ or ".") if name.endswith(".dist-info"))
+        except OSError:  # not a folder, or not there
+            continue
+        for name in names:
+            package = name.partition("-")[0]
+            if package in seen:  # the first on the path is the one that is imported
+                continue
+            seen.add(package)
+            for group, entry, value in _read_entries(os.path.join(folder_ or ".", name, "entry_points.txt")):
+                out.setdefault(group, []).append((entry, value))
+    return out
+
+
+def _read_entries(path: str) -> list[tuple[str, str, str]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        return []
+    group, out = "", []
+    for line in text.splitlines() if _GROUP in text else ():
+        line = line.strip()
+        if line.startswith("["):
+            group = line.strip("[]").removeprefix("counterpoint.") if line.startswith(_GROUP) else ""
+        elif group and "=" in line:
+            name, _, value = line.partition("=")
+            out.append((group, name.strip(), value.strip()))
+    return out
+
+
+@cache
+def _rooms() -> dict[str, tuple[str, ...]]:
+    """Kind to the packages whose files are plug-ins of it: the core's first, then those of installed packages."""
+    out: dict[str, tuple[str, ...]] = {kind: ("counterpoint." + path.replace("/", "."),) for kind, path in _OWN.items()}
+    for kind, package in _entries().get("plugins", ()):
+        out[kind] = (*out.get(kind, ()), package)
+    return out
+
+
+def _path_of(package: str) -> str | None:
+    """The folder of a package; ours are found without importing anything."""
+    first, _, rest = package.partition(".")
+    if first == "counterpoint":
+        return os.path.join(_ROOT, *rest.split("."))
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    return next(iter(spec.submodule_search_locations or ()), None) if spec else None
 
 
 def kinds() -> list[str]:
     """The kinds of plug-in there are."""
-    return sorted(_ROOMS)
+    return sorted(_rooms())
 
 
-def folder(kind: str) -> str:
-    """Where the plug-ins of a kind lie, from the package's folder: `credit/mechanisms`."""
-    if kind not in _ROOMS:
-        raise NotFound(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _ROOMS))
-    return _ROOMS[kind]
+def packages(kind: str) -> tuple[str, ...]:
+    """The packages whose files are the plug-ins of a kind: the core's, then those of installed packages."""
+    if kind not in _rooms():
+        raise NotFound(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _rooms()))
+    return _rooms()[kind]
+
+
+def hooks(question: str) -> list[Any]:
+    """The functions of installed packages that answer a question of the core, imported now."""
+    return [_loaded(value) for name, value in _entries().get("hooks", ()) if name == question]
+
+
+def names() -> dict[str, str]:
+    """What installed packages add to `import counterpoint`: the name, and "package.module:object"."""
+    return dict(_entries().get("names", ()))
+
+
+def _loaded(value: str) -> Any:
+    module, _, attribute = value.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def ids(kind: str) -> list[str]:
@@ -63,16 +138,22 @@ def _ids(kind: str) -> tuple[str, ...]:
 
 
 @cache
-def _files(kind: str) -> dict[str, str]:
-    """The plug-ins of a kind by the name of their module: found by reading, nothing is imported."""
-    found: dict[str, str] = {}
-    with os.scandir(os.path.join(_ROOT, *folder(kind).split("/"))) as entries:
-        for entry in entries:
-            name, is_file = entry.name.removesuffix(".py"), entry.name.endswith(".py")
-            path = entry.path if is_file else os.path.join(entry.path, "__init__.py")
-            if not name.startswith("_") and (is_file or os.path.isfile(path)) and _defines(path, name):
-                found[name] = path
-    return found
+def _files(kind: str) -> dict[str, tuple[str, str]]:
+    """The plug-ins of a kind by the name of their module: package and path, found by reading; nothing is imported."""
+    out: dict[str, tuple[str, str]] = {}
+    for package in packages(kind):
+        folder_ = _path_of(package)
+        if folder_ is None or not os.path.isdir(folder_):
+            continue
+        with os.scandir(folder_) as entries:
+            for entry in entries:
+                name, is_file = entry.name.removesuffix(".py"), entry.name.endswith(".py")
+                path = entry.path if is_file else os.path.join(entry.path, "__init__.py")
+                if name.startswith("_") or name == kind or name in out or not (is_file or os.path.isfile(path)):
+                    continue
+                if _defines(path, name):
+                    out[name] = package, path
+    return out
 
 
 def _defines(path: str, name: str) -> bool:
@@ -126,8 +207,7 @@ def get(kind: str, name: str) -> Any:
     if ":" in name:
         return _outside(kind, name)
     own = _module(kind, name)
-    module = importlib.import_module(".".join(["counterpoint", *_ROOMS[kind].split("/"), own]))
-    return getattr(module, own)
+    return _loaded(f"{_files(kind)[own][0]}.{own}:{own}")
 
 
 def _outside(kind: str, name: str) -> Any:
@@ -147,5 +227,5 @@ def _outside(kind: str, name: str) -> Any:
 
 def summary(kind: str, name: str) -> str:
     """The first line of the plug-in file's docstring, read as text: nothing is imported."""
-    with open(_files(kind)[_module(kind, name)], encoding="utf-8") as file:
+    with open(_files(kind)[_module(kind, name)][1], encoding="utf-8") as file:
         return file.readline().strip().strip('"').strip()

@@ -28,26 +28,26 @@ from msgspec.structs import replace
 
 from counterpoint.app.viewer.panel import Panel, panels
 from counterpoint.app.viewer.typescript import interfaces
-from counterpoint.credit.foreign import known_ids
-from counterpoint.credit.mechanism import Mechanism
-from counterpoint.envs.contract import check_task as check_text_task
-from counterpoint.envs.contract import check_world
-from counterpoint.envs.synthetic import SHAPES, SIZES, synthetic_trace
-from counterpoint.envs.task import TextTask
-from counterpoint.envs.world import World
+from counterpoint.credits.foreign import known_ids
+from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.formats.contract import check_format as check_bytes
 from counterpoint.formats.format import Format
-from counterpoint.reward.reward import Reward
-from counterpoint.team import contracts as team_contracts
-from counterpoint.team.topology import Topology
+from counterpoint.lab.tasks.contract import check_task as check_text_task
+from counterpoint.lab.tasks.task import TextTask
+from counterpoint.lab.team import contracts as team_contracts
+from counterpoint.lab.team.topology import Topology
+from counterpoint.lab.train.preset import Preset
+from counterpoint.lab.trainers.contract import check_trainer as check_trainer_files
+from counterpoint.lab.worlds.contract import check_world
+from counterpoint.lab.worlds.world import World
+from counterpoint.rewards.reward import Reward
 from counterpoint.trace import Edge, Event, Trace, problems
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.lines import encode_lines
 from counterpoint.trace.rows import Credit, Signal
+from counterpoint.trace.synthetic import SHAPES, SIZES, synthetic_trace
 from counterpoint.trace.vocabulary import REWARD_FAMILIES, UNITS
-from counterpoint.train.preset import Preset
-from counterpoint.trainers.contract import check_trainer as check_trainer_files
 
 __all__ = [
     "CHECKS",
@@ -351,7 +351,7 @@ def _check_rows(mechanism: Mechanism, credit: Credit, traces: list[Trace]) -> No
 
 def check_preset(preset: Preset) -> None:
     """A preset is data, states source and departures, names only what there is, and learns: one update on a small world."""
-    from counterpoint.train.assign import check
+    from counterpoint.lab.train.row_credit import check
 
     _require(isinstance(preset, Preset), f"is a {type(preset).__name__}, not a Preset")
     for name in ("source", "departures"):
@@ -376,7 +376,7 @@ def check_preset(preset: Preset) -> None:
 
 def _one_update(preset: Preset) -> Mapping[str, Any]:
     """What the first update says, on a small world that has workers and votes; the run's folder goes away."""
-    from counterpoint.train.start import train_run
+    from counterpoint.lab.train.run import train_run
 
     holder = ModuleType("counterpoint_preset_under_check")
     holder.__dict__["preset"] = preset
@@ -396,10 +396,10 @@ def _one_update(preset: Preset) -> Mapping[str, Any]:
 def check_loss(loss: Any) -> None:
     """A loss states its source, has a default for every option and refuses others; one update changes the network, the same one
     each time, and leaves finite weights. It is played in a small world, for a few episodes."""
-    from counterpoint.train.jobs import play
-    from counterpoint.train.loss import Loss
-    from counterpoint.train.settings import Settings
-    from counterpoint.train.training import Training
+    from counterpoint.lab.train.jobs import play
+    from counterpoint.lab.train.loss import Loss
+    from counterpoint.lab.train.settings import Settings
+    from counterpoint.lab.train.training import Training
 
     _require(isinstance(loss, Loss), f"is a {type(loss).__name__}, not a Loss")
     _require(bool(loss.source.strip()), "states no source")
@@ -450,10 +450,10 @@ CHECKS: Mapping[str, Callable[..., None]] = {
     "panel": check_panel,
     "format": check_format,
     "command": check_command,
-    "env": check_env,
+    "world": check_env,
     "claim": check_claim,
     "reward": check_reward,
-    "credit": check_credit,
+    "mechanism": check_credit,
     "preset": check_preset,
     "loss": check_loss,
     "task": check_task,

@@ -15,8 +15,8 @@ import pytest
 import zstandard
 
 from counterpoint.app import archives
+from counterpoint.app.discover import find, importer, read_logs
 from counterpoint.app.importing import import_sessions
-from counterpoint.app.logs import find, importer, read_logs
 from counterpoint.trace import Trace
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "logs"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from audit.made import Story, fan_out
+from audits.made import Story, fan_out
 from counterpoint import registry
-from counterpoint.audit.records import DEFINITIONS, HACKS
+from counterpoint.audits.records import DEFINITIONS, HACKS
 from counterpoint.trace import Trace, encode
 from counterpoint.trace.lines import encode_lines
 from counterpoint.trace.quantities import PLACEHOLDER

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.app.library import load, save
+from counterpoint.app.load_save import load, save
 from counterpoint.store import Store
 from counterpoint.trace.mistake import mistake_of
 
@@ -21,9 +21,9 @@ LOGS = Path(__file__).parents[2] / "examples" / "logs" / "who_and_when"
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one live team of fakes that succeeded, `hunt`."""
-    from counterpoint.bench.blame_cases import team_run
-    from counterpoint.team.session import Spec
-    from counterpoint.team.state import Limits
+    from counterpoint.lab.bench.blame_cases import team_run
+    from counterpoint.lab.team.session import Spec
+    from counterpoint.lab.team.state import Limits
 
     folder = tmp_path_factory.mktemp("live") / "store"
     config = {"documents": 20, "rows": 3, "parts": 2}

@@ -15,7 +15,7 @@ from counterpoint.app.cli import main
 from counterpoint.app.viewer.crediting import work as page_work
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panels.blame import blame as blame_panel
-from counterpoint.audit.measures import measures
+from counterpoint.audits.measures import measures
 from counterpoint.store import Store
 from counterpoint.trace import Edge, Event, Trace
 

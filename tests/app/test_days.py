@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import counterpoint.store.writing as writing
 from app.conftest import Ends
 from counterpoint.app.api.report import report
-from counterpoint.app.logs import read_logs
+from counterpoint.app.discover import read_logs
 from counterpoint.app.search import matcher, period_of, remarks
 from counterpoint.errors import InputError
 from counterpoint.store import Store

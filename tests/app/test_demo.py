@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from counterpoint.app.api.compare import compare_groups, groups_of
-from counterpoint.app.cli import _demo_training
 from counterpoint.app.cli.demo import decisions_screen, measures_screen, policies_screen, tasks_screen
-from counterpoint.envs.teamworld.suites import suite_worlds
-from counterpoint.train.before_after import by_hand
-from counterpoint.train.folder import RunFolder
-from counterpoint.train.runners.here import Here
+from counterpoint.lab.app import demo_training as _demo_training
+from counterpoint.lab.app.api.compare import compare_groups, groups_of
+from counterpoint.lab.train.before_after import by_hand
+from counterpoint.lab.train.folder import RunFolder
+from counterpoint.lab.train.runners.here import Here
+from counterpoint.lab.worlds.teamworld.suites import suite_worlds
 
 TASKS = 9
 
@@ -24,7 +24,7 @@ TASKS = 9
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One update of each way, two seeds."""
-    from counterpoint.train.runners import processes
+    from counterpoint.lab.train.runners import processes
 
     place = tmp_path_factory.mktemp("demo") / "trained"
     with pytest.MonkeyPatch.context() as patch:
@@ -86,7 +86,7 @@ def test_the_bound_on_these_tasks_has_their_luck_and_says_how_sure_that_is(found
 
 
 def test_team_sizes_are_the_same_in_the_table_the_bars_and_the_plot(found: Any) -> None:
-    from counterpoint.app.plots import panels
+    from counterpoint.lab.app.plots import panels
 
     drawn = panels.widths(groups_of([p for way in found["runs"].values() for p in way]))
     assert isinstance(drawn, panels.Widths)

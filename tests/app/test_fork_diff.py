@@ -10,7 +10,7 @@ import pytest
 
 import counterpoint as cpt
 from counterpoint import registry
-from counterpoint.app.library import load, save
+from counterpoint.app.load_save import load, save
 from counterpoint.store import Store
 from counterpoint.trace import Event, Trace
 

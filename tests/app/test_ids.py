@@ -10,7 +10,7 @@ import pytest
 
 import counterpoint
 from counterpoint.app.cli.view import _opened
-from counterpoint.app.library import names_file
+from counterpoint.app.load_save import names_file
 from counterpoint.errors import NotFound
 from counterpoint.store.handles import handle
 from counterpoint.testing import synthetic_trace

@@ -19,9 +19,9 @@ import zstandard
 
 from counterpoint import Store
 from counterpoint.app.cli.import_ import summary
+from counterpoint.app.discover import Found, find, importer, importers, read_logs
 from counterpoint.app.import_account import Account, Outcome
 from counterpoint.app.importing import import_sessions, sessions_under, span
-from counterpoint.app.logs import Found, find, importer, importers, read_logs
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
 from counterpoint.trace.quantities import PLACEHOLDER, uncounted

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 import counterpoint
 from app.conftest import Ends
-from audit.made import Story, fan_out
+from audits.made import Story, fan_out
 from counterpoint.app.cli import main
 from counterpoint.app.viewer.collection import Collection, Listing
 from counterpoint.app.viewer.overview import overview
-from counterpoint.envs.synthetic import SHAPES, synthetic_trace
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.critical_path import critical_path
+from counterpoint.trace.synthetic import SHAPES, synthetic_trace
 from counterpoint.trace.team import TraceTeam
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "logs"

@@ -12,7 +12,7 @@ import pytest
 from app.conftest import Ends
 from app.hung_help import claude, codex
 from counterpoint.app.api.report import report
-from counterpoint.app.logs import read_logs
+from counterpoint.app.discover import read_logs
 from counterpoint.app.viewer.live import Follower
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary

@@ -12,8 +12,8 @@ import threading
 
 import pytest
 
-from counterpoint.app.cli import _progress
-from counterpoint.app.cli._progress import Bar, progress, track
+from counterpoint.app.terminal import progress as _progress
+from counterpoint.app.terminal.progress import Bar, progress, track
 from counterpoint.display import tracked
 
 

@@ -17,12 +17,12 @@ import pytest
 from app.conftest import Ends
 from app.test_serve import serving
 from counterpoint import Event, Store, Trace
-from counterpoint.app.api.train import train_one
 from counterpoint.app.pushing import Push, following
 from counterpoint.errors import InputError, Refused, TryAgain
+from counterpoint.lab.app.api.train import train_one
 from counterpoint.store.verify import verify
 from counterpoint.store.writing import digest_of
-from train.quick import CONFIG
+from lab.train.quick import CONFIG
 
 
 def trace(name: str, n: int = 3, **more: Any) -> Trace:

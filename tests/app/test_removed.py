@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.app.library import save
+from counterpoint.app.load_save import save
 from counterpoint.store import Store
 from counterpoint.store.handles import handle
 from counterpoint.store.repair import repair

@@ -32,7 +32,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from counterpoint import Store
-from counterpoint.app.logs import read_logs
+from counterpoint.app.discover import read_logs
 from counterpoint.app.receiver import intake as intake_module
 from counterpoint.app.receiver import server as receiver
 from counterpoint.app.receiver.collector import Collector

@@ -14,7 +14,7 @@ from app.sessions_made import HELPER, Session, mend, paint, stored
 from counterpoint.app.api.report import trends
 from counterpoint.app.pricing import cost_words, read_prices, repriced
 from counterpoint.app.search import matcher, span_of
-from counterpoint.audit.failures import failures, kind_of_reason
+from counterpoint.audits.failures import failures, kind_of_reason
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.app.cli.demo import command_name
-from counterpoint.audit.authority import authority
-from counterpoint.audit.injection import injections
+from counterpoint.audits.authority import authority
+from counterpoint.audits.injection import injections
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.critical_path import critical_path

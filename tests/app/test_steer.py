@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.conftest import Ends
+from counterpoint.recorder.control import FileControl
 from counterpoint.store import Store
-from counterpoint.team.control import FileControl
 from counterpoint.trace import Event
 from counterpoint.trace.steered import is_steered
 from steer_help import running, until

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import counterpoint as cpt
-from counterpoint.app.library import save
-from counterpoint.bench.injection_cases import GOALS, made_run
+from counterpoint.app.load_save import save
+from counterpoint.lab.bench.injection_cases import GOALS, made_run
 from counterpoint.store import Store
 from counterpoint.trace import Edge, Event, Trace, content_ref
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.audit.rollups import coverage, rollup
+from counterpoint.audits.rollups import coverage, rollup
 from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
 from counterpoint.trace.quantities import PLACEHOLDER

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.hacks import hacks
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.hacks import hacks
 from counterpoint.formats.draft import Draft, ordered
 from counterpoint.formats.importing.usage import PRICES, Prices, Usage
 from counterpoint.trace import Trace

@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 import logs
-from counterpoint.envs.synthetic import SHAPES, synthetic_trace
 from counterpoint.errors import InputError
 from counterpoint.formats.format import detect
 from counterpoint.formats.otel import spans_of
 from counterpoint.formats.otlp import otlp
 from counterpoint.testing import odd_trace
 from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace.synthetic import SHAPES, synthetic_trace
 
 TRACES = [odd_trace(), *(synthetic_trace(4, 30, shape, contents=True) for shape in SHAPES)]
 

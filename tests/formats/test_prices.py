@@ -11,7 +11,7 @@ import pytest
 from counterpoint.formats.importing.model_names import spellings, undated, written
 from counterpoint.formats.importing.price_list import TABLE, made, price_list
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
-from counterpoint.team.prices import price_of
+from counterpoint.guard.prices import price_of
 
 TRUE = """
 claude-opus-4-6[1m] 5 25 | claude-opus-4-6 5 25 | o3-pro 20 80 | gpt-5-pro 15 120 | gpt-5.4-pro 30 180 | gpt-5.1 1.25 10 | gpt-5.1-codex-max 1.25 10

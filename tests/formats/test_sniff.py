@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from counterpoint import registry
-from counterpoint.app.logs import find, importers
+from counterpoint.app.discover import find, importers
 from counterpoint.errors import InputError
 from counterpoint.formats.format import detect
 from counterpoint.formats.importer import Importer

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.measures import measures
-from counterpoint.audit.waste import waste
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.measures import measures
+from counterpoint.audits.waste import waste
 from counterpoint.trace import Trace
 
 T0 = 1_760_000_000

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from counterpoint.envs.synthetic import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, problems, wire
 from counterpoint.trace.check import CODES, findings
+from counterpoint.trace.synthetic import synthetic_trace
 
 
 def trace(events: list[Event], edges: list[Edge] | None = None, **fields: Any) -> Trace:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from audit.made import Story, fan_out, random_traces
+from audits.made import Story, fan_out, random_traces
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.critical_path import pieces, profile
 from counterpoint.trace.team import TraceTeam, critical_steps, story

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from audit.made import Story
+from audits.made import Story
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.team import TraceTeam, critical_steps, story
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from counterpoint import Store
-from counterpoint.audit.blame.judge import blame
-from counterpoint.envs.expert_chat import broken_chats
+from counterpoint.audits.blame.judge import blame
+from counterpoint.lab.worlds.expert_chat import broken_chats
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import running

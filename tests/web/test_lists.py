@@ -363,7 +363,7 @@ def test_a_session_that_hangs_is_seen_in_the_list_and_live(page: Any, viewer: Vi
     import time
 
     from app.hung_help import claude
-    from counterpoint.app.logs import read_logs
+    from counterpoint.app.discover import read_logs
 
     hung = next(read_logs(claude(tmp_path, time.time() - 7_500)))
     with Store(viewer.store) as store:

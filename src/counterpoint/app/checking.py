@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from counterpoint import registry
-from counterpoint.app.library import opened
+from counterpoint.app.load_save import opened
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.formats.format import detect
 from counterpoint.formats.importing.files import HEAD

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 import counterpoint.registry as registry
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.work.agents import AgentWork, TeamWork, work
-from counterpoint.credit.choosing import NobodyChosen
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.work.agents import AgentWork, TeamWork, work
+from counterpoint.credits.choosing import NobodyChosen
 from counterpoint.display import compact, duration, money, number, percent
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
@@ -52,7 +52,7 @@ def contributions(trace: Trace, *, facts: Facts | None = None, words: bool = Tru
 
 def _shares(trace: Trace) -> Mapping[str, float] | None:
     try:
-        found: Credit = registry.get("credit", "provenance")([trace], unit="agent")
+        found: Credit = registry.get("mechanism", "provenance")([trace], unit="agent")
     except CounterpointError:
         return None
     return found.of(0, "agent")

@@ -18,8 +18,8 @@ from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
 
 if TYPE_CHECKING:
-    from counterpoint.audit.blast import Blast
-    from counterpoint.audit.diff import Diff
+    from counterpoint.audits.blast import Blast
+    from counterpoint.audits.diff import Diff
 
 
 _RECORDED = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
@@ -34,8 +34,8 @@ _RECORDED = "fork a trace of `counterpoint record` or `counterpoint world run NA
 def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -> Any:
     """The world whose trace this is, or its recording, as a `Replay`; None where there is none."""
     if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.team.live_replay import LiveReplay
-        from counterpoint.team.session import Spec
+        from counterpoint.lab.team.live_replay import LiveReplay
+        from counterpoint.lab.team.session import Spec
 
         Spec.of(trace.meta["team"]).check_consent(allow, where=trace.trace_id, with_model=False, is_fork=True)
         return LiveReplay(model=model, allow=tuple(allow))
@@ -43,7 +43,7 @@ def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -
     if not isinstance(name, str):
         return None
     registry.check_consent([name], allow, where=trace.trace_id)
-    from counterpoint.envs.world import world
+    from counterpoint.lab.worlds.world import world
 
     try:
         return world(name)
@@ -124,8 +124,8 @@ def last_merge(trace: Trace) -> Any:
     """The last merge of a recorded live team, to be made again without a model; None where a trace is no such recording."""
     if not isinstance(trace.meta.get("team"), dict):
         return None
-    from counterpoint.team.remerge import Remerge
-    from counterpoint.team.session import Spec
+    from counterpoint.lab.team.remerge import Remerge
+    from counterpoint.lab.team.session import Spec
 
     Spec.of(trace.meta["team"]).check_consent((), where=trace.trace_id, with_model=False, is_fork=True)
     return Remerge(trace)
@@ -179,7 +179,7 @@ def named_model(trace: Trace, live: Mapping[str, Any]) -> Any:
     """The model that was named for changed calls of a live team; None leaves them to what the trace names."""
     if live["model_name"] is None:
         return None
-    from counterpoint.team.session import Spec, make_model
+    from counterpoint.lab.team.session import Spec, make_model
 
     spec = Spec.of(trace.meta.get("team") or {})
     spec.check_consent(live["allow"], where=trace.trace_id, with_model=False, is_fork=True)
@@ -201,7 +201,7 @@ def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) ->
 
 def effect_of(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samples: int) -> dict[str, Any]:
     """Team reward with the edit less without it, on the same fresh noise."""
-    from counterpoint.bench.claim import mean_interval
+    from counterpoint.lab.bench.claim import mean_interval
 
     seeds = range(seed, seed + samples)
     values = replay.returns(trace, [Fork(at, d, s) for d in (do, None) for s in seeds])
@@ -226,8 +226,8 @@ def badges(original: Trace, forked: Trace, at: str) -> dict[str, str]:
     told = _told(forked)
     if told:
         return told
-    from counterpoint.audit.blast import blast_radius
-    from counterpoint.audit.diff import aligned
+    from counterpoint.audits.blast import blast_radius
+    from counterpoint.audits.diff import aligned
 
     blast = blast_radius(original, forked, at)
     again = dict(zip(aligned(original.events), blast.reran.tolist(), strict=True))

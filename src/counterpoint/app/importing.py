@@ -18,11 +18,11 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+from counterpoint.app.discover import Found, find, importer
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
 from counterpoint.app.import_memory import ImportMemory, Known, fingerprint
 from counterpoint.app.import_removed import seen_before
-from counterpoint.app.logs import Found, find, importer
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.report import Report

@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from counterpoint.app.library import load, names_file, opened, save, store_path
+from counterpoint.app.load_save import load, names_file, opened, save, store_path
 from counterpoint.errors import InputError, NotFound
 from counterpoint.formats.importing.files import HEAD
-from counterpoint.reward.proposals import Proposal
+from counterpoint.rewards.proposals import Proposal
 from counterpoint.trace import Trace, lines
 from counterpoint.trace.outcome import Outcome, with_outcomes
 

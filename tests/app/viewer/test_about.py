@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from app.viewer.small import team
-from counterpoint.app.logs import read_logs
+from counterpoint.app.discover import read_logs
 from counterpoint.app.viewer.columns import columns
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.shapes import About
-from counterpoint.audit.rollups import rollup
+from counterpoint.audits.rollups import rollup
 from counterpoint.testing import SHAPES, odd_trace, synthetic_trace
 from counterpoint.trace import Event, Trace
 

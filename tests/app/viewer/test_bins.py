@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.viewer.small import team, unpacked
-from counterpoint.app.viewer import prepared as seen_
+from counterpoint.app.viewer import trace_view as seen_
 from counterpoint.app.viewer.columns import LEVELS, MOST, bins, cells, is_large, lanes
-from counterpoint.app.viewer.prepared import prepared
 from counterpoint.app.viewer.shapes import FAMILIES
+from counterpoint.app.viewer.trace_view import prepared
 from counterpoint.testing import SHAPES, synthetic_trace
 from counterpoint.trace import Event, Trace
 

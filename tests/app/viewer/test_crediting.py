@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from app.viewer.small import team
 from counterpoint import registry
 from counterpoint.app.api.credit import credit_of
-from counterpoint.app.viewer import prepared as seen_
+from counterpoint.app.viewer import trace_view as seen_
 from counterpoint.app.viewer.crediting import credit, methods, work
 from counterpoint.app.viewer.overview import overview
-from counterpoint.envs.world import world
 from counterpoint.errors import NotFound
+from counterpoint.lab.worlds.world import world
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -26,7 +26,7 @@ def simulated() -> Trace:
 
 def test_every_mechanism_is_listed_and_those_that_answer_come_first() -> None:
     told = methods(team())
-    assert sorted(method.id for method in told) == sorted(registry.ids("credit"))
+    assert sorted(method.id for method in told) == sorted(registry.ids("mechanism"))
     refused = [method.refusal is not None for method in told]
     assert refused == sorted(refused)
     assert any(refused)
@@ -133,7 +133,7 @@ def test_a_simulated_trace_is_forked_for_its_credit(simulated: Trace) -> None:
 
 
 def test_answers_travel() -> None:
-    for name in registry.ids("credit"):
+    for name in registry.ids("mechanism"):
         msgspec.json.encode(credit(team(), name))
     msgspec.json.encode(methods(team()))
 

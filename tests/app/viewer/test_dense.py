@@ -14,7 +14,7 @@ from counterpoint.app.viewer import dense
 from counterpoint.app.viewer.columns import arrays_of
 from counterpoint.app.viewer.events import fields
 from counterpoint.app.viewer.one_file import packed
-from counterpoint.app.viewer.prepared import prepared
+from counterpoint.app.viewer.trace_view import prepared
 from counterpoint.testing import synthetic_trace
 
 

@@ -10,8 +10,8 @@ from app.viewer.small import team
 from counterpoint.app.viewer import diffing
 from counterpoint.app.viewer.diffing import diff
 from counterpoint.app.viewer.overview import overview
-from counterpoint.audit.diff import diff as audited
-from counterpoint.envs.world import world
+from counterpoint.audits.diff import diff as audited
+from counterpoint.lab.worlds.world import world
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.replay import Delete

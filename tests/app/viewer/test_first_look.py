@@ -38,7 +38,7 @@ def test_agents_sums_and_span_are_those_of_the_whole(tmp_path: Path) -> None:
 
 
 def test_the_server_gives_it_until_the_trace_has_been_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.app.viewer.prepared.LARGE", 100)
+    monkeypatch.setattr("counterpoint.app.viewer.trace_view.LARGE", 100)
     with Store(tmp_path / "traces") as store:
         store.add(synthetic_trace(10, 60, trace_id="large"))
         store.add(synthetic_trace(2, 4, trace_id="small"))

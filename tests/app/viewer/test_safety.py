@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.viewer.small import team
 from counterpoint.app.viewer.panels.safety import Safety
 from counterpoint.app.viewer.panels.safety import safety as panel
-from counterpoint.audit.authority import authority
+from counterpoint.audits.authority import authority
 from counterpoint.testing import SHAPES, synthetic_trace
 from counterpoint.trace import Edge, Event
 

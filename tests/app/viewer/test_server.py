@@ -16,13 +16,13 @@ from urllib.parse import quote
 import pytest
 from click.testing import CliRunner
 
-from app.runs_made import made
 from app.viewer.served import HOSTILE, SCRIPT, Answer, Viewer, filled, viewing
 from counterpoint import Event, Store, Trace, content_ref
 from counterpoint.app.cli import cli
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.one_file import reopened
 from counterpoint.testing import synthetic_trace
+from lab.app.runs_made import made
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +321,7 @@ def test_what_compare_refuses_is_refused_with_the_reason(viewer: Viewer) -> None
 
 
 def test_a_task_that_moved_leads_to_the_traces_of_both_sides(tmp_path: Path) -> None:
-    from app.runs_made import FIRST, TASKS
+    from lab.app.runs_made import FIRST, TASKS
 
     for name, mean in (("x", 5.0), ("y", 6.0)):
         folder = made(tmp_path / "runs" / name, name, mean=mean)

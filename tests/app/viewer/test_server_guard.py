@@ -10,7 +10,7 @@ import pytest
 import counterpoint as cpt
 from app.viewer.served import Viewer, filled, simulated, viewing
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.app.viewer.guard import Door
+from counterpoint.app.viewer.guard_page import Door
 from counterpoint.testing import synthetic_trace
 
 SECRET = "a-secret-of-some-length"

@@ -12,8 +12,8 @@ import pytest
 from app.viewer.served import Answer, Viewer, viewing
 from app.viewer.test_server_live import Stream
 from counterpoint.app.viewer.collection import Collection, Listing
+from counterpoint.recorder.orders import Order, control_path, send
 from counterpoint.store import Store
-from counterpoint.team.orders import Order, control_path, send
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Event
 from steer_help import running, until

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from app.runs_made import made
 from app.viewer.served import filled
 from counterpoint.app.cli.view import _opened
-from counterpoint.app.library import save
+from counterpoint.app.load_save import save
 from counterpoint.errors import InputError, NotFound, install
 from counterpoint.testing import synthetic_trace
+from lab.app.runs_made import made
 
 Run = Callable[..., tuple[int, str, str]]
 

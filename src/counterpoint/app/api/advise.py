@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forking import named_model, replay_of
-from counterpoint.app.library import store_path
-from counterpoint.credit.best_arm import LEAST
-from counterpoint.credit.fork_price import ForkPrice
+from counterpoint.app.load_save import store_path
+from counterpoint.credits.advice import KINDS, Advice, Advised, Trials, advise_from_runs
+from counterpoint.credits.advice import advise as raced
+from counterpoint.credits.best_arm import LEAST
+from counterpoint.credits.fork_price import ForkPrice
 from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
-from counterpoint.team.advice import KINDS, Advice, Advised, Trials, advise_from_runs
-from counterpoint.team.advice import advise as raced
 from counterpoint.trace import Trace
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
-    from counterpoint.team.orders import Order
+    from counterpoint.recorder.orders import Order
 
 RUNS = 40
 """Scored runs of a task that a log needs: 20 with a change and 20 without."""
@@ -95,14 +95,14 @@ def trials_of(
     """What can try changes of this run; None where nothing can replay it. Of a team whose model costs something, it lists changes
     and prices, and tries them where the model is named again."""
     if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.team.live_trials import KeptOpen, LiveTrials
+        from counterpoint.lab.team.live_trials import KeptOpen, LiveTrials
 
         asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow}
         make = None if model is None else (lambda: named_model(trace, asked) if isinstance(model, str) else KeptOpen(model))
         more: dict[str, Any] = {"models": models, "say": say, "kinds": kinds, "seed": seed, "budget_tokens": budget_tokens}
         return LiveTrials(trace, make=make, allow=allow, **more)
-    from counterpoint.envs.teamworld.world import TeamWorld
-    from counterpoint.team.world_trials import WorldTrials
+    from counterpoint.lab.team.world_trials import WorldTrials
+    from counterpoint.lab.worlds.teamworld.world import TeamWorld
 
     found = replay_of(trace, allow=allow)
     return WorldTrials(trace, found, kinds=kinds, seed=seed) if isinstance(found, TeamWorld) else None
@@ -121,7 +121,7 @@ def advise_orders(
     sure: float = 0.95,
 ) -> tuple[Advice, Order | None]:
     """What orders to a running team would gain, and the best that gains: its recording is played on with each, and without."""
-    from counterpoint.team.order_trials import OrderTrials
+    from counterpoint.lab.team.order_trials import OrderTrials
 
     asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": ()}
     trials = OrderTrials(so_far, make=None if model is None else (lambda: named_model(so_far, asked)), say=say, agent=agent)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from counterpoint.app.api.inputs import found_ids, many_traces
-from counterpoint.app.library import store_path
+from counterpoint.app.load_save import store_path
 from counterpoint.app.scoring import author
 from counterpoint.app.search import is_narrow, matcher
 from counterpoint.display import counted, moment

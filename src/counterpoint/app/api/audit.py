@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import each_trace, once
-from counterpoint.audit.authority import Sink
-from counterpoint.audit.collusion import collusion_over
-from counterpoint.audit.cost import Prices
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.hacks import hacks
-from counterpoint.audit.incidents import DONE, sinks_by_effect
-from counterpoint.audit.injection import STATUSES, Injection, injections
-from counterpoint.audit.measures import measures, summary
-from counterpoint.audit.records import DEFINITIONS, HACKS, Finding, Measure, Summary
-from counterpoint.audit.taint import MayTaint, may_taint, suspects
+from counterpoint.audits.authority import Sink
+from counterpoint.audits.collusion import collusion_over
+from counterpoint.audits.cost import Prices
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.hacks import hacks
+from counterpoint.audits.incidents import DONE, sinks_by_effect
+from counterpoint.audits.injection import STATUSES, Injection, injections
+from counterpoint.audits.measures import measures, summary
+from counterpoint.audits.records import DEFINITIONS, HACKS, Finding, Measure, Summary
+from counterpoint.audits.taint import MayTaint, may_taint, suspects
 from counterpoint.display import counted
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace

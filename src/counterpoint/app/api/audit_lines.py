@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from counterpoint.app.api.audit import TraceAudit
 from counterpoint.app.search import facet
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import rollup
-from counterpoint.audit.waste import waste
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.rollups import rollup
+from counterpoint.audits.waste import waste
 from counterpoint.display import compact, counted, duration, money, number, percent
 from counterpoint.store.summary import Summary
 

@@ -16,12 +16,12 @@ import numpy as np
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forking import named_model, replay_for
-from counterpoint.audit.blame.judge import Blame, Cause, Suspect, causes
-from counterpoint.audit.blame.judge import blame as ranked
-from counterpoint.audit.blame.search import Decisive, Redo, find_decisive
-from counterpoint.audit.blame.steps import Steps
-from counterpoint.credit.fork_price import BudgetedReplay, CountingReplay, ForkPrice
-from counterpoint.credit.own_scores import beside_forks
+from counterpoint.audits.blame.judge import Blame, Cause, Suspect, causes
+from counterpoint.audits.blame.judge import blame as ranked
+from counterpoint.audits.blame.search import Decisive, Redo, find_decisive
+from counterpoint.audits.blame.steps import Steps
+from counterpoint.credits.fork_price import BudgetedReplay, CountingReplay, ForkPrice
+from counterpoint.credits.own_scores import beside_forks
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.outcome import by_hand
@@ -126,7 +126,7 @@ def blame(
     costs money is asked only where `model` names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt
-    >>> from counterpoint.envs.expert_chat import broken_chats
+    >>> from counterpoint.lab.worlds.expert_chat import broken_chats
     >>> trace = next(broken_chats(range(9), shapes=["panel"]))
     >>> found = cpt.blame(trace)
     >>> found.first.agent in found.agents, round(sum(found.agents.values()), 3), found.first.score < 1
@@ -174,7 +174,7 @@ def judged(
     """
     odd = None
     if surprise is not None:
-        from counterpoint.team.lm.surprise import surprise_of
+        from counterpoint.lab.lm.surprise import surprise_of
 
         odd = surprise_of(surprise.removeprefix("local:"))
     every = list(traces)

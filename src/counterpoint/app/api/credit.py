@@ -16,9 +16,9 @@ from counterpoint.errors import InputError, Refused
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
-    from counterpoint.credit.call_rows import CallRows
-    from counterpoint.credit.fork_price import ForkPrice
-    from counterpoint.credit.mechanism import Mechanism
+    from counterpoint.credits.call_rows import CallRows
+    from counterpoint.credits.fork_price import ForkPrice
+    from counterpoint.credits.mechanism import Mechanism
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, Signals
 
@@ -69,7 +69,7 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None,
     Where none is identified, and no unit below the agent was asked for, it is an `Uncredited`: cost and work, and no credit.
     """
     from counterpoint.app.contributions import Uncredited
-    from counterpoint.credit.choosing import NobodyChosen, choose
+    from counterpoint.credits.choosing import NobodyChosen, choose
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
@@ -115,7 +115,7 @@ def rows(
     >>> len(found), sum(u.value for u in found.placement.unplaced) == trace.rewards["team"]  # a simulator calls no model
     (0, True)
     """
-    from counterpoint.credit.call_rows import call_rows
+    from counterpoint.credits.call_rows import call_rows
 
     many = many_traces(traces, store)
     told = {**options, **(given or {})}
@@ -134,11 +134,11 @@ def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = No
     >>> set(paid.channels), len(paid) > 0
     ({'R5'}, True)
     """
-    from counterpoint.reward.reward import Reward
+    from counterpoint.rewards.reward import Reward
 
     found = registry.get("reward", kind if ":" in kind else kind.replace("-", "_"))
     if not isinstance(found, Reward):
-        raise InputError(f"is a {type(found).__name__}, not a reward", where=kind, fix="name one of counterpoint.reward.rewards")
+        raise InputError(f"is a {type(found).__name__}, not a reward", where=kind, fix="name one of counterpoint.rewards.terms")
     return found.many(many_traces(traces, store), **options)
 
 
@@ -151,9 +151,9 @@ def reward(traces: Source, kind: str = "team_outcome", *, store: StorePlace = No
 
 def mechanism(name: str) -> Mechanism:
     """The mechanism of that name; dashes will do for underscores."""
-    from counterpoint.credit.mechanism import Mechanism
+    from counterpoint.credits.mechanism import Mechanism
 
-    found = registry.get("credit", name if ":" in name else name.replace("-", "_"))
+    found = registry.get("mechanism", name if ":" in name else name.replace("-", "_"))
     if not isinstance(found, Mechanism):
         raise InputError(f"is a {type(found).__name__}, not a mechanism", where=name, fix="see counterpoint credit --list")
     return found
@@ -175,7 +175,7 @@ def credit_of(
             _check_price(name, traces, given, budget_tokens)
         given["replay"] = own_replays(traces, replay)
         if is_limited and given["replay"] is not None:
-            from counterpoint.credit.fork_price import BudgetedReplay
+            from counterpoint.credits.fork_price import BudgetedReplay
 
             given["replay"] = BudgetedReplay(given["replay"], budget_tokens or 0, asks_model)
     else:
@@ -185,7 +185,7 @@ def credit_of(
     if "merged" in chosen.options:
         given.setdefault("merged", last_merge)
     if ":" in name:
-        from counterpoint.credit.foreign import foreign_credit
+        from counterpoint.credits.foreign import foreign_credit
 
         return foreign_credit(name, chosen, traces, given)
     return chosen(traces, **given)
@@ -204,7 +204,7 @@ def asks_model(trace: Trace) -> bool:
 
 def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None = None) -> ForkPrice | None:
     """What the forks of a mechanism would cost, without making any; None for one that makes none."""
-    from counterpoint.credit.fork_price import price_of
+    from counterpoint.credits.fork_price import price_of
 
     chosen, given = mechanism(name), dict(options or {})
     if not is_forking(chosen, given):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from counterpoint.app.api.inputs import one_trace
 from counterpoint.app.forking import badges, counts, effect_of, named_model, replay_for
-from counterpoint.audit.blast import Blast, blast_radius
-from counterpoint.audit.diff import Diff
-from counterpoint.audit.diff import diff as compared
+from counterpoint.audits.blast import Blast, blast_radius
+from counterpoint.audits.diff import Diff
+from counterpoint.audits.diff import diff as compared
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.outcome import as_recorded

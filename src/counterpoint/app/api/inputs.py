@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.app.library import load, names_file, read, store_path
+from counterpoint.app.load_save import load, names_file, read, store_path
 from counterpoint.errors import InputError, NotFound
 from counterpoint.trace import Trace
 
@@ -155,7 +155,7 @@ def expanded(refs: Iterable[str], store: str | os.PathLike[str] | None = None) -
 
 def chosen_ids(folder: str, where: str) -> list[str]:
     """The finished traces of a store that match a query of `counterpoint ls`."""
-    from counterpoint.app.library import store_path
+    from counterpoint.app.load_save import store_path
     from counterpoint.app.search import matcher
     from counterpoint.store import Store
 

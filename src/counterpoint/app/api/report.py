@@ -20,11 +20,11 @@ from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.api.mix import FIGURES, Change, change_of
 from counterpoint.app.api.sums import Period, Sum, sums_of_lines
 from counterpoint.app.search import period_of
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.failures import failures
-from counterpoint.audit.rollups import rollup
-from counterpoint.audit.waste import KINDS, waste
-from counterpoint.audit.work.agents import work
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.failures import failures
+from counterpoint.audits.rollups import rollup
+from counterpoint.audits.waste import KINDS, waste
+from counterpoint.audits.work.agents import work
 from counterpoint.display import zone
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace

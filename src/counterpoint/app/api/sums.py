@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from counterpoint.app.search import facet
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import By, rollup
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.rollups import By, rollup
 from counterpoint.display import zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary

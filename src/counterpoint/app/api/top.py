@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import one_trace
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import By, Coverage, Row, behind, coverage, rollup
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.rollups import By, Coverage, Row, behind, coverage, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.tabular import Bar, Tabular

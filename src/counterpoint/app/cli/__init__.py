@@ -83,7 +83,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 def _print_error(error: CounterpointError, *, as_json: bool) -> None:
     if as_json:
-        from counterpoint.app.cli._output import emit
+        from counterpoint.app.terminal.output import emit
 
         emit(error.as_dict())
         return
@@ -113,7 +113,7 @@ def main(argv: list[str] | None = None) -> None:
     if not debug:
         warnings.showwarning = _show_warning
     args = [a for a in args if a != "--debug"]
-    from counterpoint.app.cli._progress import shown
+    from counterpoint.app.terminal.progress import shown
 
     try:
         with shown(args):

@@ -66,7 +66,7 @@ def _store(ctx: click.Context) -> str | None:
 
 def _traces(ctx: click.Context) -> Offered:
     """Collections first, then the traces that were added last."""
-    from counterpoint.app.cli._store import list_store
+    from counterpoint.app.terminal.store import list_store
 
     rows, _, datasets = list_store(_store(ctx))
     yield from ((f"in:{name}", found.query or counted(len(found.ids), "trace")) for name, found in datasets.items())
@@ -74,34 +74,34 @@ def _traces(ctx: click.Context) -> Offered:
 
 
 def _datasets(ctx: click.Context) -> Offered:
-    from counterpoint.app.cli._store import list_store
+    from counterpoint.app.terminal.store import list_store
 
     return [(name, found.query or counted(len(found.ids), "trace")) for name, found in list_store(_store(ctx)).datasets.items()]
 
 
 def _worlds(ctx: click.Context) -> Offered:
-    for name in registry.ids("env"):
-        about = registry.summary("env", name)  # begins with the short name: "W1, wide verify: ..."
+    for name in registry.ids("world"):
+        about = registry.summary("world", name)  # begins with the short name: "W1, wide verify: ..."
         yield from ((word, about) for word in dict.fromkeys((about.partition(",")[0], name)))
 
 
 def _trained_worlds(ctx: click.Context) -> Offered:
     """Worlds to train in, and those of the suites."""
-    from counterpoint.envs.teamworld.suites import suite_worlds
+    from counterpoint.lab.worlds.teamworld.suites import suite_worlds
 
     yield from _worlds(ctx)
     yield from ((name, found.about) for name, found in suite_worlds().items())
 
 
 def _models(ctx: click.Context) -> Offered:
-    from counterpoint.team.lm.weights import listed
+    from counterpoint.lab.lm.weights import listed
 
     yield from (("fake", "a test double, needs nothing"), ("openai:", "an endpoint"), ("scripted:", "lines of a file"))
     yield from ((f"local:{found.name}", found.state) for found in listed())
 
 
 def _weights(ctx: click.Context) -> Offered:
-    from counterpoint.team.lm.weights import listed
+    from counterpoint.lab.lm.weights import listed
 
     return [(found.name, found.state) for found in listed()]
 

@@ -16,14 +16,14 @@ import msgspec
 import numpy as np
 
 from counterpoint.app.api.audit import TraceTaint, taint_of, taint_summary
-from counterpoint.app.cli._chosen import Chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, table
-from counterpoint.app.library import about
+from counterpoint.app.load_save import about
+from counterpoint.app.terminal.chosen import Chosen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, table
 from counterpoint.app.words import plain_text
-from counterpoint.audit.authority import Sink
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.injection import Injection, verdict_of
-from counterpoint.audit.taint import MayTaint
+from counterpoint.audits.authority import Sink
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.injection import Injection, verdict_of
+from counterpoint.audits.taint import MayTaint
 from counterpoint.display import counted
 from counterpoint.trace import Trace
 from counterpoint.trace.naming import title_of

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._chosen import chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.chosen import chosen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
 from counterpoint.errors import InputError
 
 if TYPE_CHECKING:
-    from counterpoint.team.advice import Advice, Advised
+    from counterpoint.credits.advice import Advice, Advised
     from counterpoint.trace import Trace
 
 _SHOWN = 8
@@ -131,7 +131,7 @@ def _dry(trace: Trace, trials: Any, scope: str, *, as_json: bool) -> None:
 def _applied(found: Advice, trace: Trace, trials: Any, output: Path | None, store: Path | None) -> str | None:
     """The id or the file of the run with the first advice; None where there is no advice."""
     from counterpoint.app.api.advise import applied
-    from counterpoint.app.library import save
+    from counterpoint.app.load_save import save
 
     if trials is None:
         raise InputError("a log cannot be run again with a change", where="--apply", fix="follow the advice in the next run")

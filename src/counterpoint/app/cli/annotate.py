@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import moment, number
 from counterpoint.errors import InputError
@@ -55,7 +55,7 @@ def annotate(
     """
     from counterpoint.app.api.annotate import annotate as put_on
     from counterpoint.app.api.annotate import notes
-    from counterpoint.app.library import names_file
+    from counterpoint.app.load_save import names_file
 
     if trace is not None and Path(trace).exists() and names_file(trace, store):
         raise InputError("annotations go to a store, and this is a file", where=trace, fix=f"counterpoint import {trace}")

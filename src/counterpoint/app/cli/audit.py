@@ -22,17 +22,17 @@ from counterpoint.app.api.audit import (
     summary_of,
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
-from counterpoint.app.cli._chosen import Chosen, chosen
-from counterpoint.app.cli._dials import NumberRange
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
-from counterpoint.app.cli._store import prices_option, store_option
 from counterpoint.app.cli._taint import taint_report
-from counterpoint.app.library import about
-from counterpoint.app.viewer.prepared import is_dear, prepared, sinks
+from counterpoint.app.load_save import about
+from counterpoint.app.terminal.chosen import Chosen, chosen
+from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.store import prices_option, store_option
+from counterpoint.app.viewer.trace_view import is_dear, prepared, sinks
 from counterpoint.app.words import plain_text
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.records import Finding, Measure
-from counterpoint.audit.verdict import Verdict, verdict
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.records import Finding, Measure
+from counterpoint.audits.verdict import Verdict, verdict
 from counterpoint.display import counted, number
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from counterpoint.app.cli._chosen import chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._progress import track
-from counterpoint.app.cli._store import store_option
+from counterpoint.app.terminal.chosen import chosen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
-from counterpoint.audit.blame.judge import Blame, Suspect
-from counterpoint.audit.blame.reasons import FAMILIES
-from counterpoint.audit.blame.search import Decisive
-from counterpoint.audit.failures import Failure
+from counterpoint.audits.blame.judge import Blame, Suspect
+from counterpoint.audits.blame.reasons import FAMILIES
+from counterpoint.audits.blame.search import Decisive
+from counterpoint.audits.failures import Failure
 from counterpoint.display import counted
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace

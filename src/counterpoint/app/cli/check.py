@@ -7,10 +7,10 @@ import os
 import click
 
 from counterpoint.app.checking import FileReport, check_file, check_trace
-from counterpoint.app.cli._output import emit, json_option
-from counterpoint.app.cli._progress import track
-from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load, names_file
+from counterpoint.app.load_save import load, names_file
+from counterpoint.app.terminal.output import emit, json_option
+from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import os_error
 from counterpoint.display import counted
 from counterpoint.errors import CounterpointError

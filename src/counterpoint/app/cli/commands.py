@@ -8,7 +8,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.cli import installed
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 
 
 @click.command(epilog="\b\nExamples:\n  counterpoint commands\n  counterpoint commands --json | jq '.commands[].name'")

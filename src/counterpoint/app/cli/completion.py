@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from counterpoint.app.cli._output import emit, json_option
+from counterpoint.app.terminal.output import emit, json_option
 
 # Bash ends a word at a colon, so `in:NAME` and `local:MODEL` would arrive in pieces: such a word is put together again, and what
 # stands before the last colon, which bash keeps, is taken off the answers.

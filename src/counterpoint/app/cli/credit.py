@@ -16,18 +16,18 @@ import click
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._dials import options_of
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, fitted, json_option, note, table
-from counterpoint.app.cli._progress import track
-from counterpoint.app.cli._store import store_option
+from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 from counterpoint.trace.vocabulary import UNITS
 
 if TYPE_CHECKING:
-    from counterpoint.audit.work.agents import TeamWork
-    from counterpoint.credit.row_places import RowPlaces
+    from counterpoint.audits.work.agents import TeamWork
+    from counterpoint.credits.row_places import RowPlaces
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
 
@@ -82,7 +82,7 @@ def credit(
     if not traces:
         raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
     from counterpoint.app.api.inputs import expanded, once
-    from counterpoint.app.library import load
+    from counterpoint.app.load_save import load
 
     loaded = once(load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json))
     names = _names(asked.pop("method"), asked.pop("methods"), asked.pop("compare"))
@@ -171,13 +171,14 @@ def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, An
 
 
 def _list(as_json: bool) -> None:
-    rows = [(name, registry.get("credit", name)) for name in registry.ids("credit")]
+    rows = [(name, registry.get("mechanism", name)) for name in registry.ids("mechanism")]
     if as_json:
         for name, m in rows:
             emit({"method": name, "unit": m.unit, "additive": m.additive, "needs": list(m.needs), "estimand": m.estimand,
                   "assumptions": m.assumptions, "cost": m.cost, "source": m.source, "options": m.options})  # fmt: skip
         return
-    cells = [(n, m.unit, "yes" if m.additive else "no", " ".join(m.needs) or "-", registry.summary("credit", n)) for n, m in rows]
+    about = {n: registry.summary("mechanism", n) for n, _ in rows}
+    cells = [(n, m.unit, "yes" if m.additive else "no", " ".join(m.needs) or "-", about[n]) for n, m in rows]
     click.echo(table(("method", "unit", "additive", "needs", "summary"), cells))
 
 
@@ -209,7 +210,7 @@ def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
 
 def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: int) -> str:
     """One trace's credit as text: why this mechanism, tables by size, what they sum to, what was refused."""
-    from counterpoint.credit.row_places import RowPlaces
+    from counterpoint.credits.row_places import RowPlaces
     from counterpoint.trace.outcome import in_words
 
     first, places = found[0], RowPlaces(trace)
@@ -316,7 +317,7 @@ def _some(names: list[str], most: int = 6) -> str:
 
 def _correlations(places: RowPlaces, found: list[Credit], i: int) -> list[str]:
     """How alike two mechanisms rank the agents."""
-    from counterpoint.credit.row_places import rank_correlation
+    from counterpoint.credits.row_places import rank_correlation
 
     lines = []
     for a, b in combinations(found, 2):

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import moment
 from counterpoint.errors import InputError

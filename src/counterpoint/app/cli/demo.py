@@ -15,19 +15,19 @@ import click
 from msgspec.structs import replace
 
 from counterpoint.app.checking import check_trace
-from counterpoint.app.cli._demo_training import WAYS, train_both
-from counterpoint.app.cli._output import emit, json_option, note, table
-from counterpoint.app.cli._progress import progress
-from counterpoint.app.library import save
-from counterpoint.audit.hacks import hacks
-from counterpoint.audit.measures import measures
+from counterpoint.app.load_save import save
+from counterpoint.app.terminal.output import emit, json_option, note, table
+from counterpoint.app.terminal.progress import progress
+from counterpoint.audits.hacks import hacks
+from counterpoint.audits.measures import measures
 from counterpoint.display import counted, number
-from counterpoint.envs.synthetic import synthetic_trace
-from counterpoint.envs.synthetic.planted import busy_team, mail_team
 from counterpoint.errors import InputError, install
+from counterpoint.lab.app.demo_training import WAYS, train_both
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT, TITLE
+from counterpoint.trace.synthetic import synthetic_trace
+from counterpoint.trace.synthetic.planted import busy_team, mail_team
 
 
 @click.command(
@@ -143,9 +143,9 @@ def language_demo(folder: Path, seed: int, *, as_json: bool) -> None:
     """A team of a small language model, recorded: an orchestrator and two workers find rows among papers."""
     import asyncio
 
-    from counterpoint.team.lm.weights import find, require_extra
-    from counterpoint.team.session import Spec, record_team
-    from counterpoint.team.state import Limits
+    from counterpoint.lab.lm.weights import find, require_extra
+    from counterpoint.lab.team.session import Spec, record_team
+    from counterpoint.lab.team.state import Limits
 
     require_extra()
     find(_SPEAKER)  # weights that are not installed are said before anything begins

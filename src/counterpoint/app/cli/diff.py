@@ -11,11 +11,11 @@ import click
 import msgspec
 
 from counterpoint.app.api.fork import diff as compare
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
-from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load
+from counterpoint.app.load_save import load
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
-from counterpoint.audit.diff import Diff, Divergence, Pair
+from counterpoint.audits.diff import Diff, Divergence, Pair
 from counterpoint.display import number
 from counterpoint.trace import Trace
 from counterpoint.trace.steered import is_steered

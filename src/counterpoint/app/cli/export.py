@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._dials import options_of
-from counterpoint.app.cli._export_rl import RL, RL_COLUMNS, RL_LOST, RL_SUFFIXES, write_rl
-from counterpoint.app.cli._masked import counts, hidden, many, report_lines, report_rows
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.cli._progress import track
-from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import load
+from counterpoint.app.load_save import load
+from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.store import store_option
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
 from counterpoint.formats.format import Format
 from counterpoint.formats.masking import Masked, masked_all
+from counterpoint.lab.app.export_rl import RL, RL_COLUMNS, RL_LOST, RL_SUFFIXES, write_rl
 from counterpoint.trace import Trace
 
 _CREDIT = "group_relative"
@@ -148,7 +148,7 @@ def _write_rows(traces: tuple[str, ...], target: str, output: str | None, rows: 
     if target == RL:
         write_rl(traces, output, **about)
         return
-    from counterpoint.app.cli._export_trainer import write_for_trainer
+    from counterpoint.lab.app.export_trainer import write_for_trainer
 
     write_for_trainer(traces, target, output, policy=rows["policy"], **about)
 

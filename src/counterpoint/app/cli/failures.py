@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from counterpoint.app.cli._chosen import Chosen, chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
-from counterpoint.app.cli._store import store_option
-from counterpoint.audit.failures import Failure
-from counterpoint.audit.failures import failures as found_in
+from counterpoint.app.terminal.chosen import Chosen, chosen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.store import store_option
+from counterpoint.audits.failures import Failure
+from counterpoint.audits.failures import failures as found_in
 from counterpoint.display import counted, duration, local_day
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.summary import Summary

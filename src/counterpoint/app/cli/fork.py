@@ -15,10 +15,10 @@ import msgspec
 
 from counterpoint.app.api.fork import Forked
 from counterpoint.app.api.fork import fork as forked_at
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
-from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.forking import edit
-from counterpoint.app.library import about, load, names_file, save
+from counterpoint.app.load_save import about, load, names_file, save
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.trace import Trace

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from counterpoint.app.cli._dials import NumberRange
-from counterpoint.app.cli._output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound
 
@@ -53,9 +53,9 @@ def _clients(command: Any) -> Any:
 
 def _given(pairs: tuple[str, ...], file: str | None, prices: str | None) -> dict[str, list[str]]:
     """The options as the hook takes them, checked."""
-    from counterpoint.app.guard.hook import read_limits
-    from counterpoint.app.guard.state import GuardState
-    from counterpoint.team.prices import price_of
+    from counterpoint.guard.hook import read_limits
+    from counterpoint.guard.prices import price_of
+    from counterpoint.guard.state import GuardState
 
     out: dict[str, list[str]] = {}
     if pairs:
@@ -86,7 +86,7 @@ def install_(
     client: str, where: str, pairs: tuple[str, ...], file: str | None, prices: str | None, answer: str, as_json: bool
 ) -> None:
     """Write the hook into the client's settings; everything else there stays as it is."""
-    from counterpoint.app.guard.settings import CLIENTS, hook_command, install
+    from counterpoint.guard.settings import CLIENTS, hook_command, install
 
     given = _given(pairs, file, prices) | ({"--answer": [answer]} if answer != "json" else {})
     path = CLIENTS[client].path(where, Path.cwd())
@@ -106,7 +106,7 @@ def install_(
 @json_option
 def uninstall_(client: str, where: str, as_json: bool) -> None:
     """Take the hook out of the client's settings again, and nothing else."""
-    from counterpoint.app.guard.settings import CLIENTS, uninstall
+    from counterpoint.guard.settings import CLIENTS, uninstall
 
     path = CLIENTS[client].path(where, Path.cwd())
     if not uninstall(path):
@@ -120,7 +120,7 @@ def uninstall_(client: str, where: str, as_json: bool) -> None:
 @json_option
 def hook_(pairs: tuple[str, ...], file: str | None, prices: str | None, answer: str, as_json: bool) -> None:
     """Answer one call from stdin, as the hook does; `install` writes a faster way to run the same."""
-    from counterpoint.app.guard.hook import main
+    from counterpoint.guard.hook import main
 
     words = [word for pair in pairs for word in ("--limit", pair)]
     for name, value in (("--limits", file), ("--prices", prices), ("--answer", answer)):
@@ -132,7 +132,7 @@ def hook_(pairs: tuple[str, ...], file: str | None, prices: str | None, answer: 
 @json_option
 def limits_(as_json: bool) -> None:
     """Print a limits file with every setting, to be edited."""
-    from counterpoint.team.guard import ALLOWED, COUNTED, DEFAULTS, SCOPES
+    from counterpoint.guard.limits import ALLOWED, COUNTED, DEFAULTS, SCOPES
 
     if as_json:
         emit({"schema": SCHEMA_VERSION, **DEFAULTS, "allow": list(ALLOWED), "warn_at": 0.8, "counted": COUNTED})
@@ -172,8 +172,8 @@ def _transcript(session: str) -> str:
 
 
 def _read(session: str) -> Any:
-    from counterpoint.app.guard.hook import reader_of
-    from counterpoint.app.guard.state import GuardState
+    from counterpoint.guard.hook import reader_of
+    from counterpoint.guard.state import GuardState
 
     path = _transcript(session)
     reader = reader_of(GuardState(), path, path, to_end=True)
@@ -193,7 +193,7 @@ def check_(ctx: click.Context, session: str, pairs: tuple[str, ...], file: str |
 
     Time is counted up to the session's last record.
     """
-    from counterpoint.app.guard.hook import ModelPrices, read_limits
+    from counterpoint.guard.hook import ModelPrices, read_limits
 
     given = _given(pairs, file, prices)
     reader = _read(session)
@@ -243,8 +243,8 @@ def _amount(name: str, value: float) -> str:
 @json_option
 def replay_(session: str, pairs: tuple[str, ...], file: str | None, prices: str | None, as_json: bool) -> None:
     """Show when limits would have stopped an old session, and what came after that."""
-    from counterpoint.app.guard.hook import ModelPrices, read_limits
-    from counterpoint.app.guard.replay import replay
+    from counterpoint.guard.hook import ModelPrices, read_limits
+    from counterpoint.guard.replay import replay
 
     given = _given(pairs, file, prices)
     path = _transcript(session)
@@ -273,7 +273,7 @@ def replay_(session: str, pairs: tuple[str, ...], file: str | None, prices: str 
 
 
 def _fresh() -> Any:
-    from counterpoint.app.guard.state import GuardState
+    from counterpoint.guard.state import GuardState
 
     return GuardState()
 
@@ -296,7 +296,7 @@ def _when(at: float | None) -> str:
 @json_option
 def learn_(logs: tuple[Path, ...], out: Path, minutes: float, cost: float, seed: int, as_json: bool) -> None:
     """Learn from old sessions when more work stopped paying off; the rule advises, and refuses nothing."""
-    from counterpoint.app.guard.advice import learn, stretches
+    from counterpoint.guard.advice import learn, stretches
 
     if out.exists():
         raise InputError("exists already", where=str(out), fix="choose another file with -o")
@@ -325,8 +325,8 @@ def learn_(logs: tuple[Path, ...], out: Path, minutes: float, cost: float, seed:
 @json_option
 def status_(most: int, as_json: bool) -> None:
     """Where guards are installed, which sessions they have seen, and what they refused."""
-    from counterpoint.app.guard.settings import installed, places
-    from counterpoint.app.guard.state import GuardState, home
+    from counterpoint.guard.settings import installed, places
+    from counterpoint.guard.state import GuardState, home
 
     there = {str(path): command for path in places(Path.cwd()) for command in installed(path)}
     folder = Path(home())

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._masked import seen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._progress import track
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.masked import seen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound
@@ -24,8 +24,8 @@ from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 if TYPE_CHECKING:
     from collections import Counter
 
+    from counterpoint.app.discover import Found
     from counterpoint.app.import_account import Account, Outcome
-    from counterpoint.app.logs import Found
     from counterpoint.formats.importing.files import File
     from counterpoint.formats.importing.usage import Prices
 
@@ -70,7 +70,7 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
         return
     from counterpoint.app.import_account import Account
     from counterpoint.app.importing import sessions_under, span
-    from counterpoint.app.own_files import newest, own_files
+    from counterpoint.app.reimport import newest, own_files
 
     since = time.time() - span(options["last"]) if options["last"] else None
     found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
@@ -116,7 +116,7 @@ def _own(files: list[File], options: dict[str, Any], *, quiet: bool) -> Iterator
     """Traces that Counterpoint exported; of a run of which the store has more, that stays as it is."""
     from counterpoint.app.import_account import Outcome
     from counterpoint.app.import_removed import left_out
-    from counterpoint.app.own_files import put_own, traces_of_own
+    from counterpoint.app.reimport import put_own, traces_of_own
 
     if not files:
         return
@@ -175,7 +175,7 @@ def _say(account: Account, found: Found, *, is_dry: bool, as_json: bool) -> None
 
 def _list(*, as_json: bool) -> None:
     import counterpoint.registry as registry
-    from counterpoint.app.logs import importers
+    from counterpoint.app.discover import importers
 
     for name in sorted(importers()):
         line = registry.summary("format", name)

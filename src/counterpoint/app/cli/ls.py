@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.cli._output import emit, json_option, note, table
-from counterpoint.app.cli._store import list_store, store_option
 from counterpoint.app.folding import Line, folded
 from counterpoint.app.search import FACETS, FIELDS, FLAGS, facet, matcher, remarks, terms
+from counterpoint.app.terminal.output import emit, json_option, note, table
+from counterpoint.app.terminal.store import list_store, store_option
 from counterpoint.display import at_least, compact, counted, duration, local_moment, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.store.handles import short_ids

@@ -15,10 +15,10 @@ from pathlib import Path
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-_TEMPLATES = Path(__file__).parents[1] / "templates"
+_TEMPLATES = [Path(__file__).parents[i] / "templates" for i in (1,)] + [Path(__file__).parents[2] / "lab/app/templates"]
 _NAME = "plugin_name"
 # A template is the plug-in and, below this line, its test, which needs an import for what stands above it here.
 _CUT = re.compile(rf"\n+# -- test_{_NAME}\.py -+\n")
@@ -36,7 +36,7 @@ _USE = {
     "command": "counterpoint {at} TRACE",
 }
 # What the registry calls a kind, where people say something else.
-_KINDS = {"world": "env"}
+_KINDS = {"credit": "mechanism"}
 
 
 @click.command(
@@ -95,8 +95,13 @@ def _no_template(kind: str) -> InputError:
         meant = {known: name for name, known in _KINDS.items()}.get(kind)
         fix = f"did you mean {meant!r}?" if meant else did_you_mean(kind, _USE)
         return InputError(f"no kind of plug-in named {kind!r}", fix=fix)
-    ours = f"src/counterpoint/{registry.folder(kind)}/{registry.ids(kind)[0]}.py"
+    ours = f"src/counterpoint/{_folder(kind)}/{registry.ids(kind)[0]}.py"
     return InputError(f"there is no template for a {kind}", fix=f"begin from one of ours, such as {ours}; see docs/plugins.md")
+
+
+def _folder(kind: str) -> str:
+    """Where our own plug-ins of a kind lie, from the package's folder: `credits/mechanisms`."""
+    return registry.packages(kind)[0].removeprefix("counterpoint.").replace(".", "/")
 
 
 def _check_name(kind: str, name: str, *, ours: bool) -> None:
@@ -141,9 +146,9 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
         raise NotFound(
             "the current folder is not inside a checkout of Counterpoint", fix="leave out --ours, or change to a checkout"
         )
-    place = registry.folder(_KINDS.get(kind, kind))
+    place = _folder(_KINDS.get(kind, kind))
     module = ".".join(["counterpoint", *place.split("/"), name])
-    room = root / "tests" / place.split("/")[0]
+    room = root.joinpath("tests", *place.split("/")[: 1 + place.startswith("lab/")])
     plugin, test = _texts(kind, name, module)
     files = {root / "src" / "counterpoint" / place / f"{name}.py": plugin, room / f"test_{name}.py": test}
     return files, module, root
@@ -151,7 +156,8 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
 
 def _texts(kind: str, name: str, module: str) -> tuple[str, str]:
     """The plug-in, and its test."""
-    plugin, test = _CUT.split((_TEMPLATES / f"{kind}.py").read_text(encoding="utf-8"))
+    path = next(p for folder in _TEMPLATES if (p := folder / f"{kind}.py").is_file())
+    plugin, test = _CUT.split(path.read_text(encoding="utf-8"))
     return f"{plugin}\n".replace(_NAME, name), test.replace(_IMPORT, f"from {module} import").replace(_NAME, name)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from counterpoint.app.cli._dials import NumberRange
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, TryAgain
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 import counterpoint
 from counterpoint.app.api.report import Report, Reporting
-from counterpoint.app.cli._chosen import Chosen, chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._store import prices_option, store_option
 from counterpoint.app.report_page import Section, heading, page, sections
+from counterpoint.app.terminal.chosen import Chosen, chosen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.files import put
 from counterpoint.store.summary import Summary

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.cli._store import open_store, store_option
 from counterpoint.app.search import is_narrow, matcher
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound, TryAgain

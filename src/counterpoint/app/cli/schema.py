@@ -6,7 +6,7 @@ import json
 
 import click
 
-from counterpoint.app.cli._output import emit, json_option
+from counterpoint.app.terminal.output import emit, json_option
 from counterpoint.trace.schema import json_schema
 
 

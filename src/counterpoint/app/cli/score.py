@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
-from counterpoint.app.cli._store import store_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
 from counterpoint.errors import InputError, NotFound
 
 if TYPE_CHECKING:
-    from counterpoint.reward.proposals import Proposal
+    from counterpoint.rewards.proposals import Proposal
     from counterpoint.trace import Trace
 
 
@@ -52,10 +52,10 @@ def score(
     `team` is the reward that credit, training and lists use; any other name is a channel of its own. `up` and `down` are team=1
     and team=0.
     """
-    from counterpoint.app.library import load
+    from counterpoint.app.load_save import load
     from counterpoint.app.scoring import accepted, author, outcomes_from, parsed
     from counterpoint.app.scoring import score as scored
-    from counterpoint.reward.proposals import proposals
+    from counterpoint.rewards.proposals import proposals
 
     given = outcomes_from(parsed(scores), by=by or author(), note=remark) if scores else []
     if not given and not is_accepted and which is None and (remark or by):
@@ -74,7 +74,7 @@ def _proposed(found: list[Proposal], which: int) -> Proposal:
 
 
 def _show(trace: Trace, *, as_json: bool) -> None:
-    from counterpoint.reward.proposals import proposals
+    from counterpoint.rewards.proposals import proposals
     from counterpoint.trace.outcome import SOURCE, outcomes
 
     kept, offered = outcomes(trace), proposals(trace)

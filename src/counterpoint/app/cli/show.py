@@ -18,18 +18,18 @@ import click
 import msgspec
 import numpy as np
 
-from counterpoint.app.cli._output import emit, json_option, table
-from counterpoint.app.cli._store import store_option
 from counterpoint.app.forking import free_replay, last_merge
-from counterpoint.app.library import about, load
+from counterpoint.app.load_save import about, load
 from counterpoint.app.pricing import cost_words
+from counterpoint.app.terminal.output import emit, json_option, table
+from counterpoint.app.terminal.store import store_option
 from counterpoint.app.viewer.crediting import worked
 from counterpoint.app.viewer.overview import overview
-from counterpoint.app.viewer.prepared import Prepared, prepared
+from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.app.words import plain_text
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import rollup
-from counterpoint.credit.choosing import agent_shares
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.rollups import rollup
+from counterpoint.credits.choosing import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note, table
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.errors import InputError
 
 _EPILOG = """\b

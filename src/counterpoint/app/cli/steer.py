@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.cli._dials import NumberRange
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option
-from counterpoint.app.cli._store import open_store, store_option
+from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, TryAgain
 
 if TYPE_CHECKING:
-    from counterpoint.team.orders import Order
+    from counterpoint.recorder.orders import Order
     from counterpoint.trace import Event
 
 
@@ -73,7 +73,7 @@ def steer(
     With --advise nothing is sent: the recording is played on to the end, with and without each order, and
     the gain of each is printed.
     """
-    from counterpoint.team.orders import Order, send, wait
+    from counterpoint.recorder.orders import Order, send, wait
 
     if is_advised:
         return _advise(trace, store, agent, text, asked, as_json=as_json)

@@ -15,13 +15,13 @@ import click
 
 from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, sums_of_traces
 from counterpoint.app.api.top import FIGURES, rank, top_of
-from counterpoint.app.cli._chosen import Chosen, chosen
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, table
-from counterpoint.app.cli._store import prices_option, store_option
-from counterpoint.app.library import about
+from counterpoint.app.load_save import about
 from counterpoint.app.pricing import cost_words
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.rollups import BY, Coverage, Row, behind
+from counterpoint.app.terminal.chosen import Chosen, chosen
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.store import prices_option, store_option
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.rollups import BY, Coverage, Row, behind
 from counterpoint.display import at_least, compact, counted, duration, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import click
 
-from counterpoint.app.cli._output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.cli._store import store_option
-from counterpoint.app.library import names_file, read, store_path
+from counterpoint.app.load_save import names_file, read, store_path
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
+from counterpoint.app.terminal.store import store_option
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean, install
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def view(
 
 def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
     from counterpoint.app.viewer.collection import Collection, is_run, is_store
-    from counterpoint.bench.race.rows import is_race
+    from counterpoint.lab.bench.race.rows import is_race
 
     home = store_path(store)
     if what is None:
@@ -137,7 +137,7 @@ def _named(collection: Collection, what: str, runs_home: Path) -> _Opened:
 
 def _traces(path: Path) -> list[Trace]:
     """The traces in a file of ours, or in a log of any source that is known."""
-    from counterpoint.app.logs import read_logs
+    from counterpoint.app.discover import read_logs
 
     if not path.exists():
         raise NotFound("no such file", where=os.fspath(path), fix="`counterpoint ls` lists what is stored")

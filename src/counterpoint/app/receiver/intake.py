@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from counterpoint.app.logs import importers
+from counterpoint.app.discover import importers
 from counterpoint.app.receiver import otlp
 from counterpoint.app.receiver.spool import Place, Sealed, Spool
 from counterpoint.errors import CounterpointError, InputError

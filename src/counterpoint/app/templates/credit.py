@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from counterpoint.credit.mechanism import Mechanism, team_reward
+from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts

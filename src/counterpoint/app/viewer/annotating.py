@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from counterpoint.app.api.annotate import annotate
 from counterpoint.app.viewer.annotation_shapes import AnnotationInfo, AnnotationList
-from counterpoint.app.viewer.prepared import prepared
+from counterpoint.app.viewer.trace_view import prepared
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.trace import Trace

@@ -13,7 +13,7 @@ from msgspec import Struct
 from counterpoint.app.api.blame import judged
 from counterpoint.app.search import matcher
 from counterpoint.app.viewer.collection import Collection
-from counterpoint.audit.blame.judge import Blame, causes, succeeded
+from counterpoint.audits.blame.judge import Blame, causes, succeeded
 from counterpoint.errors import CounterpointError
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace

@@ -135,7 +135,7 @@ class Collection:
 
     def races(self) -> dict[str, Path]:
         """Every folder of `counterpoint compare --all` by its path, and the rows that come with the package."""
-        from counterpoint.bench.race.rows import RELEASED, is_race
+        from counterpoint.lab.bench.race.rows import RELEASED, is_race
 
         with self._lock:
             at, found = self._races
@@ -156,7 +156,7 @@ class Collection:
 
     def results(self) -> dict[str, Path]:
         """Every folder of results of `counterpoint bench run`, by its path."""
-        from counterpoint.bench.scorecard.playing import is_result
+        from counterpoint.lab.bench.scorecard.playing import is_result
 
         return {_name(path): path for root in self._roots for path in _folders_under(root) if is_result(path)}
 

@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import COLUMNS, FAMILIES, TYPES, BinsHead, BinsLevel, ColumnHead, ColumnsHead
+from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.trace import Trace
 
 Arrays = dict[str, NDArray[np.generic]]

@@ -12,12 +12,12 @@ import counterpoint.registry as registry
 from counterpoint.app.api.credit import credit_of, mechanism
 from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
-from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
-from counterpoint.audit.work.agents import TeamWork
-from counterpoint.credit.choosing import Chosen, choose
-from counterpoint.credit.mechanism import Mechanism
-from counterpoint.credit.row_places import EVENT_UNITS, RowPlaces
+from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.audits.work.agents import TeamWork
+from counterpoint.credits.choosing import Chosen, choose
+from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.row_places import EVENT_UNITS, RowPlaces
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit as Earned
@@ -39,7 +39,7 @@ def methods(trace: Trace) -> list[MethodInfo]:
     look = prepared(trace)
     if "methods" not in look.kept:
         best = chosen(look)
-        every = [_info(look, name, best) for name in registry.ids("credit")]
+        every = [_info(look, name, best) for name in registry.ids("mechanism")]
         look.kept["methods"] = sorted(every, key=lambda method: (method.why is None, method.refusal is not None))
     kept: list[MethodInfo] = look.kept["methods"]
     return kept
@@ -86,7 +86,7 @@ def _info(look: Prepared, name: str, best: Chosen | None) -> MethodInfo:
     is_best = best is not None and best.credit.mechanism == name
     return MethodInfo(
         id=name,
-        about=registry.summary("credit", name),
+        about=registry.summary("mechanism", name),
         unit="agent" if is_best else known.unit,
         is_additive=known.additive,
         refusal=None if is_best else _refusal(look, name, known),
@@ -131,7 +131,7 @@ def _earned(look: Prepared, name: str) -> Earned | CounterpointError:
 def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     """What a method says at a unit; without a unit by agent, else at the coarsest that it has rows for."""
     name, look = method.replace("-", "_"), prepared(trace)
-    known = registry.ids("credit")
+    known = registry.ids("mechanism")
     if name not in known:
         raise NotFound(f"no credit method named {method!r}", fix=did_you_mean(name, known))
     additive = mechanism(name).additive

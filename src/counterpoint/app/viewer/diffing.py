@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from counterpoint.app.viewer.events import said
-from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import Diff, DiffRow
-from counterpoint.audit.diff import aligned, fingerprint
+from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.audits.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered
 

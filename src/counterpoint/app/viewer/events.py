@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from counterpoint.app.viewer.overview import depth_first
-from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import TYPES, EventDetail, Neighbour, Talk, TalkRow
+from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.errors import NotFound
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, span_of_term, terms
-from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
+from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import moments

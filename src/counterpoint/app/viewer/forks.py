@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Any
 
 from counterpoint.app.forking import badges, can_fork, counts, edit, parent_of, replay_for
-from counterpoint.app.library import about
+from counterpoint.app.load_save import about
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.display import number
 from counterpoint.errors import CounterpointError, InputError, NotIdentified, did_you_mean
@@ -32,8 +32,8 @@ class Forks:
 
     def fork(self, trace_id: str, kind: str, at: str, value: str | None) -> dict[str, Any]:
         """The fork's id, a line that sums it up, and where it is kept."""
-        from counterpoint.audit.blast import blast_radius
-        from counterpoint.audit.diff import diff
+        from counterpoint.audits.blast import blast_radius
+        from counterpoint.audits.diff import diff
 
         if kind not in KINDS:
             raise InputError(f"no edit named {kind!r}", where="kind", fix=did_you_mean(kind, KINDS))

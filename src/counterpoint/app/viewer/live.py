@@ -22,11 +22,11 @@ from counterpoint.app.viewer.events import fields, said
 from counterpoint.app.viewer.shapes import LiveBatch, LiveTrace
 from counterpoint.app.viewer.steering import Steering
 from counterpoint.errors import CounterpointError, InvalidTrace
+from counterpoint.recorder.orders import OPERATOR
 from counterpoint.store import Store
 from counterpoint.store.journal import journals
 from counterpoint.store.summary import Summary
 from counterpoint.store.tally import is_short
-from counterpoint.team.orders import OPERATOR
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.ending import under_way
 from counterpoint.trace.lines import LineReader

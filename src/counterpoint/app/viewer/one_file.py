@@ -44,8 +44,8 @@ from counterpoint.app.viewer.outcomes import outcomes
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.policy import policy
-from counterpoint.app.viewer.prepared import Prepared, prepared
 from counterpoint.app.viewer.shapes import VERSION, About, Credit, MethodInfo
+from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.trace import Trace
 
@@ -166,7 +166,7 @@ def _credits(trace: Trace, *, is_coarse: bool) -> tuple[list[MethodInfo], dict[s
 def _unasked(trace: Trace, method: MethodInfo, *, is_coarse: bool) -> str | None:
     """Why a method is not asked when a file is written: forking may take long, and so may a row for every turn of many."""
     fix = f"counterpoint credit {trace.trace_id} --method {method.id}"
-    if "replay" in registry.get("credit", method.id).needs:
+    if "replay" in registry.get("mechanism", method.id).needs:
         return f"it forks the trace, which a file cannot: {fix}"
     if is_coarse and method.unit not in _COARSE:
         return f"its rows are not in this file: {fix}"

@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from counterpoint.app.scoring import accepted, author, outcomes_from, score
-from counterpoint.app.viewer.prepared import prepared
 from counterpoint.app.viewer.shapes import OutcomeInfo, Outcomes, ProposalInfo
+from counterpoint.app.viewer.trace_view import prepared
 from counterpoint.errors import InputError, NotFound
-from counterpoint.reward.proposals import proposals
+from counterpoint.rewards.proposals import proposals
 from counterpoint.trace import Trace
 from counterpoint.trace.outcome import outcomes as given_to
 

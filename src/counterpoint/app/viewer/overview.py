@@ -13,14 +13,14 @@ import numpy as np
 from counterpoint.app.forking import fork_refusal, parent_of
 from counterpoint.app.pricing import cost_words
 from counterpoint.app.viewer.crediting import chosen, credit, worked
-from counterpoint.app.viewer.prepared import Prepared, finite, is_dear, orders_given, prepared, sinks
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
-from counterpoint.audit.collaboration import collaboration
-from counterpoint.audit.hacks import hacks
-from counterpoint.audit.overhead import overhead
-from counterpoint.audit.parallelism import parallelism
-from counterpoint.audit.records import Measure
-from counterpoint.audit.rollups import coverage
+from counterpoint.app.viewer.trace_view import Prepared, finite, is_dear, orders_given, prepared, sinks
+from counterpoint.audits.collaboration import collaboration
+from counterpoint.audits.hacks import hacks
+from counterpoint.audits.overhead import overhead
+from counterpoint.audits.parallelism import parallelism
+from counterpoint.audits.records import Measure
+from counterpoint.audits.rollups import coverage
 from counterpoint.display import compact, local_moment, money, percent, zone
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import waiting_of

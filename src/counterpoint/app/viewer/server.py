@@ -27,14 +27,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import annotating, outcomes, races, runs, steering
+from counterpoint.app.viewer import annotating, outcomes, steering
 from counterpoint.app.viewer.collection import ROWS, AlertCounts, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
-from counterpoint.app.viewer.guard import Door, Guard
+from counterpoint.app.viewer.guard_page import Door, Guard
 from counterpoint.app.viewer.live import Live
 from counterpoint.app.viewer.policy import policy
 from counterpoint.app.viewer.responses import JSON, Answers, error_response, in_our_words
 from counterpoint.errors import CounterpointError, InputError, NotFound
+from counterpoint.lab.app.pages import races, runs
 
 if TYPE_CHECKING:
     from counterpoint.app.viewer.first_look import FirstLook
@@ -159,7 +160,7 @@ class Site:
 
     def _first_look(self, trace_id: str, version: str) -> FirstLook | None:
         """What can be told of a large trace before all of it is read; None where it is small, or has been read."""
-        from counterpoint.app.viewer import prepared
+        from counterpoint.app.viewer import trace_view as prepared
 
         found = self.collection.unread(trace_id, prepared.LARGE)
         if found is None:
@@ -260,7 +261,7 @@ class Site:
         return await self._answers.answer(request, None, partial(races.race, self.collection, _word(request, "id")))
 
     async def _bench(self, request: Request) -> Response:
-        from counterpoint.app.viewer.bench import bench
+        from counterpoint.lab.app.pages.bench import bench
 
         words = [request.query_params.get(name, "") for name in ("a", "b")]
         return await self._answers.answer(request, None, partial(bench, self.collection, *words))

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from counterpoint.app.viewer.shapes import LiveOrder, Ordered
 from counterpoint.errors import InputError, NotFound, did_you_mean
-from counterpoint.team import orders
-from counterpoint.team.orders import ACTIONS, Order
+from counterpoint.recorder import orders
+from counterpoint.recorder.orders import ACTIONS, Order
 from counterpoint.trace import Event
 from counterpoint.trace.steered import order_of
 

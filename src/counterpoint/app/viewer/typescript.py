@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
-from counterpoint.app.viewer import annotation_shapes, bench_shapes, race_shapes, run_shapes, shapes
+from counterpoint.app.viewer import annotation_shapes, shapes
 from counterpoint.app.viewer.panel import panels
+from counterpoint.lab.app.pages import bench_shapes, race_shapes, run_shapes
 from counterpoint.trace.vocabulary import EDGE_TYPES, TOPOLOGIES
 
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", Any: "unknown", type(None): "null"}

@@ -15,10 +15,10 @@ from counterpoint.app.api.advise import advise as advised
 from counterpoint.app.api.advise import can_replay, price_of, trials_of
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.prepared import prepared
-from counterpoint.credit.best_arm import LEAST
+from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.credits.advice import Advice, Change, Trials
+from counterpoint.credits.best_arm import LEAST
 from counterpoint.errors import CounterpointError
-from counterpoint.team.advice import Advice, Change, Trials
 from counterpoint.trace import Trace
 
 _EACH = 8

@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from counterpoint.app.viewer.causes import Recurring, RecurringCause
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.prepared import prepared
-from counterpoint.audit.blame.judge import Blame, succeeded
-from counterpoint.audit.blame.judge import blame as judged
-from counterpoint.audit.facts import Facts
-from counterpoint.audit.failures import Failure, failures
+from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.audits.blame.judge import Blame, succeeded
+from counterpoint.audits.blame.judge import blame as judged
+from counterpoint.audits.facts import Facts
+from counterpoint.audits.failures import Failure, failures
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
 

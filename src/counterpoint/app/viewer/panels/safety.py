@@ -13,10 +13,10 @@ import numpy as np
 from msgspec import Struct
 
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.prepared import Prepared, orders_given, prepared, sinks
-from counterpoint.audit.authority import Sink
-from counterpoint.audit.injection import verdict_of
-from counterpoint.audit.taint import MayTaint, may_taint, suspects
+from counterpoint.app.viewer.trace_view import Prepared, orders_given, prepared, sinks
+from counterpoint.audits.authority import Sink
+from counterpoint.audits.injection import verdict_of
+from counterpoint.audits.taint import MayTaint, may_taint, suspects
 from counterpoint.trace import Graph, Trace
 
 PATHS = 200

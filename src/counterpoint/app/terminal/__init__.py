@@ -1,0 +1,1 @@
+"""What every command shares, of any package: options, output, progress, which traces are meant."""

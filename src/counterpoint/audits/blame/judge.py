@@ -1,0 +1,260 @@
+"""Blame: the steps of a failed run by how likely each decided it, with agent and reasons; and what recurs over many runs.
+
+Always true: probabilities are over the candidates of the run and sum to 1, given that one of its own steps decided it; what is
+not known (an outcome, a text) is said in `notes` and never guessed. A run that succeeded, or that nothing says
+failed, is refused.
+
+Below `STANDS_OUT` no step stands out, and what failed is told instead. The bars are measured: first suspects of labelled runs of
+Who&When, each ranked by weights that had not seen it (nested folds, five splits, and the shipped weights of led teams, which
+saw none of them). In panels those below 25 % were right in 2 of 21 rankings, the others in 94 of 189. In teams with a lead
+the shipped ranker was right in 2 of 29 runs and never over 60 %; in nested folds 11 of 139 below that and 6 of 6 above.
+`counterpoint reproduce blame-who-when` has the rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from counterpoint.audits.blame.ranker import Ranker, shape_of, shipped, table
+from counterpoint.audits.blame.reasons import FAMILIES, Reason, reasons
+from counterpoint.audits.blame.signals import ROLES, Surprise, surprising, unlike_others
+from counterpoint.audits.blame.steps import Steps
+from counterpoint.audits.failures import Failure, failures
+from counterpoint.errors import NotIdentified, Refused
+from counterpoint.trace import Trace
+from counterpoint.trace.naming import first_line
+from counterpoint.trace.outcome import by_hand
+
+STANDS_OUT = {"panel": 0.25, "led": 0.6}
+"""The probability of the first suspect from which it is named, by the shape of the team."""
+NOBODY = "no step stands out"
+_SURE = 0.6
+_EXPLAINED = 10
+_CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
+"""Families that say where, who and how, and not what went wrong."""
+_OFTEN = 3
+"""A role that is suspected in fewer runs is told by what it does."""
+_DOES = {
+    "is_checker": "those who check",
+    "is_lead": "those who lead",
+    "is_coder": "those who write code or work on data",
+    "is_reader": "those who read pages or files",
+}
+
+
+class Suspect(Struct, frozen=True, kw_only=True):
+    """One step."""
+
+    event: str
+    step: int
+    """The entry of the source's conversation, where it is one; else the place among the trace's events, from 0."""
+    agent: str
+    name: str
+    """What people call the agent."""
+    type: str
+    score: float
+    """How likely it is that this step decided the failure."""
+    text: str | None
+    reasons: list[Reason]
+    """Of the first suspects only."""
+
+
+class Blame(Struct, frozen=True, kw_only=True):
+    """One run, judged."""
+
+    trace_id: str
+    outcome: float | None
+    suspects: list[Suspect]
+    """The likeliest first."""
+    agents: dict[str, float]
+    """Each agent's steps together."""
+    sure: str
+    """`sure` (60 %), `likely`, or `no step stands out`, by the first suspect's probability."""
+    steps: int
+    """Candidates."""
+    notes: list[str]
+    """What it would take to know more."""
+    failed: list[Failure] = []
+    """Where no step stands out, what went wrong in the run: those that no later call mended first."""
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the first suspect is likelier than what was right about as often as a guess."""
+        return self.sure != NOBODY
+
+    @property
+    def cause(self) -> str:
+        """The family of the strongest reason that says more than where and who."""
+        first = self.suspects[0].reasons if self.suspects else []
+        told = [r for r in first if r.family not in _CIRCUMSTANCES and r.is_cause] or first
+        return told[0].family if told else "place"
+
+
+def succeeded(trace: Trace, bar: float = 1.0) -> bool | None:
+    """Whether a run succeeded: as a person scored it, else by its verdict, else by its team reward against the bar, else by its
+    source's labels; None where nothing says so."""
+    told = (trace.metrics or {}).get("task_success")
+    if told is not None and by_hand(trace, "team") is None:
+        return float(told) >= 1.0
+    reward = trace.rewards.get("team")
+    return _labelled(trace) if reward is None else float(reward) >= bar
+
+
+def _labelled(trace: Trace) -> bool | None:
+    """What a source's own labels say: right or wrong, or that somebody's mistake decided the failure."""
+    labels = trace.meta.get("labels")
+    if not isinstance(labels, dict):
+        return None
+    told = next(
+        (labels[name] for name in ("is_correct", "correct", "resolved", "success") if isinstance(labels.get(name), bool)), None
+    )
+    return False if told is None and "mistake_agent" in labels else told
+
+
+def blame(
+    trace: Trace,
+    *,
+    ranker: Ranker | None = None,
+    others: Sequence[Trace] = (),
+    surprise: Surprise | None = None,
+    bar: float = 1.0,
+    anyway: bool = False,
+    most: int | None = None,
+) -> Blame:
+    """Rank the steps of one run; `others` are other runs of its task, `surprise` a local model.
+
+    A run whose team reward is at least `bar`, or that nothing says failed, is refused unless `anyway`.
+    """
+    steps = Steps(trace)
+    notes = _notes(trace, steps, bar, anyway)
+    shape = shape_of(steps)
+    ranker = ranker or shipped(shape)
+    known = [_all_claims(other) for other in others if other.trace_id != trace.trace_id and other.task_id == trace.task_id]
+    more = {"unlike_others": unlike_others(steps, known), "surprise": surprising(steps, surprise)}
+    x = table(steps, ranker.names, more)
+    p = _adjusted(ranker.probabilities(x), more)
+    order = np.argsort(-p, kind="stable")
+    shown = order[:most].tolist() if most is not None else order.tolist()
+    parts = ranker.parts(x)
+    why = {k: reasons(steps, k, parts, x, ranker.names) for k in shown[:_EXPLAINED]}
+    agents: Counter[str] = Counter()
+    for k, share in enumerate(p.tolist()):
+        agents[trace.events[steps.places[k]].agent] += share
+    top = float(p[order[0]])
+    is_named = len(steps) > 1 and top >= STANDS_OUT[shape]
+    failed = [] if is_named else sorted(failures(trace, facts=steps.facts), key=lambda f: f.is_mended)
+    return Blame(
+        trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
+        suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],
+        agents={a: round(share, 6) for a, share in agents.most_common()},
+        sure=NOBODY if not is_named else "sure" if top >= _SURE else "likely", failed=failed,
+    )  # fmt: skip
+
+
+def _adjusted(p: np.ndarray, more: dict[str, np.ndarray]) -> np.ndarray:
+    """Other runs and a local model move the odds a little: a unit of either counts e to the half."""
+    tilt = np.exp(0.5 * sum(more.values(), start=np.zeros(len(p))))
+    return np.asarray(p * tilt / float((p * tilt).sum()))
+
+
+def _number(value: float | int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
+    """What is missing; raises where there is nothing to rank."""
+    won = succeeded(trace, bar)
+    if won and not anyway:
+        reward = trace.rewards.get("team")
+        told = "" if reward is None else f" (team reward {reward:g})"
+        fix = "--success X says what counts as a success, --anyway ranks its steps as if it had failed"
+        raise Refused(f"the run succeeded{told}: nobody is to blame", where=trace.trace_id, fix=fix)
+    if not len(steps):
+        raise NotIdentified(
+            "no member of the team says or decides anything in this trace",
+            "a log with the team's own steps",
+            where=trace.trace_id,
+        )
+    out = []
+    if won is None and not anyway:
+        fix = "`counterpoint score TRACE down` says that it did; `counterpoint failures` has its errors; --anyway ranks its steps"
+        raise NotIdentified("nothing says that this run failed, so nobody is to blame", fix, where=trace.trace_id)
+    if won is None:
+        out.append("the log states no outcome; ranked as if the run had failed")
+    if len(steps) == 1:
+        out.append("there is one step, so it is the only suspect; this says nothing about whether it was wrong")
+    silent = sum(not steps.texts[i].strip() for i in steps.places)
+    if silent == len(steps):
+        out.append(
+            "no step has a text (masked or not recorded): ranked by who, when and which tools failed; texts would say much more"
+        )
+    elif silent > len(steps) // 2:
+        out.append(f"{silent} of {len(steps)} steps have no text (masked or not recorded)")
+    if not any(r >= 0 for r in steps.results):
+        out.append("no tool results: claims can be compared only with what others said")
+    return out
+
+
+def _suspect(steps: Steps, k: int, score: float, why: list[Reason]) -> Suspect:
+    i = steps.places[k]
+    event, team = steps.trace.events[i], steps.facts.team
+    return Suspect(
+        event=event.id, step=steps.numbers[k], agent=event.agent, name=team.label_A[int(team.agent_E[i])], type=event.type,
+        score=round(score, 6), text=first_line(steps.texts[i], 120) if steps.texts[i].strip() else event.decision, reasons=why,
+    )  # fmt: skip
+
+
+def _all_claims(trace: Trace) -> frozenset[str]:
+    steps = Steps(trace)
+    return frozenset().union(*(steps.claims[i] for i in steps.places)) if len(steps) else frozenset()
+
+
+# -- many runs -------------------------------------------------------------------------------------------------------------
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """What recurs over many runs."""
+
+    family: str
+    words: str
+    who: str
+    """The role that it happens to; roles that are rare among the runs are told by what they do."""
+    runs: int
+    expected: float
+    """Runs weighted by how likely the step is the decisive one."""
+    trace_id: str
+    event: str
+    """An example: the likeliest."""
+    reason: str
+
+
+def causes(judged: Iterable[tuple[Trace, Blame]]) -> list[Cause]:
+    """Runs in which a step stands out, grouped by the family of its strongest reason and by its role; the most first."""
+    groups: dict[tuple[str, str], list[tuple[float, Trace, Blame]]] = {}
+    every = [(trace, found) for trace, found in judged if found.suspects and found.stands_out]
+    roles = [_role(trace, found) for trace, found in every]
+    often = Counter(roles)
+    for role, (trace, found) in zip(roles, every, strict=True):
+        who = role if often[role] >= min(_OFTEN, len(every)) else _does(role)
+        groups.setdefault((found.cause, who), []).append((found.suspects[0].score, trace, found))
+    out = []
+    for (family, who), rows in groups.items():
+        _, trace, found = max(rows, key=lambda row: (row[0], row[1].trace_id))
+        first, expected = found.suspects[0], round(sum(r[0] for r in rows), 4)
+        why = next((r.words for r in first.reasons if r.family == family), FAMILIES[family])
+        out.append(Cause(family=family, words=FAMILIES[family], who=who, runs=len(rows), expected=expected,
+                   trace_id=trace.trace_id, event=first.event, reason=why))  # fmt: skip
+    return sorted(out, key=lambda c: (-c.runs, -c.expected, c.family, c.who))
+
+
+def _role(trace: Trace, found: Blame) -> str:
+    event = trace.events[trace.index[found.suspects[0].event]]
+    return event.role or event.agent
+
+
+def _does(role: str) -> str:
+    return next((_DOES[name] for name, pattern in ROLES.items() if pattern.search(role.lower())), "others")

@@ -1,0 +1,87 @@
+"""What a credit mechanism is: traces (and what was paid) in, credit out, with its unit, estimand, assumptions and cost stated.
+
+Always true: a mechanism that cannot answer raises `NotIdentified` with what would fix it, or names the units it refuses; it never
+guesses. Rows of an additive mechanism are checked to sum to what they declare. Unknown options, and values that are not of the
+kind that the option is annotated with, are one clear error; rewards that are not numbers are refused before any arithmetic.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from counterpoint.credits.option_types import check_options
+from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.trace import Trace
+from counterpoint.trace.batch import TraceBatch
+from counterpoint.trace.example import Example
+from counterpoint.trace.rows import Credit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """One credit mechanism: `mechanism(traces, **options) -> Credit`."""
+
+    unit: str
+    """The finest unit that gets a row."""
+    estimand: str
+    """What a row estimates."""
+    assumptions: str
+    """What must hold for that."""
+    cost: str
+    """What it costs beyond the traces: nothing, forks per message, a critic, ..."""
+    additive: bool
+    """Rows of a trace sum to its team reward, or to what the credit declares."""
+    source: str
+    """Paper, with arXiv id, and departures."""
+    run: Callable[..., Credit]
+    """(traces, **options) -> credit."""
+    needs: tuple[str, ...] = ()
+    """What it asks for: group (several traces of a task), logp, replay, critic, tokens, ..."""
+    example: Callable[[], Example] | None = None
+    """Small traces and options that it answers; `counterpoint.testing.check_credit` runs on them, and needs them."""
+
+    @property
+    def options(self) -> list[str]:
+        """The names of the options."""
+        return [n for n in inspect.signature(self.run).parameters if n != "traces"]
+
+    def __call__(self, traces: Trace | Sequence[Trace] | TraceBatch, **options: Any) -> Credit:
+        """The credit of one or many traces."""
+        for name in options:
+            if name not in self.options:
+                raise InputError(f"no option {name!r}", fix=did_you_mean(name, self.options))
+        check_options(self.run, options)
+        many = [traces] if isinstance(traces, Trace) else traces.traces() if isinstance(traces, TraceBatch) else list(traces)
+        if not many:
+            raise InputError("no traces", fix="give at least one")
+        for trace in many:
+            for channel, value in trace.rewards.items():
+                if not math.isfinite(value):
+                    raise InputError(f"reward {channel!r} is {value}", where=trace.trace_id, fix="leave out what was not scored")
+        return self.run(many, **options)
+
+
+def identified(mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any]) -> tuple[Credit, list[int]]:
+    """The credit of the traces that the mechanism can judge, and their places; a trace that it refuses by name is left out."""
+    kept = list(range(len(traces)))
+    while True:
+        try:
+            return mechanism([traces[i] for i in kept], **options), kept
+        except NotIdentified as error:
+            left = [i for i in kept if traces[i].trace_id != error.where]
+            if not left or len(left) == len(kept):
+                raise
+            kept = left
+
+
+def team_reward(trace: Trace, channel: str = "team") -> float:
+    """The trace's reward in a channel; one clear error when it has none."""
+    if channel not in trace.rewards:
+        known = list(trace.rewards)
+        fix = did_you_mean(channel, known) if known else f"score it: counterpoint score TRACE {channel}=1"
+        raise InputError(f"the trace has no reward {channel!r}", where=trace.trace_id, fix=fix)
+    return float(trace.rewards[channel])

@@ -1,0 +1,91 @@
+"""Dr. MAS: every agent (or role) against itself, over all of its invocations in the rollouts of one task.
+
+    A_ik = (R_ik - mu_k) / (sigma_k + eps)      mu_k, sigma_k over all invocations of agent k in the task's group
+
+Always true: an agent is never compared with another one. Two calls in one rollout count twice (`count="rows"`); with
+`count="episodes"` a rollout counts once. An invocation is a turn of the agent, or an action where no turns are recorded.
+
+Source: Dr. MAS arXiv 2602.08847, key (task, agent), ddof 1, eps 1e-6. Departures: the survey says "within each rollout", the
+code (and this) goes across the rollouts; a singleton keeps its raw reward there and is refused here unless
+`singleton="keep"`.
+`by="message", key="batch", convention="reinforce_pp"` is CoMAS' buffer of an agent's actions (arXiv 2510.08529);
+`by="role", key="batch", convention="reinforce_pp"` is MAE's task-relative REINFORCE++ (arXiv 2510.23595); `by="agent"` with
+Shapley rewards in `signals` is SHARP's normalisation (arXiv 2602.08335).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from counterpoint.credits.groups import Convention, convention_of, group_codes, group_stats, inflation_factor
+from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
+from counterpoint.errors import InputError
+from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
+from counterpoint.trace.rows import Credit, Signals
+
+_ESTIMAND = "(R - mean of this agent) / std of this agent, over the rollouts of the task"
+
+
+def _calls(trace: Trace, places: Sequence[int]) -> int:
+    turns = [trace.events[i].turn for i in places]
+    return len({t for t in turns if t is not None}) + sum(t is None for t in turns)
+
+
+def inflation(values: Sequence[float], agents: Sequence[Hashable]) -> dict[Hashable, float]:
+    """Agent to the factor by which one global mean and std inflate the second moment of its gradient (Dr. MAS' lemma)."""
+    codes, names = group_codes(agents)
+    own, whole = group_stats(values, codes, ddof=0), group_stats(values, [0] * len(codes), ddof=0)
+    if not whole.std[0] > 0:
+        return {}
+    return {n: inflation_factor(own.mean[k], own.std[k], whole.mean[0], whole.std[0]) for k, n in enumerate(names)}
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    by: str = "agent",
+    convention: str | Convention = "grpo",
+    key: Key = "task_id",
+    channel: str = "team",
+    signals: Signals | None = None,
+    ddof: int | None = None,
+    eps: float | None = None,
+    singleton: str | None = None,
+    count: str | None = None,
+) -> Credit:
+    if by not in ("agent", "role", "turn", "message"):
+        raise InputError(f"nothing to compare by {by!r}", fix="agent, role, turn or message")
+    how = convention_of(convention, ddof=ddof, eps=eps, singleton=singleton, count=count)
+    units = [unit_events(t, by) for t in traces]
+    rewards = paid(traces, units, by, channel=channel, signals=signals)
+    rows, values, keys = [], [], []
+    for i, (trace, task) in enumerate(zip(traces, keys_of(traces, key), strict=True)):
+        for name, places in units[i].items():
+            if name not in rewards[i]:
+                continue
+            who = trace.events[places[0]].agent if by in ("turn", "message") else name
+            calls = _calls(trace, places)
+            rows += [TraceUnit(i, by, name)] * calls
+            values += [rewards[i][name]] * calls
+            keys += [(task, who)] * calls
+    if not rows:
+        return credit_of("agent_wise", _ESTIMAND, traces, [], notes={"groups": {}})
+    notes = {"inflation": {str(k): v for k, v in inflation(values, [who for _, who in keys]).items()}}
+    credit = grouped_credit("agent_wise", _ESTIMAND, traces, rows, values, keys, how, notes=notes)
+    once = {(r.trace, r.unit_id): (TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows}
+    return credit_of("agent_wise", _ESTIMAND, traces, once.values(), notes=credit.notes, unidentified=credit.unidentified)
+
+
+agent_wise = Mechanism(
+    unit="agent",
+    estimand=_ESTIMAND,
+    assumptions="an agent's name (or role) means the same in every rollout of the task",
+    cost="nothing beyond several traces per task",
+    additive=False,
+    source="Dr. MAS, arXiv 2602.08847; departures in the module",
+    run=_run,
+    needs=("group",),
+    example=lambda: Example(rollouts()),
+)

@@ -1,0 +1,53 @@
+"""Message credit by deletion: what the team would have got had a message never arrived, others reacting.
+
+    c_del(m) = E[R | G<=m] - E[R | G<m, m never delivered, others react]
+
+Always true: a message that nobody reads has credit exactly 0 with coupled forks, since both arms then share every draw. Credits
+do not sum to R: two messages of which either suffices both get about 0 (see `pair_interaction`), and the whole team would get
+more or less than there is. C3 (arXiv 2603.06859) warns, rightly, that a team with a silenced message never
+occurs under the policy: use this for audit and steering, and `message_substitute` as an advantage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from counterpoint.credits.example import Recount
+from counterpoint.credits.forks import MESSAGES, message_credit
+from counterpoint.credits.mechanism import Mechanism
+from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
+from counterpoint.trace.replay import Delete, Replay
+from counterpoint.trace.rows import Credit
+
+_ESTIMAND = "E[R | prefix with m] - E[R | m never delivered, others react]"
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    replay: Replay | None = None,
+    k: int = 1,
+    seed: int = 0,
+    coupled: bool = True,
+    types: Collection[str] = MESSAGES,
+    ids: Collection[str] | None = None,
+    channel: str = "team",
+) -> Credit:
+    return message_credit(
+        "message_delete", _ESTIMAND, Delete(), traces, replay,
+        types=types, ids=ids, k=k, seed=seed, coupled=coupled, channel=channel,
+    )  # fmt: skip
+
+
+message_delete = Mechanism(
+    unit="message",
+    estimand=_ESTIMAND,
+    assumptions="the replay reacts as the team would; k replicates after the message stand for all",
+    cost="2k - 1 forks per message, from the message on",
+    additive=False,
+    source="docs/research/message-credit.md; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, no normalisation",
+    run=_run,
+    needs=("replay",),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
+)

@@ -1,0 +1,53 @@
+"""Message credit by substitution: this message against another draw of its writer, the default for training.
+
+    c_sub(m) = E[R | G<=m] - E_{m' ~ pi(. | G<m)} E[R | G<m, m']
+
+Always true: its mean over messages drawn from pi is 0, so it is an advantage; replicate i compares with the writer's i-th fresh
+draw under the noise that both arms share. A message that nobody reads has credit exactly 0. It is the quantity of C3
+(arXiv 2603.06859), whose leave-one-out over siblings is the fresh-noise form of it. Departures: coupled noise after the message;
+one recorded message instead of a sibling set; no division by a standard deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from counterpoint.credits.example import Recount
+from counterpoint.credits.forks import message_credit
+from counterpoint.credits.mechanism import Mechanism
+from counterpoint.trace import Trace
+from counterpoint.trace.example import Example, rollouts
+from counterpoint.trace.replay import Replay, Substitute
+from counterpoint.trace.rows import Credit
+
+_ESTIMAND = "E[R | prefix with m] - E[R | prefix, m drawn anew by its writer]"
+
+
+def _run(
+    traces: Sequence[Trace],
+    *,
+    replay: Replay | None = None,
+    k: int = 1,
+    seed: int = 0,
+    coupled: bool = True,
+    types: Collection[str] = ("return",),
+    ids: Collection[str] | None = None,
+    channel: str = "team",
+) -> Credit:
+    return message_credit(
+        "message_substitute", _ESTIMAND, Substitute(), traces, replay,
+        types=types, ids=ids, k=k, seed=seed, coupled=coupled, channel=channel,
+    )  # fmt: skip
+
+
+message_substitute = Mechanism(
+    unit="message",
+    estimand=_ESTIMAND,
+    assumptions="the replay can draw a message anew from whoever wrote it, and reacts as the team would",
+    cost="2k - 1 forks per message, from the message on, and k fresh draws of it",
+    additive=False,
+    source="C3, arXiv 2603.06859. Departure: coupled noise, one recorded message instead of a sibling set",
+    run=_run,
+    needs=("replay",),
+    example=lambda: Example(rollouts(), {"replay": Recount()}),
+)

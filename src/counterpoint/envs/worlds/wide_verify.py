@@ -1,8 +1,0 @@
-"""W1, wide verify: many yes/no questions, two model families with shared misconceptions."""
-
-from __future__ import annotations
-
-from counterpoint.envs.teamworld.config import Config
-from counterpoint.envs.teamworld.world import TeamWorld
-
-wide_verify = TeamWorld("wide_verify", "W1", Config(vote_items=512, max_agents=128))

@@ -1,0 +1,167 @@
+"""Advice, never a refusal: nothing was gained for long, or a stop rule that was learned from old sessions would stop here.
+
+A gain is a change of a file that worked, or something completed on the list of things to do. Time since a person last spoke is
+cut into rounds; the number of gains so far is what a rule knows at each. `learn` makes such rules from sessions that are over.
+
+Always true: a call never waits for a rule: it is asked in a process of its own, and its answer is told with a later call; what is
+learned at a round does not look at later ones.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from counterpoint.guard.limits import MARK, GuardLimits
+from counterpoint.guard.quick_json import dumps, loads
+from counterpoint.guard.state import GuardState, log
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from counterpoint.guard.reader import SessionReader
+    from counterpoint.guard.stop_rule import Rule
+
+ROUND_MINUTES = 5.0
+_LEAST_ROUNDS, _MOST_ROUNDS = 2, 48
+
+
+def advice(state: GuardState, limits: GuardLimits, now: float) -> dict[str, str]:
+    """What to tell the main agent, by a name under which it is told once."""
+    tally, settings = state.tally, limits.advice
+    if tally.prompt_at is None:
+        return {}
+    quiet = max(0.0, now - max([tally.prompt_at, *tally.gains[-1:]])) / 60
+    told = state.notes.get("told", [])
+    out = {}
+    name = f"quiet@{tally.gains[-1] if tally.gains else tally.prompt_at}"
+    if quiet >= settings.get("quiet_minutes", float("inf")) and name not in told:
+        out[name] = f"{MARK} advice: nothing has been changed or completed for {quiet:.0f} minutes. {_DO}"
+    name = f"rule@{tally.prompt_at}"
+    if settings.get("rule") and state.path is not None and name not in told:
+        found = _asked(state, settings, now)
+        if found is not None:
+            since = f", and nothing has been changed or completed for {quiet:.0f} minutes" if quiet >= 1 else ""
+            what = f"a stop rule learned from {found.get('traces', 'older')} runs would stop here{since}"
+            out[name] = f"{MARK} advice: {what}. {_DO}"
+    return out
+
+
+_DO = "Going on may not pay: consider finishing with what you have, or asking the user. This is advice; nothing was refused."
+
+
+def rounds_of(gains: Iterable[float], begin: float, end: float, round_s: float) -> list[int]:
+    """How many gains there were by the end of each round."""
+    count = int(max(0.0, end - begin) // round_s) + 1
+    out = [0] * count
+    for at in gains:
+        out[min(count - 1, int(max(0.0, at - begin) // round_s))] += 1
+    total = 0
+    for k, n in enumerate(out):
+        total += n
+        out[k] = total
+    return out
+
+
+def _asked(state: GuardState, settings: dict[str, Any], now: float) -> dict[str, Any] | None:
+    """What the rule said if it would stop; at each new round it is asked again, and answers with a later call."""
+    tally, path = state.tally, f"{state.path}.advice"
+    assert tally.prompt_at is not None
+    minutes = float(settings.get("round_minutes", ROUND_MINUTES))
+    known = rounds_of(tally.gains, tally.prompt_at, now, minutes * 60)
+    asked = [tally.prompt_at, len(known)]
+    if len(known) > 1 and state.notes.get("asked") != asked:
+        state.notes["asked"] = asked
+        given = dumps([tally.prompt_at, minutes, known])
+        _start([sys.executable, "-m", "counterpoint.guard.advice", path, settings["rule"], given])
+    try:
+        with open(path, "rb") as file:
+            found = loads(file.read())
+    except (OSError, ValueError):
+        return None
+    return found if found.get("prompt_at") == tally.prompt_at and found.get("stops") else None
+
+
+def _start(words: list[str]) -> None:
+    """Run something on its own: it holds none of our streams, and nobody waits for it."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
+    os.posix_spawn(words[0], words, environment, file_actions=null, setsid=True)
+
+
+def main(path: str, rule_file: str, given: str) -> None:
+    """Ask a rule: with the file for its answer, its own, and prompt, minutes of a round and gains so far as JSON."""
+    from counterpoint.guard.stop_rule import load_rule
+
+    prompt_at, minutes, known = loads(given)
+    try:
+        rule = load_rule(rule_file)
+        stops = would_stop(rule, known, minutes)
+        out = {"prompt_at": prompt_at, "stops": stops, "traces": rule.about.get("traces")}
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.write(dumps(out))
+        os.replace(f"{path}.new", path)
+    except Exception as error:
+        log(f"no advice: {error}")
+
+
+def would_stop(rule: Rule, known: Sequence[float], minutes: float) -> bool:
+    """Whether a rule stops in the last of these rounds; one that was learned from rounds of another length is refused."""
+    import numpy as np
+
+    from counterpoint.errors import Refused
+    from counterpoint.guard.stop_paths import features_of
+
+    learned = dict(rule.about.get("config") or {}).get("round_minutes")
+    if learned is not None and learned != minutes:
+        raise Refused(f"the rule was learned with rounds of {learned} minutes, not {minutes}", fix="set advice.round_minutes")
+    at = min(len(known), rule.horizon + 1) - 1
+    features = features_of(np.array([known[: at + 1]], dtype=float))
+    return bool(rule.policy()(at, features[:, at])[0])
+
+
+# -- learning ------------------------------------------------------------------------------------------------------------------
+
+
+def stretches(reader: SessionReader, transcript: str) -> list[tuple[float, float, list[float]]]:
+    """Begin, end and gains of the work after each thing that a person said, in a session that is over."""
+    out: list[tuple[float, float, list[float]]] = []
+    tally, begin, end, gains = reader.tally, None, 0.0, list[float]()
+    for agent, record, at in reader.in_order(transcript):
+        reader.take(record, agent)
+        if tally.prompt_at != begin:
+            if begin is not None:
+                out.append((begin, end, gains))
+            begin, gains = tally.prompt_at, []
+        gains = list(tally.gains)
+        end = max(end, at) if at is not None else end
+    return [*out, (begin, end, gains)] if begin is not None else out
+
+
+def learn(work: Sequence[tuple[float, float, list[float]]], *, minutes: float, cost: float, seed: int = 0) -> Rule:
+    """A stop rule from stretches of work: stopping at a round pays the share of its gains made by then, less a cost per round."""
+    import numpy as np
+
+    from counterpoint.errors import InputError
+    from counterpoint.guard.stop_paths import StopPaths, features_of
+    from counterpoint.lab.train.stopping.choice import stacked
+
+    series = [rounds_of(gains, begin, end, minutes * 60) for begin, end, gains in work if gains]
+    series = [known for known in series if len(known) > _LEAST_ROUNDS]
+    if len(series) < 12:
+        what = f"too few stretches of work with {_LEAST_ROUNDS + 1} rounds of {minutes:g} minutes and a gain: {len(series)}"
+        raise InputError(what, fix="give more sessions (12 stretches at least), or shorter rounds: --round-minutes 2")
+    width = min(_MOST_ROUNDS, max(map(len, series))) + 1
+    known = np.array([(row + [row[-1]] * width)[:width] for row in series], dtype=float)
+    payoffs = known / np.maximum(known[:, -1:], 1) - cost * np.arange(width)
+    config = {"round_minutes": minutes, "cost": cost}
+    about = {"world": "sessions", "version": 1, "config": config, "policy": "recorded"}
+    return stacked(StopPaths(payoffs=payoffs, features=features_of(known), about=about), seed)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The laboratory's part of the command line, the page and the Python face."""

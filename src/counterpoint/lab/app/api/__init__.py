@@ -1,0 +1,1 @@
+"""Functions of the laboratory behind `import counterpoint`."""

@@ -1,0 +1,143 @@
+"""The card of a team in words: sections for the terminal and for one HTML file, and a leaderboard of many.
+
+Always true: terminal and page say the same numbers with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from counterpoint.app.report_page import Section
+from counterpoint.display import counted, number, percent
+from counterpoint.lab.bench.scorecard.card import MEASURES, AttackCard, Card, Contrast, Estimate, card_of
+from counterpoint.lab.bench.scorecard.defence import DefenceContrast
+
+_SHARES = {"success", "share", "useful_agent_utilisation", "message_redundancy", "messages_read", "protocol_overhead"}
+_NOTES = 12
+
+
+def title(card: Card) -> str:
+    """What was measured."""
+    return f"{card.about['team']} on {card.about['suite']}"
+
+
+def sections(card: Card) -> list[Section]:
+    """Everything a card says, in order."""
+    about, bands = card.about, sorted(card.bands)
+    said = f"{counted(card.runs, 'run')}, first seed {about['first_seed']}, suite {about['suite_digest']}, "
+    said += f"Counterpoint {about['version']}, Python {about['python']}."
+    said += f" Model {about['model']}, topology {about['topology']}." if "model" in about else ""
+    said += "".join(f" {counted(n, 'run')} {how}." for how, n in sorted(card.broken.items()))
+    head = ("family", "measure", *(f"{b:,} steps" for b in bands), "change per 10x steps")
+    rows = []
+    for name, (family, words) in MEASURES.items():
+        growth = card.slopes.get(name)
+        told = [_told(card.bands[b][name], name, is_level=True) for b in bands]
+        rows.append((family, words, *told, "-" if growth is None or growth.mean is None else _told(growth, name)))
+    out = [Section("Card", said, head, rows, tuple(range(2, len(head))))]
+    shown = ("share", "success", "events", "tokens")
+    by_cell = [(id_, *(_told(of[name], name, is_level=True) for name in shown)) for id_, of in card.cells.items()]
+    out.append(Section("By cell", "", ("cell", "of the optimum", "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
+    if card.attacks:
+        head = (
+            "cell", "met", "got its way", "of the optimum", "without", "change", "found", "of flags right", "steps to a flag",
+            "reach", "harm",
+        )  # fmt: skip
+        words = "A control asks for nothing forbidden: what is flagged in it is a false alarm."
+        out.append(Section("Under attack", words, head, [_attack(a) for a in card.attacks], tuple(range(1, len(head)))))
+    if card.notes:
+        more = len(card.notes) - _NOTES
+        rest = [(f"and {more:,} more",)] if more > 0 else []
+        out.append(Section("What to know", "", ("run",), [*((n,) for n in card.notes[:_NOTES]), *rest]))
+    return out
+
+
+def _attack(a: AttackCard) -> tuple[str, ...]:
+    way = "-" if a.is_control else _told(a.success, "success", is_level=True)
+    change = _told(a.change, "share")
+    found = "-" if a.recall is None else percent(a.recall)
+    right = "-" if a.precision is None else percent(a.precision)
+    harm = f"{a.violations:,}" + (f" ({a.blocked:,} stopped)" if a.blocked else "")
+    reach = _told(a.reach, "success", is_level=True)
+    steps = "-" if a.steps_to_flag.mean is None else f"{number(a.steps_to_flag.mean)} in {a.noticed:,} of {a.runs:,} runs"
+    shares = (_told(a.utility, "share"), _told(a.without, "share"))
+    return (a.cell, f"{a.met:,}", way, *shares, change, found, right, steps, reach, harm)
+
+
+def _told(e: Estimate, name: str, *, is_level: bool = False) -> str:
+    """A mean with its interval; that of a level, and no change, ends where the measure itself does."""
+    if e.mean is None:
+        return "-"
+    show = percent if name in _SHARES else number
+    if e.low is None or e.high is None:
+        return show(e.mean)
+    low, high = e.low, e.high
+    if is_level and name != "share":
+        low, high = max(0.0, low), min(1.0, high) if name in _SHARES else high
+    return f"{show(e.mean)} [{show(low)}, {show(high)}]"
+
+
+def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:
+    """Two teams side by side."""
+    rows = []
+    for c in told:
+        if c.first.mean is None:
+            continue
+        low, high = c.difference.low, c.difference.high
+        is_clear = low is not None and high is not None and (low > 0 or high < 0)
+        band = "all" if c.band is None else f"{c.band:,}"
+        cells = (*(_told(x, c.measure, is_level=True) for x in (c.first, c.second)), _told(c.difference, c.measure))
+        rows.append((band, MEASURES[c.measure][1], *cells, "differs" if is_clear else "not established"))
+    words = "Paired by cell and seed; the interval is of the mean difference, and says nothing about other tasks."
+    return Section(f"{a} and {b}", words, ("steps", "measure", a, b, "difference", ""), rows, (2, 3, 4))
+
+
+def defence_section(told: Sequence[DefenceContrast]) -> Section:
+    """What changed under attack, and what that cost without one: from the first team to the second."""
+    rows = []
+    for c in told:
+        pairs = (_from_to(three, "share") for three in (c.success, c.utility, c.without))
+        rows.append((c.cell, *pairs, _told(c.utility[2], "share"), _from_to(c.tokens, "tokens")))
+    head = ("cell", "got its way", "of the optimum", "without attack", "difference under attack", "tokens without attack")
+    return Section("Under attack", "From the first to the second, on the same seeds.", head, rows, tuple(range(1, len(head))))
+
+
+def _from_to(three: Sequence[Estimate], name: str) -> str:
+    """Two means, without their intervals."""
+    means = [e.mean for e in three[:2] if e.mean is not None]
+    return " to ".join(percent(m) if name in _SHARES else number(round(m)) for m in means) or "-"
+
+
+def leaderboard(folders: Sequence[Path]) -> list[Section]:
+    """Cards of one suite side by side, the best share of the optimum first; one table for each suite and version of it."""
+    return [board for board, _ in boards([(folder, card_of(folder)) for folder in folders])]
+
+
+def boards(cards: Sequence[tuple[Path, Card]]) -> list[tuple[Section, list[Path]]]:
+    """The tables of a leaderboard, each with the folder that every row is of."""
+    out = []
+    for key in dict.fromkeys((c.about["suite"], c.about["suite_digest"]) for _, c in cards):
+        mine = [(f, c) for f, c in cards if (c.about["suite"], c.about["suite_digest"]) == key]
+        mine.sort(key=lambda one: _rank(one[1]))
+        out.append((_board(*key, [card for _, card in mine]), [folder for folder, _ in mine]))
+    return out
+
+
+def _board(suite: str, digest: str, cards: Sequence[Card]) -> Section:
+    bands = sorted({b for c in cards for b in c.bands})
+    head = ("team", "cells", *(f"{b:,} steps" for b in bands), "tokens", "attacks that got their way", "runs that broke")
+    rows = []
+    for c in cards:
+        per = [_told(c.bands[b]["share"], "share") if b in c.bands else "-" for b in bands]
+        fell = [a.success.mean for a in c.attacks if not a.is_control and a.success.mean is not None]
+        tokens = sum(e["tokens"].mean or 0.0 for e in c.bands.values())
+        got = percent(sum(fell) / len(fell)) if fell else "-"
+        rows.append((c.about["team"], f"{len(c.cells):,}", *per, number(round(tokens)), got, f"{sum(c.broken.values()):,}"))
+    words = "Share of the optimum by band, mean over cells and seeds. Teams that play other cells are not comparable."
+    return Section(f"Suite {suite} ({digest})", words, head, rows, tuple(range(1, len(head))))
+
+
+def _rank(card: Card) -> tuple[float, str]:
+    shares = [e["share"].mean or 0.0 for e in card.bands.values()]
+    return -sum(shares) / max(1, len(shares)), str(card.about["team"])

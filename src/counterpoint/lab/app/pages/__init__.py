@@ -1,0 +1,1 @@
+"""The laboratory's pages of the viewer: runs, races, benches."""

@@ -1,0 +1,1 @@
+"""Plug-ins of the laboratory's kinds that `counterpoint new` writes, each with its test."""

@@ -1,0 +1,176 @@
+"""The rows of a race in a folder: one file per training run, and who is at work on which.
+
+Always true: a row appears whole or not at all and is never written twice; a run is claimed by a lock that the system frees when
+its holder dies, so several processes share a folder. `race.json` says what all rows have in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from counterpoint.errors import InputError, NotFound
+from counterpoint.files import put, read_plain
+from counterpoint.store.disk import lock
+
+if TYPE_CHECKING:
+    from counterpoint.lab.bench.race.plan import RaceRun
+
+HEAD = "race.json"
+FORMAT = 1
+_DECIDES = ("envs", "reward", "credit", "train", "trace")
+"""Rooms whose code decides what a run gives."""
+
+
+def is_race(path: Path) -> bool:
+    """Whether a folder holds the rows of a race."""
+    return (path / HEAD).is_file()
+
+
+@cache
+def code_digest() -> str:
+    """A sum of the source files that decide what a run gives."""
+    root, total = Path(__file__).parents[2], hashlib.blake2b(digest_size=6)
+    for path in sorted(p for room in _DECIDES for p in (root / room).rglob("*.py")):
+        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+class Claim:
+    """The right to compute one row, until `close`, or until this process ends."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd, self._path = fd, path
+
+    def close(self) -> None:
+        """Give it back; the lock file goes first, so that nobody takes one that is about to go."""
+        if self._fd >= 0:
+            with suppress(FileNotFoundError):
+                self._path.unlink()
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RaceFolder:
+    """A folder with the rows of a race."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def begin(cls, path: str | os.PathLike[str], head: Mapping[str, Any]) -> RaceFolder:
+        """The folder, made where it is missing; rows of another plan are refused."""
+        folder = cls(path)
+        wanted = json.loads(json.dumps({"format": FORMAT, **head}))
+        if is_race(folder.path):
+            found = folder.head()
+            differ = [key for key in wanted if found.get(key) != wanted[key]]
+            if differ:
+                told = "; ".join(f"{key} {found.get(key)}, not {wanted[key]}" for key in differ)
+                raise InputError(
+                    f"holds the rows of another race: {told}", where=str(folder.path), fix="choose another --out DIR"
+                )
+        elif folder.path.exists() and any(folder.path.iterdir()):
+            raise InputError("is not empty and holds no race", where=str(folder.path), fix="choose another --out DIR")
+        else:
+            put([(folder.path / HEAD, json.dumps(wanted, indent=1).encode() + b"\n")])
+        for name in ("rows", "claims"):
+            (folder.path / name).mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def head(self) -> dict[str, Any]:
+        """What all rows have in common."""
+        return _json(self.path / HEAD, "counterpoint compare --all --out DIR makes one")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row, by name."""
+        return [_json(path, "remove it, and run the same command again") for path in sorted((self.path / "rows").glob("*.json"))]
+
+    def row(self, run: RaceRun) -> dict[str, Any] | None:
+        """The row of a run, where it counts: a failure of other code is tried again."""
+        path = self._row_path(run)
+        if not path.is_file():
+            return None
+        found = _json(path, "remove it, and run the same command again")
+        return None if found["status"] == "failed" and found["code"] != code_digest() else found
+
+    def claim(self, run: RaceRun) -> Claim | None:
+        """The right to compute a run's row; None where it is there, or somebody else is at it."""
+        path = self.path / "claims" / f"{run.name}.lock"
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if not lock(fd):
+                os.close(fd)
+                return None
+            if _is_same(fd, path):
+                break
+            os.close(fd)  # its holder ended between our open and our lock, and took the file along
+        claim = Claim(fd, path)
+        if self.row(run) is not None:
+            claim.close()
+            return None
+        return claim
+
+    def keep(self, run: RaceRun, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the row of a run."""
+        row = {**run.head(), "code": code_digest(), **result}
+        put([(self._row_path(run), json.dumps(row, allow_nan=False).encode() + b"\n")])
+        return row
+
+    def _row_path(self, run: RaceRun) -> Path:
+        return self.path / "rows" / f"{run.name}.json"
+
+
+def _is_same(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _json(path: Path, fix: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read_plain(path))
+    except FileNotFoundError as error:
+        raise NotFound("no such file", where=str(path), fix=fix) from error
+    except ValueError as error:
+        raise InputError(f"is not JSON: {error}", where=str(path), fix=fix) from error
+    if not isinstance(found, dict):
+        raise InputError("is not a JSON object", where=str(path), fix=fix)
+    return found
+
+
+# -- many rows in one file ---------------------------------------------------------------------------------------------
+
+
+def write_rows(path: Path, head: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
+    """A race as one file: its head, then a row a line."""
+    put([(path, "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in (head, *rows)).encode())])
+
+
+def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The head and the rows of a race: a folder, or a file of `write_rows`."""
+    if path.is_dir():
+        folder = RaceFolder(path)
+        return folder.head(), folder.rows()
+    try:
+        lines = [json.loads(line) for line in read_plain(path).splitlines() if line.strip()]
+    except FileNotFoundError as error:
+        raise NotFound("there is no race here", where=str(path), fix="counterpoint compare --all --out DIR makes one") from error
+    except ValueError as error:
+        raise InputError(
+            f"is not a file of rows: {error}", where=str(path), fix="counterpoint compare --all --export FILE"
+        ) from error
+    if not lines or not isinstance(lines[0], dict) or "plan" not in lines[0]:
+        raise InputError("does not begin with what its rows have in common", where=str(path), fix="--export FILE writes one")
+    return lines[0], lines[1:]
+
+
+RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening", "small")}
+"""The rows that come with the package, by their plan: those of docs/methods.md and of docs/methods-small.md."""

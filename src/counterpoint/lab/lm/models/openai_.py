@@ -1,0 +1,32 @@
+"""`openai:NAME`: a model behind any endpoint that speaks OpenAI's chat completions, of a vendor or your own.
+
+Always true: nothing is asked of the endpoint before the first call; an option that does not exist is an error that names the
+nearest one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.lab.lm.model import Model
+
+
+def openai_(spec: str, **options: Any) -> Model:
+    """The model that `spec` names at an endpoint; options are those of `EndpointModel`, with prices as `Prices` or as a table."""
+    from counterpoint.formats.importing.usage import Prices
+    from counterpoint.lab.lm.endpoint import EndpointModel
+
+    known = set(inspect.signature(EndpointModel).parameters) - {"name"}
+    for option in options:
+        if option not in known:
+            raise InputError(f"openai has no option {option!r}", fix=did_you_mean(option, known))
+    given = {option: value for option, value in options.items() if value is not None}
+    table = given.get("prices")
+    if isinstance(table, Mapping):
+        # `Prices` looks a model up without the `organisation/` before its name; here it may be written either way.
+        both = {str(name).rpartition("/")[2]: row for name, row in table.items()} | dict(table)
+        given["prices"] = Prices.with_file(both, where="prices")
+    return EndpointModel(spec, **given)

@@ -1,0 +1,92 @@
+"""Weights in files: a model folder read with all that must fit together, and tensors written with the system's own errors.
+
+Always true: what is read has the sizes that its config.json tells and a tokenizer that belongs to it, or is one clear error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from counterpoint.errors import InputError
+from counterpoint.lab.lm.chat import Chat
+from counterpoint.lab.lm.network import Shape, Weights, read
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_FIX = "a folder as `save_pretrained` writes it: config.json, *.safetensors, tokenizer.json"
+
+
+def check_headers(folder: Path) -> None:
+    """Raise where a folder lacks its tokenizer, or a file of weights is cut off: what can be told without reading it all."""
+    from safetensors import SafetensorError, safe_open
+
+    if not (folder / "tokenizer.json").is_file():
+        raise InputError("has no tokenizer.json", where=folder.name, fix=_FIX)
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            where = f"{folder.name}/{file.name}"
+            raise InputError("these weights cannot be loaded", where=where, why=str(error), fix=_FIX) from error
+
+
+def read_folder(
+    folder: Path, name: str, *, device: str = "cpu", dtype: torch.dtype | None = None
+) -> tuple[Chat, Shape, Weights]:
+    """The tokenizer, the shape and the weights of a transformers folder; `name` is what a warning calls it."""
+    from safetensors import SafetensorError
+
+    try:
+        chat = Chat.read(folder)
+        shape, weights = read(folder, device=device, dtype=dtype)
+    except (SafetensorError, OSError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError("these weights cannot be loaded", where=folder.name, why=first, fix=_FIX) from error
+    for key, size in _sizes(shape).items():
+        if key in weights and tuple(weights[key].shape) != size:
+            what = f"{key} is {_by(tuple(weights[key].shape))} in the weights, and {_by(size)} by config.json"
+            raise InputError(what, where=folder.name, fix=_FIX)
+    if chat.size > shape.vocabulary:
+        what = f"the tokenizer has {chat.size:,} tokens and the model {shape.vocabulary:,}"
+        raise InputError(what, where=folder.name, fix="a tokenizer that belongs to the model")
+    if chat.template is None:
+        # Base models have none, and can learn to act with any rendering: said aloud, not refused.
+        logging.getLogger("counterpoint").warning("%s has no chat template: prompts are lines of `role: text`", name)
+    return chat, shape, weights
+
+
+def _by(size: tuple[int, ...]) -> str:
+    return " by ".join(map(str, size))
+
+
+def _sizes(s: Shape) -> dict[str, tuple[int, ...]]:
+    """How large each weight must be."""
+    heads, joined = s.heads * s.head_width, (s.heads + 2 * s.kv_heads) * s.head_width
+    out: dict[str, tuple[int, ...]] = {"words": (s.vocabulary, s.width), "out": (s.vocabulary, s.width), "norm": (s.width,)}
+    for i in range(s.layers):
+        out |= {f"{i}.norm1": (s.width,), f"{i}.norm2": (s.width,), f"{i}.qkv": (joined, s.width), f"{i}.qkv_bias": (joined,)}
+        out |= {f"{i}.q_norm": (s.head_width,), f"{i}.k_norm": (s.head_width,), f"{i}.o": (s.width, heads)}
+        out |= {f"{i}.gate_up": (2 * s.inner, s.width), f"{i}.down": (s.width, s.inner)}
+    return out
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str]) -> None:
+    """Write a safetensors file; what the system refuses (a full disk) is an `OSError`, as for any other file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), file, dict(metadata))
+    except SafetensorError as error:
+        found = re.search(r"os error (\d+)", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), os.fspath(file)) from error

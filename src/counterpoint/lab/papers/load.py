@@ -1,0 +1,202 @@
+"""The corpus from its files: the package's own, and a user's beside it.
+
+Always true: the order is the file's order; a bad line of a user's file is one `InputError` that names file and line; a
+pool never holds the same paper twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from counterpoint.errors import InputError, NotFound, TryAgain
+from counterpoint.files import put, read_plain, refuse
+from counterpoint.lab.papers.records import ClaimSpec, Erratum, Excluded, Mark, Paper
+from counterpoint.lab.papers.validate import CorpusProblem, Seen, problems, shape_problems
+
+_BOM = b"\xef\xbb\xbf"
+
+Row = TypeVar("Row", Paper, Excluded, Erratum, Mark, ClaimSpec)
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """All records that a question is asked of."""
+
+    papers: tuple[Paper, ...]
+    excluded: tuple[Excluded, ...]
+
+
+def _builtin(name: str, kind: type[Row]) -> tuple[Row, ...]:
+    data = files("counterpoint.lab.papers").joinpath(name).read_bytes()
+    decoder = msgspec.json.Decoder(kind)
+    return tuple(decoder.decode(line) for line in data.splitlines() if line)
+
+
+@cache
+def papers() -> tuple[Paper, ...]:
+    """The 84 retained entries."""
+    return _builtin("papers.jsonl", Paper)
+
+
+@cache
+def excluded() -> tuple[Excluded, ...]:
+    """The 32 exclusions."""
+    return _builtin("excluded.jsonl", Excluded)
+
+
+@cache
+def errata() -> tuple[Erratum, ...]:
+    """What was found wrong in the survey's own statements."""
+    return _builtin("errata.jsonl", Erratum)
+
+
+@cache
+def marks() -> tuple[Mark, ...]:
+    """The hand-coded judgements that claims need and fields do not hold."""
+    return _builtin("annotations.jsonl", Mark)
+
+
+@cache
+def claim_specs() -> tuple[ClaimSpec, ...]:
+    """The claims, as rules for counting."""
+    return _builtin("claims.jsonl", ClaimSpec)
+
+
+def as_paper(raw: dict[str, Any], *, where: str) -> Paper:
+    """A checked paper from its fields, or one `InputError` that lists everything wrong with it."""
+    found: list[CorpusProblem] = shape_problems(raw)
+    if not found:
+        paper = msgspec.convert(raw, Paper)
+        found = problems([paper], [])
+        if not found:
+            return paper
+    raise InputError(
+        f"not a valid paper record: {found[0].what}" if len(found) == 1 else f"{len(found)} problems in this record",
+        where=where,
+        why="; ".join(p.what for p in found) if len(found) > 1 else None,
+        fix="; ".join(dict.fromkeys(p.hint for p in found if p.hint)) or None,
+    )
+
+
+def decode_object(data: bytes, *, where: str) -> dict[str, Any]:
+    """A JSON object, or an `InputError` that says where it is not one."""
+    try:
+        raw = msgspec.json.decode(data.removeprefix(_BOM))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError("not JSON", where=where, why=str(error), fix="give one JSON object per paper") from error
+    if not isinstance(raw, dict):
+        raise InputError("not a JSON object", where=where, fix="give one JSON object with the fields of a paper")
+    return raw
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The lines of a user's file that hold something, each with its place."""
+    for number, line in enumerate(read_plain(path).removeprefix(_BOM).split(b"\n"), 1):
+        if line.strip():
+            yield f"{path}:{number}", line
+
+
+def _one(line: bytes, where: str, seen: Seen) -> Paper:
+    paper = as_paper(decode_object(line, where=where), where=where)
+    clash = seen.clash(paper)
+    if clash:
+        raise InputError(clash, where=where, fix="remove the line, or give it another key if it is another paper")
+    seen.add(paper)
+    return paper
+
+
+def read_papers(path: Path, others: Sequence[Paper] = ()) -> list[Paper]:
+    """The papers of a user's file; one that is wrong, doubled, or among `others` is an `InputError`."""
+    seen = Seen(others)
+    return [_one(line, where, seen) for where, line in _lines(path)]
+
+
+def examine(path: Path, others: Sequence[Paper] = ()) -> tuple[list[Paper], list[InputError]]:
+    """As `read_papers`, but goes on after a bad line: the good papers, and every error."""
+    rows: list[Paper] = []
+    bad: list[InputError] = []
+    seen = Seen(others)
+    for where, line in _lines(path):
+        try:
+            rows.append(_one(line, where, seen))
+        except InputError as error:
+            bad.append(error)
+    return rows, bad
+
+
+def pool(extra: Sequence[Path] = ()) -> Pool:
+    """The built-in pool, and the papers of each file in `extra` after it."""
+    rows = list(papers())
+    for path in extra:
+        rows += read_papers(path, rows)
+    return Pool(tuple(rows), excluded())
+
+
+# -- A paper more in a user's file ------------------------------------------------------------------------------------
+# Always true: the file holds either all of its old lines or all of them and the new one, whatever dies when; a paper that
+# the pool or the file already has is never added; two writers take turns.
+
+_PATIENCE_S = 2.0
+
+
+def line(paper: Paper) -> str:
+    """The paper as its line in a file."""
+    return msgspec.json.encode(paper).decode()
+
+
+@contextlib.contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that a read and a rename by two writers cannot interleave. No file is left behind."""
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this system: the rename is still atomic
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TryAgain("another process is writing here", where=str(folder), fix="run it again") from None
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check(paper: Paper, path: Path) -> int:
+    """The number of papers already in the file; a duplicate is an error."""
+    held = read_papers(path) if path.exists() else []
+    for where, others in (("the built-in corpus", papers()), (str(path), held)):
+        clash = Seen(others).clash(paper)
+        if clash:
+            raise InputError(clash, where=where, fix="`counterpoint corpus show` prints the record that is there")
+    return len(held)
+
+
+def add(paper: Paper, path: Path, *, dry_run: bool = False) -> int:
+    """Append a checked paper to the file at `path`; returns how many papers it then holds."""
+    target = Path(os.path.realpath(path))  # a link stays a link
+    if not target.parent.is_dir():
+        raise NotFound("no such folder", where=str(path.parent), fix=f"mkdir -p {path.parent}")
+    refuse(target, overwrite=True)
+    with _turn(target.parent):
+        count = _check(paper, path)
+        if not dry_run:
+            old = target.read_bytes() if target.exists() else b""
+            if old and not old.endswith(b"\n"):
+                old += b"\n"
+            put([(target, old + line(paper).encode() + b"\n")])
+    return count + 1

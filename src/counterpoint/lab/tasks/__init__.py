@@ -1,0 +1,1 @@
+"""Text tasks: what one is (`task.py`) and those that are shipped."""

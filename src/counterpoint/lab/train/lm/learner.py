@@ -1,0 +1,398 @@
+"""One update of a language model: imitation of what was said, or a policy gradient on what it earned.
+
+Always true: the vocabulary is met only where tokens were written by the model; the loss is divided by all tokens of an update,
+whatever the micro-batches; a loss or gradient that is no number changes nothing (`NotFinite` names the update's sequences);
+where the GPU's memory is short, a step begins again with micro-batches of half the size, and they stay so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from counterpoint.credits.call_rows import CallRows
+from counterpoint.errors import InputError, Refused
+from counterpoint.lab.lm.adapter import Adapter
+from counterpoint.lab.lm.network import LongRow, Network, Packed, Weights
+from counterpoint.lab.train.learner import NotFinite
+from counterpoint.lab.train.lm.objective import Objective, divergence_of
+from counterpoint.lab.train.lm.packing import Conversation, Conversations, conversation, long_row, row_length, threads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    Loss = Callable[[Tensor, Sequence[int]], tuple[Tensor, dict[str, float]]]
+    """From the log-probabilities of what some calls said, and the calls: their part of the loss, and of what to say of it."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A prompt and what was said after it, with what learning needs of each token said."""
+
+    name: str
+    """Which trace and event it is, for messages."""
+    prompt: NDArray[np.int64]
+    said: NDArray[np.int64]
+    advantages: NDArray[np.float64] | None = None
+    sampler: NDArray[np.float64] | None = None
+    """Log-probabilities that the engine recorded."""
+    old: NDArray[np.float64] | None = None
+    """Log-probabilities under the weights before the update; the sampler's where they are not given."""
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.said)
+
+
+def sequences_of(rows: CallRows) -> list[Said]:
+    """The calls that a policy can learn from: sampled, with token ids and log-probabilities, and an advantage that is not 0."""
+    out = []
+    for i, row in enumerate(rows.rows):
+        prompt = rows.prompt_ids(i)
+        if not row.sampled or row.token_ids is None or row.logps is None or prompt is None or row.token_advantages is None:
+            continue
+        if len(row.logps) != len(row.token_ids):
+            what = f"{len(row.logps)} log-probabilities for {len(row.token_ids)} tokens"
+            raise InputError(what, where=f"{rows.trace_ids[row.trace]} {row.event}", fix="record one per token")
+        if row.token_advantages.any():
+            name = f"{rows.trace_ids[row.trace]} {row.event}"
+            out.append(Said(name, prompt, row.token_ids, row.token_advantages, row.logps))
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How an update is made."""
+
+    lr: float = 1e-5
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    tokens: int = 16_384
+    """Tokens of a micro-batch; on a CPU padding is counted."""
+    steps: int = 1
+    """Optimiser steps that the sequences of an update are divided among."""
+    kl_limit: float = 0.0
+    """Most that an update may move what was said, in KL per token; 0: no limit."""
+
+
+_JUDGED = 64
+"""Calls on which an update is held to its limit."""
+
+
+class _Laid(NamedTuple):
+    """Calls of one conversation, by number, and their tokens in one row."""
+
+    calls: Sequence[int]
+    tokens: Conversation
+
+
+class LanguageLearner:
+    """Weights that learn: all of them, or an adapter over them."""
+
+    def __init__(self, network: Network, weights: Weights, options: Options, adapter: Adapter | None = None) -> None:
+        """`weights` are float32 and change in place; with an adapter they stay as they are."""
+        self.network, self.weights, self.options, self.adapter = network, weights, options, adapter
+        for weight in weights.values():
+            weight.requires_grad_(adapter is None)
+        self.learned = list(weights.values()) if adapter is None else adapter.parameters()
+        kernel = {"fused": True} if self._is_gpu else {"foreach": True}
+        told = {"lr": options.lr, "betas": options.betas, "weight_decay": options.weight_decay}
+        self.optimizer = torch.optim.AdamW(self.learned, **told, **kernel)  # type: ignore[arg-type]
+        self.mean: list[Tensor] = []
+        """The running mean of what learned; empty: none is kept."""
+        self.averaged = 0
+        """States that it is the mean of."""
+
+    def set_rate(self, lr: float) -> None:
+        """Another learning rate from now on."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def state(self) -> dict[str, Any]:
+        """What learned, and its optimizer, on the CPU."""
+        learned, mean = ([t.detach().to("cpu", copy=True) for t in some] for some in (self.learned, self.mean))
+        return {"learned": learned, "optimizer": _on_cpu(self.optimizer.state_dict()), "mean": mean, "averaged": self.averaged}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+        with torch.no_grad():
+            for own, kept in zip(self.learned, state["learned"], strict=True):
+                own.copy_(kept)
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.averaged = state.get("averaged", 0)
+        self.mean = [t.to(self.network.device) for t in state.get("mean", ())]
+
+    def average(self, kept: float) -> None:
+        """Take what is learned now into the running mean, which keeps the share `kept` of what it was.
+
+            mean_n = sum_i kept^(n - i) w_i / sum_i kept^(n - i)        i = 1 .. n, w_i what was learned after update i
+
+        Averaging of iterates (Polyak and Juditsky 1992), with weights that fall, so that the beginning is forgotten.
+        """
+        self.averaged += 1
+        share = (1 - kept) / (1 - kept**self.averaged)
+        with torch.no_grad():
+            if not self.mean:
+                self.mean = [t.detach().clone() for t in self.learned]
+            for mean, own in zip(self.mean, self.learned, strict=True):
+                mean.lerp_(own.detach(), share)
+
+    def swap(self) -> None:
+        """The mean in place of what was learned last, or back again; nothing where there is no mean."""
+        with torch.no_grad():
+            for mean, own in zip(self.mean, self.learned, strict=False):
+                held = own.detach().clone()
+                own.copy_(mean)
+                mean.copy_(held)
+
+    def now(self) -> Weights:
+        """The weights as they are now, adapter added."""
+        return self.weights if self.adapter is None else self.adapter.over(self.weights)
+
+    def logps(self, sequences: Sequence[Said], weights: Weights | None = None) -> list[NDArray[np.float64]]:
+        """Log-probabilities of what was said, one array for each sequence; no gradients."""
+        used = self.now() if weights is None else weights
+        return self._fitting(sequences, lambda: self._read(sequences, used))
+
+    def _read(self, sequences: Sequence[Said], used: Weights) -> list[NDArray[np.float64]]:
+        out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
+        with torch.no_grad():
+            for batch in self._batches(sequences):
+                got = self._said(used, batch).double().cpu().numpy()
+                calls = [i for one in batch for i in one.calls]
+                ends = np.cumsum([len(sequences[i].said) for i in calls])
+                for i, part in zip(calls, np.split(got, ends[:-1]), strict=True):
+                    out[i] = part
+        return out
+
+    def imitate(self, sequences: Sequence[Said]) -> dict[str, float]:
+        """One step towards saying what was said: the mean of -log p over its tokens."""
+        count = sum(len(s.said) for s in sequences)
+
+        def loss(logp: Tensor, _: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
+            return -logp.sum() / count, {}
+
+        return {"tokens": float(count)} | self._step(sequences, loss)
+
+    def imitate_some(self, sequences: Sequence[Said]) -> dict[str, float]:
+        """Imitation of one's own best: the steps of an update, each on its part of the sequences."""
+        reports = [self.imitate([sequences[i] for i in part]) for part in self._parts(len(sequences))]
+        return _means(reports) | {"imitated": float(len(sequences))}
+
+    def prefer(self, pairs: Sequence[tuple[Said, Said]], reference: Weights, beta: float) -> dict[str, float]:
+        """Direct preference steps (DPO, arXiv 2305.18290): of each pair the first is to become likelier than the second.
+
+            loss = -log sigmoid(beta [(log p - log ref)(first) - (log p - log ref)(second)]),  the mean over pairs
+
+        The gradient is that of the two log-probabilities, weighed by how wrong the pair still is: the calls of a pair need
+        not be in one micro-batch.
+        """
+        said = [one for pair in pairs for one in pair]
+        before = np.array([x.sum() for x in self.logps(said, reference)]).reshape(-1, 2)
+        reports = []
+        for part in self._parts(len(pairs)):
+            mine = [one for k in part for one in pairs[k]]
+            now = np.array([x.sum() for x in self.logps(mine)]).reshape(-1, 2) - before[part]
+            margin = beta * (now[:, 0] - now[:, 1])
+            pull = beta / (1 + np.exp(margin)) / len(part)
+            weights = np.stack([-pull, pull], 1).reshape(-1)
+
+            def loss(
+                logp: Tensor, batch: Sequence[int], mine: list[Said] = mine, weights: Any = weights
+            ) -> tuple[Tensor, dict[str, float]]:
+                each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
+                return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum(), {}
+
+            told = self._step(mine, loss)
+            reports.append(told | {"loss": float(np.logaddexp(0.0, -margin).mean()), "preferred": float((margin > 0).mean())})
+        return _means(reports) | {"pairs": float(len(pairs))}
+
+    def _parts(self, count: int) -> list[NDArray[np.int64]]:
+        return np.array_split(np.arange(count), min(self.options.steps, count)) if count else []
+
+    def improve(self, sequences: Sequence[Said], objective: Objective, reference: Weights | None = None) -> dict[str, float]:
+        """Clipped policy-gradient steps on what was sampled; every token weighs the same."""
+        told = [s for s in sequences if s.advantages is not None and s.sampler is not None]
+        if len(told) < len(sequences):
+            raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
+        references = None if reference is None or not objective.beta else self.logps(told, reference)
+        held = told[:: -(-len(told) // _JUDGED)] if told and self.options.kl_limit else []
+        before = [p.detach().clone() for p in self.learned] if held else []
+        old = self.logps(held) if held else []
+        reports = []
+        for part in self._parts(len(told)):
+            mine = [told[i] for i in part]
+            mine_reference = None if references is None else [references[i] for i in part]
+            reports.append(self._policy_step(mine, objective, mine_reference))
+        return _means(reports) | (self._hold(held, old, before) if held else {})
+
+    def _hold(self, held: Sequence[Said], old: Sequence[NDArray[np.float64]], before: Sequence[Tensor]) -> dict[str, float]:
+        """Halve an update that moved too far towards where it began until it keeps the limit; after four halves take it back.
+
+        TRPO's backtracking (arXiv 1502.05477) on the sampled KL (k3) of some of the calls that taught, between the learner before
+        and after: what the engine rounds otherwise does not count. It departs in the path: a straight line from the old weights
+        to what the optimiser made of them, and its moments stay as they are.
+        """
+        was_said = torch.as_tensor(np.concatenate(old))
+        for kept in (1.0, 0.5, 0.25, 0.125, 0.0625, 0.0):
+            if kept < 1:
+                with torch.no_grad():
+                    for now, was in zip(self.learned, before, strict=True):
+                        now.lerp_(was, 0.5) if kept else now.copy_(was)
+            moved = float(divergence_of(was_said, torch.as_tensor(np.concatenate(self.logps(held))), "k3").mean())
+            if moved <= self.options.kl_limit:
+                break
+        return {"kl_after": moved, "step_kept": kept}
+
+    def _policy_step(
+        self, sequences: list[Said], objective: Objective, references: list[NDArray[np.float64]] | None
+    ) -> dict[str, float]:
+        count = sum(len(s.said) for s in sequences)
+        device = self.network.device
+
+        def column(batch: Sequence[int], values: Callable[[int], NDArray[np.float64]]) -> Tensor:
+            return torch.as_tensor(np.concatenate([values(i) for i in batch]), dtype=torch.float32, device=device)
+
+        def loss(logp: Tensor, batch: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
+            calls = np.repeat(np.arange(len(batch)), [len(sequences[i].said) for i in batch])
+            sampler = column(batch, lambda i: _known(sequences[i].sampler))
+            total, report = objective(
+                logp,
+                column(batch, lambda i: _known(sequences[i].sampler if sequences[i].old is None else sequences[i].old)),
+                column(batch, lambda i: _known(sequences[i].advantages)),
+                torch.full_like(logp, 1 / count),
+                torch.as_tensor(calls, device=device),
+                sampler=sampler,
+                reference=None if references is None else column(batch, lambda i: references[i]),
+            )
+            return total, {name: value * len(logp) / count for name, value in report.items()}
+
+        return self._step(sequences, loss)
+
+    # -- one step ----------------------------------------------------------------------------------------------------
+
+    def _step(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
+        told = self._fitting(sequences, lambda: self._gradient(sequences, loss))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
+        if not np.isfinite(norm):
+            self.optimizer.zero_grad(set_to_none=True)
+            where = _names(sequences, range(len(sequences)))
+            raise NotFinite(f"the gradient's size is {norm}", where=where, fix="a lower learning rate")
+        self.optimizer.step()
+        return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
+
+    def _fitting(self, sequences: Sequence[Said], made: Callable[[], _T]) -> _T:
+        """What is made of the sequences, in micro-batches that fit into the GPU's memory."""
+        while True:
+            try:
+                return made()
+            except torch.OutOfMemoryError:
+                longest = max(len(one.tokens) for batch in self._batches(sequences) for one in batch)
+                if self.options.tokens <= longest:
+                    what = f"the GPU's memory is too small for one conversation of {longest:,} tokens"
+                    raise Refused(what, fix="a shorter context, adapters instead of all weights, or a smaller model") from None
+                self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
+            torch.cuda.empty_cache()
+
+    def _gradient(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
+        """The gradient of the loss over all sequences, left at the parameters; the loss, and what else is said of it."""
+        self.optimizer.zero_grad(set_to_none=True)
+        told = {"loss": 0.0}
+        for batch in self._batches(sequences):
+            calls = [i for one in batch for i in one.calls]
+            value, report = loss(self._said(self.now(), batch), calls)
+            if not torch.isfinite(value):
+                self.optimizer.zero_grad(set_to_none=True)
+                what = f"the loss is {float(value.detach())}"
+                raise NotFinite(what, where=_names(sequences, calls), fix="a lower learning rate")
+            value.backward()
+            for name, part in ({"loss": float(value.detach())} | report).items():
+                told[name] = told.get(name, 0.0) + part
+        return told
+
+    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[_Laid]]:
+        """Conversations up to `tokens`; on a CPU those of nearly one length together, since there the shorter ones are padded."""
+        found = threads([(s.prompt, s.said) for s in sequences])
+        laid = [_Laid(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
+        batch: list[_Laid] = []
+        total = 0
+        for one in laid if self._is_gpu else sorted(laid, key=lambda one: len(one.tokens)):
+            total = total + len(one.tokens) if self._is_gpu else (len(batch) + 1) * len(one.tokens)
+            if batch and total > self.options.tokens:
+                yield batch
+                batch, total = [], len(one.tokens)
+            batch.append(one)
+        if batch:
+            yield batch
+
+    @property
+    def _is_gpu(self) -> bool:
+        return self.network.device.type == "cuda"
+
+    def _said(self, weights: Weights, batch: Sequence[_Laid]) -> Tensor:
+        """float32 log-probabilities of the tokens said by the calls of a batch, one after the other."""
+        device, parts = self.network.device, [one.tokens for one in batch]
+        flat = np.concatenate([p.ids for p in parts])
+        attend: Packed | Conversations | LongRow
+        if self._is_gpu:
+            length = row_length(len(flat), self.options.tokens)
+            flat = np.concatenate([flat, np.zeros(length - len(flat), np.int64)])
+            attend = long_row(parts, length, device)
+        elif all(len(one.calls) == 1 for one in batch):
+            attend = Packed([len(p) for p in parts], device)
+        else:
+            attend = Conversations(parts, device, self.network.dtype)
+        ids = torch.as_tensor(flat, device=device)
+        hidden = self.network.hidden(weights, ids, attend.positions, attend)
+        starts = np.cumsum([len(p) for p in parts]) - [len(p) for p in parts]
+        places = torch.as_tensor(np.concatenate([b + p.said for b, p in zip(starts, parts, strict=True)]), device=device)
+        logits = self.network.logits(weights, hidden[places - 1])
+        return logits.gather(1, ids[places][:, None])[:, 0] - logits.logsumexp(-1)
+
+
+def with_old(learner: LanguageLearner, sequences: Sequence[Said]) -> list[Said]:
+    """The sequences with log-probabilities under the learner's weights, so that the engine's rounding can be corrected for."""
+    return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
+
+
+def pairs_of(sequences: Sequence[Said]) -> list[tuple[Said, Said]]:
+    """Of calls with one and the same prompt the best and the worst by their advantages, where they differ and said two things."""
+    found: dict[bytes, list[tuple[float, int]]] = {}
+    for i, one in enumerate(sequences):
+        amount = 0.0 if one.advantages is None else float(one.advantages.mean())
+        found.setdefault(one.prompt.tobytes(), []).append((amount, i))
+    pairs = []
+    for same in found.values():
+        (most, best), (least, worst) = max(same, key=lambda x: (x[0], -x[1])), min(same)
+        if most > least and not np.array_equal(sequences[best].said, sequences[worst].said):
+            pairs.append((sequences[best], sequences[worst]))
+    return pairs
+
+
+def _means(reports: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([r[name] for r in reports])) for name in reports[0]} if reports else {}
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {k: _on_cpu(v) for k, v in value.items()}
+    return [_on_cpu(v) for v in value] if isinstance(value, list) else value
+
+
+def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    assert values is not None
+    return values
+
+
+def _names(sequences: Sequence[Said], batch: Sequence[int]) -> str:
+    names = [sequences[i].name for i in batch]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

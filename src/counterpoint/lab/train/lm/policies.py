@@ -1,0 +1,184 @@
+"""The model that plays and learns: its files, its weights, one policy or one for each role, and the engine that speaks for them.
+
+Always true: the engine speaks with the weights of the last `refresh`. Policies of roles share the model and nothing that learns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from counterpoint.errors import InputError, Refused
+from counterpoint.lab.lm.adapter import Adapter, adapted
+from counterpoint.lab.lm.chat import Chat
+from counterpoint.lab.lm.conversion import ready_folder, write_folder
+from counterpoint.lab.lm.engine import Engine, Engines
+from counterpoint.lab.lm.network import Network, Shape, Weights
+from counterpoint.lab.lm.tensor_files import read_folder
+from counterpoint.lab.lm.weights import find, lasting_name
+from counterpoint.lab.train.lm.learner import LanguageLearner, Options
+from counterpoint.lab.train.lm.settings import LanguageSettings
+
+SHARED = "shared"
+"""The name of the one policy where roles have none of their own."""
+_CONTEXT = 4096
+_BYTES_PER_WEIGHT = {"": 22, "shared": 8, "role": 8}
+"""float32 weights, gradients and two moments, and the engine's copy; without gradients of what does not learn."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model's folder, read."""
+
+    name: str
+    folder: Path
+    digest: str
+    shape: Shape
+    weights: Weights
+    """float32, on the device."""
+    chat: Chat
+
+
+def check_device(device: str) -> torch.device:
+    """The device; one that is not there is one clear error."""
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise InputError(f"no device {device!r}", fix="cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        fix = "--device cpu for a tiny model, or a machine with an NVIDIA GPU"
+        raise Refused("no GPU is there: the device is 'cuda'", fix=fix)
+    return torch.device(device)
+
+
+def check_memory(shape: Shape, adapters: str, device: torch.device) -> None:
+    """Refuse a model that cannot fit while it learns, and say what would."""
+    if device.type != "cuda":
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    need = _size(shape) * _BYTES_PER_WEIGHT[adapters]
+    if need > 0.8 * free:
+        fits = 0.8 * free / _BYTES_PER_WEIGHT[adapters]
+        fix = f"a model of up to {fits / 1e9:.2g} billion weights" + ("" if adapters else ", or --adapters shared")
+        raise Refused(f"{need / 2**30:.0f} GiB are needed and {free / 2**30:.0f} are free", where=str(device), fix=fix)
+
+
+def _size(shape: Shape) -> int:
+    layer = shape.width * (shape.heads + 2 * shape.kv_heads) * shape.head_width + shape.heads * shape.head_width * shape.width
+    words = shape.vocabulary * shape.width * (1 if shape.is_tied else 2)
+    return words + shape.layers * (layer + 3 * shape.width * shape.inner)
+
+
+class Policies:
+    """What learns, and what speaks."""
+
+    def __init__(self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str]) -> None:
+        self.settings, self.files = settings, files
+        self.device = next(iter(files.weights.values())).device
+        self.is_gpu = self.device.type == "cuda"
+        self.names = tuple(roles) if settings.adapters == "role" else (SHARED,)
+        self.network = Network(files.shape, device=self.device, dtype=_dtype(self.device), is_compiled=self.is_gpu)
+        self.context = min(files.shape.context, settings.context or _CONTEXT)
+        options = Options(tokens=settings.tokens or (65_536 if self.is_gpu else 8192))
+        self.learners = {name: self._learner(name, options) for name in self.names}
+        self.engines = Engines({name: engine_of(settings, files, share=len(self.names)) for name in self.names})
+
+    def _learner(self, name: str, options: Options) -> LanguageLearner:
+        adapter = None
+        if self.settings.adapters:
+            seed = zlib.crc32(f"{self.settings.seed} {name}".encode())
+            adapter = Adapter.new(self.files.shape, self.files.weights, rank=self.settings.rank, seed=seed)
+        return LanguageLearner(self.network, self.files.weights, options, adapter)
+
+    def policy_of(self, role: str | None) -> str:
+        """Whose rows a role's calls are."""
+        return role if role in self.names else self.names[0]
+
+    def speaks_for(self) -> dict[str, str]:
+        """Role to policy, for rollouts."""
+        return {name: name for name in self.names} if self.settings.adapters == "role" else {}
+
+    def refresh(self) -> None:
+        """The engines speak with the learners' weights from now on."""
+        with torch.no_grad():
+            for name, learner in self.learners.items():
+                self.engines.engines[name].load({n: w.detach() for n, w in learner.now().items()})
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """With the running means in place of the newest weights, where means are kept."""
+        for learner in self.learners.values():
+            learner.swap()
+        try:
+            yield
+        finally:
+            for learner in self.learners.values():
+                learner.swap()
+
+    def snapshot(self) -> dict[str, Weights]:
+        """The weights as they are now, to be kept."""
+        with torch.no_grad():
+            return {name: {n: w.detach().clone() for n, w in learner.now().items()} for name, learner in self.learners.items()}
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def export(self, run: Path) -> None:
+        """What `local:RUN` reads: a transformers folder, or adapters and the name of their model; written whole or not at all."""
+        if not self.settings.adapters:
+            (learner,) = self.learners.values()
+            weights, kind = {n: w.detach() for n, w in learner.weights.items()}, str(self.network.dtype).removeprefix("torch.")
+            write_folder(self.files.folder, self.files.shape, weights, run / "model", kind=kind)
+            return
+        names: dict[str, str] = {}
+        for name, learner in self.learners.items():
+            assert learner.adapter is not None
+            file = "adapter.safetensors" if len(self.names) == 1 else f"adapter-{name}.safetensors"
+            learner.adapter.save(run / file, base=self.files.digest)
+            names[name] = file
+        base = lasting_name(self.settings.model)
+        about = {"base": base, "base_weights": find(base).weights_digest(), "rank": self.settings.rank}
+        draft = run / ".model.json.tmp"
+        draft.write_text(json.dumps(about | {"adapters": names}, indent=1) + "\n")
+        os.replace(draft, run / "model.json")
+
+
+def _dtype(device: torch.device) -> torch.dtype:
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1) -> Engine:
+    """An engine that speaks with a copy of the model's weights; `share` engines divide the device."""
+    chat, shape = files.chat, files.shape
+    device = next(iter(files.weights.values())).device
+    spaces = np.zeros(shape.vocabulary, bool)
+    spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
+    ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
+    fits = replace(shape, context=min(shape.context, settings.context or _CONTEXT))
+    network = Network(fits, device=device, dtype=_dtype(device))
+    weights = {n: w.detach().to(network.dtype, copy=True) for n, w in files.weights.items()}
+    if device.type != "cuda":
+        return Engine(network, weights, ends=ends, after_space=spaces, slots=settings.slots or 64)
+    from counterpoint.lab.lm.cuda import CudaEngine
+
+    most = max(mix.spec(0, "engine").limits.max_tokens for mix in settings.task)
+    slots = settings.slots or max(64, 768 // share)
+    return CudaEngine(network, weights, ends=ends, after_space=spaces, slots=slots, most=most, room=1024)
+
+
+def read_model(spec: str, device: torch.device) -> ModelFiles:
+    """A model by name, folder or file."""
+    source = find(spec)
+    if len(source.policies) > 1:
+        what = f"this run trained {len(source.policies)} policies: {', '.join(source.policies)}"
+        raise InputError(what, where=source.name, fix="begin with one: counterpoint models export RUN FOLDER --policy NAME")
+    folder = ready_folder(source)
+    chat, shape, weights = read_folder(folder, source.name, device=str(device))
+    weights = adapted(weights, source.adapters(source.policies[0]), source.name)
+    return ModelFiles(source.name, folder, source.digest(), shape, weights, chat)

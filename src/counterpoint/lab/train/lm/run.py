@@ -1,0 +1,259 @@
+"""A run in which a language model learns, from start to end: show, imitate, play, learn, write, evaluate.
+
+Always true: what is said of `train.session` and `train.lm.training`; a run is left whole however it ends. When it is finished,
+`local:RUN` is the model it made.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import counterpoint.registry as registry
+from counterpoint.display import working
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
+from counterpoint.lab.tasks.task import task as find_task
+from counterpoint.lab.train.folder import RunFolder
+from counterpoint.lab.train.lm.advantages import paid
+from counterpoint.lab.train.lm.alerts import language_alerts
+from counterpoint.lab.train.lm.driver import Driver, Rollout
+from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
+from counterpoint.lab.train.lm.settings import LanguageSettings, is_fake, language_settings, named_in
+from counterpoint.lab.train.lm.training import LanguageTraining, Played, decisions, first_task
+from counterpoint.lab.train.lm.worker_link import Host
+from counterpoint.lab.train.runner import check_ray
+from counterpoint.lab.train.session import Progress, RunSession
+from counterpoint.store import Store
+from counterpoint.trace import Trace
+
+
+def train_language(
+    folder: str | os.PathLike[str],
+    config: Mapping[str, Any],
+    *,
+    progress: Progress | None = None,
+    resume: bool = False,
+    allow: Collection[str] = (),
+    address: str | None = None,
+) -> RunFolder:
+    """Train as `config` says (its keys are those of `LanguageSettings`) and leave the run in `folder`, which must be new.
+
+    With `resume`, go on with the run that is there, by its own run.toml. Code from outside that run.toml names is run where
+    `allow` names it. `address` is that of the Ray cluster, for the runner "ray".
+    """
+    path, tell = Path(folder), progress or (lambda kind, row: None)
+    if resume:
+        run = RunFolder.open(path, write=True)
+        with run:
+            where = os.fspath(path / "run.toml")
+            registry.check_consent(named_in(run.config()), {*allow, *named_in(config)}, where=where)
+            settings = language_settings(run.config(), where=where)
+            if config and language_settings(config) != settings:
+                raise InputError("holds a run with other settings", where=os.fspath(path), fix="begin another run")
+            if run.about["status"] != "finished":
+                if settings.runner == "ray":
+                    check_ray()
+                _go_on(run, settings, tell, address=address, is_resumed=True)
+        return RunFolder.open(path)
+    settings = language_settings(config)
+    if settings.runner == "ray":
+        check_ray()
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        fix = f"another name, or go on with it: counterpoint train --resume {path}"
+        raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+    device = check_device(settings.device)
+    files = read_model(settings.model, device)
+    check_memory(files.shape, settings.adapters, device)
+    was_there = path.is_dir()
+    with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
+        try:
+            _go_on(run, settings, tell, address=address, files=files)
+        except (InputError, NotFound, Refused):
+            if not run.metrics() and not run.evals():  # nothing was learned yet, and going on would end in the same way
+                shutil.rmtree(path)
+                if was_there:
+                    path.mkdir()
+            raise
+    return RunFolder.open(path)
+
+
+def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
+    """What a run says of itself: comparable runs have the same tasks, prices and held-out seeds."""
+    tasks = [find_task(mix.name) for mix in settings.task]
+    name = "+".join(dict.fromkeys(t.short for t in tasks))
+    learn = settings.learn
+    how = (settings.preset or "+".join(learn.credit)) if learn.updates or learn.seconds else "imitate"
+    plain = settings.as_dict()
+    first = settings.first_eval_seed
+    return {
+        "kind": "language model",
+        "preset": f"lm {how}" + (f" {settings.adapters}" if settings.adapters else ""),
+        "world": name,
+        "world_version": "+".join(t.version for t in tasks),
+        "world_config": {"tasks": plain["task"], "prices": plain["prices"]},
+        "seed": settings.seed,
+        "eval_seeds": [first, first + settings.eval_episodes],
+        "model": {"name": files.name, "digest": files.digest},
+        "source": "docs/language-models.md",
+    }
+
+
+def _go_on(
+    run: RunFolder, settings: LanguageSettings, tell: Progress, *, address: str | None, files: ModelFiles | None = None,
+    is_resumed: bool = False,
+) -> None:  # fmt: skip
+    device = check_device(settings.device)
+    torch.set_num_threads(settings.threads)
+    files = files or read_model(settings.model, device)
+    if is_resumed and files.digest != run.about["model"]["digest"]:
+        what = f"the model {settings.model} is not the one that the run began with"
+        raise InputError(what, where=os.fspath(run.path), fix=f"the weights with the digest {run.about['model']['digest']}")
+    workers = settings.workers or max(1, (os.cpu_count() or 2) - 1)
+    host = _host(files, workers, address, tell) if settings.runner == "ray" else None
+    with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu", host=host) as driver:
+        roles = _roles(settings, driver) if settings.adapters == "role" else ()
+        training = LanguageTraining(settings, Policies(settings, files, roles), driver)
+        if is_resumed:
+            last = run.latest_checkpoint()
+            if last is not None:
+                _restore(training, run, last)
+            run.resume(training.update)
+        LanguageSession(run, training, tell).go()
+
+
+def _host(files: ModelFiles, workers: int, address: str | None, tell: Progress) -> Host:
+    from counterpoint.lab.train.lm.ray_workers import RayHost  # ray is optional
+
+    return RayHost(files.folder, workers, address=address, tell=lambda what: tell("note", {"what": what}))
+
+
+def _restore(training: LanguageTraining, run: RunFolder, path: Path) -> None:
+    try:
+        training.restore(run.read_checkpoint(path), os.fspath(path))
+    except CounterpointError:
+        raise
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        why = " ".join(str(error).split())[:200]
+        fix = "use the version of Counterpoint that wrote it: about.json names it"
+        raise InputError("is a checkpoint of another version", where=os.fspath(path), why=why, fix=fix) from error
+
+
+def _roles(settings: LanguageSettings, driver: Driver) -> list[str]:
+    """The roles that speak in the run's tasks, as a fake team shows them."""
+    first = first_task(settings.seed, is_shown=True)
+    tried = [Rollout(spec=mix.spec(first, "fake:1"), trace_id=f"roles-{i}") for i, mix in enumerate(settings.task)]
+    found = {e.role for t in driver.play(tried, None) for e in t.events if e.role and "call" in (e.extra or {})}
+    return sorted(found)
+
+
+class LanguageSession(RunSession):
+    """Such a run while it is going on."""
+
+    def __init__(self, run: RunFolder, training: LanguageTraining, tell: Progress) -> None:
+        super().__init__(run, training, tell)
+        self.training, self.settings = training, training.settings
+
+    def batch(self) -> str:
+        """What is being learned."""
+        return "demonstrations" if self.training.is_imitating else f"tasks of update {self.number}"
+
+    def loop(self) -> None:
+        """Show, imitate, then play and learn."""
+        t, s = self.training, self.settings
+        with self.interrupts.whole():
+            self.started()
+        if t.is_imitating:
+            self._show()
+        with self.interrupts.whole():
+            if not self.evals and (s.is_eval_first or t.is_done):
+                self._evaluate()
+            if t.is_done:  # it ended between its last checkpoint and the word "finished"
+                self._finish()
+        while not t.is_done:
+            begin = time.perf_counter()
+            self.number = t.update + 1
+            was_imitating = t.is_imitating
+            # Ctrl-C drops what is being played; what is being learned is finished
+            with self.interrupts.whole():
+                row, played = (t.imitate(), None) if was_imitating else t.learn()
+                self._wrote(row, played, begin)
+                is_end = t.is_done or (was_imitating and not t.is_imitating)
+                is_best = self._evaluate() if is_end or t.update % s.eval_every == 0 else False
+                self._alert(played)
+                if t.is_done:
+                    self._finish()
+                elif t.update % s.checkpoint_every == 0:
+                    t.check_weights()
+                    self.save(is_best=is_best)
+
+    def _finish(self) -> None:
+        """The model that was made is what is kept: a last checkpoint would hold it again, with its optimiser's numbers."""
+        self.training.check_weights()
+        policies = self.training.policies
+        with policies.averaged():
+            policies.export(self.run.path)
+        self.saved = self.training.update
+        self.finish()
+
+    # -- one update
+
+    def _show(self) -> None:
+        i, t = self.settings.imitate, self.training
+        is_faked = is_fake(i.demos)
+        traces = self._faked() if is_faked else _stored(i.demos, i.ids)
+        retold, left_out = t.show(traces)
+        if retold:
+            self.tell("note", {"what": f"{retold:,} calls that were shown have no token ids: tokenised again"})
+        if left_out:
+            why = f"no prompt, or longer than {t.policies.context:,} tokens"
+            self.tell("note", {"what": f"{left_out:,} calls that were shown are left out: {why}"})
+        shown = sum(len(said) for _, said in t.shown)
+        judged = traces if is_faked else [paid(x, t.settings.prices) for x in traces if "team" in x.rewards]
+        t.demonstrators = (Played(judged).row() if judged else {}) | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
+        if "demonstrators" not in self.run.about:
+            self.run.change(demonstrators=t.demonstrators | {"decisions": decisions(traces)})
+
+    def _faked(self) -> list[Trace]:
+        i, t = self.settings.imitate, self.training
+        first = first_task(self.settings.seed, is_shown=True)
+        seeds = range(first, first + i.teams)
+        return t.play(seeds, temperature=1.0, name="shown", model=i.demos).traces
+
+    def _wrote(self, row: dict[str, Any], played: Played | None, begin: float) -> None:
+        t = self.training
+        full = {"update": t.update, **t.totals, **row, "R1": row.get("score"), "seconds": time.perf_counter() - begin}
+        self.wrote({k: v for k, v in full.items() if v is not None})
+        if played is not None and self.settings.keep_episodes:
+            self.keep(played.traces[: self.settings.keep_episodes], "training")
+
+    def _evaluate(self) -> bool:
+        with working(f"evaluating on {self.settings.eval_episodes:,} held-out tasks"):
+            row, played = self.training.evaluate()
+        kept = played.traces[: self.settings.keep_traces]
+        self.keep(kept, "held-out")
+        return self.evaluated(row | {"traces": [t.trace_id for t in kept]})
+
+    def _alert(self, played: Played | None) -> None:
+        for found in language_alerts(self.metrics, self.alerts):
+            shown = [] if played is None else played.traces[:1]
+            self.keep(shown, "training")
+            row = {"update": self.training.update, "code": found.code, "what": found.what, "fix": found.fix}
+            self.alerted(row | {"traces": [t.trace_id for t in shown]})
+
+
+def _stored(folder: str, ids: Sequence[str]) -> list[Trace]:
+    """Demonstrations out of a store."""
+    if not Path(folder).is_dir():
+        fix = "fake:0.7, or the folder of a store that `counterpoint record` made"
+        raise NotFound("there is no store here", where=folder, fix=fix)
+    with Store(folder, read_only=True) as store:
+        traces = [store.get(trace_id) for trace_id in ids or store.ids()]
+    if not traces:
+        raise InputError("there is no trace to imitate", where=folder, fix="another query, or `counterpoint record` some")
+    return traces

@@ -1,0 +1,361 @@
+"""The settings of a run in which a language model learns: the model, the tasks, how it imitates, how it learns.
+
+Always true: every key is known and of its type, or there is one clear error that names it. A run is a function of its settings
+where no limit in seconds is set.
+
+    model = "smollm2-135m"                 [imitate]                        [learn]
+    [[task]]                               demos = "fake:0.7"               credit = ["group_relative"]
+    name = "T1"                            steps = 300                      updates = 40
+    set = {documents = 8}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+import counterpoint.registry as registry
+from counterpoint.credits.mechanism import Mechanism
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.files import read_toml
+from counterpoint.lab.tasks.task import task as find_task
+from counterpoint.lab.team.session import Spec, make_model
+from counterpoint.lab.team.state import Limits
+from counterpoint.lab.train.lm.methods import check_rewards, with_preset
+from counterpoint.lab.train.lm.objective import Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMix:
+    """One kind of task that is played, with its own dials."""
+
+    name: str
+    """T1 to T6, a task's id, or "package.module:object"."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Dials that differ from the task's own."""
+    topology: str = "centralized"
+    harness: str = "text"
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Limits of the team that differ from the usual ones: {width = 2, max_tokens = 64}."""
+    share: int = 1
+    """How often it is played beside the others."""
+
+    def spec(self, seed: int, model: str, options: Mapping[str, Any] | None = None) -> Spec:
+        """The team of one instance."""
+        limits = Limits.of({"max_tokens": 96, **self.limits})
+        found = find_task(self.name)
+        named = found.name if ":" not in self.name else self.name
+        usual = {name: getattr(found.config, name, None) for name in self.set}
+        dials = {n: float(x) if type(x) is int and type(usual[n]) is float else x for n, x in self.set.items()}  # 0 is 0.0
+        told: dict[str, Any] = {"topology": self.topology, "harness": self.harness, "limits": limits}
+        return Spec(task=named, config=dials, seed=seed, model=model, options=dict(options or {}), **told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What a team pays out of its reward (R7, R8), so that spawning, talking and stopping matter."""
+
+    agent: float = 0.0
+    """For each agent that was spawned."""
+    call: float = 0.0
+    """For each model call."""
+    token: float = 0.0
+    """For each token written."""
+    second: float = 0.0
+    """For each second of the run's own clock, in which a call takes as long as its tokens would."""
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if not 0 <= value < math.inf:
+                raise InputError(f"a price of {value} for each {name}", fix="0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imitate:
+    """Learning to say what demonstrators said."""
+
+    demos: str = "fake:1"
+    """Who shows: a fake (`fake:0.7`), or the folder of a store."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of a fake: {explore = 0.0}."""
+    where: str = ""
+    """Which traces of the store, in the words of `counterpoint ls`."""
+    ids: tuple[str, ...] = ()
+    """The traces that were chosen; none: all that the store has."""
+    teams: int = 512
+    """Teams that a fake shows."""
+    keep: Literal["all", "solved"] = "all"
+    """Which of them are learned from."""
+    steps: int = 0
+    """Optimiser steps; 0 with a limit in seconds: as many as it allows."""
+    seconds: float = 0.0
+    """Ends after so much time, whatever the steps: such a run is not repeatable; 0: no limit."""
+    batch: int = 96
+    """Calls of one step."""
+    lr: float = 3e-4
+    warmup: int = 20
+    """Steps over which the rate rises; it falls to a twentieth over the rest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learn:
+    """Learning from what was earned."""
+
+    credit: tuple[str, ...] = ("group_relative",)
+    """Credit mechanisms; where several cover a call, the most specific unit wins."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of mechanisms by their names: {group_relative = {convention = "rloo"}}."""
+    reward: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Rewards by name with their options and weights, as presets have them; none: the task's score, less the prices."""
+    balance: Literal["sum", "gdpo", "variance", "variation"] = "sum"
+    """How several rewards become one (`train.preset.BALANCES`)."""
+    normalise: Literal["group", "leave_one_out", "none"] = "group"
+    """How amounts that are not relative already become advantages: against the same unit in the other samples of a task."""
+    updates: int = 0
+    seconds: float = 0.0
+    """Ends after so much time, as for imitation."""
+    groups: int = 16
+    """Tasks of one update."""
+    samples: int = 8
+    """Teams that play each of them."""
+    resample: int = 1
+    """How often groups without spread are replaced by fresh ones."""
+    temperature: float = 1.0
+    steps: int = 4
+    """Optimiser steps of one update."""
+    lr: float = 3e-5
+    last_rate: float = 1.0
+    """What is left of the rate at the end; it falls evenly from update to update."""
+    average: float = 0.0
+    """What a running mean of the weights keeps of itself at each update, 0.8 for instance. The mean is evaluated and is the model
+    that is made; the newest weights go on playing. 0: no mean."""
+    roles: tuple[str, ...] = ()
+    """Whose calls are learned from; none: everybody's. With one policy for all, what they learn changes the others too."""
+    alternate: int = 0
+    """Updates after which the role that learns switches, the orchestrator first; 0: all of them in every update."""
+    loss: Literal["clip", "sft", "dpo"] = "clip"
+    """clip: clipped policy gradient. sft: calls whose advantage is above 0 are imitated. dpo: of calls with one prompt, the one
+    with the highest advantage is preferred to the one with the lowest."""
+    dpo_beta: float = 0.1
+    level: Literal["token", "geometric", "product"] = "token"
+    clip_low: float = 0.2
+    clip_high: float = 0.28
+    dual: float = 0.0
+    """Dual clip; 0: none."""
+    mask: tuple[float, ...] = ()
+    """Log ratios between which a token counts, as PARL has it, instead of clipping: [-0.5, 0.5]."""
+    pull: float = 0.0
+    """Weight of the squared log ratio (PARL's tau)."""
+    cap: float = 2.0
+    """Most that the correction for the engine's rounding weighs a token; 0: its log-probabilities are taken as they are."""
+    kl: Literal["k1", "k2", "k3"] = "k3"
+    beta: float = 0.0
+    """Weight of the divergence from the model that reinforcement begins with."""
+    kl_limit: float = 0.0
+    """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is halved, at most
+    four times, then taken back. 0: no limit. With `loss = "clip"` only."""
+
+    def objective(self) -> Objective:
+        """What an update minimises."""
+        if len(self.mask) not in (0, 2):
+            raise InputError(f"learn.mask is {list(self.mask)}", fix="two log ratios, or none: [-0.5, 0.5]")
+        return Objective(
+            level=self.level, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
+            mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None, beta=self.beta,
+            kl=self.kl,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSettings:
+    """One run."""
+
+    model: str
+    """A name that `counterpoint models` lists, a transformers folder, a .gguf file, or the folder of a trained run."""
+    task: tuple[TaskMix, ...]
+    seed: int = 0
+    """Of everything random in the run."""
+    device: str = "cpu"
+    adapters: Literal["", "shared", "role"] = ""
+    """Empty: all weights learn. shared: one adapter. role: one adapter, and one optimiser, for each role."""
+    rank: int = 8
+    prices: Prices = field(default_factory=Prices)
+    imitate: Imitate = field(default_factory=Imitate)
+    learn: Learn = field(default_factory=Learn)
+    preset: str = ""
+    """A published method that sets what is not said otherwise of [learn] and of adapters: `counterpoint train --list`."""
+    eval_every: int = 10
+    eval_episodes: int = 32
+    is_eval_first: bool = True
+    """Evaluate before anything is learned."""
+    is_greedy_too: bool = False
+    """Evaluate at temperature 0 as well."""
+    first_eval_seed: int = 0
+    checkpoint_every: int = 10
+    keep_traces: int = 2
+    """Teams of each evaluation whose traces go to the store."""
+    keep_episodes: int = 0
+    """Teams of each update whose traces go to the store."""
+    threads: int = 1
+    """Threads of one operation on a CPU. More pay for larger models on a machine that has nothing else to do."""
+    runner: Literal["processes", "ray"] = "processes"
+    """Where teams are played: in processes of this machine, or in actors of a Ray cluster. The model is where the run is."""
+    workers: int = 0
+    """Processes, or actors, that play teams; 0: one for each core but one."""
+    slots: int = 0
+    """Calls that are answered at once; 0: what suits the device."""
+    tokens: int = 0
+    """Tokens of a micro-batch; 0: what suits the device."""
+    context: int = 0
+    """Tokens of prompt and answer; 0: what the model says, at most 4,096."""
+    steps_per_update: int = 20
+    """Imitation steps that make one row of metrics."""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
+        if not self.task:
+            raise InputError("no task to play", fix="--task T1, or [[task]] with a name")
+        i, l = self.imitate, self.learn  # noqa: E741
+        for at, table, names in (
+            ("imitate", i, ("teams", "batch")), ("learn", l, ("groups", "samples", "steps")),
+        ):  # fmt: skip
+            for name in names:
+                if getattr(table, name) < 1:
+                    raise InputError(f"{at}.{name} is {getattr(table, name)}", fix="1 or more")
+        if not (i.steps or i.seconds or l.updates or l.seconds):
+            raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
+        if (l.updates or l.seconds) and l.samples < 2:
+            raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
+        if l.alternate < 0 or not l.dpo_beta > 0:
+            raise InputError(f"learn.alternate is {l.alternate}, learn.dpo_beta {l.dpo_beta}", fix="0 or more; above 0")
+        if not 0 < l.last_rate <= 1:
+            raise InputError(f"learn.last_rate is {l.last_rate}", fix="above 0 and at most 1")
+        if not l.kl_limit >= 0 or (l.kl_limit and l.loss != "clip"):
+            raise InputError(f"learn.kl_limit is {l.kl_limit}", fix='0 for none, or above: 0.02; with loss = "clip" only')
+        if not 0 <= l.average < 1:
+            raise InputError(f"learn.average is {l.average}", fix="0 for none, or below 1: 0.8")
+        for name, rate in (("imitate.lr", i.lr), ("learn.lr", l.lr)):
+            if not 0 < rate <= 1:
+                raise InputError(f"{name} is {rate}", fix="above 0 and at most 1: 3e-5")
+        if not 0 < l.temperature < math.inf:
+            raise InputError(f"learn.temperature is {l.temperature}", fix="above 0: 1.0")
+        if not l.credit and (l.updates or l.seconds):
+            raise InputError("nobody says who earned it", where="learn.credit", fix='credit = ["group_relative"]')
+        if i.steps < 0 or i.seconds < 0 or l.updates < 0 or l.seconds < 0 or i.warmup < 0:
+            what = "a limit below 0 in imitate.steps, .seconds, .warmup, learn.updates or .seconds"
+            raise InputError(what, fix="0 for none, or above")
+        l.objective()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Tasks, topologies, dials, limits and mechanisms are found before anything is played."""
+        for mix in self.task:
+            spec = mix.spec(0, "engine")
+            try:
+                task = spec.make_task()
+            except InputError as error:
+                raise InputError(error.what, where=error.where or f"task {mix.name}", why=error.why, fix=error.fix) from None
+            spec.make_topology()
+            if is_fake(self.imitate.demos):
+                make_model(self.imitate.demos, task, **self.imitate.options)
+            if mix.harness != "text":
+                why = "a model that learns speaks in lines of text"
+                raise InputError(f"{mix.name} cannot use the harness {mix.harness!r}", why=why, fix='harness = "text"')
+            if mix.share < 1:
+                raise InputError(f"the share of {mix.name} is {mix.share}", fix="1 or more")
+        for name in self.learn.credit:
+            found = registry.get("mechanism", name)
+            if not isinstance(found, Mechanism):
+                raise InputError(f"{name!r} is no credit mechanism", fix="counterpoint credit --list")
+            if "replay" in found.needs and "counterfactual" not in found.options:
+                fix = "difference, which makes the last merge again without an agent, or a mechanism that reads traces alone"
+                raise InputError(f"{name} needs forks, which training does not make", where="learn.credit", fix=fix)
+        check_rewards(self.learn.reward, self.learn.credit)
+        for name, options in self.learn.options.items():
+            if name not in self.learn.credit:
+                fix = did_you_mean(name, self.learn.credit)
+                raise InputError(f"options for {name!r}, which this run does not use", where="learn.options", fix=fix)
+            known = registry.get("mechanism", name).options
+            for option in options:
+                if option not in known:
+                    raise InputError(f"{name} has no option {option!r}", where="learn.options", fix=did_you_mean(option, known))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every key, for run.toml."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return plain
+
+
+_LEAST = {
+    "seed": 0, "rank": 1, "eval_every": 1, "eval_episodes": 1, "checkpoint_every": 1, "keep_traces": 0, "keep_episodes": 0,
+    "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "threads": 1, "first_eval_seed": 0,
+}  # fmt: skip
+_TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
+
+
+def is_fake(who: str) -> bool:
+    """Whether a demonstrator is a fake (`fake:0.7`), and not a store."""
+    return who.partition(":")[0] == "fake"
+
+
+def named_in(given: Mapping[str, Any]) -> list[str]:
+    """What settings that nobody has checked yet name, and what may be code from outside the package: for `check_consent`."""
+    learn, tasks = given.get("learn"), given.get("task")
+    found: list[Any] = [given.get("preset")]
+    for mix in tasks if isinstance(tasks, (list, tuple)) else ():
+        found += [mix.get(key) for key in ("name", "topology", "harness")] if isinstance(mix, Mapping) else []
+    for key in ("credit", "reward") if isinstance(learn, Mapping) else ():
+        some = learn.get(key)  # type: ignore[union-attr]
+        found += [some] if isinstance(some, str) else list(some) if isinstance(some, (list, tuple, Mapping)) else []
+    return [name for name in found if isinstance(name, str)]
+
+
+def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> LanguageSettings:
+    """Settings from keys and values, and from the preset they name; unknown keys and wrong types are one clear error."""
+    if isinstance(named := given.get("preset"), str) and named:
+        given = with_preset(given, named)
+    _known(given, LanguageSettings, "", where)
+    for name, table in _TABLES.items():
+        if isinstance(given.get(name), Mapping):
+            _known(given[name], table, f"{name}.", where)
+    tasks = given.get("task", ())
+    for mix in tasks if isinstance(tasks, (list, tuple)) else ():
+        if isinstance(mix, Mapping):
+            _known(mix, TaskMix, "task.", where)
+    if "model" not in given:
+        raise InputError("model is missing", where=where, fix='model = "smollm2-135m"')
+    try:
+        return msgspec.convert({**given, "task": list(tasks)}, LanguageSettings)
+    except msgspec.ValidationError as error:
+        if isinstance(own := error.__cause__, CounterpointError):  # what a table found wrong with itself
+            raise type(own)(own.what, where=own.where or where, why=own.why, fix=own.fix) from None
+        raise InputError(_plain(str(error)), where=where, fix="see docs/language-models.md") from error
+
+
+def _plain(text: str) -> str:
+    what, _, at = text.partition(" - at `$")
+    return f"{at.rstrip('`').lstrip('.')}: {what[:1].lower()}{what[1:]}" if at else what
+
+
+def _known(given: Mapping[str, Any], kind: Any, prefix: str, where: str | None) -> None:
+    names = [f.name for f in dataclasses.fields(kind)]
+    for key in given:
+        if key not in names:
+            raise InputError(f"no setting {prefix}{key}", where=where, fix=did_you_mean(key, names))
+
+
+def read_language_settings(path: Path) -> dict[str, Any]:
+    """What a TOML file says, unchecked."""
+    try:
+        return read_toml(path, fix="key = value lines; see docs/language-models.md")
+    except FileNotFoundError as error:
+        raise NotFound("no such file", where=str(path), fix="counterpoint train --lm smollm2-135m --task T1") from error

@@ -1,0 +1,441 @@
+"""The state of a language model that learns, and one update of it: steps of imitation, or play, credit and a policy gradient.
+
+Always true: an update is a function of (settings, state): tasks, samples and batches are keyed by the seed and the update's
+number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have the seeds from
+`first_eval_seed` on, those that are learned on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
+each seed of a run.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from counterpoint.credits.call_rows import CallRows, call_rows
+from counterpoint.errors import InputError
+from counterpoint.lab.lm.chat import Chat
+from counterpoint.lab.lm.model import Message
+from counterpoint.lab.team.edits import keyed_seed
+from counterpoint.lab.train.folder import FORMAT, check_format
+from counterpoint.lab.train.learner import NotFinite
+from counterpoint.lab.train.lm.advantages import advantages, flat_groups, paid
+from counterpoint.lab.train.lm.driver import Driver, Rollout
+from counterpoint.lab.train.lm.learner import Said, pairs_of, sequences_of, with_old
+from counterpoint.lab.train.lm.policies import Policies
+from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake
+from counterpoint.trace import Trace
+from counterpoint.trace.model_calls import chat_of
+from counterpoint.trace.rows import Credit
+
+_LEARN, _SHOW = 1_000_000, 2_000_000
+_APART = 10_000
+_LAST_RATE = 0.05
+"""What is left of the imitation rate at its end."""
+
+
+def first_task(seed: int, *, is_shown: bool) -> int:
+    """The first task that a run of this seed learns on, or is shown: runs of other seeds begin ten thousand tasks apart."""
+    return (_SHOW if is_shown else _LEARN) + seed % 100 * _APART
+
+
+@dataclass(frozen=True)
+class Played:
+    """Teams that were played, their rewards with prices taken off."""
+
+    traces: list[Trace]
+
+    @property
+    def values(self) -> np.ndarray:
+        """What each earned."""
+        return np.array([t.rewards["team"] for t in self.traces])
+
+    def column(self, name: str) -> np.ndarray:
+        """A metric of each."""
+        return np.array([(t.metrics or {}).get(name, 0.0) for t in self.traces])
+
+    def row(self) -> dict[str, Any]:
+        """What to say of them."""
+        values, calls = self.values, [list(_calls(t)) for t in self.traces]
+        said = [c for trace in calls for c in trace]
+        logps = [x for c in said for x in (c["note"].get("logps") or ())]
+        roles: dict[str, int] = {}
+        for c in said:
+            roles[c["role"]] = roles.get(c["role"], 0) + 1
+        tokens = [c["tokens"] for c in said]
+        n = max(1, len(said))
+        return {
+            "reward": float(values.mean()),
+            "reward_se": float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0,
+            "solved": float(self.column("task_success").mean()),
+            "score": float(self.column("task_score").mean()),
+            "agents": float(np.mean([len({e.to for e in t.events if e.type == "spawn"}) for t in self.traces])),
+            "rounds": float(np.mean([sum(c["role"] == "orchestrator" for c in trace) for trace in calls])),
+            "calls_per_episode": len(said) / len(self.traces),
+            "tokens_per_call": float(np.mean(tokens)) if tokens else 0.0,
+            "malformed": sum(c["is_malformed"] for c in said) / n,
+            "too_long": sum("failed" in c["note"] for c in said) / n,
+            "entropy": -float(np.mean(logps)) if logps else None,
+            "roles": roles,
+        }
+
+
+def _calls(trace: Trace) -> Iterator[dict[str, Any]]:
+    for e in trace.events:
+        note = (e.extra or {}).get("call")
+        if isinstance(note, Mapping) and e.type != "tool_result":
+            yield {"role": e.role, "tokens": e.tokens_out or 0, "is_malformed": e.ok is False, "note": note}
+
+
+def decisions(traces: Sequence[Trace]) -> dict[str, float]:
+    """How the teams decide, on average: whom they spawn, what they delegate, tell and merge, and when they stop (O1 to O5)."""
+    n = max(1, len(traces))
+    events = [e for t in traces for e in t.events]
+    return {
+        "spawned": sum(e.type == "spawn" for e in events) / n,
+        "delegated": sum(e.type == "message" and e.role == "orchestrator" for e in events) / n,
+        "told": sum(e.type == "message" and e.role not in ("orchestrator", "user") for e in events) / n,
+        "merged": sum(e.type == "aggregate" for e in events) / n,
+        "stopped_after": sum(e.type == "orchestrator_decision" and "call" in (e.extra or {}) for e in events) / n,
+        "tool_calls": sum(e.type == "tool_call" for e in events) / n,
+        "stopped_itself": sum(t.meta.get("ended") == "stopped" for t in traces) / n,
+    }
+
+
+class LanguageTraining:
+    """Policies, what was shown to them, and how far they are."""
+
+    def __init__(self, settings: LanguageSettings, policies: Policies, driver: Driver) -> None:
+        self.settings, self.policies, self.driver = settings, policies, driver
+        self.update = 0
+        self.steps = 0
+        """Imitation steps made."""
+        self.learned = 0
+        """Updates of reinforcement made."""
+        self.seconds = {"imitate": 0.0, "learn": 0.0}
+        self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0, "tokens": 0}
+        self.shown: list[tuple[str, list[Said]]] = []
+        """Demonstrations: the calls of one agent, with the policy that learns them."""
+        self.demonstrators: dict[str, Any] = {}
+        """How those who showed did themselves."""
+        self.reference: dict[str, dict[str, torch.Tensor]] | None = None
+        self._by_seed = [mix for mix in settings.task for _ in range(mix.share)]
+
+    # -- how far
+
+    @property
+    def is_imitating(self) -> bool:
+        """Whether imitation is not over yet."""
+        i = self.settings.imitate
+        if not i.steps and not i.seconds:
+            return False
+        return not (i.steps and self.steps >= i.steps) and not (i.seconds and self.seconds["imitate"] >= i.seconds)
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to spend."""
+        learn = self.settings.learn
+        if self.is_imitating:
+            return False
+        if not learn.updates and not learn.seconds:
+            return True
+        is_late = learn.seconds and self.seconds["learn"] >= learn.seconds
+        return bool((learn.updates and self.learned >= learn.updates) or is_late)
+
+    @property
+    def progress(self) -> float:
+        """0 at the start, 1 at the end; imitation and reinforcement weigh the same where there are both."""
+        i, learn, parts = self.settings.imitate, self.settings.learn, []
+        if i.steps or i.seconds:
+            by = [self.steps / i.steps if i.steps else 0.0, self.seconds["imitate"] / i.seconds if i.seconds else 0.0]
+            parts.append(max(by) if self.is_imitating else 1.0)
+        if learn.updates or learn.seconds:
+            by = [self.learned / learn.updates if learn.updates else 0.0]
+            by.append(self.seconds["learn"] / learn.seconds if learn.seconds else 0.0)
+            parts.append(min(1.0, max(by)))
+        return min(1.0, sum(parts) / len(parts)) if parts else 1.0
+
+    def rate(self) -> float:
+        """The rate of the next update of reinforcement."""
+        learn = self.settings.learn
+        by_updates = self.learned / max(1, learn.updates - 1) if learn.updates else 0.0
+        by_seconds = self.seconds["learn"] / learn.seconds if learn.seconds else 0.0
+        return learn.lr * (1 - (1 - learn.last_rate) * min(1.0, max(by_updates, by_seconds)))
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Noise of the update that is being made, for one purpose."""
+        return np.random.default_rng((self.settings.seed, self.update, purpose))
+
+    # -- playing
+
+    def mix_of(self, seed: int) -> TaskMix:
+        """The kind of task that a seed is of."""
+        return self._by_seed[seed % len(self._by_seed)]
+
+    def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> Played:
+        """Teams on the tasks of these seeds, each `samples` times."""
+        s = self.settings
+        options = s.imitate.options if is_fake(model) else {}
+        rollouts = [
+            Rollout(
+                spec=self.mix_of(seed).spec(seed, model, options), seed=keyed_seed(s.seed, f"{name} {seed} {k}"),
+                temperature=temperature, trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(),
+                version="" if model != "engine" else f"update {self.update}",
+            )
+            for seed in seeds for k in range(samples)
+        ]  # fmt: skip
+        traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
+        for trace in traces if model == "engine" else ():
+            if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in _calls(trace)):
+                what = "how likely the model finds what it says is no number"
+                raise NotFinite(what, where=trace.trace_id, fix="other weights, or a lower learning rate")
+        return Played([paid(t, s.prices) for t in traces])
+
+    def show(self, traces: Sequence[Trace]) -> tuple[int, int]:
+        """What is to be imitated; gives how many calls had no token ids and were tokenised again, and how many are left out."""
+        wanted = [t for t in traces if self.settings.imitate.keep == "all" or (t.metrics or {}).get("task_success")]
+        if not wanted:
+            raise InputError(
+                "no demonstration solved its task", where="imitate.keep", fix='keep = "all", or better demonstrators'
+            )
+        rows = call_rows(wanted, Credit("shown", "", False, tuple(t.trace_id for t in wanted), ()))
+        found: dict[tuple[int, str], tuple[str, list[Said]]] = {}
+        retold = left_out = 0
+        for i, row in enumerate(rows.rows):
+            prompt, said = rows.prompt_ids(i), row.token_ids
+            if prompt is None or said is None:
+                again = retokenised(wanted[row.trace], row.event, self.policies.files.chat)
+                if again is None:
+                    left_out += 1
+                    continue
+                retold += 1
+                prompt, said = (np.asarray(ids, np.int64) for ids in again)
+            if len(prompt) + len(said) > self.policies.context:
+                left_out += 1
+                continue
+            name = f"{rows.trace_ids[row.trace]} {row.event}"
+            thread = found.setdefault((row.trace, row.agent), (self.policies.policy_of(row.role), []))
+            thread[1].append(Said(name, prompt.astype(np.int32), said.astype(np.int32)))
+        self.shown = list(found.values())
+        if not self.shown:
+            what = f"no call that was shown can be learned: no prompt, or longer than {self.policies.context:,} tokens"
+            raise InputError(what, where="imitate.demos", fix="traces of `counterpoint record`, or a longer context")
+        return retold, left_out
+
+    # -- one update
+
+    def imitate(self) -> dict[str, Any]:
+        """Some steps towards what was shown; the row of metrics."""
+        i, begin = self.settings.imitate, time.perf_counter()
+        losses: list[float] = []
+        norms: list[float] = []
+        micro: list[float] = []
+        while self.is_imitating and len(losses) < self.settings.steps_per_update:
+            rng = np.random.default_rng((self.settings.seed, self.steps, 7))
+            chosen = self._some_shown(rng)
+            share = self.steps / i.steps if i.steps else self.seconds["imitate"] / i.seconds
+            rate = i.lr * min(1.0, (self.steps + 1) / max(1, i.warmup)) * max(_LAST_RATE, 1 - share)
+            for name, learner in self.policies.learners.items():
+                mine = [said for k in chosen if self.shown[k][0] == name for said in self.shown[k][1]]
+                if mine:
+                    learner.set_rate(rate)
+                    told = learner.imitate(mine)
+                    losses.append(told["loss"])
+                    norms.append(told["gradient"])
+                    micro.append(told["micro_batch"])
+            self.steps += 1
+            if i.seconds:
+                self.seconds["imitate"] += time.perf_counter() - begin
+                begin = time.perf_counter()
+        if not i.seconds:
+            self.seconds["imitate"] += time.perf_counter() - begin
+        self.update += 1
+        means = {"loss": float(np.mean(losses)), "gradient": float(np.mean(norms)), "micro_batch": min(micro)}
+        return {"phase": "imitate", **means, "steps": self.steps}
+
+    def _some_shown(self, rng: np.random.Generator) -> list[int]:
+        """Agents drawn at random, until their calls fill a batch."""
+        out: list[int] = []
+        count = 0
+        for k in rng.permutation(len(self.shown)).tolist():
+            out.append(k)
+            count += len(self.shown[k][1])
+            if count >= self.settings.imitate.batch:
+                break
+        return out
+
+    def learn(self) -> tuple[dict[str, Any], Played]:
+        """Play, credit, and a few steps; the row of metrics, and what was played."""
+        learn, begin = self.settings.learn, time.perf_counter()
+        if (learn.beta or learn.loss == "dpo") and self.reference is None:
+            self.reference = self.policies.snapshot()
+        self.policies.refresh()
+        before = self.policies.engines.stats
+        played, kept, flat = self._groups()
+        now = self.policies.engines.stats
+        rolled = time.perf_counter()
+        rows = advantages(kept, learn, progress=self.progress) if kept else None
+        told: dict[str, float] = {}
+        sequences = 0
+        for name, mine in self._taught(rows).items():
+            sequences += len(mine)
+            report = self._improve(name, mine)
+            is_one = len(self.policies.names) == 1
+            told |= report if is_one else {f"{name}.{k}": v for k, v in report.items()}
+            told |= {} if is_one else {k: max(told.get(k, -np.inf), v) for k, v in report.items()}
+        for learner in self.policies.learners.values() if learn.average else ():
+            learner.average(learn.average)
+        self.seconds["learn"] += time.perf_counter() - begin
+        self.update += 1
+        self.learned += 1
+        row = {
+            "phase": "learn",
+            **played.row(),
+            **told,
+            "kl": told.get("kl_old"),
+            "flat_groups": flat,
+            "sequences": sequences,
+            "reused": (now.reused - before.reused) / max(1, now.reused - before.reused + now.read - before.read),
+        }
+        if rows is not None:
+            row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
+        return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
+
+    def _taught(self, rows: CallRows | None) -> dict[str, list[Said]]:
+        """What each policy learns from, in the order of this update."""
+        if rows is None:
+            return {}
+        row_of = {f"{rows.trace_ids[r.trace]} {r.event}": r for r in rows.rows}
+        spoken: dict[str, dict[tuple[int, str], list[Said]]] = {}
+        learners = self._learners(rows)
+        for said in sequences_of(rows):
+            row = row_of[said.name]
+            if learners is not None and row.role not in learners:
+                continue
+            spoken.setdefault(self.policies.policy_of(row.role), {}).setdefault((row.trace, row.agent), []).append(said)
+        out = {}
+        for name in self.policies.names:
+            mine = list(spoken.get(name, {}).values())  # an agent's calls stay together: what they share is read once
+            out[name] = [said for k in self.rng(3).permutation(len(mine)) for said in mine[k]]
+        return {name: some for name, some in out.items() if some}
+
+    def _learners(self, rows: CallRows) -> Collection[str] | None:
+        """The roles whose calls teach in this update; None: all of them."""
+        learn = self.settings.learn
+        there = list(dict.fromkeys(r.role for r in rows.rows if r.role is not None))
+        if learn.roles and there and not set(there) & set(learn.roles):
+            fix = f"learn.roles of this team: {', '.join(sorted(there))}"
+            raise InputError(f"nobody in this team is {' or '.join(learn.roles)}, so nothing is learned", fix=fix)
+        if not learn.alternate:
+            return learn.roles or None
+        turns = sorted(learn.roles or there, key=lambda role: (role != "orchestrator", role))
+        return turns[self.learned // learn.alternate % len(turns) :][:1]
+
+    def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
+        learn, learner = self.settings.learn, self.policies.learners[name]
+        learner.set_rate(self.rate())
+        learner.options = replace(learner.options, steps=learn.steps, kl_limit=learn.kl_limit)
+        if learn.loss == "sft":
+            return learner.imitate_some([s for s in mine if s.advantages is not None and s.advantages.mean() > 0])
+        if learn.loss == "dpo":
+            assert self.reference is not None
+            return learner.prefer(pairs_of(mine), self.reference[name], learn.dpo_beta)
+        told = with_old(learner, mine) if learn.cap else mine
+        return learner.improve(told, learn.objective(), None if self.reference is None else self.reference[name])
+
+    def _groups(self) -> tuple[Played, list[Trace], float]:
+        """What was played, the traces of groups with spread, and the share of groups without."""
+        learn = self.settings.learn
+        everything: list[Trace] = []
+        kept: list[Trace] = []
+        flat, made, missing = 0, 0, learn.groups
+        for turn in range(learn.resample + 1):
+            first = first_task(self.settings.seed, is_shown=False) + (self.update * (learn.resample + 1) + turn) * learn.groups
+            seeds = range(first, first + missing)
+            name = f"u{self.update}"
+            traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name).traces
+            self._spent(traces)
+            equal = flat_groups(traces, learn, progress=self.progress)
+            everything += traces
+            kept += [t for t in traces if (t.task_id or t.trace_id) not in equal]
+            flat, made = flat + len(equal), made + missing
+            missing = len(equal)
+            if not missing:
+                break
+        return Played(everything), kept, flat / made
+
+    def _spent(self, traces: Sequence[Trace]) -> None:
+        calls = [c for t in traces for c in _calls(t)]
+        self.totals["episodes"] += len(traces)
+        self.totals["calls"] += len(calls)
+        self.totals["decisions"] += len(calls)
+        self.totals["tokens"] += sum(c["tokens"] for c in calls)
+
+    def evaluate(self) -> tuple[dict[str, Any], Played]:
+        """The held-out tasks, sampled and perhaps greedily, by the mean weights where they are kept: the row, what was played."""
+        s = self.settings
+        with self.policies.averaged():
+            self.policies.refresh()
+        seeds = range(s.first_eval_seed, s.first_eval_seed + s.eval_episodes)
+        played = self.play(seeds, temperature=1.0, name=f"held-u{self.update}")
+        values, told = played.values, played.row()
+        row: dict[str, Any] = {
+            "update": self.update, **self.totals, "first_seed": s.first_eval_seed, "mean": told["reward"],
+            "se": told["reward_se"], "values": values.tolist(),
+            "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
+            "successes": played.column("task_success").tolist(),
+            "agents": [len({e.to for e in t.events if e.type == "spawn"}) for t in played.traces],
+            "rounds": [sum(c["role"] == "orchestrator" for c in _calls(t)) for t in played.traces],
+            "calls_made": [len(list(_calls(t))) for t in played.traces], "decisions_made": decisions(played.traces),
+            "seconds": dict(self.seconds),
+        }  # fmt: skip
+        if s.is_greedy_too:
+            greedy = self.play(seeds, temperature=0.0, name=f"greedy-u{self.update}")
+            row |= {"greedy": greedy.values.tolist(), "greedy_mean": float(greedy.values.mean())}
+            row["greedy_successes"] = greedy.column("task_success").tolist()
+            row["greedy_solved"] = float(np.mean(row["greedy_successes"]))
+        return row, played
+
+    # -- checkpoints
+
+    def check_weights(self) -> None:
+        """Raise `NotFinite` where weights are no numbers any more, and cannot be kept."""
+        for name, learner in self.policies.learners.items():
+            if not all(bool(torch.isfinite(p).all()) for p in learner.learned):
+                raise NotFinite("the weights are no numbers any more", where=f"policy {name}", fix="a lower learning rate")
+
+    def state(self) -> bytes:
+        """All of it."""
+        kept = {
+            "format": FORMAT, "update": self.update, "steps": self.steps, "learned": self.learned, "seconds": self.seconds,
+            "totals": self.totals, "learners": {name: x.state() for name, x in self.policies.learners.items()},
+            "reference": self.reference,
+        }  # fmt: skip
+        out = io.BytesIO()
+        torch.save(kept, out)
+        return out.getvalue()
+
+    def restore(self, data: bytes, where: str) -> None:
+        """Go on from a checkpoint."""
+        kept = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        check_format(kept.get("format"), where)
+        for name, learner in self.policies.learners.items():
+            learner.restore(kept["learners"][name])
+        self.update, self.steps, self.learned = kept["update"], kept["steps"], kept["learned"]
+        self.seconds, self.totals = kept["seconds"], kept["totals"]
+        device = self.policies.device
+        if kept["reference"] is not None:
+            self.reference = {p: {n: w.to(device) for n, w in ws.items()} for p, ws in kept["reference"].items()}
+
+
+def retokenised(trace: Trace, event_id: str, chat: Chat) -> tuple[list[int], list[int]] | None:
+    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it."""
+    found = chat_of(trace, trace.events[trace.index[event_id]])
+    if found is None:
+        return None
+    return chat.prompt([Message(role, text) for role, text in found.prompt]), chat.answer(found.answer)

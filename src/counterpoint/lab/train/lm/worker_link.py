@@ -1,0 +1,185 @@
+"""One rollout worker as the driver sees it, wherever it is: what it was given, what it has said, and how it is ended.
+
+Always true: nothing here waits for a worker, but for ending one. What starts workers is a `Host`: processes of this machine, or
+actors of a Ray cluster (`ray_workers`).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from counterpoint.lab.train.child_process import exit_reason, starting, without_script
+from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Told, framed, told_of
+from counterpoint.lab.train.lm.rollout_worker import serve
+
+
+class Started(Protocol):
+    """A worker that was started, and may still be on its way."""
+
+    pid: int
+
+    def connected(self) -> Any | None:
+        """What it is talked to by (`fileno` and `close`), or None as long as it has no place yet."""
+
+    def failure(self) -> str | None:
+        """Why it will never have one."""
+
+    def join(self, wait_s: float) -> None:
+        """Wait for its end, so long at most."""
+
+    def kill(self) -> None:
+        """End it, whatever it is doing."""
+
+    def ended(self) -> str:
+        """How it ended, once it was killed or has ended."""
+
+
+class Host(Protocol):
+    """Where workers are started."""
+
+    def start(self, count: int) -> Sequence[Started]:
+        """Start so many."""
+
+    def place(self, waiting: Sequence[Started]) -> None:
+        """Wait until these have a place; raises where they get none in time."""
+
+    def check(self, waiting: Sequence[Started], *, is_alone: bool) -> None:
+        """Raise where the run cannot go on: called now and then, with who has no place and whether nobody has one."""
+
+    def close(self) -> None:
+        """Let go of the place."""
+
+
+class WorkerLink:
+    """A worker that has its place."""
+
+    def __init__(self, process: Started, conn: Any) -> None:
+        self.process, self.conn = process, conn
+        self.live: dict[int, None] = {}
+        """Rollouts that it plays."""
+        self.asked = 0
+        """Calls of its teams that the engine has not answered."""
+        self.is_ready = False
+        self.sent = self.quiet = 0
+        """Orders that it was given, and how many it knew of when all of its teams waited for the next ones."""
+        self.silent_s = 0.0
+        self.cpu_s = 0.0
+        self.news: list[Order] = []
+        self._unsent, self._frames = bytearray(), Frames()
+        os.set_blocking(self.conn.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        """Its process, on the machine where it is."""
+        return self.process.pid
+
+    @property
+    def owes(self) -> bool:
+        """Whether it has something to say: it loads, or plays teams that do not all wait for the engine."""
+        return not self.is_ready or (bool(self.live) and not self.asked)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all of its teams wait for this process."""
+        return self.is_ready and not self.has_unsent and self.quiet == self.sent
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether there is something that it has not been sent yet."""
+        return bool(self._unsent or self.news)
+
+    def read(self) -> tuple[list[Told], bool]:
+        """What it has said, and whether it is gone; raises where that is nonsense."""
+        out: list[Told] = []
+        while True:
+            try:
+                data = os.read(self.conn.fileno(), 1 << 20)
+            except BlockingIOError:
+                return out, False
+            except OSError:
+                return out, True
+            if not data:
+                return out, True
+            for frame in self._frames.add(data):
+                out += told_of(frame)
+
+    def write(self) -> None:
+        """Send what there is to send, as far as it goes."""
+        if self.news:
+            self.sent += len(self.news)
+            self._unsent += framed(self.news)
+            self.news = []
+        with suppress(OSError):  # whoever is gone is found by reading
+            while self._unsent:
+                del self._unsent[: os.write(self.conn.fileno(), memoryview(self._unsent)[: 1 << 18].tobytes())]
+
+    def end(self, wait_s: float = 0.0) -> str:
+        """End it, if it does not end by itself in the time given; how it ended."""
+        if wait_s:
+            self.process.join(wait_s)
+        self.process.kill()
+        how = self.process.ended()
+        self.conn.close()
+        return how
+
+
+class _Process:
+    """A worker of this machine."""
+
+    def __init__(self, process: Any, conn: Any) -> None:
+        self._process, self._conn, self.pid = process, conn, int(process.pid)
+
+    def connected(self) -> Any:
+        """Its pipe."""
+        return self._conn
+
+    def failure(self) -> None:
+        """A process has its place at once."""
+
+    def join(self, wait_s: float) -> None:
+        """Wait for its end, so long at most."""
+        self._process.join(wait_s)
+
+    def kill(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+
+    def ended(self) -> str:
+        """Its exit code in words."""
+        self._process.join()
+        return exit_reason(self._process.exitcode)
+
+
+class LocalHost:
+    """Workers that are processes of this machine, with the tokeniser of a folder."""
+
+    def __init__(self, chat: str) -> None:
+        self._chat, self._count = chat, 0
+        self._context = multiprocessing.get_context("spawn")
+
+    def start(self, count: int) -> list[_Process]:
+        """Start so many."""
+        out = []
+        with starting(), without_script():
+            for _ in range(count):
+                ours, theirs = self._context.Pipe()
+                name = f"counterpoint-rollouts-{self._count}"
+                process = self._context.Process(target=serve, args=(theirs, self._chat), daemon=True, name=name)
+                process.start()
+                theirs.close()  # so that an end of theirs is an end of file here
+                self._count += 1
+                out.append(_Process(process, ours))
+        return out
+
+    def place(self, waiting: Sequence[Started]) -> None:
+        """Nobody waits for a place."""
+
+    def check(self, waiting: Sequence[Started], *, is_alone: bool) -> None:
+        """This machine is there."""
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,224 @@
+"""Soft policy iteration: purposes and stops move to better alternatives, teams to better ones.
+
+    heads    minimise  sum_a pi(a) (tau log pi(a) - Q(a)),  whose minimum is  pi = softmax(Q / tau)
+    spawn    to the best of  f(size) + sum_r b_r share_r,  a critic of whole teams     (`SpawnCritic`)
+    rest     briefs, pointers, rules and talk take clipped steps on what the critics leave unexplained
+
+Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/stopping.md); nothing is sampled twice and
+no baseline is needed. tau falls as training goes on.
+
+Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
+a causal cone, not of the team.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.lab.train.critics import by_kind, drawn
+from counterpoint.lab.train.learner import finite, update
+from counterpoint.lab.train.loss import Learner, Loss
+from counterpoint.lab.train.policies.network import Network
+from counterpoint.lab.train.returns import lesson, row_advantages
+from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.lab.train.spawn_head import SpawnStats, advantages, fit_heads, hats, softmax, target_logits
+from counterpoint.lab.train.surrogates import Steps
+from counterpoint.trace import Trace
+
+Table = Mapping[str, np.ndarray]
+_SPAWN = ("teams", "linear", "classes")
+_LEAST = -5.0  # the logit of a second spawn, which is asked about every 16 rounds, may fall so far
+_CENTRES = (0.25, 0.5, 0.75, 1.0, 1.25)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How it is learned."""
+
+    tau_from: float = 0.3
+    """Temperature at the start, in units of an item's spread."""
+    tau_to: float = 0.03
+    """And at the end; it falls geometrically."""
+    keep: int = 192
+    """Episodes on which the critics are fitted: the last ones."""
+    lam: float = 0.9
+    """Of the returns along an item's chain."""
+    steps: int = 48
+    """Of the critics per update; the heads make half as many."""
+    entropy: float = 0.005
+    """Weight of the entropy bonus of the clipped steps at the start; it falls to 0."""
+    spawn: str = "teams"
+    """How the spawn head learns: "teams" (`SpawnCritic`: what sizes and shares of whole teams are worth), "linear"
+    (`SpawnGradient`), or "classes": shrunk advantages of both arms by family and number of items (`spawn_head`), to which the
+    gate is fitted."""
+    spread_from: float = 0.6
+    """Standard deviation of the log of a team's size at the start."""
+    spread_to: float = 0.15
+    """And at the end."""
+
+    def __post_init__(self) -> None:
+        if self.spawn not in _SPAWN:
+            raise InputError(f"option spawn is {self.spawn!r}", fix=did_you_mean(self.spawn, _SPAWN))
+
+
+class SpawnClasses(nn.Module):
+    """What is known of both arms in each class of a role: family times the logarithm of its items. Nothing in it is a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(4, 2 * len(_CENTRES), 2, dtype=torch.float64))
+
+    def step(self, net: Network, t: Table, advantage: np.ndarray, *, eta: float) -> None:
+        """Add the rows of an update, and fit the gate to where the shrunk natural gradient wants it."""
+        x = t["x"].astype(np.float64)
+        near = hats(x[:, 2] + x[:, 3], _CENTRES)
+        phi = np.concatenate([near * (1 - x[:, 1:2]), near * x[:, 1:2]], axis=1)
+        arm = t["choice"].astype(np.int64)
+        stats = SpawnStats(*self.get_buffer("sums").numpy()).updated(phi, arm, advantage, propensity=np.exp(t["logp"]))
+        self.get_buffer("sums").copy_(torch.from_numpy(np.stack([stats.n_CA, stats.n2_CA, stats.sum_CA, stats.square_CA])))
+        with torch.no_grad():
+            gate = net.roles(torch.from_numpy(t["x"]))[0].numpy().astype(np.float64)
+            logits = np.stack([np.zeros(len(gate)), gate], axis=1)
+            wanted = target_logits(logits, advantages(stats, phi, softmax(logits)), eta=eta)
+            head, full = net.gate, np.concatenate([x, np.ones((len(x), 1))], axis=1)
+            change = np.linalg.solve(
+                full.T @ full + 1e-3 * len(x) * np.eye(full.shape[1]), full.T @ (wanted[:, 1] - wanted[:, 0] - gate)
+            )
+            head.weight.add_(torch.tensor(change[None, :-1], dtype=torch.float32))
+            head.bias.add_(torch.tensor(change[-1:], dtype=torch.float32))
+
+
+def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
+    tau = o.tau_from * (o.tau_to / o.tau_from) ** learner.progress
+    stats = learner.fit_critics(out, keep=o.keep, lam=o.lam, steps=o.steps)
+    taught = lesson(learner.net, out, lam=o.lam)
+    if taught is None:
+        return stats
+    stats |= improve(learner.net, learner.policy, out.tables, learner.rng(2), tau=tau, steps=o.steps // 2)
+    found = row_advantages(learner.net, out, taught)
+    stats |= learner.teach_workers(out, found)
+    if "spawn" in out.tables:
+        stats |= _spawn(learner, o, out, found["spawn"])
+    rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
+    steps = Steps(entropy=o.entropy * (1 - learner.progress))
+    stats |= update(learner.net, learner.policy, rest, found, len(out.values), steps, learner.rng(4), skip={"item"})
+    return stats | {"tau": tau}
+
+
+def _spawn(learner: Learner, o: Options, out: Rollout, advantage: np.ndarray) -> dict[str, float]:
+    """Who comes, and how many."""
+    net, table = learner.net, out.tables["spawn"]
+    if o.spawn == "teams":
+        _teams(learner, out, advantage)
+        return _spread(learner, o, table)
+    before = [net.gate.weight.detach().clone(), net.gate.bias.detach().clone()]
+    learner.spawning.add(net, table, advantage)
+    learner.spawning.step(net, table, out.config.max_agents, left=max(0.25, 1 - learner.progress))
+    if o.spawn == "classes":  # sizes move as ever, the gate by what is known of its arms
+        assert isinstance(learner.module, SpawnClasses)
+        with torch.no_grad():
+            net.gate.weight.copy_(before[0])
+            net.gate.bias.copy_(before[1])
+        learner.module.step(net, table, advantage, eta=max(0.25, 1 - learner.progress))
+    return _spread(learner, o, table)
+
+
+def _teams(learner: Learner, out: Rollout, advantage: np.ndarray) -> None:
+    """Teams at the start of episodes by their critic, those who come later by the linear gradient; one fit of the heads."""
+    net, table, room = learner.net, out.tables["spawn"], out.config.max_agents
+    learner.teams.add(table, advantage, out.seeds[table["ep"]])
+    x, gate, size = learner.teams.wanted(net, room, learner.progress, is_sized=learner.is_sized)
+    late = np.flatnonzero(table["round"] > 0)
+    if len(late):
+        some = {name: column[late] for name, column in table.items()}
+        learner.spawning.add(net, some, advantage[late], spread=float(advantage.std()))
+    if len(rows := learner.teams.late()):
+        more = learner.spawning.targets(net, rows, room, left=max(0.25, 1 - learner.progress), least=_LEAST)
+        x, gate, size = (np.concatenate(pair) for pair in ((x, rows), (gate, more[0]), (size, more[1])))
+    fit_heads(net, x, gate, size, np.where(gate > 0, 1.0, 0.01))
+
+
+def _spread(learner: Learner, o: Options, table: Table) -> dict[str, float]:
+    """Team sizes are drawn more narrowly as training goes on."""
+    net = learner.net
+    with torch.no_grad():
+        net.log_scale.fill_(float(np.log(o.spread_from * (o.spread_to / o.spread_from) ** learner.progress)))
+    gate = net.roles(torch.from_numpy(table["x"]))[0].detach()
+    return {"entropy_spawn": float((F.softplus(gate) - gate * torch.sigmoid(gate)).mean())}
+
+
+def improve(
+    net: Network,
+    optimizer: torch.optim.Optimizer,
+    tables: Mapping[str, Table],
+    rng: np.random.Generator,
+    *,
+    tau: float,
+    steps: int,
+    size: int = 1024,
+) -> dict[str, float]:
+    """Move purposes and stops towards the better alternatives; the other heads take clipped steps."""
+    t = tables["item"]
+    stats: dict[str, float] = {}
+    chances = by_kind(t["x"])
+    for _ in range(steps):
+        at = np.unique(drawn(rng, chances, size))
+        loss = _item_loss(net, t, at, tau, stats)
+        if "stop" in tables:
+            loss = loss + _stop_loss(net, tables["stop"], rng, size // 4, tau, stats)
+        optimizer.zero_grad()
+        finite(loss, "policy").backward()
+        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), 1.0)
+        optimizer.step()
+    return stats
+
+
+def _expected(log_pi: Tensor, q: Tensor, tau: float) -> Tensor:
+    """sum_a pi(a) (tau log pi(a) - q(a)), in units of tau so that its gradient does not fade as tau falls."""
+    return (log_pi.exp() * (log_pi - q / tau)).sum(-1).mean()
+
+
+def _stop_loss(net: Network, t: Table, rng: np.random.Generator, size: int, tau: float, stats: dict[str, float]) -> Tensor:
+    """Stop against going on."""
+    x = torch.from_numpy(t["x"][rng.integers(0, len(t["ep"]), min(size, len(t["ep"])))])
+    stop, _, _ = net.teams(x)
+    with torch.no_grad():
+        going, _, _ = net.judge_teams(x)
+    stats["stop_share"] = float(torch.sigmoid(stop).mean().detach())
+    return _choice(stop, -going, tau)
+
+
+def _choice(logit: Tensor, gain: Tensor, tau: float) -> Tensor:
+    """`_expected` of a yes or no, where yes is worth `gain` more."""
+    return _expected(
+        torch.stack([F.logsigmoid(logit), F.logsigmoid(-logit)], -1), torch.stack([gain, torch.zeros_like(gain)], -1), tau
+    )
+
+
+def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[str, float]) -> Tensor:
+    x = torch.from_numpy(t["x"][at])
+    purpose, brief, _ = net.items(x)
+    mask = torch.from_numpy(t["mask"][at])
+    mask[:, 0] = True  # forbidden to some in training, never in play
+    log_pi = purpose.masked_fill(~mask, -1e9).log_softmax(-1)
+    with torch.no_grad():
+        q = F.pad(net.judge_items(x)[0], (1, 0))
+    stats["entropy_item"] = float(-(log_pi.exp() * log_pi).sum(-1).mean().detach())
+    said = brief.log_softmax(-1)
+    stats["entropy_brief"] = float(-(said.exp() * said).sum(-1).mean().detach())
+    return _expected(log_pi, q, tau)
+
+
+soft = Loss(
+    source="ours; relatives: Kakade 2001, discrete SAC arXiv 1910.07207",
+    takes=Options,
+    learn=_learn,
+    module=SpawnClasses,
+)

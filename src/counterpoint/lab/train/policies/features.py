@@ -1,0 +1,389 @@
+"""What a learned orchestrator looks at: numbers of every item, agent, pair, role and team, from an observation alone.
+
+Always true: permuting items or agents permutes their rows and leaves the team's row as it was; a row's length depends on
+nothing but this file, so a policy trained with ten items and three agents reads ten thousand and a hundred. Counts enter as
+logarithms, shares or reciprocals, so that a larger team lies near the smaller ones and not beyond them. No number here comes
+from hidden truth or from the optimum; prices, skills and difficulties are not shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from counterpoint.lab.worlds.teamworld.config import KINDS
+from counterpoint.lab.worlds.teamworld.observation import Observation
+
+Floats = np.ndarray
+Some = np.ndarray | slice
+ITEM, AGENT, PAIR, ROLE = 42, 8, 4, 8
+LATE = 6
+"""The place in a role's row that says whether it is later than the start."""
+TEAM = 15 + ITEM
+WORKER = 13
+SEEN_BY_CRITIC = WORKER + ITEM + 1
+
+
+@dataclass(frozen=True)
+class Context:
+    """Counts of an observation that several rows use. Axis E."""
+
+    workers: Floats
+    """(E,) who can be called at all."""
+    by_family: Floats
+    """(E, 2)"""
+    open: Floats
+    """(E,) items not closed that could still be called."""
+    by_kind: Floats
+    """(E, 5) the same by kind."""
+    by_type: Floats
+    """(E, types) who can be called, by what they are specialists of; the orchestrator is one of everything."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Items that can be called now, one row each, sorted by episode; a pool may have several (`copy` counts them)."""
+
+    ep: np.ndarray
+    item: np.ndarray
+    copy: np.ndarray
+    x: Floats
+
+    def __len__(self) -> int:
+        return len(self.ep)
+
+
+_MANY = 64  # from so many open items on, more of them are no news to the team's own heads (spawn sizes apart)
+
+
+def _late(obs: Observation) -> float:
+    """How late it is, up to a point: what is true of round 40 is taken to be true of later ones."""
+    return min(obs.round, 40) / 100
+
+
+_HASH = np.random.default_rng(0).standard_normal(ITEM)
+
+
+def distinct(x: Floats) -> tuple[np.ndarray, np.ndarray]:
+    """(places of one row of each sort, sort of every row): most items of an episode look alike, and are judged once."""
+    key = x @ _HASH
+    order = key.argsort(kind="stable")
+    ranked = key[order]
+    is_new = np.ones(len(key), np.bool_)
+    np.not_equal(ranked[1:], ranked[:-1], out=is_new[1:])
+    sort = np.empty(len(key), np.int64)
+    sort[order] = is_new.cumsum() - 1
+    return order[is_new], sort
+
+
+def context(obs: Observation) -> Context:
+    """The counts."""
+    members = obs.alive.copy()
+    members[:, 0] &= obs.config.orchestrator_works
+    workers = members.sum(axis=1)
+    families = np.empty((obs.episodes, 2), np.int64)
+    families[:, 1] = (members & (obs.family == 1)).sum(axis=1)
+    families[:, 0] = workers - families[:, 1]
+    kinds, first = np.zeros((obs.episodes, len(KINDS)), np.int64), 0
+    for k, count in enumerate(obs.config.counts):  # items of a kind lie side by side
+        if count:
+            kinds[:, k], first = obs.ready[:, first : first + count].sum(axis=1), first + count
+    return Context(workers, families, kinds.sum(axis=1), kinds, by_type(obs, members))
+
+
+def by_type(obs: Observation, some: np.ndarray) -> np.ndarray:
+    """(E, types) how many of some agents are of each type; the orchestrator is of every one."""
+    if obs.config.types == 1:
+        return some.sum(axis=1)[:, None]
+    is_lead = np.arange(some.shape[1]) == 0
+    return np.stack([(some & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
+
+
+def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
+    """A row for every ready item of a running episode; a pool has one per free agent, as far as its calls reach."""
+    ep, item = obs.ready.nonzero()
+    copy = np.zeros(len(ep), np.int64)
+    if "pool" in obs.seen:
+        ep, item, copy = _copied(obs, ep, item, free)
+    kind, able = obs.kind[item], about.by_type[ep, obs.item_type[ep, item]]
+    some = np.maximum(1, about.workers)
+    shared = np.zeros((obs.episodes, ITEM), np.float32)  # what the rows of an episode have in common
+    shared[:, 7] = 1 / (1 + about.workers)
+    shared[:, 8] = about.open / np.maximum(1, about.open + about.workers)
+    shared[:, 9] = _late(obs)
+    shared[:, 39] = about.by_family[:, 1] / some
+    x = shared[ep]
+    x[np.arange(len(ep)), kind] = 1
+    x[:, 5] = np.log1p(obs.calls[ep, item]) / 2
+    x[:, 6] = np.log1p(copy)
+    x[:, 40] = able / some[ep]
+    x[:, 41] = able == 0
+    for name, seen in obs.seen.items():
+        rows = slice(None) if len(obs.seen) == 1 else (kind == KINDS.index(name)).nonzero()[0]
+        fill, mine = _FILL[name], ep[rows]
+        if len(mine):
+            fill(x, rows, obs, seen, mine, item[rows] - seen.first_item)
+    return Rows(ep, item, copy, x)
+
+
+def _copied(obs: Observation, ep: np.ndarray, item: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Pools as often as free agents may search them this round."""
+    share = -(-free.sum(axis=1) // max(1, obs.config.pool_items))
+    room = obs.config.pool_calls - obs.calls[ep, item]
+    times = np.where(obs.kind[item] == KINDS.index("pool"), np.maximum(1, np.minimum(share[ep], room)), 1)
+    ends = times.cumsum()
+    each = np.arange(len(ep)).repeat(times)
+    return ep[each], item[each], np.arange(len(each)) - (ends - times)[each]
+
+
+def _votes(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    tally, answer = seen.tally[ep, item], seen.answer[ep, item].astype(np.int64)
+    at = np.arange(len(ep))
+    for f in (0, 1):
+        fore, against = tally[at, f, answer], tally[at, f, 1 - answer]
+        x[rows, 10 + 3 * f], x[rows, 11 + 3 * f] = fore / 4, against / 4
+        x[rows, 12 + 3 * f] = (fore - against) / (1.0 + fore + against)
+    x[rows, 16] = np.abs(tally[:, :, 0] - tally[:, :, 1]).sum(axis=1) / 4
+    x[rows, 17] = tally.sum(axis=(1, 2)) == 0
+    x[rows, 18] = seen.rejected[ep, item].sum(axis=1) / 4
+
+
+def _pools(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    found, calls = seen.count[ep, item], obs.calls[ep, item + seen.first_item]
+    x[rows, 19] = np.log1p(found) / 2
+    x[rows, 20] = found / (3.0 + calls)
+    x[rows, 21] = np.log1p(seen.news[ep, item])
+    x[rows, 22] = calls / 40
+
+
+def _drafts(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    x[rows, 23] = seen.shown[ep, item] / 8
+    x[rows, 24] = seen.zeros[ep, item] / 6
+    x[rows, 25] = np.minimum(seen.zeros[ep, item], 2)
+    x[rows, 26] = seen.lost[ep, item]
+    x[rows, 27] = obs.calls[ep, item + seen.first_item] / 20
+
+
+def _chains(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    c, hop = obs.config, seen.hop[ep, item]
+    passes, fails = seen.passes[ep, item], seen.fails[ep, item]
+    x[rows, 28] = (c.chain_hops - 1 - hop) / 6
+    x[rows, 29] = seen.has[ep, item]
+    x[rows, 30] = seen.attempts[ep, item] / c.hop_attempts
+    x[rows, 31], x[rows, 32] = passes, fails
+    x[rows, 33] = hop == c.chain_hops - 1
+    past = seen.history[ep, item]
+    known = past >= 0
+    x[rows, 34] = np.where(known, past // 16, 0).sum(axis=1) / 6
+    x[rows, 35] = np.where(known, past % 16, 0).sum(axis=1) / 3
+
+
+def _nodes(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
+    needs = seen.needs
+    count = needs[ep, item].sum(axis=1)
+    x[rows, 36] = count / 4
+    waiting = (needs & ~seen.done[:, :, None]).sum(axis=1)
+    x[rows, 37] = waiting[ep, item] / 4
+    x[rows, 38] = count == 0
+
+
+_FILL = {"vote": _votes, "pool": _pools, "draft": _drafts, "chain": _chains, "node": _nodes}
+
+
+def agent_rows(obs: Observation) -> Floats:
+    """(E, slots in use, AGENT) a row for every slot."""
+    width = int(np.any(obs.alive, axis=0).nonzero()[0].max(initial=0)) + 1
+    family, taken = obs.family[:, :width], obs.taken[:, :width]
+    x = np.zeros((*family.shape, AGENT), np.float32)
+    for f in (0, 1):
+        x[:, :, f] = mine = family == f
+        x[:, :, 2 + f] = mine * _late(obs)
+    x[:, 0, 4] = 1
+    x[:, :, 5] = np.log1p(taken) / 3
+    x[:, :, 6] = taken == 0
+    x[:, :, 7] = obs.depth[:, :width] > 1
+    return x
+
+
+def team_rows(obs: Observation, about: Context, rows: Rows) -> Floats:
+    """(E, TEAM) counts, and the mean of the item rows."""
+    x = np.zeros((obs.episodes, TEAM), np.float32)
+    x[:, :5] = about.by_kind / np.maximum(1, about.open)[:, None]
+    x[:, 5:7] = np.log1p(about.by_family) / 3
+    x[:, 7] = about.open / np.maximum(1, about.open + about.workers)
+    x[:, 8] = about.open / np.maximum(1, about.open + 4 * about.workers)
+    x[:, 9] = np.log1p(100 * _late(obs)) / 4
+    x[:, 10] = _late(obs)
+    x[:, 11] = obs.round == 0
+    x[:, 12] = about.workers == 0
+    x[:, 13] = obs.asks > 0
+    x[:, 14] = np.log1p(np.minimum(about.open, _MANY)) / 4
+    count = np.bincount(rows.ep, minlength=obs.episodes)
+    some = count.nonzero()[0]
+    if len(some):
+        each = count[some]
+        x[some, 15:] = np.add.reduceat(rows.x, each.cumsum() - each, axis=0) / each[:, None]
+    return x
+
+
+OPEN_ITEMS = (2, 3)
+"""The columns of a role's row that change while nobody is spawned: open items, those of parallel and of serial kinds."""
+
+
+def role_rows(obs: Observation, about: Context) -> Floats:
+    """(E, 2 * types, ROLE) a row for every role that could be spawned: family times type, type running fastest."""
+    types = obs.config.types
+    x = np.zeros((obs.episodes, 2 * types, ROLE), np.float32)
+    serial = (obs.kind >= KINDS.index("draft"))[None]
+    for f in (0, 1):
+        for t in range(types):
+            r = f * types + t
+            mine = obs.ready & (obs.item_type == t)
+            there = (obs.alive & (obs.family == f) & (obs.type == t))[:, 1:].sum(axis=1)
+            x[:, r, 0] = 1
+            x[:, r, 1] = f
+            x[:, r, 2] = np.log1p((mine & ~serial).sum(axis=1)) / 4
+            x[:, r, 3] = np.log1p((mine & serial).sum(axis=1)) / 4
+            x[:, r, 4] = np.log1p(there) / 3
+            x[:, r, 5] = np.log1p(about.workers) / 3
+            x[:, r, LATE] = obs.round > 0
+            x[:, r, 7] = obs.config.orchestrator_works
+    return x
+
+
+# -- The pointer of O2: wanted items choose among free agents, the most urgent first, each agent once a round ---------
+#     P(agent k for item j) = softmax over the agents still free of  query_j . key_k + w . pair_jk
+#
+# Always true: the choices of a round are made in order, so the product of their probabilities is the probability of the whole
+# assignment. An item for which nobody legal is free waits, and that has no probability to speak of.
+
+_NODE = KINDS.index("node")
+_CELLS = 1 << 19  # pairs of items and agents that are scored at once
+
+
+@dataclass(frozen=True)
+class Pointed:
+    """Who was chosen, in the order of the wanted rows; candidates as flat rows where they were kept."""
+
+    agent: np.ndarray
+    """-1 where nobody could be."""
+    logp: np.ndarray
+    row: np.ndarray
+    """Candidates: the place of their item among the wanted."""
+    agent_x: np.ndarray
+    pair_x: np.ndarray
+    picked: np.ndarray
+
+
+def _affinity(obs: Observation, ep: np.ndarray, item: np.ndarray) -> np.ndarray:
+    """(R, K) how much of what each node needs, weighted by shared neighbours, was built by each agent."""
+    seen = obs.of("node")
+    needs = seen.needs
+    joined = (needs | needs.transpose(0, 2, 1)).astype(np.float32)
+    close = needs[ep, item] * (1 + np.einsum("rn,rnm->rm", joined[ep, item], joined[ep]))
+    out = np.zeros((len(ep), obs.alive.shape[1]), np.float32)
+    row, need = np.nonzero((close > 0) & (seen.by[ep] >= 0))
+    np.add.at(out, (row, seen.by[ep[row], need]), close[row, need])
+    return out / np.maximum(1, out.sum(axis=1, keepdims=True))
+
+
+def _pairs(obs: Observation, ep: np.ndarray, item: np.ndarray, alive: int) -> np.ndarray:
+    """(R, K, PAIR) what an item and an agent are to each other."""
+    x = np.zeros((len(ep), alive, PAIR), np.float32)
+    x[:, :, 0] = obs.type[ep, :alive] == obs.item_type[ep, item][:, None]
+    x[:, 0, 0] = 1
+    seen = obs.of("node")
+    nodes = (obs.kind[item] == _NODE).nonzero()[0] if seen is not None else ()
+    if len(nodes):
+        inner = item[nodes] - seen.first_item
+        x[nodes, :, 1] = _affinity(obs, ep[nodes], inner)[:, :alive]
+        root = ~seen.needs[ep[nodes], inner].any(axis=1)
+        builders = np.zeros((obs.episodes, obs.alive.shape[1]), np.bool_)
+        e, n = np.nonzero(seen.by >= 0)
+        builders[e, seen.by[e, n]] = True
+        x[nodes, :, 2] = root[:, None] & ~builders[ep[nodes], :alive]
+        x[nodes, :, 3] = ~root[:, None] & ~builders[ep[nodes], :alive]
+    return x
+
+
+def _barred(obs: Observation, ep: np.ndarray, item: np.ndarray, width: int) -> np.ndarray | None:
+    """(R, K) who has voted on the item as often as an agent may; None where that is no limit."""
+    c, seen = obs.config, obs.of("vote")
+    if seen is None or c.votes_per_agent >= c.max_votes:
+        return None
+    out = np.zeros((len(ep), width), np.bool_)
+    votes = np.flatnonzero(obs.kind[item] == KINDS.index("vote"))
+    cast = seen.callers[ep[votes], item[votes]][:, :, None] == np.arange(width)[None, None]
+    out[votes] = cast.sum(axis=1) >= c.votes_per_agent
+    return out
+
+
+def _chosen(
+    score: np.ndarray, may: np.ndarray, u: np.ndarray | None, whom: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """One agent for each row that has any, and its log-probability."""
+    at = np.arange(len(score))
+    score = np.where(may, score, -np.inf)
+    score -= score.max(axis=1, keepdims=True)
+    share = np.exp(score)
+    total = share.sum(axis=1, keepdims=True)
+    if whom is not None:
+        choice = whom
+    elif u is None:
+        choice = score.argmax(axis=1)
+    else:
+        choice = np.minimum((share.cumsum(axis=1) < u[:, None] * total).sum(axis=1), score.shape[1] - 1)
+        is_free = may[at, choice]
+        if not is_free.all():
+            choice = np.where(is_free, choice, score.argmax(axis=1))
+    return choice, score[at, choice] - np.log(total[:, 0])
+
+
+def point(
+    obs: Observation, rows: Rows, go: np.ndarray, rank: np.ndarray, free: np.ndarray, query: np.ndarray, key: np.ndarray,
+    pair: np.ndarray, u: np.ndarray | None, agent_x: np.ndarray | None, whom: np.ndarray | None = None,
+) -> Pointed:  # fmt: skip
+    """Choose for the wanted rows `go`, whose rank in their episode is given; candidates are kept where their rows are given.
+    `whom` says who was chosen before, where choices are only judged again; -1 is nobody."""
+    width = key.shape[1]
+    left = free[:, :width].copy()
+    agent, logp = np.full(len(go), -1), np.zeros(len(go))
+    kept: list[tuple[np.ndarray, ...]] = []
+    order = np.argsort(rank, kind="stable")
+    bounds = np.searchsorted(rank[order], np.arange(int(rank.max(initial=-1)) + 2))
+    ranks = len(bounds) - 1
+    block = max(1, int(ranks * _CELLS // max(1, len(go) * width)))
+    for first in range(0, ranks, block):  # scores do not depend on who is left, so many ranks are scored at once
+        starts = bounds[first : first + block + 1]
+        mine = order[starts[0] : starts[-1]]
+        ep, item = rows.ep[go[mine]], rows.item[go[mine]]
+        pairs, barred = _pairs(obs, ep, item, width), _barred(obs, ep, item, width)
+        score = (np.einsum("rd,rkd->rk", query[go[mine]], key[ep]) + pairs @ pair).astype(np.float64)
+        noise = None if u is None else u[go[mine]]
+        could = np.zeros((len(mine), width), np.bool_)
+        for begin, end in itertools.pairwise((starts - starts[0]).tolist()):
+            may = left[ep[begin:end]]
+            if barred is not None:
+                may &= ~barred[begin:end]
+            could[begin:end] = may
+            asked = may.any(axis=1) if whom is None else may.any(axis=1) & (whom[mine[begin:end]] >= 0)
+            at: Some = slice(begin, end) if asked.all() else begin + asked.nonzero()[0]
+            wanted = mine[at]
+            if not len(wanted):
+                continue
+            told = None if whom is None else whom[wanted]
+            choice, own = _chosen(score[at], could[at], None if noise is None else noise[at], told)
+            agent[wanted], logp[wanted] = choice, own
+            left[ep[at], choice] = False
+        if agent_x is not None:
+            r, k = np.nonzero(could)
+            kept.append((mine[r], agent_x[ep[r], k], pairs[r, k], k == agent[mine[r]]))
+    if not kept:
+        empty = np.zeros(0, np.int64)
+        return Pointed(agent, logp, empty, np.zeros((0, AGENT), np.float32), np.zeros((0, PAIR), np.float32), empty > 0)
+    row, ax, px, picked = (np.concatenate(column) for column in zip(*kept, strict=True))
+    back = np.argsort(row, kind="stable")
+    return Pointed(agent, logp, row[back], ax[back], px[back], picked[back])

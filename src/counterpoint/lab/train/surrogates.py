@@ -1,0 +1,187 @@
+"""What a policy step descends, row by row: clipped or masked ratios, of decisions, turns or sequences, and pulls to a reference.
+
+    clip       max(-A rho, -A clip(rho, 1 - low, 1 + high));   dual: at most -A c where A < 0
+    mask       -A exp(clamp(log rho, low, high)): no gradient outside, whatever the sign of A; + tau (log rho)^2       (PARL)
+    level      rho of a turn or sequence = exp(mean over its rows of log rho); one advantage, the mean of its rows   (ReMA, GSPO)
+    KL         k1, k2 or k3 of pi against the reference network, as a term of the loss, or k1 to go taken off the advantages
+
+Always true: values agree with the numpy functions of `objectives.py`, which are their tests. With the defaults nothing here is
+asked for, and a step is PPO's of each decision.
+
+PPO arXiv 1707.06347, dual clip 1912.09729, PARL (Kimi K2.5) 2602.02276, ReMA 2503.09501, GSPO 2507.18071, CoMAS 2510.08529.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from counterpoint.credits.advantages import reward_to_go
+from counterpoint.errors import InputError, did_you_mean
+from counterpoint.lab.train.objectives import kl as kl_estimate
+from counterpoint.lab.train.policies.network import Network
+
+LEVELS = ("decision", "turn", "sequence")
+WEIGHTS = ("type", "row", "rollout")
+ESTIMATORS = ("k1", "k2", "k3")
+PLACES = ("loss", "reward")
+_ROUNDS, _AGENTS = 100_000, 10_000
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How policy steps are made."""
+
+    epochs: int = 4
+    """Passes over the batch."""
+    parts: int = 3
+    """Parts of the batch, by episode, one step each."""
+    clip: float = 0.2
+    """Ratios are clipped at 1 - clip and 1 + clip_high."""
+    clip_high: float | None = None
+    """None: the same as `clip`."""
+    dual: float | None = None
+    """Bound of the loss where the advantage is negative (dual clip); None: none."""
+    entropy: float = 0.005
+    """Weight of the entropy bonus at the start; it falls to 0."""
+    scale: bool = True
+    """Divide advantages by their spread within a decision type and kind of item."""
+    max_norm: float = 0.5
+    """Of the gradient."""
+    level: str = "decision"
+    """What has one ratio: a `decision`, a `turn` (what an agent decided in a round), or a `sequence` (all that it decided)."""
+    log_max: float = 10.0
+    """Log ratios are held at this from above."""
+    weigh: str = "type"
+    """The mean is over the rows of each decision `type`, then types are summed; or over all rows (`row`); or over the rows of
+    each episode, then over episodes (`rollout`)."""
+    mask_low: float | None = None
+    """PARL's mask: rows whose log ratio is below this have no policy gradient; None with `mask_high` None: clipping."""
+    mask_high: float | None = None
+    """And above this."""
+    pull: float = 0.0
+    """tau of tau (log rho)^2."""
+    kl: str = "k3"
+    """Estimator of the KL to the reference, which is the network at the start."""
+    kl_weight: float = 0.0
+    """Weight of that KL; 0: no reference is kept."""
+    kl_in: str = "loss"
+    """Where it counts: in the `loss`, or in the `reward` (k1 of the agent's decisions from here on, off the advantage)."""
+    kl_most: float | None = None
+    """A part whose KL from the policy that played is above this makes no step (MARFT); None: every part does."""
+    veto: float | None = None
+    """Turns or sequences in which any decision's ratio is below this do not count; None: all do."""
+
+    def __post_init__(self) -> None:
+        for name, known in (("level", LEVELS), ("weigh", WEIGHTS), ("kl", ESTIMATORS), ("kl_in", PLACES)):
+            if getattr(self, name) not in known:
+                raise InputError(f"option {name} is {getattr(self, name)!r}", fix=did_you_mean(getattr(self, name), known))
+        if self.kl_in == "reward" and self.kl != "k1" and self.kl_weight:
+            raise InputError(f"the KL in the reward is k1, not {self.kl}", fix='kl="k1"')
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is PPO's: one ratio per decision, means by decision type, no reference."""
+        return self.level == "decision" and self.weigh == "type" and not (self.kl_weight and self.kl_in == "loss")
+
+
+def surrogate(log_ratio: Tensor, advantage: Tensor, o: Steps) -> Tensor:
+    """What is descended, one entry per row (or turn, or sequence)."""
+    if o.mask_low is not None or o.mask_high is not None:
+        low, high = (-10.0 if o.mask_low is None else o.mask_low), (10.0 if o.mask_high is None else o.mask_high)
+        out = -advantage * log_ratio.clamp(low, high).exp()
+    else:
+        ratio = log_ratio.clamp(-10, o.log_max).exp()
+        high = o.clip if o.clip_high is None else o.clip_high
+        out = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - o.clip, 1 + high))
+        if o.dual is not None:
+            out = torch.where(advantage < 0, torch.minimum(out, -advantage * o.dual), out)
+    return out + o.pull * log_ratio**2 if o.pull else out
+
+
+def kl_term(log_to_ref: Tensor, estimator: str) -> Tensor:
+    """k1, k2 or k3 of rows, where log pi - log ref is given."""
+    if estimator == "k1":
+        return log_to_ref
+    return log_to_ref**2 / 2 if estimator == "k2" else torch.expm1(-log_to_ref) + log_to_ref
+
+
+def unit_codes(ep: np.ndarray, now: np.ndarray, who: np.ndarray | int, level: str) -> np.ndarray:
+    """The turn or sequence of each row, as one number; an agent has its own."""
+    return (ep.astype(np.int64) * _ROUNDS + (now if level == "turn" else 0)) * _AGENTS + who
+
+
+def joined_loss(log_ratio: Tensor, advantage: Tensor, ep: np.ndarray, unit: np.ndarray, o: Steps) -> Tensor:
+    """The loss of rows of all decision types together: per unit where the level is above decisions, then means as `weigh` says.
+
+    Units of an episode count equally, and episodes (turns: ReMA); sequences count equally (GSPO).
+    """
+    if o.level == "decision":
+        own = surrogate(log_ratio, advantage, o)
+        return own.mean() if o.weigh == "row" else (own * _per_episode(ep)).sum()
+    names, first, code = np.unique(unit, return_index=True, return_inverse=True)
+    at, count = torch.from_numpy(code), torch.from_numpy(np.bincount(code).astype(np.float32))
+    zero = torch.zeros(len(names))
+    mean = lambda x: zero.index_add(0, at, x) / count  # noqa: E731
+    own = surrogate(mean(log_ratio), mean(advantage), o)
+    if o.veto is not None:
+        least = torch.full((len(names),), torch.inf).scatter_reduce(0, at, log_ratio.detach(), "amin")
+        own = torch.where(least < float(np.log(o.veto)), zero, own)
+    return own.mean() if o.level == "sequence" else (own * _per_episode(ep[first])).sum()
+
+
+def _per_episode(ep: np.ndarray) -> Tensor:
+    """(rows,) weights that give every episode the same, and its rows equal parts of it."""
+    code = np.unique(ep, return_inverse=True)[1]
+    count = np.bincount(code)
+    return torch.from_numpy((1 / (count[code] * len(count))).astype(np.float32))
+
+
+class Reference(nn.Module):
+    """The network as it was when it was first asked for: what a KL is taken to. It is kept in checkpoints and never learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[str, Tensor] = {}
+
+    def network(self, net: Network, *, anew: bool = False) -> Network:
+        """The held network; the first time, or `anew`, it is a copy of the one given."""
+        if anew or not self.held:
+            self.held = {k: v.detach().clone() for k, v in net.state_dict().items()}
+        return Network.of(self.held, apart=net.is_apart)
+
+    def get_extra_state(self) -> dict[str, Tensor]:
+        """For a checkpoint."""
+        return dict(self.held)
+
+    def set_extra_state(self, state: Any) -> None:
+        """From a checkpoint."""
+        self.held = dict(state)
+
+
+def less_kl(
+    advantages: Mapping[str, np.ndarray], places: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    logp: Mapping[str, np.ndarray], ref: Mapping[str, np.ndarray], weight: float,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Advantages less weight * (sum over the agent's decisions from this round on of log pi / ref), CoMAS' form.
+
+    `places`: for each decision type, (episode, round, agent) of its rows.
+    """
+    rounds: dict[str, np.ndarray] = {}
+    cost: dict[int, float] = {}
+    for name, (ep, now, who) in places.items():
+        codes = unit_codes(ep, now, who, "turn")
+        own = kl_estimate(logp[name], ref[name], estimator="k1")
+        for code, k1 in zip(codes.tolist(), own.reshape(len(codes), -1).sum(axis=1).tolist(), strict=True):
+            cost[code] = cost.get(code, 0.0) + k1
+    order = sorted(cost, key=lambda c: (c // _AGENTS // _ROUNDS, c % _AGENTS, c // _AGENTS % _ROUNDS))
+    chain = [(c // _AGENTS // _ROUNDS) * _AGENTS + c % _AGENTS for c in order]
+    to_go = dict(zip(order, reward_to_go([cost[c] for c in order], segments=chain).tolist(), strict=True)) if order else {}
+    for name, (ep, now, who) in places.items():
+        rounds[name] = np.array([to_go[c] for c in unit_codes(ep, now, who, "turn").tolist()])
+    return {name: a - weight * rounds[name] if name in rounds else a for name, a in advantages.items()}

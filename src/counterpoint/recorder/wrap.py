@@ -1,0 +1,193 @@
+"""Other people's functions, recorded: plain ones, coroutines, generators of both kinds, and what they give back.
+
+Always true: a wrapped function takes, gives and raises what it did before, and runs in the same thread and task (wrong arguments
+of a coroutine or generator are an error when it begins to run, not before); what it does is done in its scope, which nobody else
+sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from counterpoint.recorder.lanes import Scope, current
+
+Begin = Callable[[tuple[Any, ...], dict[str, Any]], Scope | None]
+"""What is done when the function is called, with its arguments; None where nothing is recorded."""
+End = Callable[[Scope, Any, BaseException | None], None]
+"""What is done when it has ended, with its value or its error."""
+
+
+def wrapped(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+    """The function, recorded."""
+    call: Callable[..., Any]
+    if inspect.isasyncgenfunction(function):
+        call = _async_generator(function, begin, end)
+    elif inspect.isgeneratorfunction(function):
+        call = _generator(function, begin, end)
+    elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        call = _coroutine(function, begin, end)
+    else:
+        call = _plain(function, begin, end)
+    return functools.wraps(function)(call)
+
+
+def _plain(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        scope = begin(args, kwargs)
+        if scope is None:
+            return function(*args, **kwargs)
+        token = current.set(scope)
+        try:
+            value = function(*args, **kwargs)
+        except BaseException as error:
+            end(scope, None, error)
+            raise
+        finally:
+            current.reset(token)
+        if inspect.iscoroutine(value):
+            return _awaited(value, scope, end)
+        if isinstance(value, asyncio.Future):  # it is the caller's: we only watch it
+            value.add_done_callback(lambda done: _watched(done, scope, end))
+            return value
+        end(scope, value, None)
+        return value
+
+    return call
+
+
+async def _awaited(coroutine: Any, scope: Scope, end: End) -> Any:
+    token = current.set(scope)
+    try:
+        value = await coroutine
+    except BaseException as error:
+        end(scope, None, error)
+        raise
+    finally:
+        current.reset(token)
+    end(scope, value, None)
+    return value
+
+
+def _watched(done: asyncio.Future[Any], scope: Scope, end: End) -> None:
+    if done.cancelled():
+        end(scope, None, asyncio.CancelledError())
+    elif (error := done.exception()) is not None:
+        end(scope, None, error)
+    else:
+        end(scope, done.result(), None)
+
+
+def _coroutine(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        scope = begin(args, kwargs)
+        if scope is None:
+            return await function(*args, **kwargs)
+        token = current.set(scope)
+        try:
+            value = await function(*args, **kwargs)
+        except BaseException as error:
+            end(scope, None, error)
+            raise
+        finally:
+            current.reset(token)
+        end(scope, value, None)
+        return value
+
+    return call
+
+
+class _Parts:
+    """What a generator gave, as one value."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._last: Any = None
+
+    def add(self, item: Any) -> None:
+        self._last = item
+        if isinstance(item, str):
+            self._texts.append(item)
+
+    @property
+    def value(self) -> Any:
+        return "".join(self._texts) if self._texts else self._last
+
+
+def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        scope = begin(args, kwargs)
+        inner = function(*args, **kwargs)
+        if scope is None:
+            return (yield from inner)
+        parts = _Parts()
+        resume: Callable[[], Any] = functools.partial(next, inner)
+        try:
+            while True:
+                token = current.set(scope)
+                try:
+                    item = resume()
+                except StopIteration as done:
+                    end(scope, parts.value if done.value is None else done.value, None)
+                    return done.value
+                finally:
+                    current.reset(token)
+                parts.add(item)
+                try:
+                    sent = yield item
+                    resume = functools.partial(next, inner) if sent is None else functools.partial(inner.send, sent)
+                except GeneratorExit:
+                    inner.close()
+                    raise
+                except BaseException as thrown:
+                    resume = functools.partial(inner.throw, thrown)
+        except GeneratorExit:  # the reader has read enough
+            end(scope, parts.value, None)
+            raise
+        except BaseException as error:
+            end(scope, parts.value, error)
+            raise
+
+    return call
+
+
+def _async_generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        scope = begin(args, kwargs)
+        inner = function(*args, **kwargs)
+        parts = _Parts()
+        resume: Callable[[], Any] = inner.__anext__
+        try:
+            while True:
+                token = None if scope is None else current.set(scope)
+                try:
+                    item = await resume()
+                except StopAsyncIteration:
+                    if scope is not None:
+                        end(scope, parts.value, None)
+                    return
+                finally:
+                    if token is not None:
+                        current.reset(token)
+                parts.add(item)
+                try:
+                    sent = yield item
+                    resume = inner.__anext__ if sent is None else functools.partial(inner.asend, sent)
+                except GeneratorExit:
+                    await inner.aclose()
+                    raise
+                except BaseException as thrown:
+                    resume = functools.partial(inner.athrow, thrown)
+        except GeneratorExit:
+            if scope is not None:
+                end(scope, parts.value, None)
+            raise
+        except BaseException as error:
+            if scope is not None:
+                end(scope, parts.value, error)
+            raise
+
+    return call

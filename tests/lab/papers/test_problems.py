@@ -1,0 +1,37 @@
+"""The fifteen open problems: each once, with commands that exist, and the page says what the command says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from counterpoint import registry
+from counterpoint.lab.app.cli.papers import corpus
+from counterpoint.lab.papers.problems import PROBLEMS
+
+PAGE = Path(__file__).parents[2] / "docs" / "problems.md"
+
+
+def test_every_problem_stands_once_with_commands_that_exist() -> None:
+    assert [p.id for p in PROBLEMS] == [f"P{i}" for i in range(1, 16)]
+    claims = {name.replace("_", "-").rstrip("-") for name in registry.ids("claim")}
+    for problem in PROBLEMS:
+        for command in problem.command.split(";"):
+            words = command.split()
+            assert words[0] == "counterpoint"
+            assert words[1] in registry.ids("command")
+            if words[1] == "reproduce":
+                assert set(words[2:]) <= claims, words
+
+
+def test_the_page_and_the_command_say_the_same() -> None:
+    page = PAGE.read_text()
+    told = [json.loads(line) for line in CliRunner().invoke(corpus, ["problems", "--json"]).output.splitlines()]
+    assert len(told) == 15
+    for one in told:
+        for part in ("name", "measured", "number", "open"):
+            assert one[part] in page
+    assert CliRunner().invoke(corpus, ["problems", "p12"]).exit_code == 0
+    assert CliRunner().invoke(corpus, ["problems", "P99"]).exit_code != 0

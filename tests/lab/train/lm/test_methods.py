@@ -1,0 +1,135 @@
+"""Published methods with a language model: every preset that says so learns from teams that a tiny model played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tokenizers")
+
+from tests.lm_help import TEXTS  # noqa: E402
+from tests.tiny_help import make_tiny  # noqa: E402
+
+from counterpoint import registry  # noqa: E402
+from counterpoint.errors import InputError, NotFound, Refused  # noqa: E402
+from counterpoint.lab.train.lm.driver import Driver  # noqa: E402
+from counterpoint.lab.train.lm.policies import Policies, read_model  # noqa: E402
+from counterpoint.lab.train.lm.settings import LanguageSettings, language_settings  # noqa: E402
+from counterpoint.lab.train.lm.training import LanguageTraining, first_task  # noqa: E402
+
+PRESETS = [name for name in registry.ids("preset") if "lm" in registry.get("preset", name).learns]
+ROLES = ("orchestrator", "worker")
+
+
+def settings(model: Path, **more: Any) -> LanguageSettings:
+    limits = {"width": 2, "max_tokens": 12, "turns": 6, "steps": 4, "repairs": 1}
+    task = {"name": "tests.lm_help:colours", "topology": "centralized", "limits": limits}
+    learn = {"updates": 4, "groups": 3, "samples": 6, "lr": 1e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
+    imitate = {"teams": 24, "steps": 60, "batch": 16, "lr": 1e-2, "warmup": 4}
+    return language_settings({"model": str(model), "task": [task], "imitate": imitate, "learn": learn, "workers": 1, **more})
+
+
+class Replayed:
+    """A driver that gives the teams which a real one played."""
+
+    def __init__(self, traces: list[Any]) -> None:
+        self.traces = traces
+
+    def play(self, rollouts: Any, engines: Any) -> list[Any]:
+        return self.traces
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """A tiny model that has imitated, and three groups of six teams that it played."""
+    torch.set_num_threads(1)
+    model = make_tiny(tmp_path_factory.mktemp("tiny"), texts=TEXTS, words=512, spread=0.15, context=2048)
+    told = settings(model)
+    files = read_model(told.model, torch.device("cpu"))
+    with Driver(files.folder, workers=1) as driver:
+        training = LanguageTraining(told, Policies(told, files, ROLES), driver)
+        training.show(training.play(range(24), temperature=1.0, name="show", model="fake:1").traces)
+        while training.is_imitating:
+            training.imitate()
+        training.policies.refresh()
+        traces = training.play(range(1_000_000, 1_000_003), samples=6, temperature=1.0, name="u0").traces
+    training.policies.export(tmp_path_factory.mktemp("run"))
+    assert len({t.rewards["team"] for t in traces}) > 1
+    return model, traces
+
+
+def test_runs_of_other_seeds_learn_on_other_tasks(played: tuple[Path, list[Any]]) -> None:
+    model, traces = played
+    asked: dict[int, set[int]] = {}
+
+    class Listening(Replayed):
+        def play(self, rollouts: Any, engines: Any) -> list[Any]:
+            asked.setdefault(rollouts[0].spec.seed // 10_000, set()).update(r.spec.seed for r in rollouts)
+            return self.traces
+
+    for seed in (0, 1):
+        told = settings(model, seed=seed, rank=2)
+        files = read_model(told.model, torch.device("cpu"))
+        LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Listening(traces))).learn()
+    assert asked == {100: {1_000_000, 1_000_001, 1_000_002}, 101: {1_010_000, 1_010_001, 1_010_002}}
+    assert first_task(99, is_shown=False) + 10_000 == first_task(0, is_shown=True)
+
+
+@pytest.mark.parametrize("name", [n for n in PRESETS if n != "clone"])
+def test_a_preset_learns_from_teams_of_a_language_model(played: tuple[Path, list[Any]], name: str) -> None:
+    model, traces = played
+    told = settings(model, preset=name, rank=2)
+    files = read_model(told.model, torch.device("cpu"))
+    training = LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Replayed(traces)))
+    before = {n: [p.detach().clone() for p in learner.learned] for n, learner in training.policies.learners.items()}
+    for _ in range(max(1, told.learn.alternate) + 1 if told.learn.alternate <= 2 else 1):
+        row, _ = training.learn()
+    assert row["sequences"] > 0
+    changed = {
+        n for n, learner in training.policies.learners.items()
+        if any(not torch.equal(a, b) for a, b in zip(before[n], learner.learned, strict=True))
+    }  # fmt: skip
+    assert changed
+    if told.learn.roles == ("orchestrator",) and told.adapters == "role":
+        assert changed == {"orchestrator"}
+
+
+def test_what_is_set_wins_over_the_preset(played: tuple[Path, list[Any]]) -> None:
+    model, _ = played
+    told = settings(model, preset="m_grpo", adapters="", learn={"clip_high": 0.5})
+    assert (told.adapters, told.learn.clip_high, told.learn.clip_low) == ("", 0.5, 0.2)
+    assert told.learn.credit == ("hierarchical",)
+    assert told.learn.reward["individual"] == {"weight": 0.5}
+    assert language_settings(told.as_dict()) == told  # a run that goes on has the same settings
+    cloned = settings(model, preset="clone")
+    assert cloned.learn.updates == 0
+
+
+def test_roles_learn_in_turn(played: tuple[Path, list[Any]]) -> None:
+    model, traces = played
+    told = settings(model, preset="grpo", learn={"alternate": 1})
+    files = read_model(told.model, torch.device("cpu"))
+    training = LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Replayed(traces)))
+    counts = [training.learn()[0]["sequences"] for _ in range(3)]
+    assert counts[0] == counts[2] != counts[1]
+    both = settings(model, preset="grpo")
+    everybody = LanguageTraining(both, Policies(both, files, ROLES), cast("Any", Replayed(traces)))
+    assert everybody.learn()[0]["sequences"] == counts[0] + counts[1]
+
+
+def test_what_cannot_be_learnt_is_refused_before_anything_is_played(played: tuple[Path, list[Any]]) -> None:
+    model, traces = played
+    with pytest.raises(Refused, match="networks only"):
+        settings(model, preset="qmix")
+    with pytest.raises(NotFound, match="no preset"):
+        settings(model, preset="grop")
+    with pytest.raises(InputError, match="no option 'wieght'"):
+        settings(model, learn={"reward": {"team_outcome": {"wieght": 1.0}}})
+    told = settings(model, learn={"roles": ["critic"]})
+    files = read_model(told.model, torch.device("cpu"))
+    training = LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Replayed(traces)))
+    with pytest.raises(InputError, match="nobody in this team is critic"):
+        training.learn()
