@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import claims_made
 from click.testing import CliRunner, Result
 
 from counterpoint import registry
 from counterpoint.app.cli import cli, main
+from lab.bench import claims_made
 
 HIT, MISS, CRASH, EMPTY, WRONG = (f"bench.claims_made:{n}" for n in ("hit", "miss", "crash", "empty", "wrong"))
 LACKING, IMPORTING, PARTLY, FREE = (f"bench.claims_made:{n}" for n in ("lacking", "importing", "partly", "free"))

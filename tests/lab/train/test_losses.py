@@ -7,13 +7,13 @@ import re
 
 import numpy as np
 import pytest
-from credit import vectors as v
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint import registry
 from counterpoint.errors import InputError
 from counterpoint.lab.train.objectives import clip_loss, dpo, kl, ratios, token_weights, turn_loss
+from credits import vectors as v
 
 close = lambda x: pytest.approx(x, abs=v.TOLERANCE)  # noqa: E731
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from credit import vectors as v
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
@@ -14,6 +13,7 @@ from counterpoint.lab.train.objectives import clip_loss, kl, ratios
 from counterpoint.lab.train.settings import settings_of
 from counterpoint.lab.train.surrogates import Reference, Steps, joined_loss, kl_term, less_kl, surrogate, unit_codes
 from counterpoint.lab.train.training import Training
+from credits import vectors as v
 from lab.train.quick import CONFIG
 
 t = torch.tensor
