@@ -9,8 +9,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from _timing import arguments
 
 from counterpoint.credits.advantages import gae

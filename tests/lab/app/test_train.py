@@ -24,7 +24,7 @@ from counterpoint.store import Store
 from lab.train.quick import TINY
 from warm_help import programs
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 TOML = """
 preset = "train.quick:quick"
 world = "W1"

@@ -32,7 +32,7 @@ from counterpoint.store import Store
 from lab.train.quick import CONFIG, TINY, numbers, same, weights
 from warm_help import programs
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
