@@ -23,6 +23,7 @@ from counterpoint.lab.train.learner import (
 )
 from counterpoint.lab.train.policies.features import AGENT, PAIR, ROLE, TEAM, WORKER
 from counterpoint.lab.train.policies.network import Network
+from counterpoint.lab.train.surrogates import MAX_NORM, PARTS
 from lab.train.nets import item_x, known_net, says
 
 LOG = np.log

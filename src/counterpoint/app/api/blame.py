@@ -126,7 +126,7 @@ def blame(
     costs money is asked only where `model` names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt
-    >>> from counterpoint.lab.worlds.expert_chat import broken_chats
+    >>> from counterpoint.lab.bench.expert_chat import broken_chats
     >>> trace = next(broken_chats(range(9), shapes=["panel"]))
     >>> found = cpt.blame(trace)
     >>> found.first.agent in found.agents, round(sum(found.agents.values()), 3), found.first.score < 1

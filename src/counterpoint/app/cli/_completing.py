@@ -113,7 +113,7 @@ def _claims(ctx: click.Context) -> Offered:
 _BY_FLAG: dict[tuple[str, ...], Callable[[click.Context], Offered]] = {
     ("preset", "presets", "only"): _plugins("preset"),
     ("world", "worlds"): _trained_worlds,
-    ("method", "methods", "compare", "credit"): _plugins("credit"),
+    ("method", "methods", "compare", "credit"): _plugins("mechanism"),
     ("task",): _plugins("task"),
     ("topology",): _plugins("topology"),
     ("model",): _models,

@@ -185,8 +185,8 @@ def update(
     episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (), balancer: Balancer | None = None,
     ref: Mapping[str, np.ndarray] | None = None, parts: int = PARTS,
 ) -> dict[str, float]:  # fmt: skip
-    """Several policy steps on one batch of rollouts, a part of its episodes at a time; `ref` has the reference's log-probabilities of all
-    rows, where options ask for them."""
+    """Several policy steps on one batch of rollouts, a part of its episodes at a time; `ref` has the reference's
+    log-probabilities of all rows, where options ask for them."""
     rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
     rows = _placed(tables, rows, options, ref)
     each = [] if balancer is None else balancer.rows(tables, advantages)
