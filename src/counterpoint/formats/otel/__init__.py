@@ -248,7 +248,7 @@ otel = Importer(
     group=_group,
     system="otel",
     rank=-10,
-    columns={
+    becomes={
         "invoke_agent": ("spawn", "return", "message"),
         "chat": ("orchestrator_decision", "message", "return", "aggregate"),
         "execute_tool": ("tool_call", "tool_result"),
