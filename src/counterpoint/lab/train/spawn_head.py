@@ -13,8 +13,8 @@ e = pi_a + (1 - pi_a) f / (K - 1), f the share of rows that are forked, and rows
 normalised within bucket and arm: this matters only where propensities differ inside a bucket.
 
 Prefix classes: a bucket per row, or memberships (N, C) that sum to 1 (`hats` for one number), which interpolate between
-classes. docs/research/spawn-credit.md. Departures: returns are remembered with a decay per update, as later decisions change; the
-shrinkage is the positive part of James and Stein's for one number; variances are shrunk to their bucket's, and those to the
+classes. docs/lab/research/spawn-credit.md. Departures: returns are remembered with a decay per update, as later decisions change;
+the shrinkage is the positive part of James and Stein's for one number; variances are shrunk to their bucket's, and those to the
 pooled one.
 """
 

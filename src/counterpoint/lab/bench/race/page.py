@@ -192,7 +192,7 @@ def markdown(result: RaceResult) -> str:
 def _opening(result: RaceResult) -> list[str]:
     plan = result.head["plan"]["name"]
     command = f"counterpoint compare --all {of_plan(plan)}--released"
-    page = "docs/methods.md" if plan == "screening" else f"docs/methods-{plan}.md"
+    page = "docs/lab/methods.md" if plan == "screening" else f"docs/methods-{plan}.md"
     seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
     budgets = sorted({w.budget for w in result.worlds})
     of_seeds = _count(seeds[0] if seeds else 0, "training seed")
