@@ -18,7 +18,7 @@ from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.worlds.teamworld.suites import suite_worlds
 
-TASKS = 9
+TASKS = 6
 
 
 @pytest.fixture(scope="module")

@@ -275,12 +275,12 @@ def _list(*, as_json: bool) -> None:
             continue
         can_read = format_.read is not None or format_.read_tables is not None
         if as_json:
-            columns = {part: list(names) for part, names in format_.columns.items()}
+            columns = {part: list(names) for part, names in format_.fields.items()}
             shape = {"suffixes": list(format_.suffixes), "folder": format_.write is None, "reads_back": can_read}
             emit({"schema": SCHEMA_VERSION, "target": name, **shape, "columns": columns, "lost": format_.lost})
             continue
         kind = "a folder of tables" if format_.write is None else f"one {format_.suffixes[0]} file per trace"
         click.echo(f"{name}: {kind}{'' if can_read else ', not read back'}")
-        for part, names in format_.columns.items():
+        for part, names in format_.fields.items():
             click.echo(f"  {part}: {', '.join(names)}")
         click.echo(f"  lost: {format_.lost}\n")
