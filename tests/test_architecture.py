@@ -57,7 +57,7 @@ HEAVY = {
     "numba": ("trace/kernels.py", "lab/worlds/", "credits/", "lab/train/"),
     "duckdb": ("store/",),
     "ray": ("lab/train/ray_cluster.py", "lab/train/runners/ray_actors.py", "lab/train/lm/ray_workers.py"),
-    "openai": ("lab/team/", "recorder/"),
+    "openai": ("lab/lm/endpoint/", "recorder/"),
     "requests": (),
     "networkx": (),
     "pandas": (),
