@@ -80,7 +80,7 @@ def test_every_command_of_the_core_can_be_asked_for_help(alone: Path, tmp_path: 
 
 WORKS = [
     "demo --quick", "demo", "ls", "ls topology:debate --json", "show research-team", "top research-team", "report", "audit busy-team",
-    "audit mailroom --taint", "credit research-team", "credit research-team --list", "blame panel --json", "export research-team --to perfetto -o run.json",
+    "audit mailroom --taint", "credit research-team", "credit research-team --list", "blame assistant --json", "export research-team --to perfetto -o run.json",
     "export research-team --list", f"import {PACKAGE.parents[1] / 'examples' / 'logs'}", "guard limits", "new reward mine", "completion bash",
 ]  # fmt: skip
 REFUSED = {
