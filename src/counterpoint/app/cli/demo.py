@@ -29,6 +29,8 @@ from counterpoint.trace.keys import PROJECT, TITLE
 from counterpoint.trace.synthetic import synthetic_trace
 from counterpoint.trace.synthetic.planted import busy_team, mail_team
 
+HEADING = "Look"
+
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7\n  counterpoint demo --lm",
@@ -349,10 +351,7 @@ def decisions_screen(found: dict[str, Any]) -> str:
     """What was learned of each of the five decisions."""
     b, (ours, *others) = found["behaviour"], found["spent"]
     beside = [*others, found["best"]]
-    sizes = [
-        (r["task"], r["agents"][ours], f"{r['agents'][ours]:.1f} ({_sizes(r, beside)})")
-        for r in found["by_task"]
-    ]
+    sizes = [(r["task"], r["agents"][ours], f"{r['agents'][ours]:.1f} ({_sizes(r, beside)})") for r in found["by_task"]]
     lines = _bars(f"What {ours} decides\nO1 spawn: agents, by task ({', '.join(beside)} in brackets)", sizes)
     lines += _bars(
         "O2 delegate: share of calls that go to family B, by kind of item",

@@ -19,8 +19,8 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
-from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.options import values_of
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
@@ -30,6 +30,8 @@ from counterpoint.formats.format import Format
 from counterpoint.formats.masking import Masked, masked_all
 from counterpoint.lab.app.export_rl import RL, RL_COLUMNS, RL_LOST, RL_SUFFIXES, write_rl
 from counterpoint.trace import Trace
+
+HEADING = "Keep"
 
 _CREDIT = "group_relative"
 
@@ -140,7 +142,7 @@ def _write_format(
 
 
 def _write_rows(traces: tuple[str, ...], target: str, output: str | None, rows: dict[str, Any], **how: Any) -> None:
-    about = {"credit": rows["credit"] or _CREDIT, "options": options_of(rows["options"]), **how}
+    about = {"credit": rows["credit"] or _CREDIT, "options": values_of(rows["options"]), **how}
     if target == RL and rows["policy"] is not None:
         raise InputError(
             "--to rl writes the rows of all policies", where="--policy", fix="filter by the column `policy`, or use --to trl"

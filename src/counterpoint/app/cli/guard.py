@@ -12,10 +12,13 @@ from typing import Any
 
 import click
 
+from counterpoint.app.terminal.groups import Group
 from counterpoint.app.terminal.options import NumberRange
-from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, NotFound
+
+HEADING = "Keep"
 
 
 def _epilog(*lines: str) -> str:

@@ -34,9 +34,7 @@ _SHOWN = 10
 @click.option("--restore", is_flag=True, help="Let imports bring back removed traces: those named, by id, or all.")
 @store_option
 @json_option
-def rm(
-    what: tuple[str, ...], yes: bool, purge: bool, is_purged: bool, restore: bool, store: Path | None, as_json: bool
-) -> None:
+def rm(what: tuple[str, ...], yes: bool, purge: bool, is_purged: bool, restore: bool, store: Path | None, as_json: bool) -> None:
     """Remove traces from the store, by id or by a query of `counterpoint ls`; asks first.
 
     A word alone must be a whole id, or all of the short one that `ls` shows: only a query with a field or a flag, such as

@@ -19,6 +19,8 @@ from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, Refused, install
 
+HEADING = "Keep"
+
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 

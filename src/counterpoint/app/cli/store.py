@@ -11,10 +11,13 @@ import click
 import msgspec
 
 from counterpoint.app.load_save import store_path
-from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.groups import Group
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
+
+HEADING = "Keep"
 
 _SHOWN = 20
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from counterpoint.app.viewer.collection import Collection
     from counterpoint.trace import Trace
 
+HEADING = "Look"
+
 _TOKEN = 16
 _BENCH = Path("bench")
 """Where `counterpoint bench run` leaves results."""
