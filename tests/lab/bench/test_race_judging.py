@@ -195,4 +195,4 @@ def test_a_page_is_a_function_of_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("plan", "page"), [("screening", "methods.md"), ("small", "methods-small.md")])
 def test_the_released_page_is_what_its_rows_give(plan: str, page: str) -> None:
-    assert (Path(__file__).parents[2] / "docs" / page).read_text() == markdown(result_of(RELEASED[plan]))
+    assert (Path(__file__).parents[3] / "docs" / page).read_text() == markdown(result_of(RELEASED[plan]))

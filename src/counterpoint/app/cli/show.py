@@ -42,6 +42,7 @@ from counterpoint.trace.outcome import as_recorded, by_hand, in_words
 from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
+
 HEADING = "Look"
 
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
