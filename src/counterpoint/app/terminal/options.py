@@ -6,6 +6,7 @@ Always true: a name that is set twice, a pair without `=` and a value of the wro
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,11 @@ token_option = click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE",
     help="A file with the access token (default: $COUNTERPOINT_TOKEN).",
 )  # fmt: skip
+purge_option = click.option(
+    "--purge", is_flag=True, help="Erase removed and replaced traces from the store's files at once, even while others read."
+)
+follow_option = click.option("--follow", is_flag=True, help="Keep going as more arrives, until Ctrl-C.")
+host_option = click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 mechanism_option = click.option(
     "--mechanism", metavar="NAME[,NAME]", help="A credit mechanism of `credit --list`, or package.module:object."
 )
@@ -78,6 +84,12 @@ def output_option(help_: str, *, metavar: str = "FILE", default: Path | None = N
     kind = click.Path(path_type=Path)
     shows = default is not None
     return click.option("-o", "--output", type=kind, metavar=metavar, help=help_, default=default, show_default=shows, **more)
+
+
+def port_option(default: int) -> Callable[[Command], Command]:
+    """`--port N`: where a server listens."""
+    kind = click.IntRange(0, 65535)
+    return click.option("--port", default=default, show_default=True, type=kind, help="0 takes any free port.")
 
 
 def cap_option(*names: str) -> Callable[[Command], Command]:
@@ -140,6 +152,19 @@ def model_settings(base_url: str | None, pairs: Sequence[str]) -> dict[str, Any]
     if base_url is not None and settings.setdefault("base_url", base_url) != base_url:
         raise InputError("base_url is set twice", where="--model-set", fix="set it once")
     return settings
+
+
+def read_token(path: Path | None) -> str:
+    """The access token in a file, or in $COUNTERPOINT_TOKEN; empty where there is none."""
+    if path is None:
+        return os.environ.get("COUNTERPOINT_TOKEN", "").strip()
+    try:
+        token = path.read_text().strip()
+    except OSError as error:
+        raise InputError("the token cannot be read", where=str(path), why=error.strerror) from error
+    if not token or not token.isascii() or not token.isprintable():
+        raise InputError("holds no token", where=str(path), fix="one line of letters and digits: openssl rand -hex 32")
+    return token
 
 
 def overrides(config: Any, pairs: Sequence[str]) -> dict[str, Any]:
