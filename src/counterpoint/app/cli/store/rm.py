@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from counterpoint.app.search import is_narrow, matcher
+from counterpoint.app.terminal.options import purge_option, yes_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -19,38 +20,34 @@ from counterpoint.store.handles import short_ids
 if TYPE_CHECKING:
     from counterpoint.store import Store
 
-_SHOWN = 10
+_MOST = 10
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint rm run-1 run-2\n  counterpoint rm 'task:demo reward<0.1' --yes --purge\n"
-    "  counterpoint rm --restore run-1\n\n"
+    epilog="\b\nExamples:\n  counterpoint store rm run-1 run-2\n  counterpoint store rm 'task:demo reward<0.1' --yes --purge\n"
+    "  counterpoint store rm --restore run-1\n\n"
     "Exit codes: 0 removed or restored, 1 not confirmed, 2 not a query, 3 no such trace, 6 one is being recorded."
 )
 @click.argument("what", nargs=-1, metavar="ID...|QUERY")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--purge", is_flag=True, help="Erase from the store's files, at once, this and all else that was removed.")
-@click.option("--now", "is_purged", is_flag=True, hidden=True)  # its name before
-@click.option("--restore", is_flag=True, help="Let imports bring back removed traces: those named, by id, or all.")
+@yes_option
+@purge_option
+@click.option("--restore", is_flag=True, help="Let imports bring removed traces back: these ids, or all.")
 @store_option
 @json_option
-def rm(
-    what: tuple[str, ...], yes: bool, purge: bool, is_purged: bool, restore: bool, store: Path | None, as_json: bool
-) -> None:
+def rm(what: tuple[str, ...], yes: bool, purge: bool, restore: bool, store: Path | None, as_json: bool) -> None:
     """Remove traces from the store, by id or by a query of `counterpoint ls`; asks first.
 
-    A word alone must be a whole id, or all of the short one that `ls` shows: only a query with a field or a flag, such as
-    task:demo or open, may match several. What is removed stays out of later imports: the store remembers hashes of its names,
-    and nothing of its content, until --restore.
+    A word alone must be a whole id, or the whole short id that `ls` shows: only a query with a field or a flag, such as
+    task:demo or open, may match several. Later imports skip removed traces until --restore: the store keeps hashes of their
+    names, and nothing of their content.
     """
-    purge |= is_purged
     with open_store(store) as opened:
         if restore:
             _restore(opened, what, yes=yes, purge=purge, as_json=as_json)
             return
         if not what:
-            raise InputError("there is nothing to remove", fix="name traces by id, or with a query: counterpoint rm task:demo")
-        names = _named(opened, what, purge=purge)
+            raise InputError("there is nothing to remove", fix="counterpoint store rm ID, or a query such as task:demo")
+        names = _ids(opened, what, purge=purge)
         if not yes:
             _ask(names)
         removed, busy = [], []
@@ -69,12 +66,12 @@ def rm(
     else:
         click.echo(f"{len(names) - len(busy):,} removed and erased" if purge else f"{len(removed):,} removed")
         if not purge:
-            note("their bytes stay in the store's files until compactions ten minutes apart, or `rm ID --purge` now, erase them")
-        note("imports leave them out; `counterpoint rm --restore ID` lets them in again")
+            note("compactions ten minutes apart erase their bytes; `counterpoint store rm ID --purge` does so now")
+        note("later imports skip them; `counterpoint store rm --restore ID` lets them back in")
     if aside:
         note(f"files that a repair set aside may still hold it: {opened.path / 'set-aside'}")
     if busy:
-        raise TryAgain(f"being recorded: {', '.join(busy[:_SHOWN])}", where=str(opened.path), fix="wait for its writer to end")
+        raise TryAgain(f"being recorded: {', '.join(busy[:_MOST])}", where=str(opened.path), fix="wait for its writer to end")
 
 
 def _restore(opened: Store, what: tuple[str, ...], *, yes: bool, purge: bool, as_json: bool) -> None:
@@ -90,7 +87,7 @@ def _restore(opened: Store, what: tuple[str, ...], *, yes: bool, purge: bool, as
         click.echo(f"{count:,} restored; the next import of their logs brings them back")
 
 
-def _named(opened: Store, what: tuple[str, ...], *, purge: bool) -> list[str]:
+def _ids(opened: Store, what: tuple[str, ...], *, purge: bool) -> list[str]:
     """The ids that are meant; all are ids, or all together are a query. Who erases may name what was removed before."""
     rows = opened.rows()
     short = {short: name for name, short in short_ids(row.id for row in rows).items()}
@@ -107,17 +104,17 @@ def _named(opened: Store, what: tuple[str, ...], *, purge: bool) -> list[str]:
         opened.find(missing)  # the error that suggests one
         fix = "`counterpoint ls --ids` lists them; a query needs a field: task:demo"
         raise InputError(f"{missing!r} is not a whole id", fix=fix)
-    found = [row.id for row in rows if matches(row)]
-    if not found:
+    ids = [row.id for row in rows if matches(row)]
+    if not ids:
         raise NotFound("no trace matches", where=str(opened.path), fix="counterpoint ls shows what there is")
-    return found
+    return ids
 
 
 def _ask(names: list[str]) -> None:
-    for name in names[:_SHOWN]:
+    for name in names[:_MOST]:
         note(plain_text(f"  {name}"))
-    if len(names) > _SHOWN:
-        note(f"  and {len(names) - _SHOWN:,} more")
+    if len(names) > _MOST:
+        note(f"  and {len(names) - _MOST:,} more")
     _confirm(f"Remove {counted(len(names), 'trace')}?", "removing traces")
 
 

@@ -83,13 +83,13 @@ def _datasets(ctx: click.Context) -> Offered:
 
 
 _BY_FLAG: dict[tuple[str, ...], Callable[[click.Context], Offered]] = {
-    ("method", "methods", "mechanism", "compare", "credit"): _plugins("mechanism"),
+    ("mechanism",): _plugins("mechanism"),
     ("to",): _plugins("format", "trainer"),
     ("format",): _plugins("format"),
     ("resume", "where"): _traces,
 }
 _BY_COMMAND: dict[str, Callable[[click.Context], Offered]] = {
-    f"dataset {part}": _datasets for part in ("add", "remove", "drop", "show", "save")
+    f"notes dataset {part}": _datasets for part in ("add", "remove", "drop", "show", "save")
 }
 
 

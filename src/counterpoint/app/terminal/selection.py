@@ -1,7 +1,7 @@
-"""Which traces a command is about: those it names, one by one, or all of a store that match a query.
+"""Which traces a command works on: those it names, one by one, or all of a store that match a query.
 
-Always true: words that each name a file or a trace of the store are those traces; other words are one query of `counterpoint ls`,
-and no words are all of the store. What matches nothing is `NotFound`. A stored trace that cannot be read is said and left out.
+Always true: words that each name a file or a trace of the store select those traces; other words are one query of `counterpoint
+ls`, and no words select the whole store. No match is `NotFound`. A stored trace that cannot be read is reported and left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from counterpoint.trace import Trace
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Selection:
     """Traces, loaded one at a time."""
 
     refs: tuple[str, ...]
@@ -94,13 +94,13 @@ class Chosen:
         return trace if self.prices is None else repriced(trace, self.prices)
 
 
-def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None) -> Chosen:
+def select(words: Sequence[str], store: Path | None, prices: Path | None = None) -> Selection:
     """The traces that these words name."""
     table = None if prices is None else read_prices(prices)
-    meant = [_meant(word, store) for word in words]
-    if words and None not in meant:
-        named = dict(zip(reversed(meant), reversed(words), strict=True))  # each once, by the first of its names
-        return Chosen(tuple(reversed(named.values())), (), "", store, table)
+    traces = [single_trace(word, store) for word in words]
+    if words and None not in traces:
+        names = dict(zip(reversed(traces), reversed(words), strict=True))  # each once, by the first of its names
+        return Selection(tuple(reversed(names.values())), (), "", store, table)
     query = " ".join(words)
     if query and not store_path(store).exists():
         load(words[0], store=store)  # the error that says what would help
@@ -114,12 +114,12 @@ def chosen(words: Sequence[str], store: Path | None, prices: Path | None = None)
         what = f"no trace is called or matches {query!r}" if query else "there are no traces yet"
         fix = "counterpoint ls lists what there is" if every else "counterpoint import brings sessions in"
         raise NotFound(what, where=os.fspath(store_path(store)), fix=fix)
-    return Chosen((), rows, query, store, table)
+    return Selection((), rows, query, store, table)
 
 
-def _meant(word: str, store: Path | None) -> str | None:
-    """What a word names: a file, or the id of a trace by itself, its short name or unique beginning; None where it is neither. An
-    ambiguous beginning is an error."""
+def single_trace(word: str, store: Path | None) -> str | None:
+    """The one trace that a word names: a file's path, or an id by itself, its short form or unique prefix; None where it names
+    none. An ambiguous prefix is an error."""
     if names_file(word, store):
         return os.path.realpath(word)
     if not store_path(store).exists():

@@ -6,27 +6,21 @@ runs that are named are only read; the same call prints the same bytes.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from counterpoint.app.search import remarks
 from counterpoint.app.terminal.options import set_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.progress import progress
-from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
-from counterpoint.display import at_least, compact, duration, money, number
+from counterpoint.display import number
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli._compare_all import compare_all
+from counterpoint.lab.app.cli.compare._all import compare_all
 
 if TYPE_CHECKING:
-    from counterpoint.app.api.compare_traces import TraceComparison
-    from counterpoint.app.api.sums import Sum
     from counterpoint.lab.app.api.compare import RunComparison
     from counterpoint.lab.bench.comparison import Group
 
@@ -45,15 +39,12 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint compare grpo=runs/a* c3=runs/b* --metric agents\n"
-    "  counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n"
-    "  counterpoint compare --all --plan small --out runs/methods --shard 1/4\n"
-    "  counterpoint compare --traces 'since:14d until:7d' last:7d\n\n"
+    epilog="\b\nExamples:\n  counterpoint compare runs grpo=runs/a* c3=runs/b* --metric agents\n"
+    "  counterpoint compare runs --presets grpo,counterpoint --world wide_verify --seeds 5 --budget 200000\n"
+    "  counterpoint compare runs --all --plan small --out runs/methods --shard 1/4\n\n"
     "Exit codes: 0 compared, 2 a wrong option or an unreadable run, 3 no such run, preset or world, 5 not comparable."
 )
-@click.argument("runs", nargs=-1, metavar="[[LABEL=]RUN|QUERY]...")
-@click.option("--traces", "is_traces", is_flag=True, help="Compare traces of a store instead: what each QUERY of `ls` finds.")
-@store_option
+@click.argument("folders", nargs=-1, metavar="[[LABEL=]RUN]...")
 @click.option(
     "--metric", default="value", show_default=True, help="value, agents, rounds, calls, or any list of the evaluations."
 )
@@ -85,9 +76,9 @@ _OF_BOTH = {"is_dry": "--dry-run", **{name: f"--{name}" for name in ("seeds", "b
 @click.option("--dry-run", "is_dry", is_flag=True, help="With --presets, --all: print what would be trained.")
 @set_option
 @json_option
-def compare(
-    runs: tuple[str, ...], metric: str, baseline: str | None, anyway: bool, presets: str | None, is_all: bool, is_traces: bool,
-    store: Path | None, as_json: bool, **training: Any,
+def runs(
+    folders: tuple[str, ...], metric: str, baseline: str | None, anyway: bool, presets: str | None, is_all: bool,
+    as_json: bool, **training: Any,
 ) -> None:  # fmt: skip
     """Compare ways of training on the same tasks, seeds and budget.
 
@@ -97,13 +88,8 @@ def compare(
     """
     from counterpoint.lab.app.api.compare import compare_groups, groups_of, trained_groups
 
-    if is_traces:
-        if presets or is_all:
-            raise InputError("--traces compares what is stored and trains nothing", fix="leave --presets and --all out")
-        _refuse_unused(training, _OF_ALL | _OF_BOTH | _OF_PRESETS, "--presets or --all")
-        return _compare_traces(runs, store, as_json)
-    if bool(runs) + bool(presets) + is_all != 1:
-        fix = "counterpoint compare runs/a* runs/b*"
+    if bool(folders) + bool(presets) + is_all != 1:
+        fix = "counterpoint compare runs runs/a* runs/b*"
         raise InputError("name runs, or give --presets, or --all: one of the three", fix=fix)
     if is_all:
         _refuse_unused(training, _OF_PRESETS, "--presets")
@@ -117,7 +103,7 @@ def compare(
             groups = trained_groups(planned, note, lambda done, about: bar.at(done, about=about))
     else:
         _refuse_unused(training, _OF_BOTH | _OF_PRESETS, "--presets")
-        groups = groups_of(runs)
+        groups = groups_of(folders)
     found = compare_groups(groups, metric, baseline, anyway=anyway)
     if as_json:
         return emit({"schema": SCHEMA_VERSION, **found.as_dict()})
@@ -149,69 +135,6 @@ def _show_plan(planned: list[tuple[Path, dict[str, Any]]], as_json: bool) -> Non
     rows = [(str(folder), c["preset"], c["world"], c["seed"], c.get("budget_calls")) for folder, c in planned]
     click.echo(table(("would train", "preset", "world", "seed", "budget"), rows, right=(3, 4)))
     return None
-
-
-def _compare_traces(queries: tuple[str, ...], store: Path | None, as_json: bool) -> None:
-    from counterpoint.app.api.compare_traces import compare_traces
-
-    for said in dict.fromkeys(one for query in queries for one in remarks(query)):
-        note(said)
-    found = compare_traces(*queries, store=store)
-    if as_json:
-        sides = dict(zip(found.labels, found.counts, strict=True))
-        return emit({"schema": SCHEMA_VERSION, "sides": sides, "shared": found.shared, **_traces_told(found)})
-    click.echo("\n\n".join(plain_text(part, keep_lines=True) for part in _traces_text(found)))
-    if remark := found.remark():
-        note(remark)
-    return None
-
-
-def _traces_told(found: TraceComparison) -> dict[str, Any]:
-    """What stands in the JSON beside the sides."""
-    groups = {"projects": found.projects, "models": found.models}
-    by = {name: {one: msgspec.to_builtins(sums) for one, sums in rows} for name, rows in groups.items()}
-    changes = [{"label": label, "figure": name, **msgspec.to_builtins(change)} for label, name, change in found.changes]
-    rows = [dataclasses.asdict(row) for row in found.rows]
-    return {"totals": msgspec.to_builtins(found.totals), **by, "changes": changes, "rows": rows}
-
-
-def _traces_text(found: TraceComparison) -> list[str]:
-    """Totals, of what their change is made, by project and by model, then means with intervals."""
-    from counterpoint.app.report_page import MIX_HEAD, change_words, changed, mix_words, written
-
-    head = ("total of", "traces", "tokens", "cost", "time", "errors")
-    sides = [(label, *_sum_cells(total)) for label, total in zip(found.labels, found.totals, strict=True)]
-    parts = [table(head, sides, right=range(1, 6))]
-    if found.changes:
-        first = (f"change from {found.labels[0]}", "", "before", "after", "change", *MIX_HEAD)
-        made = [(label, name, *changed(change, name)) for label, name, change in found.changes]
-        parts.append(
-            "\n".join([table(first, made, right=range(2, 8)), *fitted(mix_words(c for *_, c in found.changes), most=130)])
-        )
-    for what, rows in (("project", found.projects), ("model", found.models)):
-        cells = [
-            (one if k == 0 else "", label, *_sum_cells(total))
-            for one, sums in rows[:_GROUPS_SHOWN]
-            for k, (label, total) in enumerate(zip(found.labels, sums, strict=True))
-        ]
-        more = [f"… {len(rows) - _GROUPS_SHOWN:,} more (--json)"] if len(rows) > _GROUPS_SHOWN else []
-        parts.append("\n".join([table((what, "traces of", "traces", *head[2:]), cells, right=range(2, 7)), *more]))
-    means = [
-        (r.figure, r.label, r.traces, *(written(r.figure, x) for x in (r.mean, r.low, r.high)),
-         *(change_words(r.figure, x) for x in (r.diff, r.diff_low, r.diff_high)), r.tasks or "")
-        for r in found.rows
-    ]  # fmt: skip
-    header = ("", "traces of", "n", "mean", "95 % low", "high", f"minus {found.labels[0]}", "95 % low", "high", "tasks")
-    parts.append("\n".join([*fitted(f"Means per trace: {found.caption()}", most=130), table(header, means, right=range(2, 10))]))
-    return parts
-
-
-_GROUPS_SHOWN = 8
-
-
-def _sum_cells(s: Sum) -> list[str]:
-    cost = at_least(money(s.cost_usd), s.unpriced or s.uncounted)
-    return [number(s.traces), at_least(compact(s.tokens), s.uncounted), cost, duration(s.seconds), number(s.errors)]
 
 
 # -- the comparison ------------------------------------------------------------------------------------------------------

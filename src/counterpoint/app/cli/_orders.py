@@ -17,8 +17,8 @@ import numpy as np
 
 from counterpoint.app.api.audit import TraceTaint, taint_of, taint_summary
 from counterpoint.app.load_save import about
-from counterpoint.app.terminal.chosen import Chosen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, table
+from counterpoint.app.terminal.selection import Selection
 from counterpoint.app.words import plain_text
 from counterpoint.audits.authority import Sink
 from counterpoint.audits.facts import Facts
@@ -32,7 +32,7 @@ _PATH, _SHOWN = 8, 10
 _LOOK = ("obeyed", "reported", "obeyed in part", "attempted")
 
 
-def taint_report(which: Chosen, options: Mapping[str, Any], *, as_json: bool) -> bool:
+def taint_report(which: Selection, options: Mapping[str, Any], *, as_json: bool) -> bool:
     """Print each trace's taint, and of several a summary; whether orders from outside were obeyed in any."""
     is_each = not options["is_summary"] and (as_json or options["is_full"] or not which.is_query)
     runs: list[tuple[str, str, str]] = []

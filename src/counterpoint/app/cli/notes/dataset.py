@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.groups import Group
+from counterpoint.app.terminal.options import author_option, note_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import moment
@@ -18,34 +20,34 @@ from counterpoint.errors import InputError
 
 
 def _epilog(*lines: str) -> str:
-    examples = "\n".join(f"  counterpoint {line}" for line in lines)
+    examples = "\n".join(f"  counterpoint notes dataset {line}" for line in lines)
     return f"\b\nExamples:\n{examples}\n\nExit codes: 0 fine, 2 no query or no name, 3 no such dataset or trace."
 
 
-@click.group(cls=Group, epilog=_epilog("dataset save hard 'task:T1 reward<0.5'", "blame in:hard", "dataset ls"))
+@click.group(cls=Group, epilog=_epilog("save hard 'task:T1 reward<0.5'", "show hard", "ls"))
 def dataset() -> None:
     """Name collections of traces; `in:NAME` stands for one wherever a query does.
 
-    `ls in:NAME`, `blame in:NAME`, `export in:NAME`, `credit`, `audit`, `train --from STORE --where in:NAME`, `compare --traces`.
+    As in `ls in:NAME`, `blame in:NAME`, `export in:NAME`, `compare traces in:A in:B`, `train net --from STORE --where in:NAME`.
     """
 
 
-@dataset.command("save", epilog=_epilog("dataset save hard 'task:T1 reward<0.5'", "dataset save golden run-1 run-2"))
+@dataset.command("save", epilog=_epilog("save hard 'task:T1 reward<0.5'", "save golden run-1 run-2"))
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="QUERY|TRACE...")
-@click.option("--frozen", is_flag=True, help="Keep the traces that the query finds now, as a list.")
-@click.option("--note", "remark", metavar="TEXT", help="What it is for.")
-@click.option("--by", metavar="NAME", help="Who made it (default: $COUNTERPOINT_AUTHOR, or who is logged in).")
+@note_option
+@author_option
 @store_option
 @json_option
-def save_(
-    name: str, words: tuple[str, ...], frozen: bool, remark: str | None, by: str | None, store: Path | None, as_json: bool
-) -> None:
-    """Save a query, or a list of traces, under a name; what had the name is replaced."""
-    from counterpoint.app.api.annotate import dataset as saved
+def save_(name: str, words: tuple[str, ...], remark: str | None, author: str | None, store: Path | None, as_json: bool) -> None:
+    """Save a query, or a list of traces, under a name; it replaces a collection of that name.
 
-    made = saved(name, _source(words, store), frozen=frozen, note=remark, by=by, store=store)
-    _told([made.name], store, as_json=as_json)
+    A query selects anew each time; `notes dataset add NAME QUERY` makes a list of what it selects now.
+    """
+    from counterpoint.app.api.annotate import dataset
+
+    made = dataset(name, _source(words, store), note=remark, by=author, store=store)
+    _print([made.name], store, as_json=as_json)
 
 
 def _source(words: tuple[str, ...], store: Path | None) -> str | list[str]:
@@ -61,7 +63,7 @@ def _source(words: tuple[str, ...], store: Path | None) -> str | list[str]:
             return " ".join(words)
 
 
-@dataset.command("add", epilog=_epilog("dataset add golden run-3", "dataset add golden 'label:right'"))
+@dataset.command("add", epilog=_epilog("add golden run-3", "add golden 'label:right'"))
 @click.argument("name")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE|QUERY...")
 @store_option
@@ -71,13 +73,13 @@ def add_(name: str, traces: tuple[str, ...], store: Path | None, as_json: bool) 
     _change(name, traces, store, add=True, as_json=as_json)
 
 
-@dataset.command("remove", epilog=_epilog("dataset remove golden run-3", "dataset remove golden 'label:wrong' --json"))
+@dataset.command("remove", epilog=_epilog("remove golden run-3", "remove golden 'label:wrong' --json"))
 @click.argument("name")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE|QUERY...")
 @store_option
 @json_option
 def remove_(name: str, traces: tuple[str, ...], store: Path | None, as_json: bool) -> None:
-    """Take traces out of a list."""
+    """Remove traces from a list."""
     _change(name, traces, store, add=False, as_json=as_json)
 
 
@@ -86,15 +88,15 @@ def _change(name: str, traces: tuple[str, ...], store: Path | None, *, add: bool
 
     with open_store(store) as opened:
         change_list(opened, name, chosen_names(opened, list(traces)), add=add)
-    _told([name], store, as_json=as_json)
+    _print([name], store, as_json=as_json)
 
 
-@dataset.command("drop", epilog=_epilog("dataset drop golden", "dataset drop golden --json"))
+@dataset.command("drop", epilog=_epilog("drop golden", "drop golden --json"))
 @click.argument("name")
 @store_option
 @json_option
 def drop_(name: str, store: Path | None, as_json: bool) -> None:
-    """Forget a collection; its traces stay."""
+    """Delete a collection; its traces stay."""
     from counterpoint.app.api.annotate import known_dataset
     from counterpoint.store.annotations import Change, Dataset
 
@@ -113,19 +115,19 @@ def drop_(name: str, store: Path | None, as_json: bool) -> None:
         note(f"{name}: dropped")
 
 
-@dataset.command("ls", epilog=_epilog("dataset ls", "dataset ls --json"))
+@dataset.command("ls", epilog=_epilog("ls", "ls --json"))
 @store_option
 @json_option
 def ls_(store: Path | None, as_json: bool) -> None:
     """List the collections: what each is, how many traces it has, who made it."""
     with open_store(store, read_only=True) as opened:
         names = sorted(opened.datasets())
-    _told(names, store, as_json=as_json)
+    _print(names, store, as_json=as_json)
     if not names:
-        note("no dataset yet: counterpoint dataset save NAME QUERY", quiet=as_json)
+        note("no dataset yet: counterpoint notes dataset save NAME QUERY", quiet=as_json)
 
 
-@dataset.command("show", epilog=_epilog("dataset show golden", "dataset show golden --json | jq -r .traces[]"))
+@dataset.command("show", epilog=_epilog("show golden", "show golden --json | jq -r .traces[]"))
 @click.argument("name")
 @store_option
 @json_option
@@ -146,7 +148,7 @@ def show_(name: str, store: Path | None, as_json: bool) -> None:
         note(f"{len(missing):,} of the list are not in the store: {', '.join(map(plain_text, missing[:5]))}")
 
 
-def _told(names: list[str], store: Path | None, *, as_json: bool) -> None:
+def _print(names: list[str], store: Path | None, *, as_json: bool) -> None:
     """A line about each."""
     from counterpoint.app.api.annotate import members
 
@@ -161,4 +163,4 @@ def _told(names: list[str], store: Path | None, *, as_json: bool) -> None:
             (f"in:{d.name}", n, "list" if d.query is None else d.query, d.by, moment(d.at), plain_text(d.note or ""))
             for d, n in rows
         ]
-        click.echo(table(("dataset", "traces", "what it is", "by", "when", "note"), cells, right=(1,)))
+        click.echo(table(("dataset", "traces", "query", "author", "when", "note"), cells, right=(1,)))

@@ -10,7 +10,7 @@ from counterpoint.app.terminal.output import emit, json_option
 from counterpoint.trace.schema import json_schema
 
 
-@click.command(epilog="\b\nExamples:\n  counterpoint schema > trace.schema.json\n  counterpoint schema --json")
+@click.command(epilog="\b\nExamples:\n  counterpoint store schema > trace.schema.json\n  counterpoint store schema --json")
 @json_option
 def schema(as_json: bool) -> None:
     """Print the JSON Schema (Draft 2020-12) of a trace file.
