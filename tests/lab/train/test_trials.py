@@ -207,7 +207,7 @@ def test_trials_that_cannot_be_paid_are_not_played() -> None:
     assert try_teams(network(-1.0), [world], 0, 0.5, tasks=8, most=0.0) == {}
 
 
-@pytest.mark.parametrize("budget", [4_000, 12_000])
+@pytest.mark.parametrize("budget", [1_500, 4_000])
 def test_a_run_pays_for_its_trials_within_its_budget(budget: int) -> None:
     settings = {"preset": "lab.train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "budget_calls": budget}
     t = Training(settings_of(settings))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
+import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forking import named_model, replay_for
@@ -174,9 +175,7 @@ def judged(
     """
     odd = None
     if surprise is not None:
-        from counterpoint.lab.lm.surprise import surprise_of
-
-        odd = surprise_of(surprise.removeprefix("local:"))
+        odd = registry.hook("surprise", "a language model reads texts")(surprise.removeprefix("local:"))
     every = list(traces)
     tasks: dict[str, list[Trace]] = {}
     for trace in every:

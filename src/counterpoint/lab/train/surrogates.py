@@ -112,7 +112,7 @@ def joined_loss(log_ratio: Tensor, advantage: Tensor, ep: np.ndarray, unit: np.n
         return own.mean() if o.weigh == "row" else (own * _per_episode(ep)).sum()
     names, first, code = np.unique(unit, return_index=True, return_inverse=True)
     at = torch.from_numpy(code)
-    own = surrogate(*(unit_means(x, at, len(names)) for x in (log_ratio, advantage)), o)
+    own = surrogate(unit_means(log_ratio, at, len(names)), unit_means(advantage, at, len(names)), o)
     if o.veto is not None:
         least = torch.full((len(names),), torch.inf).scatter_reduce(0, at, log_ratio.detach(), "amin")
         own = torch.where(least < float(np.log(o.veto)), 0.0, own)

@@ -211,7 +211,8 @@ class LanguageLearner:
                 each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
                 return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum(), {}
 
-            value = dpo_loss(*(torch.as_tensor(x[:, i]) for i in (0, 1) for x in (now, was)), beta=beta)
+            won, lost = ([torch.as_tensor(x[:, i]) for x in (now, was)] for i in (0, 1))
+            value = dpo_loss(won[0], won[1], lost[0], lost[1], beta=beta)
             report = self._step(mine, loss)
             reports.append(report | {"loss": float(value.mean()), "preferred": float((margin > 0).mean())})
         return _means(reports) | {"pairs": float(len(pairs))}

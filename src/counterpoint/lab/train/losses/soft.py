@@ -4,9 +4,9 @@
     spawn    to the best of  f(size) + sum_r b_r share_r,  a critic of whole teams     (`SpawnCritic`)
     rest     briefs, pointers, rules and talk take clipped steps on what the critics leave unexplained
 
-Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/stopping.md); nothing is sampled twice and
-no baseline is needed. tau falls as training goes on, and so does the standard deviation with which the log of a team's size is
-drawn: from 0.6 to 0.15.
+Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/lab/stopping.md); nothing is sampled twice
+and no baseline is needed. tau falls as training goes on, and so does the standard deviation with which the log of a team's size
+is drawn: from 0.6 to 0.15.
 
 Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
 a causal cone, not of the team.

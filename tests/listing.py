@@ -17,17 +17,17 @@ from logs import SAMPLES, files_of, imported
 _FIRST = ("id", "t", "type", "agent")
 
 
-def told(trace: Trace) -> list[str]:
-    """The trace's head, its events in order, its edges in order, and what is said about it."""
+def listing(trace: Trace) -> list[str]:
+    """The trace's head, its events in order, its edges in order, and its reports."""
     lines = [f"trace {trace.trace_id} of {trace.task_id} ({trace.system}, {trace.topology})"]
     for e in trace.events:
         fields = {name: getattr(e, name) for name in e.__struct_fields__ if name not in _FIRST}
-        said = [f"{name.rstrip('_')}={_short(_text(trace, name, v))}" for name, v in fields.items() if _is_there(v)]
-        lines.append(f"  {_short(e.t)} {e.id}: {e.type} by {e.agent}" + "".join(f" {part}" for part in said))
+        shown = [f"{name.rstrip('_')}={_short(_text(trace, name, v))}" for name, v in fields.items() if _is_there(v)]
+        lines.append(f"  {_short(e.t)} {e.id}: {e.type} by {e.agent}" + "".join(f" {part}" for part in shown))
     lines += [f"  {e.src} -> {e.dst} ({e.type})" for e in trace.edges]
     for name in ("rewards", "costs", "metrics", "meta"):
-        if found := getattr(trace, name):
-            lines.append(f"  {name} {_short(found)}")
+        if value := getattr(trace, name):
+            lines.append(f"  {name} {_short(value)}")
     referred = {e.content_ref for e in trace.events}
     rest = sorted(text for ref, text in trace.contents.items() if ref not in referred)
     return lines + [f"  text {_short(text)}" for text in rest]
@@ -58,8 +58,8 @@ def _rounded(value: Any) -> Any:
 def sample(name: str) -> str:
     """Every trace of an importer's samples."""
     traces = imported(name, files_of(SAMPLES / name))
-    return "".join(f"{line}\n" for trace in sorted(traces, key=lambda t: t.trace_id) for line in told(trace))
+    return "".join(f"{line}\n" for trace in sorted(traces, key=lambda t: t.trace_id) for line in listing(trace))
 
 
-if __name__ == "__main__":  # from the repository's root: python tests/told.py NAME > tests/formats/told/NAME.txt
+if __name__ == "__main__":  # from the repository's root: python tests/listing.py NAME > tests/formats/listings/NAME.txt
     sys.stdout.write(sample(sys.argv[1]))
