@@ -94,4 +94,5 @@ task_returns = Mechanism(
     run=_run,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    from_rows=True,
 )
