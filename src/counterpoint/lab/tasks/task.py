@@ -137,7 +137,7 @@ class Instance:
 
 @runtime_checkable
 class TextTask(Protocol):
-    """One task plug-in (`envs/text/NAME.py` defines an object NAME that follows this)."""
+    """One task plug-in (`lab/tasks/NAME.py` defines an object NAME that follows this)."""
 
     @property
     def name(self) -> str:

@@ -31,7 +31,7 @@ BALANCES = {
     "variation": "each times its weight and its share of the coefficients of variation",
     "gradient": "each gradient times how reliably it points where the first reward's points; weights and scales cancel",
 }
-"""See `reward/balance.py`."""
+"""See `rewards/balance.py`."""
 ON_ROWS = {
     "task_returns": "counterpoint.lab.train.returns",
     "qmix": "counterpoint.lab.train.losses.td",

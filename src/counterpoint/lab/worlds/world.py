@@ -117,7 +117,7 @@ class Env(Protocol):
 
 @runtime_checkable
 class World(Protocol):
-    """One environment plug-in (`envs/worlds/NAME.py` defines an object NAME that follows this)."""
+    """One environment plug-in (`lab/worlds/NAME.py` defines an object NAME that follows this)."""
 
     @property
     def name(self) -> str:
