@@ -65,7 +65,7 @@ TRAINERS ?= trl verl tinker verifiers
 trainers:
 	for p in $(TRAINERS); do \
 	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
-	  .venvs/$$p/bin/python -m pytest tests/trainers || exit 1; \
+	  .venvs/$$p/bin/python -m pytest tests/lab/trainers || exit 1; \
 	done
 
 # Would the tests notice? Random mutants of a module (store/log) or a room (trace), in a copy; see CONTRIBUTING.md. Not a part of `make test`.

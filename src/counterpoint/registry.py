@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
-from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.errors import InputError, NotFound, Refused, did_you_mean, install
 
 # Every command asks here what there is, so nothing is imported that click does not import already.
 _ROOT = os.path.dirname(__file__)
@@ -115,6 +115,19 @@ def packages(kind: str) -> tuple[str, ...]:
 def hooks(question: str) -> list[Any]:
     """The functions of installed packages that answer a question of the core, imported now."""
     return [_loaded(value) for name, value in _entries().get("hooks", ()) if name == question]
+
+
+def answer(question: str, *args: Any, **options: Any) -> Any:
+    """What the first installed package that knows an answer says to a question of the core; None where none does."""
+    told = (hook(*args, **options) for hook in hooks(question))
+    return next((one for one in told if one is not None), None)
+
+
+def hook(question: str, what: str) -> Any:
+    """The function of the first installed package that answers a question; `NotFound` says what lacks where none does."""
+    for function in hooks(question):
+        return function
+    raise NotFound(f"{what}: no installed package does this", fix=install())
 
 
 def names() -> dict[str, str]:

@@ -18,13 +18,14 @@ import pytest
 import counterpoint
 from counterpoint.errors import InputError
 from counterpoint.guard import advice, hook, quick_json
-from counterpoint.guard.advice import learn, rounds_of, stretches, would_stop
+from counterpoint.guard.advice import rounds_of, would_stop
 from counterpoint.guard.claude_code import ClaudeCodeReader
 from counterpoint.guard.limits import MARK, GuardCall, Tally, limit_option, limits_of, refusal
 from counterpoint.guard.reader import SessionReader, seconds
 from counterpoint.guard.replay import replay
 from counterpoint.guard.settings import install, installed, uninstall
 from counterpoint.guard.state import GuardState, state_path
+from counterpoint.lab.train.stopping.sessions import learn, stretches
 from logs import REAL, SAMPLES
 
 SHOP = SAMPLES / "claude_code" / "projects" / "-repo-shop" / "0a000000-0000-4000-8000-00000000000a.jsonl"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, Refused
+from counterpoint.guard.stop_paths import FEATURES
 from counterpoint.lab.bench.claims.stopping_worlds import stopping_worlds
-from counterpoint.lab.worlds.stopping.sample import FEATURES
 from counterpoint.lab.worlds.stopping.world import StoppingWorld
 from counterpoint.lab.worlds.world import World, parameters
 from counterpoint.testing import check_env

@@ -1,4 +1,4 @@
-"""What Tab offers: ids of traces, collections, methods, worlds, presets, tasks, claims, models, targets.
+"""What Tab offers: ids of traces, collections, mechanisms, targets, and what installed packages add (hook `completions`).
 
 Always true: it is attached only while a shell asks, by what a parameter is called, so that a new command gets it by itself;
 whatever goes wrong, nothing is offered and nothing is printed. Only names are read: no trace is opened and no plug-in imported.
@@ -7,6 +7,7 @@ whatever goes wrong, nothing is offered and nothing is printed. Only names are r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 
 import click
 from click.shell_completion import CompletionItem
@@ -45,18 +46,20 @@ def _offer_of(param: click.Parameter, command: str) -> Callable[[click.Context],
     """What a parameter takes, by its flag, or by its metavar where it is an argument."""
     flags = {flag.lstrip("-") for flag in param.opts}
     if isinstance(param, click.Option):
-        return next((offer for names, offer in _BY_FLAG.items() if flags & {*names}), None)
+        return next((offer for name, offer in _offers()[0].items() if name in flags), None)
     metavar = (param.metavar or param.name or "").upper()
     if "TRACE" in metavar or "QUERY" in metavar or param.name == "query":
         return _traces
-    return _BY_COMMAND.get(command) if param.name in ("name", "names") else None
+    return _offers()[1].get(command) if param.name in ("name", "names") else None
 
 
 # -- what there is -------------------------------------------------------------------------------------------------------
 
 
 def _plugins(*kinds: str) -> Callable[[click.Context], Offered]:
-    return lambda ctx: [(name, registry.summary(kind, name)) for kind in kinds for name in registry.ids(kind)]
+    return lambda ctx: [
+        (name, registry.summary(kind, name)) for kind in kinds if kind in registry.kinds() for name in registry.ids(kind)
+    ]
 
 
 def _store(ctx: click.Context) -> str | None:
@@ -79,54 +82,24 @@ def _datasets(ctx: click.Context) -> Offered:
     return [(name, found.query or counted(len(found.ids), "trace")) for name, found in list_store(_store(ctx)).datasets.items()]
 
 
-def _worlds(ctx: click.Context) -> Offered:
-    for name in registry.ids("world"):
-        about = registry.summary("world", name)  # begins with the short name: "W1, wide verify: ..."
-        yield from ((word, about) for word in dict.fromkeys((about.partition(",")[0], name)))
-
-
-def _trained_worlds(ctx: click.Context) -> Offered:
-    """Worlds to train in, and those of the suites."""
-    from counterpoint.lab.worlds.teamworld.suites import suite_worlds
-
-    yield from _worlds(ctx)
-    yield from ((name, found.about) for name, found in suite_worlds().items())
-
-
-def _models(ctx: click.Context) -> Offered:
-    from counterpoint.lab.lm.weights import listed
-
-    yield from (("fake", "a test double, needs nothing"), ("openai:", "an endpoint"), ("scripted:", "lines of a file"))
-    yield from ((f"local:{found.name}", found.state) for found in listed())
-
-
-def _weights(ctx: click.Context) -> Offered:
-    from counterpoint.lab.lm.weights import listed
-
-    return [(found.name, found.state) for found in listed()]
-
-
-def _claims(ctx: click.Context) -> Offered:
-    return [(name.replace("_", "-"), registry.summary("claim", name)) for name in registry.ids("claim")]
-
-
 _BY_FLAG: dict[tuple[str, ...], Callable[[click.Context], Offered]] = {
-    ("preset", "presets", "only"): _plugins("preset"),
-    ("world", "worlds"): _trained_worlds,
-    ("method", "methods", "compare", "credit"): _plugins("credit"),
-    ("task",): _plugins("task"),
-    ("topology",): _plugins("topology"),
-    ("model",): _models,
+    ("method", "methods", "mechanism", "compare", "credit"): _plugins("mechanism"),
     ("to",): _plugins("format", "trainer"),
     ("format",): _plugins("format"),
     ("resume", "where"): _traces,
-    ("tool",): _plugins("tool"),
 }
 _BY_COMMAND: dict[str, Callable[[click.Context], Offered]] = {
-    "reproduce": _claims,
-    "world show": _worlds,
-    "world run": _worlds,
-    "models install": _weights,
-    "models show": _weights,
-    **{f"dataset {part}": _datasets for part in ("add", "remove", "drop", "show", "save")},
+    f"dataset {part}": _datasets for part in ("add", "remove", "drop", "show", "save")
 }
+
+
+@cache
+def _offers() -> tuple[dict[str, Callable[[click.Context], Offered]], dict[str, Callable[[click.Context], Offered]]]:
+    """What flags take, and what arguments of commands take: ours, then those of installed packages."""
+    flags = {name: offer for names, offer in _BY_FLAG.items() for name in names}
+    commands = dict(_BY_COMMAND)
+    for hook in registry.hooks("completions"):
+        more_flags, more_commands = hook()
+        flags |= more_flags
+        commands |= more_commands
+    return flags, commands

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+import counterpoint.registry as registry
 from counterpoint.app.terminal.options import NumberRange
 from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
 from counterpoint.app.words import plain_text
@@ -296,27 +297,25 @@ def _when(at: float | None) -> str:
 @json_option
 def learn_(logs: tuple[Path, ...], out: Path, minutes: float, cost: float, seed: int, as_json: bool) -> None:
     """Learn from old sessions when more work stopped paying off; the rule advises, and refuses nothing."""
-    from counterpoint.guard.advice import learn, stretches
-
     if out.exists():
         raise InputError("exists already", where=str(out), fix="choose another file with -o")
-    work, sessions = [], 0
+    sessions = []
     for path in (file for log in logs for file in ([log] if log.is_file() else sorted(log.rglob("*.jsonl")))):
         try:
             reader = _read(str(path))
         except InputError:
             continue
         if reader.root(str(path)) == str(path) and not path.name.startswith("agent-"):
-            sessions += 1
-            work += stretches(type(reader)(_fresh()), str(path))
-    rule = learn(work, minutes=minutes, cost=cost, seed=seed)
+            sessions.append((type(reader)(_fresh()), str(path)))
+    learn = registry.hook("stop_rule", "a stop rule is learned")
+    rule = learn(sessions, minutes=minutes, cost=cost, seed=seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     rule.save(out)
-    about = {"sessions": sessions, "stretches": rule.about["traces"], "kind": rule.kind, "trainer": rule.about["trainer"]}
+    about = {"sessions": len(sessions), "stretches": rule.about["traces"], "kind": rule.kind, "trainer": rule.about["trainer"]}
     if as_json:
         emit({"schema": SCHEMA_VERSION, "rule": str(out), **about})
         return
-    click.echo(f"{out}: learned from {about['stretches']:,} stretches of work in {sessions:,} sessions ({about['trainer']})")
+    click.echo(f"{out}: learned from {about['stretches']:,} stretches of work in {len(sessions):,} sessions ({about['trainer']})")
     click.echo(f'to use it: [advice] with rule = "{out}" and round_minutes = {minutes:g} in a limits file')
 
 

@@ -165,7 +165,7 @@ def check(preset: Preset) -> None:
         elif name == next(iter(preset.reward)):
             fix = "an indicator for the rewards after it: it tells when the first alone is enough"
             raise InputError(f"the weight of {name}, the first reward, is driven by an indicator", fix=fix)
-    _known("credit", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
+    _known("mechanism", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
     if preset.credit_name in ON_ROWS:
         _on_rows(preset)
     loss = _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name])

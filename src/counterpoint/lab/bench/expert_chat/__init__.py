@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from counterpoint.lab.worlds.expert_chat.led import Led
-from counterpoint.lab.worlds.expert_chat.panel import Panel
-from counterpoint.lab.worlds.expert_chat.talk import Problem, Spot, Talk, make_problem
+from counterpoint.lab.bench.expert_chat.led import Led
+from counterpoint.lab.bench.expert_chat.panel import Panel
+from counterpoint.lab.bench.expert_chat.talk import Problem, Spot, Talk, make_problem
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.mistake import Mistake, with_mistake
 

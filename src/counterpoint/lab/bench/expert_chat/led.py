@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from counterpoint.lab.worlds.expert_chat.talk import (
+from counterpoint.lab.bench.expert_chat.talk import (
     GUESSING,
     OPS,
     SYLLABLES,

@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-from counterpoint.app.cli.demo import decisions_screen, measures_screen, policies_screen, tasks_screen
 from counterpoint.lab.app import demo_training as _demo_training
 from counterpoint.lab.app.api.compare import compare_groups, groups_of
+from counterpoint.lab.app.demo_screens import decisions_screen, measures_screen, policies_screen, tasks_screen
 from counterpoint.lab.train.before_after import by_hand
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.worlds.teamworld.suites import suite_worlds
 
-TASKS = 9
+TASKS = 6
 
 
 @pytest.fixture(scope="module")

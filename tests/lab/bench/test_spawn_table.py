@@ -1,29 +1,23 @@
-"""The spawn head: numbers by hand, laws of the advantage, features as soft buckets, and forks that fix missing coverage."""
+"""A table of spawn logits: numbers by hand, laws of the advantage, and forks that fix missing coverage."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
-from counterpoint.lab.train.jobs import play
-from counterpoint.lab.train.settings import settings_of
-from counterpoint.lab.train.spawn_head import (
+from counterpoint.lab.bench.spawn_table import (
     SpawnStats,
     advantages,
     forks,
-    hats,
     natural_step,
     reinforce_step,
     shrink,
     softmax,
     target_logits,
 )
-from counterpoint.lab.train.training import Training
-from lab.train.quick import TINY
 
 
 def test_shrink_by_hand() -> None:
@@ -80,19 +74,6 @@ def test_laws(data: list[tuple[int, int, float]], logits: list[float], unit: flo
     if np.ptp(r) > 1e-3 and found.se_NA[seen].min(initial=np.inf) > 1e-6:
         moved = advantages(SpawnStats.of(3, 3).updated(bucket, arm, unit * r + shift), np.arange(3), softmax(theta))
         assert moved.z_NA == pytest.approx(found.z_NA, abs=1e-4)
-
-
-def test_memberships_are_soft_buckets() -> None:
-    assert hats([2.0, 3.0, 8.0, 1.0, 99.0], [2, 4, 8]).tolist() == [[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]]
-    rng = np.random.default_rng(0)
-    x, arm = rng.uniform(0, 4, 4000), rng.integers(0, 2, 4000)
-    r = arm * (x - 2) + 0.1 * rng.standard_normal(4000)  # spawning pays beyond 2
-    stats = SpawnStats.of(5).updated(hats(x, range(5)), arm, r)
-    found = advantages(stats, hats([0.5, 3.5], range(5)), np.full((2, 2), 0.5))
-    assert found.q_NA[:, 1] - found.q_NA[:, 0] == pytest.approx([-1.5, 1.5], abs=0.2)
-    hard = SpawnStats.of(2).updated([0, 1, 1], [0, 1, 0], [1.0, 2.0, 3.0])
-    soft = SpawnStats.of(2).updated([[1.0, 0], [0, 1.0], [0, 1.0]], [0, 1, 0], [1.0, 2.0, 3.0])
-    assert all((getattr(hard, n) == getattr(soft, n)).all() for n in ("n_CA", "n2_CA", "sum_CA", "square_CA"))
 
 
 def test_propensities_undo_confounding_inside_a_bucket() -> None:
@@ -171,34 +152,13 @@ def test_the_cap_keeps_a_way_back() -> None:
         lambda: SpawnStats.of(2).updated([0], [2], [1.0]),
         lambda: SpawnStats.of(2).updated([0], [0], [np.nan]),
         lambda: SpawnStats.of(2).updated([0, 1], [0], [1.0]),
-        lambda: SpawnStats.of(2).updated([[0.5, 0.4]], [0], [1.0]),
         lambda: SpawnStats.of(2).updated([0], [0], [1.0], propensity=[1.5]),
         lambda: SpawnStats.of(2).updated([0], [0], [1.0], propensity=[0.0], fork_share=0.0),
         lambda: advantages(SpawnStats.of(2), [0], [[0.5, 0.6]]),
         lambda: target_logits([[0.0, 0.0]], advantages(SpawnStats.of(2), [0], [[0.5, 0.5]]), eta=0.0),
         lambda: forks(np.random.default_rng(0), [0, 1], 2, 3),
-        lambda: hats([1.0], [3, 2]),
     ],
 )
 def test_bad_input(call: object) -> None:
     with pytest.raises(InputError):
         call()  # type: ignore[operator]
-
-
-def test_the_flagship_may_learn_its_gate_by_classes() -> None:
-    training = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3, "change": {"loss": {"spawn": "classes"}}}))
-    linear = {"change": {"loss": {"spawn": "linear"}}}
-    plain = Training(settings_of({"preset": "counterpoint", "world": "W1", "set": TINY, "updates": 3, **linear}))
-    job = training.job(0, 0, training.weights())
-    played = play(job.payload, job.weights)
-    for one in (training, plain):
-        one.learn([played])
-    assert torch.equal(training.net.size.weight, plain.net.size.weight)
-    assert not torch.equal(training.net.gate.weight, plain.net.gate.weight)
-    again = Training(training.settings)
-    again.restore(training.state(), "here")
-    assert again.module is not None
-    assert torch.equal(again.module.get_buffer("sums"), training.module.get_buffer("sums"))  # type: ignore[union-attr]
-    assert float(again.module.get_buffer("sums")[0].sum()) > 0
-    with pytest.raises(InputError, match=r"option spawn is 'clases'.*did you mean 'classes'"):
-        Training(settings_of({"preset": "counterpoint", "world": "W1", "change": {"loss": {"spawn": "clases"}}}))
