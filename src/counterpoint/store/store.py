@@ -80,7 +80,7 @@ class Store:
         """
         self.path = Path(path)
         self.is_read_only = read_only
-        with disk.explained(self.path):
+        with disk.translate_errors(self.path):
             self.form = open_folder(self.path, create=create and not read_only)
             self._log = open_log(self.path, self.form, read_only=read_only)
         self._lake = Lake(self.path / "lake", self._sums)
