@@ -14,8 +14,8 @@ from counterpoint.lab.bench.race.plan import BASELINES, IDLE, OURS
 _OPENING = """\
 Methods that learn networks, in worlds whose bound is known: the same seeds and tasks for all, 32 episodes an update, one network,
 one budget of calls and rounds with forks, trials and judges counted. `python tools/docs_site.py` writes this page from the rows
-that come with the package. `counterpoint compare methods --released` prints every line with its intervals, `--worlds WORLD` those
-of a world, `--only METHOD` those of a method, and `--table FILE` writes them all."""
+that come with the package. `counterpoint compare standings released` (`released:small` for the plan small) prints every line
+with its intervals, `--world WORLD` those of a world, a METHOD behind it those of a method, and `-o FILE.md` writes them all."""
 
 _SHARES = "Percent of the bound, in brackets the rank; below 0 a team costs more than it earns."
 
@@ -56,7 +56,7 @@ def _race(result: RaceResult) -> list[str]:
     )
     about = (
         f"{len(result.head['methods'])} methods, {plan['final_budget']:,} calls and rounds a run, {seeds} training seeds. "
-        f"{tuned} `counterpoint compare methods {of_plan(plan['name'])}--only METHOD` runs a method again."
+        f"{tuned} `counterpoint compare methods METHOD {of_plan(plan['name'])}--world all` runs a method again."
     )
     out = [f"## Plan `{plan['name']}`", "", about]
     if any(world.is_screening for world in result.worlds):
