@@ -19,6 +19,8 @@ import counterpoint.registry as registry
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
+HEADING = "Learn"
+
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _NAME = "plugin_name"
 # A template is the plug-in and, below this line, its test, which needs an import for what stands above it here.
