@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 import counterpoint.registry as registry
+from counterpoint.app.terminal.options import output_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
@@ -27,14 +28,14 @@ _CUT = re.compile(rf"\n+# -- test_{_NAME}\.py -+\n")
 _IMPORT = "# from here import"
 # Kind to how its plug-in is used, once it is importable.
 _USE = {
-    "credit": "counterpoint credit TRACE --method {at}",
+    "credit": "counterpoint credit TRACE --mechanism {at}",
     "reward": "python -c \"import counterpoint as cpt; print(cpt.reward('TRACE', '{at}').to_arrow().to_pylist())\"",
-    "preset": "counterpoint train --preset {at} --world W1",
-    "loss": 'counterpoint train --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
+    "preset": "counterpoint train net --preset {at} --world W1",
+    "loss": 'counterpoint train net --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
     "format": "counterpoint import FILE --format {at}",
-    "world": "counterpoint world run {at}",
-    "topology": "counterpoint record --task T5 --topology {at}",
-    "tool": "counterpoint record --task T5 --tool {at}",
+    "world": "counterpoint play --world {at}",
+    "topology": "counterpoint play --task T5 --topology {at}",
+    "tool": "counterpoint play --task T5 --tool {at}",
     "command": "counterpoint {at} TRACE",
 }
 # What the registry calls a kind, where people say something else.
@@ -42,22 +43,15 @@ _KINDS = {"credit": "mechanism"}
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world desk --into labs/review --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world desk -o labs/review --json\n\n"
     "Exit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written, 3 no checkout for --ours."
 )
 @click.argument("kind", metavar="KIND")
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--into",
-    default="my_lab",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="The package to write into.",
-)
+@output_option("The package to write into.", metavar="FOLDER", default=Path("my_lab"))
 @click.option("--ours", is_flag=True, help="Write into the checkout of Counterpoint that the current folder is in.")
 @json_option
-def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
+def new(kind: str, name: str, output: Path, ours: bool, as_json: bool) -> None:
     """Write a plug-in of KIND named NAME, and its test.
 
     KIND is credit, reward, preset, loss, format, world, topology, tool or command.
@@ -65,7 +59,7 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
     if kind not in _USE:
         raise _no_template(kind)
     _check_name(kind, name, ours=ours)
-    files, module, path = _ours(kind, name) if ours else _outside(kind, name, into)
+    files, module, path = _ours(kind, name) if ours else _outside(kind, name, output)
     _write(files)
     test = next(p for p in files if p.name.startswith("test_"))
     use = _USE[kind].format(at=name if ours else f"{module}:{name}")
@@ -126,7 +120,7 @@ def _outside(kind: str, name: str, into: Path) -> tuple[dict[Path, str], str, Pa
             raise InputError(
                 f"{part!r} cannot be the name of a package",
                 where=os.fspath(into),
-                fix=f"--into {re.sub(r'[^a-zA-Z0-9_]', '_', part)}",
+                fix=f"-o {re.sub(r'[^a-zA-Z0-9_]', '_', part)}",
             )
     module = ".".join([*names, name])
     plugin, test = _texts(kind, name, module)
@@ -167,7 +161,7 @@ def _write(files: Mapping[Path, str]) -> None:
     """All of them, or none: a file that exists is refused before any is written, and what was written is taken back."""
     for path in files:
         if path.exists():
-            raise InputError("exists already", where=os.fspath(path), fix="choose another name, or another folder with --into")
+            raise InputError("exists already", where=os.fspath(path), fix="choose another name, or another folder with -o")
     written: list[Path] = []
     try:
         for path, text in files.items():
@@ -180,5 +174,5 @@ def _write(files: Mapping[Path, str]) -> None:
             path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             where, why = error.filename or os.fspath(path), error.strerror
-            raise InputError("cannot be written", where=where, why=why, fix="choose another folder with --into") from error
+            raise InputError("cannot be written", where=where, why=why, fix="choose another folder with -o") from error
         raise
