@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from counterpoint.audits.diff import Diff
 
 
-_RECORDED = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
+_RECORDED = "fork a trace of `counterpoint play` or `counterpoint play --world NAME`; .jsonl keeps what it takes"
 
 
 # -- Who can fork a trace: the world that made it, or the recording of the live team, found by what the trace says of itself --

@@ -134,7 +134,7 @@ class Collection:
         return name
 
     def races(self) -> dict[str, Path]:
-        """Every folder of `counterpoint compare --all` by its path, and the rows that come with the package."""
+        """Every folder of `counterpoint compare methods` by its path, and the rows that come with the package."""
         from counterpoint.lab.bench.race.rows import RELEASED, is_race
 
         with self._lock:

@@ -137,7 +137,7 @@ def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     additive = mechanism(name).additive
     if look.is_large and ("credit", name) not in look.kept:
         why = f"{look.n:,} events are more than the page waits for"
-        return _refused(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --method {name}")
+        return _refused(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --mechanism {name}")
     found = _earned(look, name)
     if isinstance(found, CounterpointError):
         return _refused(name, unit, [], additive, found.what, found.fix)
