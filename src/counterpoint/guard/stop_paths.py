@@ -2,7 +2,7 @@
 
 Always true: row t of the features was known at checkpoint t (from traces: it is read from events up to the draft of that
 checkpoint, never from a reward); payoffs are finite, of shape (E, H+1), and differ between the checkpoints before the last,
-for otherwise the best label would be "never" everywhere and no rule could be learned. (Source: docs/research/stopping.md.)
+for otherwise the best label would be "never" everywhere and no rule could be learned. (Source: docs/lab/research/stopping.md.)
 """
 
 from __future__ import annotations

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 HEADING = "Look"
 
 _TOKEN = 16
-_BENCH = Path("bench")
-"""Where `counterpoint bench run` leaves results."""
 
 
 class _Opened(NamedTuple):
@@ -94,30 +92,26 @@ def view(
 
 
 def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
-    from counterpoint.app.viewer.collection import Collection, is_run, is_store
-    from counterpoint.lab.bench.race.rows import is_race
+    from counterpoint.app.viewer.collection import Collection, is_store
+    from counterpoint.app.viewer.pages import pages
 
     home = store_path(store)
+    folders = [runs_home, *(Path(page.home) for page in pages() if page.home)]
     if what is None:
-        return _Opened(Collection(home, runs=[runs_home, _BENCH]), "/")
+        return _Opened(Collection(home, folders=folders), "/")
     path = Path(what).expanduser()
     if path.is_dir():
         if is_store(path):
-            return _Opened(Collection(path, runs=[runs_home, _BENCH]), "/")
-        collection = Collection(home, runs=[path])
-        if is_race(path):
-            return _Opened(collection, f"/c?s={quote(f'race:{next(iter(collection.races()))}', safe=':/')}")
-        if is_run(path):
-            return _Opened(collection, f"/r/{_part(next(iter(collection.runs())))}")
-        if collection.runs():
-            return _Opened(collection, "/r")
-        if results := list(collection.results()):
-            return _Opened(collection, f"/bench/{_part(results[0])}" if len(results) == 1 else "/bench")
+            return _Opened(Collection(path, folders=folders), "/")
+        collection = Collection(home, folders=[path])
+        for page in pages():
+            if (address := page.opens(collection, path)) is not None:
+                return _Opened(collection, address)
     if names_file(what if not what.startswith("~") else path, store):
         traces = _traces(path)
         collection = Collection(traces=traces)
         return _page(collection, traces[0].trace_id) if len(traces) == 1 else _Opened(collection, "/")
-    return _named(Collection(home, runs=[runs_home]), what, runs_home)
+    return _named(Collection(home, folders=[runs_home]), what, runs_home)
 
 
 def _page(collection: Collection, trace_id: str) -> _Opened:
@@ -126,16 +120,19 @@ def _page(collection: Collection, trace_id: str) -> _Opened:
 
 def _named(collection: Collection, what: str, runs_home: Path) -> _Opened:
     """The page of a trace or run by its name."""
+    from counterpoint.app.viewer.pages import pages
+
+    known = {name: page for page in reversed(pages()) for name in page.folders(collection)}
     for name in (what, (runs_home / what).as_posix()):
-        if name in collection.runs():
-            return _Opened(collection, f"/r/{_part(name)}")
+        if name in known:
+            return _Opened(collection, f"/{known[name].addresses[0]}/{_part(name)}")
     if collection.store is None:
         fix = "name a file, or a store with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(collection.store_path or '')!r}", fix=fix)
     try:
         return _page(collection, collection.store.find(what))
     except NotFound as error:
-        near = [*collection.runs(), *collection.store.ids()[-1000:]]
+        near = [*known, *collection.store.ids()[-1000:]]
         raise NotFound(f"no trace or run {what!r}", where=error.where, fix=did_you_mean(what, near)) from error
 
 

@@ -265,7 +265,7 @@ class Intake:
         if name not in self._left_out:
             self._left_out.add(name)
             self.counts["removed"] += 1
-            self._note(f"{name}: more of it came after its removal, and stays out: `counterpoint store rm --restore {name}` lets it in")
+            self._note(f"{name}: more of it came after its removal: `counterpoint store rm --restore {name}` lets it in")
         return True
 
     def _replace(self, keys: set[str], ids: set[str]) -> None:

@@ -181,7 +181,7 @@ def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
         )
     out = []
     if won is None and not anyway:
-        fix = "`counterpoint notes score TRACE down` marks it; `counterpoint audit --failures` lists errors; --all ranks its steps"
+        fix = "`counterpoint notes score TRACE down` marks it; `counterpoint audit --failures` lists errors; --all ranks steps"
         raise NotIdentified("nothing says that this run failed, so nobody is to blame", fix, where=trace.trace_id)
     if won is None:
         out.append("the log states no outcome; ranked as if the run had failed")

@@ -1,7 +1,7 @@
 """One update: log-probabilities of the recorded rows under the network, a clipped policy loss by decision type, critics' losses.
 
 Always true: the loss is the mean over the rows of each decision type, then the sum over types with their weights, so that an
-episode with many items does not outweigh many with few (docs/research/staleness.md), unless the options say otherwise
+episode with many items does not outweigh many with few (docs/lab/research/staleness.md), unless the options say otherwise
 (`surrogates.Steps`). A loss that is not finite changes nothing: `NotFinite` is raised before the step.
 """
 
@@ -138,7 +138,7 @@ class LossRows:
 
 def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, LossRows]:
     """Rows by decision type; with `scale`, advantages are divided by their spread in the type and kind of item, shrunk to the
-    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (docs/research/staleness.md). Types without advantages are left out."""
+    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (docs/lab/research/staleness.md). Types without advantages are left out."""
     out: dict[str, LossRows] = {}
 
     def put(name: str, at: np.ndarray, old: np.ndarray, adv: np.ndarray, sort: np.ndarray | None = None) -> None:
@@ -293,7 +293,7 @@ def _with(rows: Mapping[str, LossRows], own: Mapping[str, LossRows]) -> dict[str
 
 
 class Balancer:
-    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`reward/balance.py`).
+    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`rewards/balance.py`).
 
     A step's episodes are cut into two halves; each reward has its own advantages, divided by their spread whatever the loss says,
     so that its scale cancels. Decisions that only the sum has advantages for (sub-agents, where they learn) go with the first.

@@ -8,7 +8,7 @@ from a spawn, noise 0.3); the other worlds draw 3 to 16 buckets, 4 to 12 rollout
 noise 0.1 to 0.6 from the seed. In the tables, a fork shares nothing but its prefix. TeamWorld is W1 with 2 to 48 items, one
 worker against a team of eight, every size counted alike, and a fork is the same seed with the gate forced; its effects are so
 large that a lucky spawn or two can do without forks, hence a row on time and not on success. One natural-gradient head (eta
-0.25, decay 0.99) for all (docs/research/spawn-credit.md).
+0.25, decay 0.99) for all (docs/lab/research/spawn-credit.md).
 """
 
 from __future__ import annotations
