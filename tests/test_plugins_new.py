@@ -89,7 +89,7 @@ def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.Ca
     ("args", "says"),
     [
         (("credt", "mine"), "did you mean 'credit'"),
-        (("env", "mine"), "did you mean 'world'"),
+        (("worlds", "mine"), "did you mean 'world'"),
         (("panel", "mine"), "(?s)no template for a panel.*panels/advise.py"),
         (("credit", "my-mech"), "my_mech"),
         (("credit", "Mine"), "mine"),
@@ -115,8 +115,8 @@ def test_our_own_tree_gets_a_file_of_the_plural_folder(here: Path, capsys: pytes
     (here / "src" / "counterpoint" / "registry.py").touch()
     assert run("new", "credit", "ledger", "--ours") == 2
     assert run("new", "world", "mine", "--ours") == 0
-    assert (here / "src/counterpoint/envs/worlds/mine.py").is_file()
-    assert "from counterpoint.lab.worlds.mine import mine" in (here / "tests/envs/test_mine.py").read_text()
+    assert (here / "src/counterpoint/lab/worlds/mine.py").is_file()
+    assert "from counterpoint.lab.worlds.mine import mine" in (here / "tests/lab/worlds/test_mine.py").read_text()
     assert "use it   counterpoint world run mine" in capsys.readouterr().out
 
 
