@@ -49,7 +49,7 @@ class Mechanism:
     """Options where teams of language models are trained. "task:..." stands for what the team's task can answer without a model
     call: task:without_returns, task:worth, task:value, task:value_before, task:reward."""
     example: Callable[[], Example] | None = None
-    """Small traces and options that it answers; `counterpoint.testing.check_credit` runs on them, and needs them."""
+    """Small traces and options that it answers; `counterpoint.testing.check_mechanism` runs on them, and needs them."""
 
     @property
     def options(self) -> list[str]:

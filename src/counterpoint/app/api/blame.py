@@ -127,8 +127,8 @@ def blame(
     costs money is asked only where `model` names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt
-    >>> from counterpoint.lab.bench.expert_chat import broken_chats
-    >>> trace = next(broken_chats(range(9), shapes=["panel"]))
+    >>> from counterpoint.testing import synthetic_trace
+    >>> trace = synthetic_trace(3, 24, "debate", contents=True)  # a run that failed
     >>> found = cpt.blame(trace)
     >>> found.first.agent in found.agents, round(sum(found.agents.values()), 3), found.first.score < 1
     (True, 1.0, True)

@@ -20,6 +20,8 @@ from counterpoint.trace import Trace
 
 _MEASURES = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhead", "message_redundancy")
 
+HEADING = "Look"
+
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7\n  counterpoint demo --lm",

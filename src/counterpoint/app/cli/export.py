@@ -19,8 +19,8 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
-from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.options import values_of
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
@@ -29,6 +29,8 @@ from counterpoint.files import put, refuse
 from counterpoint.formats.format import Format
 from counterpoint.formats.masking import Masked, masked_all
 from counterpoint.trace import Trace
+
+HEADING = "Keep"
 
 _CREDIT = "group_relative"
 
@@ -107,7 +109,7 @@ def export(
 
         write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
     elif exporter is not None:
-        about = {"credit": rows["credit"] or _CREDIT, "options": options_of(rows["options"]), "policy": rows["policy"], **how}
+        about = {"credit": rows["credit"] or _CREDIT, "options": values_of(rows["options"]), "policy": rows["policy"], **how}
         exporter.write(traces, target, output, is_report=is_report, as_json=as_json, **about)
     else:
         _write_format(traces, target, output, is_report=is_report, as_json=as_json, **how)

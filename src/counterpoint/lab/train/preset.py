@@ -31,7 +31,7 @@ BALANCES = {
     "variation": "each times its weight and its share of the coefficients of variation",
     "gradient": "each gradient times how reliably it points where the first reward's points; weights and scales cancel",
 }
-"""See `reward/balance.py`."""
+"""See `rewards/balance.py`."""
 DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "worker")
 """What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself

@@ -48,7 +48,7 @@ plugin_name = Loss(source="an example of how a loss is written", takes=Options, 
 import numpy as np
 
 # from here import limited, plugin_name
-from counterpoint.testing import check_loss
+from counterpoint.lab.testing import check_loss
 
 
 def test_it_keeps_the_contract() -> None:
