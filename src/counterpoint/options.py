@@ -18,8 +18,6 @@ from functools import lru_cache
 from numbers import Integral, Number, Real
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
-
 from counterpoint.errors import InputError
 
 LARGEST_SEED = 2**62
@@ -64,10 +62,16 @@ Rate = Annotated[float, Range(0, 1, above=True)]
 """A learning rate."""
 Seed = Annotated[int, Range(0, LARGEST_SEED)]
 
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ == "bool_"  # numpy's, which is not loaded for it
+
+
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    bool: ("true or false", lambda v: isinstance(v, bool | np.bool_)),
-    int: ("a whole number", lambda v: isinstance(v, Integral) and not isinstance(v, bool | np.bool_)),
-    float: ("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool | np.bool_) and math.isfinite(v)),
+    bool: ("true or false", _is_bool),
+    int: ("a whole number", lambda v: isinstance(v, Integral) and not _is_bool(v)),
+    float: ("a number", lambda v: isinstance(v, Real) and not _is_bool(v) and math.isfinite(v)),
     str: ("a text", lambda v: isinstance(v, str)),
     types.NoneType: ("null", lambda v: v is None),
 }
