@@ -131,6 +131,7 @@ HOUSE = (
     "tests/test_architecture.py", "tests/test_registry.py", "tests/formats/test_sniff.py", "tests/formats/test_sample_listings.py",
     "tests/app/viewer/test_typescript.py",
 )  # fmt: skip
+_SELECTED = "another_ and not keeps_the_contract or not test_conformance and not test_another"  # each contract once
 
 
 def test_the_house_stands_with_one_more_plugin_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +152,7 @@ def test_the_house_stands_with_one_more_plugin_of_every_kind(tmp_path: Path, mon
     made = subprocess.run(shapes, env=environment, capture_output=True, check=True)
     (tmp_path / "web/src/shapes.gen.ts").write_bytes(made.stdout)
     selected = [*tests, *HOUSE, "tests/test_conformance.py"]
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selected, "-k", "not test_conformance or another_"]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selected, "-k", _SELECTED]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:]
 
