@@ -30,7 +30,7 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_
 from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.app.viewer.trace_view import is_dear, prepared, sinks
 from counterpoint.app.words import plain_text
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import Finding, Measure
 from counterpoint.audits.verdict import Verdict, verdict
 from counterpoint.display import counted, number
@@ -90,8 +90,8 @@ def _audits(which: Chosen, options: dict[str, Any], *, quiet: bool) -> Iterator[
     chosen_, prices = chosen_by(options["only"]), prices_of(options["price_token"], options["price_tool"])
     for name, trace in which.named(quiet=quiet):
         with about(name):
-            facts = Facts(trace)
-        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["alike"], facts=facts)
+            facts = facts_of(trace)
+        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["alike"])
 
 
 def _each(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:

@@ -27,7 +27,7 @@ from counterpoint.app.viewer.crediting import worked
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.app.words import plain_text
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import rollup
 from counterpoint.credits.choosing import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
@@ -67,7 +67,7 @@ def show(
         if event is not None:
             _show_event(loaded, event, whole=whole, is_asked=is_asked, as_json=as_json)
         elif as_json:
-            emit(_card(loaded, Facts(loaded)))
+            emit(_card(loaded, facts_of(loaded)))
         else:
             _show_trace(loaded, listed=listed, whole=whole, with_ids=with_ids)
 
@@ -79,7 +79,7 @@ def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
     named |= {"errors": len(trace.failures), "unpriced": trace.unpriced}
     shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
     maps = {"rewards": trace.rewards, "costs": trace.known_costs, "metrics": trace.metrics, "meta": trace.meta}
-    rows = rollup(trace, facts=facts)
+    rows = rollup(trace)
     figures_of = lambda r: {"depth": r.depth, "events": r.events, "tokens": r.tokens_own, "role": r.role}  # noqa: E731
     team = [{"agent": r.name, "name": r.label, **figures_of(r)} for r in rows]
     return named | shape | maps | {"critical_path": _path(facts), "team": team}

@@ -47,7 +47,7 @@ def methods(trace: Trace) -> list[MethodInfo]:
 
 def worked(look: Prepared) -> TeamWork:
     """What each agent cost and what became of its work."""
-    return look.once("work", lambda: contributions(look.trace, facts=look.facts))
+    return look.once("work", lambda: contributions(look.trace))
 
 
 def work(trace: Trace) -> Work:
@@ -237,7 +237,7 @@ def _row(look: Prepared, found: Earned, row: Row) -> CreditRow:
 
 def _places(look: Prepared) -> RowPlaces:
     if "places" not in look.kept:
-        look.kept["places"] = RowPlaces(look.trace, look.team)
+        look.kept["places"] = RowPlaces(look.trace)
     kept: RowPlaces = look.kept["places"]
     return kept
 

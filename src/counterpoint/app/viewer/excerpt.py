@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.quantities import has_times
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import TraceTeam, team_of
 
 
 def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float] | None = None) -> tuple[Trace, str]:
     """The part of a trace, and what it is in words; seconds count from the beginning of the trace."""
-    team = TraceTeam(trace)
+    team = team_of(trace)
     keep_E = np.ones(len(trace.events), np.bool_)
     words = []
     if agents:

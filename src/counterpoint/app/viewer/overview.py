@@ -225,7 +225,7 @@ def _line(text: str) -> str:
 def _hacks(look: Prepared) -> Iterable[Alert]:
     if look.is_large or look.trace.meta.get(UNFINISHED):  # what nobody has read yet may still be read
         return
-    for finding in hacks(look.trace, facts=look.facts):
+    for finding in hacks(look.trace):
         if finding.status == "found":
             text = f"{finding.hack.replace('_', ' ')}: {finding.why}"
             yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(look, finding.events))
@@ -277,7 +277,7 @@ def notes(look: Prepared) -> list[str]:
         out.append(f"{_many(inferred, 'link')} were inferred by rule: {', '.join(report.inferred)}.")
     if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
-    covered = coverage(trace, facts=look.facts)
+    covered = coverage(trace)
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
     if covered.no_record and covered.total:

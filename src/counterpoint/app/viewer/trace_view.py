@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
 from counterpoint.audits.authority import Sink
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.incidents import sinks_by_effect
 from counterpoint.audits.injection import Injection, injections
 from counterpoint.audits.outside import outside
@@ -57,7 +57,7 @@ class Prepared:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.facts = Facts(trace)
+        self.facts = facts_of(trace)
         self.team = self.facts.team
         self.kept: dict[Any, Any] = {}
         """Answers that cost something (credit, safety), by what was asked."""
@@ -178,13 +178,13 @@ def is_dear(look: Prepared) -> bool:
 
 def orders_given(look: Prepared) -> list[Injection]:
     """The texts from outside that give the team orders, and what came of them."""
-    return look.once("injections", lambda: injections(look.trace, facts=look.facts))
+    return look.once("injections", lambda: injections(look.trace))
 
 
 def sinks(look: Prepared) -> tuple[MayTaint, list[Sink]]:
     """What the audit says: layer 1 of taint, and every sink that untrusted content reaches."""
     if "sinks" not in look.kept:
-        may = may_taint(look.trace, facts=look.facts)
-        look.kept["sinks"] = may, sinks_by_effect(look.trace, may, orders_given(look), facts=look.facts)
+        may = may_taint(look.trace)
+        look.kept["sinks"] = may, sinks_by_effect(look.trace, may, orders_given(look))
     kept: tuple[MayTaint, list[Sink]] = look.kept["sinks"]
     return kept

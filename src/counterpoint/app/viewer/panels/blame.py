@@ -15,7 +15,6 @@ from counterpoint.app.viewer.panel import Panel
 from counterpoint.app.viewer.trace_view import prepared
 from counterpoint.audits.blame.judge import Blame, succeeded
 from counterpoint.audits.blame.judge import blame as judged
-from counterpoint.audits.facts import Facts
 from counterpoint.audits.failures import Failure, failures
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
@@ -81,14 +80,14 @@ def _suspicion(trace: Trace) -> Suspicion:
         return _told(trace, judged(trace, most=SUSPECTS))
     except NotIdentified as refused:
         why = refused.what.removeprefix("not identified: ")
-        return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", prepared(trace).facts if succeeded(trace) is None else None)
+        return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", trace if succeeded(trace) is None else None)
     except Refused as refused:  # what would help there are options of the command
         return _nobody(f"{refused.what}; `{command} --anyway` ranks its steps as if it had failed")
 
 
-def _nobody(why: str, facts: Facts | None = None) -> Suspicion:
-    failed = [] if facts is None else sorted(failures(facts.trace, facts=facts), key=lambda f: f.is_mended)
-    shown = [] if facts is None else _failed(facts.trace, failed)
+def _nobody(why: str, trace: Trace | None = None) -> Suspicion:
+    failed = [] if trace is None else sorted(failures(trace), key=lambda f: f.is_mended)
+    shown = [] if trace is None else _failed(trace, failed)
     return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why], failed=shown, failed_count=len(failed))
 
 

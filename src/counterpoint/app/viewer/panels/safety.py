@@ -96,7 +96,7 @@ def _path(look: Prepared, may: MayTaint, sink: Sink, *, is_traced: bool) -> Tain
     way = [index[name] for name in sink.path]
     if is_traced and len(way) == 2 and sink.strength in ("copied", "order"):
         # the audit names both ends; the page shows the way between them
-        way = may_taint(look.trace, [sink.path[0]], facts=look.facts).path(end) or way
+        way = may_taint(look.trace, [sink.path[0]]).path(end) or way
     return TaintPath(
         source=int(place[start]) if start >= 0 else -1,
         sink=int(place[end]),
