@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 # Hundreds of processes are started here, and each would compile the package again: compiled modules are kept, whoever asked for none.
@@ -32,6 +33,8 @@ gc.set_threshold(50_000, 20, 50)
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+
+from ends_help import Ends  # noqa: E402
 
 # A shell that starts a job in the background tells it to ignore Ctrl-C, and so would every run that is interrupted here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -93,3 +96,41 @@ def pytest_sessionfinish() -> None:
     shutil.rmtree(_DATA, ignore_errors=True)
     if "warm_help" in sys.modules:
         sys.modules["warm_help"].KEPT.close()
+
+
+# -- commands run as a user would, in an empty folder -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends_of(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Ends]:
+    """For a command: a function of its arguments that gives exit code, stdout and stderr."""
+    from counterpoint.app.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def of(command: str) -> Ends:
+        def run(*arguments: str | Path) -> tuple[int, str, str]:
+            with pytest.raises(SystemExit) as exit_:
+                main([command, *map(os.fspath, arguments)])
+            out = capsys.readouterr()
+            assert isinstance(exit_.value.code, int)
+            return exit_.value.code, out.out, out.err
+
+        return run
+
+    return of
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Ends:
+    """A function of the words of a command line that gives exit code, stdout and stderr."""
+    from counterpoint.app.cli import main
+
+    def call(*args: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    return call

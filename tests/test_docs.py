@@ -25,7 +25,7 @@ import pytest
 from warm_help import programs
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "research", "trainers") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
+PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "lab", "lab/research", "lab/trainers") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
 # These set up a machine, or run this very test; what they install is held to pyproject.toml below.
 NOT_RUN = ("make ", "pip ", "uv ")
 # What the README takes minutes for, as the test does it: the same command with less to do, in a world of small tasks.

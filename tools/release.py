@@ -42,7 +42,7 @@ BESIDE = (
 )  # fmt: skip
 TESTS = {
     "some": (
-        "tests/trace", "tests/lab/papers", "tests/audits", "tests/formats/test_samples_told.py",
+        "tests/trace", "tests/lab/papers", "tests/audits", "tests/formats/test_sample_listings.py",
         "tests/formats/test_importing_core.py", "tests/store/test_store.py", "tests/store/test_round_trip.py",
         "tests/app/test_show_ls_demo.py",
     ),

@@ -25,7 +25,7 @@ from counterpoint.store.parts import is_whole, part_path
 from counterpoint.testing import synthetic_trace
 from interleave_help import Stepper, orders, patched
 
-# More on request: the numbers in docs/benchmarks.md are from such runs.
+# More on request: the numbers in docs/lab/benchmarks.md are from such runs.
 MORE = int(os.environ.get("COUNTERPOINT_DELAYS", "0"))
 _NOWHERE = Span(0, 0, 0)
 Works = dict[str, Callable[[], None]]

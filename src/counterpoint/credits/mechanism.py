@@ -42,7 +42,7 @@ class Mechanism:
     needs: tuple[str, ...] = ()
     """What it asks for: group (several traces of a task), logp, replay, critic, tokens, ..."""
     example: Callable[[], Example] | None = None
-    """Small traces and options that it answers; `counterpoint.testing.check_credit` runs on them, and needs them."""
+    """Small traces and options that it answers; `counterpoint.testing.check_mechanism` runs on them, and needs them."""
 
     @property
     def options(self) -> list[str]:

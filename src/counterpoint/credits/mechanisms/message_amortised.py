@@ -245,7 +245,7 @@ message_amortised = Mechanism(
     assumptions="messages of the traces judged are like those it was fitted on",
     cost="none with k = 0 (the fit took forks on other traces); else 2k - 1 forks per message",
     additive=False,
-    source="docs/research/message-credit.md; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on "
+    source="docs/lab/research/message-credit.md; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on "
     "stated features",
     run=_run,
     needs=("weights",),

@@ -12,7 +12,7 @@ what had happened by then. `contrast="said"` compares what the message said with
 Always true: no row without 20 effective runs in each arm and an estimated chance of both between 0.02 and 0.98; what is refused
 has a reason. e is estimated (a logistic regression, cross-fitted by run) unless every message has a logged `logp` and
 `propensity="logged"`: then no model need be right. Estimated, e or (m0, m1) must be. What decided and is not in the features
-(a confounder) biases it, and no number here can show that: docs/research/logged-credit.md.
+(a confounder) biases it, and no number here can show that: docs/lab/research/logged-credit.md.
 
 Robins, Rotnitzky, Zhao 1994; cross-fitting: arXiv 1608.00060. Departures: one effect per slot; refusals. Rows: unit message.
 """
@@ -250,8 +250,8 @@ message_logged = Mechanism(
     "logged propensity neither need be); both arms occur",
     cost="none beyond the runs: no fork, no call",
     additive=False,
-    source="Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060; docs/research/logged-credit.md. Departures: one effect "
-    "per slot, a gate that refuses",
+    source="Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060; docs/lab/research/logged-credit.md. Departures: one "
+    "effect per slot, a gate that refuses",
     run=_run,
     needs=("group",),
     example=lambda: Example(_many(), {"contrast": "said", "types": ("message",), "ids": ["e6", "e7", "e8"]}),

@@ -177,7 +177,7 @@ agent_lightning = Importer(
     read_session=_read,
     group=_group,
     rank=20,
-    columns={
+    becomes={
         "model_request": (
             "orchestrator_decision",
             "message",

@@ -311,7 +311,7 @@ claude_code = Importer(
     sidecar=_sidecar,
     group=_group,
     read_session=_read,
-    columns={
+    becomes={
         "assistant": ("orchestrator_decision", "aggregate", "message", "spawn", "tool_call", "return", "despawn"),
         "user": ("human_intervention", "tool_result", "return", "message", "safety_event"),
         "system": ("safety_event", "message"),

@@ -351,7 +351,7 @@ codex = Importer(
     sidecar=_sidecar,
     group=_group,
     read_session=_read,
-    columns={
+    becomes={
         "response_item": ("orchestrator_decision", "message", "aggregate", "tool_call", "tool_result", "spawn", "despawn"),
         "event_msg": ("human_intervention", "return", "safety_event", "spawn"),
         "compacted": ("orchestrator_decision", "message"),

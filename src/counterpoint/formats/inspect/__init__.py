@@ -153,7 +153,7 @@ inspect = Importer(
     signs=("eval", "samples", "status", "version", "task", "plan"),
     system="inspect",
     read_session=_read,
-    columns={
+    becomes={
         "model": ("orchestrator_decision", "message", "tool_call", "return", "aggregate"),
         "message of a model's input": ("human_intervention", "message", "tool_result"),
         "tool": ("tool_call", "tool_result", "spawn", "return"),

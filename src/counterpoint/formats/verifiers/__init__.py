@@ -242,7 +242,7 @@ verifiers = Importer(
     rank=-5,
     system="verifiers",
     read_session=_read,
-    columns={
+    becomes={
         "assistant message, trajectory step, sampled node": ("orchestrator_decision", "message", "tool_call"),
         "tool message": ("tool_result",),
         "user message of the prompt": ("human_intervention",),

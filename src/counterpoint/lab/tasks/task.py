@@ -183,7 +183,7 @@ class TextTask(Protocol):
 
 def _checked(found: Any, name: str) -> TextTask:
     if not isinstance(found, TextTask):
-        fix = "counterpoint.testing.check_task says what a task needs"
+        fix = "counterpoint.lab.testing.check_task says what a task needs"
         raise InputError(f"is a {type(found).__name__}, not a task", where=name, fix=fix)
     return found
 

@@ -91,7 +91,7 @@ class Preset:
     """One method."""
 
     source: str
-    """Paper, with arXiv id, or a page of docs/research."""
+    """Paper, with arXiv id, or a page of docs/lab/research."""
     grade: str
     """How the source was read: one of `GRADES`."""
     departures: str
@@ -128,14 +128,14 @@ class Preset:
     delegate: str = "orchestrator"
     """Whose credit a delegation gets: the orchestrator's, or the agent's it went to."""
     forks: float = 0.0
-    """Share of the episodes in which one spawn decision is forced (docs/research/spawn-credit.md)."""
+    """Share of the episodes in which one spawn decision is forced (docs/lab/research/spawn-credit.md)."""
     keeps: float = 0.0
     """Share of the items that may not be left in training, at the first update; it falls as 1 / (1 + update / 20)."""
     tries: float = 0.0
     """Share of the tasks in whose episodes no item may be left before its first call, at the first update; it falls likewise.
     In half of these episodes one role comes for certain, in whatever number."""
     goes_on: bool = False
-    """Stops are recorded and not carried out in training (forced continuation, docs/research/stopping.md)."""
+    """Stops are recorded and not carried out in training (forced continuation, docs/lab/research/stopping.md)."""
     rates: Mapping[str, float] = field(default_factory=lambda: {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3})
     """Learning rates at the start; they fall linearly to a tenth."""
     averaging: float = 0.9

@@ -166,7 +166,7 @@ def _tuples(table: Any) -> Any:
 def read_settings(path: Path) -> Settings:
     """The settings of a TOML file."""
     try:
-        given = read_toml(path, fix="key = value lines; see docs/training.md")
+        given = read_toml(path, fix="key = value lines; see docs/lab/training.md")
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path), fix="counterpoint train --preset counterpoint --world W1") from error
     return settings_of(given, where=str(path))

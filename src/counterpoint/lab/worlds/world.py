@@ -160,7 +160,7 @@ class World(Protocol):
 
 def _checked(found: Any, name: str) -> World:
     if not isinstance(found, World):
-        fix = "counterpoint.testing.check_env says what a world needs"
+        fix = "counterpoint.lab.testing.check_world says what a world needs"
         raise InputError(f"is a {type(found).__name__}, not a world", where=name, fix=fix)
     return found
 

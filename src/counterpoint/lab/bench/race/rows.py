@@ -173,4 +173,4 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening", "small")}
-"""The rows that come with the package, by their plan: those of docs/methods.md and of docs/methods-small.md."""
+"""The rows that come with the package, by their plan: those of docs/lab/methods.md."""

@@ -100,7 +100,7 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
         "seed": settings.seed,
         "eval_seeds": [first, first + settings.eval_episodes],
         "model": {"name": files.name, "digest": files.digest},
-        "source": "docs/language-models.md",
+        "source": "docs/lab/language-models.md",
     }
 
 

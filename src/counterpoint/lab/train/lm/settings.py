@@ -338,7 +338,7 @@ def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> 
     except msgspec.ValidationError as error:
         if isinstance(own := error.__cause__, CounterpointError):  # what a table found wrong with itself
             raise type(own)(own.what, where=own.where or where, why=own.why, fix=own.fix) from None
-        raise InputError(_plain(str(error)), where=where, fix="see docs/language-models.md") from error
+        raise InputError(_plain(str(error)), where=where, fix="see docs/lab/language-models.md") from error
 
 
 def _plain(text: str) -> str:
@@ -356,6 +356,6 @@ def _known(given: Mapping[str, Any], kind: Any, prefix: str, where: str | None) 
 def read_language_settings(path: Path) -> dict[str, Any]:
     """What a TOML file says, unchecked."""
     try:
-        return read_toml(path, fix="key = value lines; see docs/language-models.md")
+        return read_toml(path, fix="key = value lines; see docs/lab/language-models.md")
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path), fix="counterpoint train --lm smollm2-135m --task T1") from error
