@@ -7,6 +7,7 @@ to leave it.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterable
@@ -370,3 +371,18 @@ def test_no_machine_path_in_what_we_ship() -> None:
         home = [] if "codex" in path.as_posix() else [f"{Path.home()}/"]
         for mark in (f"{ROOT}/", *home, "/home/"):
             assert mark not in text, f"{path.relative_to(ROOT)} names a machine path: {mark}"
+
+
+_PATH = re.compile(r"(?<![\w*./{<-])(?:\w+/)*\w+\.py\b")
+_ANY_NAME = ("NAME.py", "plugin_name.py", "import_.py", "my/file.py", "path/to/file.py")
+"""Names that stand for any module, and for files of a user."""
+
+
+def test_modules_that_docstrings_and_comments_name_are_there() -> None:
+    """By the path from a folder that the file is in: its own, the package, the repository."""
+    for path in FILES:
+        strings = (n.value for n in _nodes(path) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))
+        texts = [*re.findall(r"#.*", _text(path)), *(n.value for n in strings if isinstance(n.value, str))]
+        names = {name for text in texts for name in _PATH.findall(text) if not name.endswith(_ANY_NAME)}
+        gone = [name for name in names if not any((folder / name).exists() for folder in path.parents)]
+        assert not gone, f"{_relative(path)} names {gone}"

@@ -21,7 +21,11 @@ from counterpoint.guard.state import home
 
 _MODULE = "counterpoint.guard"
 _PROGRAM = Path(__file__).with_name("__main__.py")
-_OURS = (f"-m {_MODULE}", "counterpoint/guard/__main__.py", "counterpoint/app/guard/__main__.py", "counterpoint guard hook")
+# The second row: hooks that earlier versions have installed.
+_OURS = (
+    f"-m {_MODULE}", "counterpoint/guard/__main__.py", "counterpoint guard hook",
+    "-m counterpoint.app.guard", "counterpoint/app/guard/__main__.py",
+)  # fmt: skip
 _EVENT = "PreToolUse"
 _TIMEOUT_S = 30
 

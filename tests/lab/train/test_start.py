@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, TryAgain
-from counterpoint.lab.train.checked_lines import summed_file
+from counterpoint.lab.train.checked_lines import file_with_sum
 from counterpoint.lab.train.evaluate import HAND_MADE, policy_of, reference_rounds
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.jobs import world_of
@@ -238,7 +238,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint_and_names_the_b
     good = folder / "checkpoints" / "000002.pt"
     held = torch.load(good, weights_only=False)
     held["net"][name][:] = torch.nan
-    good.write_bytes(summed_file(checkpoint_bytes(held)))
+    good.write_bytes(file_with_sum(checkpoint_bytes(held)))
     with pytest.raises(NotFinite, match=r"update 3: .*; batch of training seeds 1002000 to 1002003.*000002\.pt"):
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     run = RunFolder.open(folder)
@@ -327,9 +327,9 @@ def test_a_checkpoint_of_another_version_is_one_line(spoil: Any, words: str, cut
     folder = copied(cut, tmp_path)
     path = folder / "checkpoints" / "000002.pt"
     if spoil is None:
-        path.write_bytes(summed_file(path.read_bytes()[:500]))
+        path.write_bytes(file_with_sum(path.read_bytes()[:500]))
     else:
-        path.write_bytes(summed_file(checkpoint_bytes(spoil(torch.load(path, weights_only=False)))))
+        path.write_bytes(file_with_sum(checkpoint_bytes(spoil(torch.load(path, weights_only=False)))))
     with pytest.raises(InputError, match=words) as caught:
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     assert len(str(caught.value).splitlines()) == 1

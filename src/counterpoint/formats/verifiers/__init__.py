@@ -1,6 +1,6 @@
 """Rollouts of the verifiers library and prime-rl: results.jsonl rows, v1 traces, episodes of several agents.
 
-A row is one trace (`rows.py`): its prompt is heard, its completion said; with `trajectory` each model call is a step with its
+A row is one trace: its prompt is heard, its completion said; with `trajectory` each model call is a step with its
 own tokens, and the sub-models it called are sub-agents. A v1 trace is a graph of messages (`message_graph.py`), with
 sub-agents by semantic links; an episode is one trace of all its agents. Rewards, metrics and labels keep their names.
 

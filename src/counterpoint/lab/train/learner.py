@@ -293,7 +293,7 @@ def _with(rows: Mapping[str, LossRows], own: Mapping[str, LossRows]) -> dict[str
 
 
 class Balancer:
-    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`reward/balance.py`).
+    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`rewards/balance.py`).
 
     A step's episodes are cut into two halves; each reward has its own advantages, divided by their spread whatever the loss says,
     so that its scale cancels. Decisions that only the sum has advantages for (sub-agents, where they learn) go with the first.

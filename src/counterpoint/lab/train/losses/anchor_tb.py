@@ -126,5 +126,9 @@ def _at(t: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 anchor_tb = Loss(
-    source="EvoSteer, arXiv 2609.38661; sub-trajectory balance, 2209.12782", takes=Options, learn=_learn, module=Flows
+    source="EvoSteer, arXiv 2609.38661; sub-trajectory balance, 2209.12782",
+    takes=Options,
+    own_credit=("uniform",),
+    learn=_learn,
+    module=Flows,
 )
