@@ -28,7 +28,7 @@ from counterpoint.app.terminal.options import NumberRange
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
-from counterpoint.app.viewer.trace_view import is_dear, prepared, sinks
+from counterpoint.app.viewer.trace_view import is_dear, sinks, view_of
 from counterpoint.app.words import plain_text
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import Finding, Measure
@@ -118,7 +118,7 @@ def _verdict_of(facts: Facts, said: TraceAudit) -> Verdict:
 
 def _incidents(trace: Trace) -> int | None:
     """How many incidents there are (`audit.incidents`); None where finding that out takes long."""
-    look = prepared(trace)
+    look = view_of(trace)
     return None if is_dear(look) else sum(sink.status == "violation" for sink in sinks(look)[1])
 
 

@@ -23,9 +23,9 @@ from counterpoint.app.load_save import about, load
 from counterpoint.app.pricing import cost_words
 from counterpoint.app.terminal.output import emit, json_option, table
 from counterpoint.app.terminal.store import store_option
-from counterpoint.app.viewer.crediting import worked
+from counterpoint.app.viewer.credit_tab import team_work
 from counterpoint.app.viewer.overview import overview
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.app.words import plain_text
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import rollup
@@ -103,7 +103,7 @@ def _say(text: str) -> None:
 
 
 def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> None:
-    on, look = screen(), prepared(trace)
+    on, look = screen(), view_of(trace)
     team, shares = look.team, agent_shares(trace, replay=free_replay(trace), merged=last_merge)
     lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
@@ -129,9 +129,9 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> N
     _say("\n".join(parts))
 
 
-def _work(look: Prepared, on: Screen, limit: int | None) -> list[str]:
+def _work(look: TraceView, on: Screen, limit: int | None) -> list[str]:
     """What was done and what became of it: in all, and by agent."""
-    told = worked(look)
+    told = team_work(look)
     lines = wrapped(told.headline.split(" · "), on.pick(" · ", " | "), on, "work     ")
     some = told.agents[:limit] if len(told.agents) > 1 else []
     wide = min(max((span(plain_text(one.name)) for one in some), default=0), _MOST_LABEL, max(on.width // 3, 8))
@@ -267,12 +267,12 @@ def _call_line(call: dict[str, Any], asked: list[str]) -> str:
 # -- answers and figures ---------------------------------------------------------------------------------------------------
 
 
-def answers(look: Prepared, on: Screen) -> list[str]:
+def answers(look: TraceView, on: Screen) -> list[str]:
     """Computed facts, each with the agent or the event it is about."""
     return [plain_text(fact.text).replace("×", on.times()) for fact in overview(look.trace).facts]
 
 
-def figures(look: Prepared, lanes: list[Lane]) -> dict[str, list[str]]:
+def figures(look: TraceView, lanes: list[Lane]) -> dict[str, list[str]]:
     """Columns beside the tree, the most telling first."""
     facts, agents = look.facts, overview(look.trace).agents
     path = _per_lane(np.array([agent.path_share for agent in agents]), lanes)

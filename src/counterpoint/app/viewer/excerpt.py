@@ -42,8 +42,8 @@ def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float
     if "cost_usd" in trace.costs:
         costs["cost_usd"] = math.fsum(event.cost_usd or 0.0 for event in events)
     words.append(f"{len(events):,} of {len(trace.events):,} events")
-    said = f"a part of the trace: {'; '.join(words)}; rewards are the whole run's"
-    return replace(trace, events=events, edges=edges, contents=contents, costs=costs), said
+    note = f"a part of the trace: {'; '.join(words)}; rewards are the whole run's"
+    return replace(trace, events=events, edges=edges, contents=contents, costs=costs), note
 
 
 def _of_agents(trace: Trace, team: TraceTeam, agents: Sequence[str]) -> np.ndarray:

@@ -10,9 +10,9 @@ from shlex import quote
 
 from msgspec import Struct
 
-from counterpoint.app.viewer.causes import Recurring, RecurringCause
+from counterpoint.app.viewer.causes import RecurringCause, RecurringCauses
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.audits.blame.judge import Blame, succeeded
 from counterpoint.audits.blame.judge import blame as judged
 from counterpoint.audits.failures import Failure, failures
@@ -69,7 +69,7 @@ class Suspicion(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Suspicion:
     """The first suspects of a trace."""
-    return prepared(trace).once("blame", lambda: _suspicion(trace))
+    return view_of(trace).once("blame", lambda: _suspicion(trace))
 
 
 def _suspicion(trace: Trace) -> Suspicion:
@@ -92,7 +92,7 @@ def _nobody(why: str, trace: Trace | None = None) -> Suspicion:
 
 
 def _failed(trace: Trace, failed: list[Failure]) -> list[FailedStep]:
-    place = prepared(trace).team.place_E
+    place = view_of(trace).team.place_E
     return [
         FailedStep(event=int(place[trace.index[f.event]]), agent=f.name, what=f.tool or f.type.replace("_", " "),
                    reason=f.reason or "it failed", is_mended=f.is_mended)
@@ -101,7 +101,7 @@ def _failed(trace: Trace, failed: list[Failure]) -> list[FailedStep]:
 
 
 def _told(trace: Trace, found: Blame) -> Suspicion:
-    place = prepared(trace).team.place_E
+    place = view_of(trace).team.place_E
     steps = [
         SuspectStep(
             event=int(place[trace.index[s.event]]), step=s.step, agent=s.name, score=s.score, text=s.text,
@@ -121,6 +121,5 @@ def _words(words: str) -> str:
     return f"not {bare}" if bare != words and bare.startswith(("much ", "long", "very ", "the ", "among ")) else words
 
 
-blame = Panel(
-    name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, FailedStep, Suspicion)
-)
+_SHAPES = (RecurringCause, RecurringCauses, SuspectReason, SuspectStep, FailedStep, Suspicion)
+blame = Panel(name="Blame", key="6", answer=_answer, shapes=_SHAPES)
