@@ -14,7 +14,7 @@ import counterpoint as cpt
 from counterpoint.app.api import audit, blame, credit, fork, inputs, top
 from counterpoint.app.cli import main
 from counterpoint.lab.app.api import compare, train
-from counterpoint.lab.worlds.expert_chat import broken_chats
+from counterpoint.lab.bench.expert_chat import broken_chats
 
 FUNCTIONS = [audit.audit, blame.blame, compare.compare, credit.credit, credit.reward, fork.diff, fork.fork, top.top, train.train]
 OTHERS = [cpt.Graph, cpt.Store, cpt.Trace, cpt.annotate, cpt.dataset, cpt.judge, cpt.load, cpt.notes, cpt.problems, cpt.read_logs,

@@ -14,8 +14,8 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.app.cli import main
-from counterpoint.app.cli.new import _USE
-from counterpoint.testing import CHECKS
+from counterpoint.app.cli.new import templates
+from counterpoint.testing import checks
 from counterpoint.trace import encode
 from counterpoint.trace.example import rollouts
 
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("kind", _USE)
+@pytest.mark.parametrize("kind", templates())
 def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("new", kind, "mine", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -47,9 +47,9 @@ def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pyte
     test = importlib.import_module("my_lab.test_mine")
     by_hand = [name for name in vars(test) if name.startswith("test_") and name != "test_it_keeps_the_contract"]
     assert len(by_hand) == 1
-    kept = {"env" if kind == "world" else kind}
-    assert kept <= set(CHECKS)
-    assert registry.get(kept.pop(), told["name"]) is not None
+    kept = "mechanism" if kind == "credit" else kind
+    assert kept in checks()
+    assert registry.get(kept, told["name"]) is not None
     test.test_it_keeps_the_contract()
     takes = [here] if "tmp_path" in getattr(test, by_hand[0]).__annotations__ else []
     getattr(test, by_hand[0])(*takes)

@@ -29,12 +29,12 @@ PYTHONS = ("3.11", "3.12", "3.13")
 INSIDE = (
     "py.typed",
     "app/viewer/page/viewer.html",
-    "team/lm/trained/smollm2-135m-ledger/adapter.safetensors",
-    "audit/blame/weights.json",
+    "lab/lm/trained/smollm2-135m-ledger/adapter.safetensors",
+    "audits/blame/weights.json",
     "formats/importing/prices.json",
-    "corpus/papers.jsonl",
-    "bench/race/released/screening.jsonl",
-    "bench/race/released/small.jsonl",
+    "lab/papers/papers.jsonl",
+    "lab/bench/race/released/screening.jsonl",
+    "lab/bench/race/released/small.jsonl",
 )
 """What a user needs beside the code."""
 BESIDE = (
@@ -42,11 +42,11 @@ BESIDE = (
 )  # fmt: skip
 TESTS = {
     "some": (
-        "tests/trace", "tests/corpus", "tests/audit", "tests/formats/test_samples_told.py",
+        "tests/trace", "tests/lab/papers", "tests/audits", "tests/formats/test_sample_listings.py",
         "tests/formats/test_importing_core.py", "tests/store/test_store.py", "tests/store/test_round_trip.py",
         "tests/app/test_show_ls_demo.py",
     ),
-    "all": ("tests/trace", "tests/corpus", "tests/audit", "tests/formats", "tests/store", "tests/app/test_show_ls_demo.py"),
+    "all": ("tests/trace", "tests/lab/papers", "tests/audits", "tests/formats", "tests/store", "tests/app/test_show_ls_demo.py"),
     "none": (),
 }  # fmt: skip
 """What is run on every Python, from the sdist and against the wheel. Rooms that need torch, other packages or a browser are left

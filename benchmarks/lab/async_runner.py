@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from _timing import arguments, report, row
 
 from counterpoint.lab.bench.claims.async_ import LEVELS, Launch, rollouts

@@ -23,10 +23,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from _timing import arguments, report, row
 from mpe2 import simple_spread_v3
 from torch import nn

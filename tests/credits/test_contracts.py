@@ -8,10 +8,10 @@ import inspect
 import pkgutil
 from typing import Any
 
-import counterpoint.credit
 import pytest
 from msgspec.structs import replace
 
+import counterpoint.credits
 from counterpoint import registry
 from counterpoint.credits.accounts import LedgerEntry
 from counterpoint.credits.doubly_robust import Ridge

@@ -190,7 +190,7 @@ def test_without_the_lock_the_same_orders_lose_traces(quick_folder: Path, monkey
         while True:  # as the log did before it had a lock: who loses a number reads what won, and takes the next
             commit = change(self.refresh())
             path = self.commit_path(self.state.number + 1)
-            if commit is None or disk.create(path, disk.summed(log.msgspec.json.encode(commit), path.name)):
+            if commit is None or disk.create(path, disk.with_sum(log.msgspec.json.encode(commit), path.name)):
                 return commit
 
     monkeypatch.setattr(Log, "commit", retrying)

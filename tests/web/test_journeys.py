@@ -15,7 +15,7 @@ import pytest
 
 from counterpoint import Store
 from counterpoint.audits.blame.judge import blame
-from counterpoint.lab.worlds.expert_chat import broken_chats
+from counterpoint.lab.bench.expert_chat import broken_chats
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import running

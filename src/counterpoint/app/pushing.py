@@ -59,7 +59,7 @@ class Push:
         self.address = f"{parts.scheme}://{parts.netloc}"
         self._conn: http.client.HTTPConnection | None = None
         folder = store.path / "push"
-        with disk.explained(folder):
+        with disk.translate_errors(folder):
             disk.make_folder(folder)
             self._writer = _writer(folder / "writer")
             name = hashlib.blake2b(self.address.encode(), digest_size=8).hexdigest()

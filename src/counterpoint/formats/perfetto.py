@@ -221,7 +221,7 @@ perfetto = Format(
     suffixes=(".perfetto.json",),
     sniff=_sniff,
     write=_write,
-    columns={
+    fields={
         "slices": ("name", "cat", "ts", "dur", "thread = agent", "args: id", *(f.rstrip("_") for f in _SHOWN)),
         "arrows": tuple(t for t in EDGE_TYPES if t in _FLOWS),
         "counters": ("agents alive", "tokens"),

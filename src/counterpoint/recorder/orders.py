@@ -130,7 +130,7 @@ def send(store: str | os.PathLike[str], trace_id: str, order: Order) -> Order:
     _check_agent(order, so_far, trace_id)
     path = control_path(store, trace_id)
     line = line_of(order)
-    with disk.explained(path):
+    with disk.translate_errors(path):
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:

@@ -189,7 +189,7 @@ class Writer:
     def _wrote(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> bool:
         """The same, once; False when the files were gone before the commit could name them."""
         writer = None
-        with disk.explained(self._lake.folder):
+        with disk.translate_errors(self._lake.folder):
             try:
                 day = datetime.now(UTC).strftime("%Y-%m-%d")
                 writer = PartWriter(self._lake.folder, day)

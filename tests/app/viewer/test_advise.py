@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 import counterpoint as cpt
 from counterpoint.app.viewer.panels.advise import advise
-from counterpoint.lab.worlds.expert_chat import expert_chat
+from counterpoint.lab.bench.expert_chat import expert_chat
 
 
 def test_what_costs_nothing_is_tried_and_the_rest_is_listed() -> None:

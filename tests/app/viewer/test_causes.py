@@ -10,7 +10,7 @@ import counterpoint as cpt
 from counterpoint.app.viewer.causes import recurring
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.panels.blame import blame
-from counterpoint.lab.worlds.expert_chat import broken_chats, expert_chat
+from counterpoint.lab.bench.expert_chat import broken_chats, expert_chat
 
 
 def test_the_causes_are_those_of_blame_and_what_is_left_out_is_counted() -> None:

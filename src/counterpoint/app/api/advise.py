@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import named_model, replay_of
 from counterpoint.app.load_save import store_path
 from counterpoint.credits.advice import KINDS, Advice, Advised, Trials, advise_from_runs
 from counterpoint.credits.advice import advise as raced
@@ -94,18 +94,9 @@ def trials_of(
 ) -> Trials | None:
     """What can try changes of this run; None where nothing can replay it. Of a team whose model costs something, it lists changes
     and prices, and tries them where the model is named again."""
-    if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.lab.team.live_trials import KeptOpen, LiveTrials
-
-        asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow}
-        make = None if model is None else (lambda: named_model(trace, asked) if isinstance(model, str) else KeptOpen(model))
-        more: dict[str, Any] = {"models": models, "say": say, "kinds": kinds, "seed": seed, "budget_tokens": budget_tokens}
-        return LiveTrials(trace, make=make, allow=allow, **more)
-    from counterpoint.lab.team.world_trials import WorldTrials
-    from counterpoint.lab.worlds.teamworld.world import TeamWorld
-
-    found = replay_of(trace, allow=allow)
-    return WorldTrials(trace, found, kinds=kinds, seed=seed) if isinstance(found, TeamWorld) else None
+    asked = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
+    found: Trials | None = registry.answer("trials_of", trace, kinds=kinds, models=models, say=say, seed=seed, **asked)
+    return found
 
 
 def advise_orders(
@@ -121,10 +112,8 @@ def advise_orders(
     sure: float = 0.95,
 ) -> tuple[Advice, Order | None]:
     """What orders to a running team would gain, and the best that gains: its recording is played on with each, and without."""
-    from counterpoint.lab.team.order_trials import OrderTrials
-
-    asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": ()}
-    trials = OrderTrials(so_far, make=None if model is None else (lambda: named_model(so_far, asked)), say=say, agent=agent)
+    asked = registry.hook("order_trials", "orders are tried")
+    trials = asked(so_far, say=say, agent=agent, model=model, base_url=base_url, key_env=key_env)
     if asks_model(so_far):
         if model is None:
             fix = "name the model again, as in --model openai:NAME --base-url URL"

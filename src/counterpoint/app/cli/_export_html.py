@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masked import counts, hidden, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, hidden, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit
 from counterpoint.app.viewer.one_file import OneFile, page_around, reopened
 from counterpoint.app.viewer.sharing import shared

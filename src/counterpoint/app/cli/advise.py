@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.chosen import chosen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
@@ -22,6 +22,8 @@ from counterpoint.errors import InputError
 if TYPE_CHECKING:
     from counterpoint.credits.advice import Advice, Advised
     from counterpoint.trace import Trace
+
+HEADING = "Judge"
 
 _SHOWN = 8
 _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
@@ -75,7 +77,7 @@ def advise(
     from counterpoint.app.api.advise import first_of, trials_of
 
     asked |= {"kinds": _listed(asked["kinds"]), "models": _pairs(asked.pop("try_model"))}
-    meant = chosen(traces, store)
+    meant = select(traces, store)
     loaded = list(meant.traces(quiet=as_json))
     if meant.is_query and len(loaded) > 1:
         note(f"{plain_text(meant.words)}: {counted(len(loaded), 'run')}", quiet=as_json)

@@ -22,11 +22,11 @@ from counterpoint.app.api.audit import (
     summary_of,
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
-from counterpoint.app.cli._taint import taint_report
+from counterpoint.app.cli._orders import taint_report
 from counterpoint.app.load_save import about
-from counterpoint.app.terminal.chosen import Chosen, chosen
 from counterpoint.app.terminal.options import NumberRange
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.app.viewer.trace_view import is_dear, prepared, sinks
 from counterpoint.app.words import plain_text
@@ -38,6 +38,8 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.ending import is_unfinished
 from counterpoint.trace.naming import title_of
+
+HEADING = "Judge"
 
 _LINES = 10
 
@@ -79,14 +81,14 @@ def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     group = options["group"]
     if group is not None and group not in AUDIT_GROUPS:
         raise InputError(f"cannot audit by {group!r}", fix=did_you_mean(group, AUDIT_GROUPS))
-    which = chosen(words, options["store"], options["prices"])
+    which = select(words, options["store"], options["prices"])
     if options["is_taint"]:
         raise SystemExit(4 if taint_report(which, options, as_json=as_json) else 0)
     is_each = not options["is_summary"] and group is None and (not which.is_query or as_json)
     raise SystemExit(4 if (_each if is_each else _together)(which, options, as_json=as_json) else 0)
 
 
-def _audits(which: Chosen, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
+def _audits(which: Selection, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
     chosen_, prices = chosen_by(options["only"]), prices_of(options["price_token"], options["price_tool"])
     for name, trace in which.named(quiet=quiet):
         with about(name):
@@ -94,7 +96,7 @@ def _audits(which: Chosen, options: dict[str, Any], *, quiet: bool) -> Iterator[
         yield facts, audit_of(trace, chosen_, prices=prices, alike=options["alike"], facts=facts)
 
 
-def _each(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
+def _each(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Every trace by itself; whether a reward hack was found."""
     is_found, is_asked = False, bool(options["only"])
     for k, (facts, said) in enumerate(_audits(which, options, quiet=True)):
@@ -131,7 +133,7 @@ def _verdict_text(facts: Facts, said: TraceAudit) -> str:
     return plain_text("\n".join(lines), keep_lines=True)
 
 
-def _together(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
+def _together(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Many traces at once: a summary, a line for each group, or what to look at; whether a reward hack was found."""
     chosen_, group = chosen_by(options["only"]), options["group"]
     traces: list[Trace] = []

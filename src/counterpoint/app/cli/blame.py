@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from counterpoint.app.terminal.chosen import chosen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.audits.blame.judge import Blame, Suspect
@@ -26,6 +26,8 @@ from counterpoint.trace import Trace
 
 if TYPE_CHECKING:
     from counterpoint.app.api.blame import Blamed
+
+HEADING = "Judge"
 
 _SHOWN = 5
 
@@ -87,7 +89,7 @@ def blame(
     """
     from counterpoint.app.api.blame import collected, judged, with_forks
 
-    which = chosen(words, store)
+    which = select(words, store)
     if is_replay and len(which) != 1:
         raise InputError(f"--replay is about one trace, not {len(which)}", fix="name one")
     most = None if is_replay else (limit or (20 if as_json else max(_SHOWN, 10)))

@@ -10,6 +10,8 @@ import counterpoint.registry as registry
 from counterpoint.app.cli import installed
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 
+HEADING = ""
+
 
 @click.command(epilog="\b\nExamples:\n  counterpoint commands\n  counterpoint commands --json | jq '.commands[].name'")
 @json_option

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.options import values_of
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from counterpoint.credits.row_places import RowPlaces
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
+
+HEADING = "Judge"
 
 _SHOWN = 25
 _WIDE = 160
@@ -86,7 +88,7 @@ def credit(
 
     loaded = once(load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json))
     names = _names(asked.pop("method"), asked.pop("methods"), asked.pop("compare"))
-    options = options_of(asked.pop("options"))
+    options = values_of(asked.pop("options"))
     if is_dry:
         return _dry_run(names, loaded, options, as_json)
     if unit is not None and unit not in UNITS:

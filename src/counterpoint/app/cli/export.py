@@ -19,8 +19,8 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
-from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.options import values_of
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
@@ -28,8 +28,9 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
 from counterpoint.formats.format import Format
 from counterpoint.formats.masking import Masked, masked_all
-from counterpoint.lab.app.export_rl import RL, RL_COLUMNS, RL_LOST, RL_SUFFIXES, write_rl
 from counterpoint.trace import Trace
+
+HEADING = "Keep"
 
 _CREDIT = "group_relative"
 
@@ -97,9 +98,9 @@ def export(
     if (more := how.pop("more")) and how["is_bare"]:
         raise InputError("--mask and --no-mask exclude each other", where=f"--mask {more}", fix="leave one of them out")
     how["is_personal"] = more == "personal"
-    is_rows = html is None and (target == RL or _is_trainer(target, rows["credit"]))
-    _refuse_mixture(traces, output, html, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=is_rows)
-    if not is_rows:
+    exporter = None if html is not None else _row_exporter(target, rows["credit"])
+    _refuse_mixture(traces, output, html, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=exporter is not None)
+    if exporter is None:
         from counterpoint.app.api.inputs import expanded
 
         traces = tuple(expanded(traces, how["store"]))
@@ -107,8 +108,9 @@ def export(
         from counterpoint.app.cli._export_html import write_html
 
         write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
-    elif is_rows:
-        _write_rows(traces, target, output, rows, is_report=is_report, as_json=as_json, **how)
+    elif exporter is not None:
+        about = {"credit": rows["credit"] or _CREDIT, "options": values_of(rows["options"]), "policy": rows["policy"], **how}
+        exporter.write(traces, target, output, is_report=is_report, as_json=as_json, **about)
     else:
         _write_format(traces, target, output, is_report=is_report, as_json=as_json, **how)
 
@@ -139,25 +141,18 @@ def _write_format(
         click.echo(said)
 
 
-def _write_rows(traces: tuple[str, ...], target: str, output: str | None, rows: dict[str, Any], **how: Any) -> None:
-    about = {"credit": rows["credit"] or _CREDIT, "options": options_of(rows["options"]), **how}
-    if target == RL and rows["policy"] is not None:
-        raise InputError(
-            "--to rl writes the rows of all policies", where="--policy", fix="filter by the column `policy`, or use --to trl"
-        )
-    if target == RL:
-        write_rl(traces, output, **about)
-        return
-    from counterpoint.lab.app.export_trainer import write_for_trainer
-
-    write_for_trainer(traces, target, output, policy=rows["policy"], **about)
+def _exporters() -> list[Any]:
+    """Those who write a row per model call (hook `exporters`): each names its targets, describes them, and writes."""
+    return [exporter() for exporter in registry.hooks("exporters")]
 
 
-def _is_trainer(target: str, credit: str | None) -> bool:
-    """Whether rows are asked for; sft is a format of whole conversations too, and means rows where a credit is named."""
-    if target not in registry.ids("trainer"):
-        return False
-    return credit is not None or target not in registry.ids("format") or not _can_write(registry.get("format", target))
+def _row_exporter(target: str, credit: str | None) -> Any:
+    """Who writes the rows that are asked for; None where a format is. sft is a format of whole conversations too, and means rows
+    where a credit is named."""
+    is_format = target in registry.ids("format") and _can_write(registry.get("format", target))
+    if is_format and credit is None:
+        return None
+    return next((exporter for exporter in _exporters() if target in exporter.targets()), None)
 
 
 def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
@@ -182,8 +177,9 @@ def _loaded(
 def _target(name: str) -> Format:
     writers = [n for n in registry.ids("format") if _can_write(registry.get("format", n))]
     if ":" not in name and name not in writers:
+        others = [target for exporter in _exporters() for target in exporter.targets()]
         what = "is read, not written" if name in registry.ids("format") else "is not a target we know"
-        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, RL, *registry.ids("trainer")]))
+        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, *others]))
     format_: Format = registry.get("format", name)
     return format_
 
@@ -273,39 +269,20 @@ def _summary(files: Sequence[_File], left_out: dict[str, int], secrets: Masked |
 
 
 def _list(*, as_json: bool) -> None:
-    _list_rows(as_json=as_json)
+    for row, lines in (described for exporter in _exporters() for described in exporter.described()):
+        emit({"schema": SCHEMA_VERSION, **row}) if as_json else click.echo(lines)
     for name in registry.ids("format"):
         format_: Format = registry.get("format", name)
         if not _can_write(format_):
             continue
         can_read = format_.read is not None or format_.read_tables is not None
         if as_json:
-            columns = {part: list(names) for part, names in format_.columns.items()}
+            columns = {part: list(names) for part, names in format_.fields.items()}
             shape = {"suffixes": list(format_.suffixes), "folder": format_.write is None, "reads_back": can_read}
             emit({"schema": SCHEMA_VERSION, "target": name, **shape, "columns": columns, "lost": format_.lost})
             continue
         kind = "a folder of tables" if format_.write is None else f"one {format_.suffixes[0]} file per trace"
         click.echo(f"{name}: {kind}{'' if can_read else ', not read back'}")
-        for part, names in format_.columns.items():
+        for part, names in format_.fields.items():
             click.echo(f"  {part}: {', '.join(names)}")
         click.echo(f"  lost: {format_.lost}\n")
-
-
-def _list_rows(*, as_json: bool) -> None:
-    if as_json:
-        shape = {"suffixes": list(RL_SUFFIXES), "folder": False, "reads_back": False}
-        emit({"schema": SCHEMA_VERSION, "target": RL, **shape, "columns": {"rows": list(RL_COLUMNS)}, "lost": RL_LOST})
-    else:
-        click.echo(f"{RL}: one {' or '.join(RL_SUFFIXES)} file for all traces, not read back\n  rows: {', '.join(RL_COLUMNS)}")
-        click.echo(f"  lost: {RL_LOST}\n")
-    for name in registry.ids("trainer"):
-        trainer = registry.get("trainer", name)
-        if as_json:
-            shape = {"suffixes": list(trainer.suffixes), "folder": True, "reads_back": trainer.read is not None}
-            about = {"package": trainer.package, "tested": list(trainer.tested)}
-            emit({"schema": SCHEMA_VERSION, "target": name, **shape, **about, "columns": {"rows": list(trainer.columns)},
-                  "lost": trainer.lost})  # fmt: skip
-            continue
-        tried = f" (tried with {trainer.package} {', '.join(trainer.tested)})" if trainer.tested else ""
-        click.echo(f"{name}: {trainer.about}; {' or '.join(trainer.suffixes)}, or a folder{tried}")
-        click.echo(f"  rows: {', '.join(trainer.columns)}\n  lost: {trainer.lost}\n")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from counterpoint.app.terminal.chosen import Chosen, chosen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import store_option
 from counterpoint.audits.failures import Failure
 from counterpoint.audits.failures import failures as found_in
@@ -63,7 +63,7 @@ def failures(words: tuple[str, ...], group: str | None, limit: int | None, store
     """
     if group is not None and group not in GROUPS:
         raise InputError(f"cannot count failures by {group!r}", fix=did_you_mean(group, GROUPS))
-    which = chosen(words, store)
+    which = select(words, store)
     every = list(_all(which, quiet=as_json))
     if group is not None or (which.is_query and not as_json):
         _counts(every, group or "reason", which, limit, as_json=as_json)
@@ -75,7 +75,7 @@ def failures(words: tuple[str, ...], group: str | None, limit: int | None, store
         _listed(every, limit or _SHOWN)
 
 
-def _all(which: Chosen, *, quiet: bool) -> Iterator[Told]:
+def _all(which: Selection, *, quiet: bool) -> Iterator[Told]:
     begin, end = which.period or (-math.inf, math.inf)
     for trace in which.traces(quiet=quiet):
         if trace.failures:
@@ -100,7 +100,7 @@ def _listed(every: list[Told], limit: int) -> None:
     click.echo(f"{counted(len(every), 'failure')}, {mended:,} of them in a tool that worked later{more}")
 
 
-def _counts(every: list[Told], group: str, which: Chosen, limit: int | None, *, as_json: bool) -> None:
+def _counts(every: list[Told], group: str, which: Selection, limit: int | None, *, as_json: bool) -> None:
     """How often each kind happened, the most first."""
     name = GROUPS[group]
     groups: dict[str, list[Told]] = {}

@@ -25,6 +25,8 @@ from counterpoint.trace import Trace
 from counterpoint.trace.outcome import by_hand
 from counterpoint.trace.replay import Substitute
 
+HEADING = "Judge"
+
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.masked import seen
+from counterpoint.app.terminal.masking import seen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import open_store, store_option
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from counterpoint.app.import_account import Account, Outcome
     from counterpoint.formats.importing.files import File
     from counterpoint.formats.importing.usage import Prices
+
+HEADING = "Look"
 
 # Starting a process costs about half a second: it pays from here on.
 _LARGE = 64 << 20

@@ -21,6 +21,8 @@ from counterpoint.store.handles import short_ids
 from counterpoint.store.summary import Summary
 from counterpoint.trace.naming import short_model
 
+HEADING = "Look"
+
 _SHOWN_VALUES = 8
 
 

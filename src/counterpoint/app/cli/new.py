@@ -10,6 +10,7 @@ import keyword
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import click
@@ -18,25 +19,32 @@ import counterpoint.registry as registry
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-_TEMPLATES = [Path(__file__).parents[i] / "templates" for i in (1,)] + [Path(__file__).parents[2] / "lab/app/templates"]
+HEADING = "Learn"
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 _NAME = "plugin_name"
 # A template is the plug-in and, below this line, its test, which needs an import for what stands above it here.
 _CUT = re.compile(rf"\n+# -- test_{_NAME}\.py -+\n")
 _IMPORT = "# from here import"
-# Kind to how its plug-in is used, once it is importable.
+# Kind of the core to how its plug-in is used, once it is importable.
 _USE = {
     "credit": "counterpoint credit TRACE --method {at}",
     "reward": "python -c \"import counterpoint as cpt; print(cpt.reward('TRACE', '{at}').to_arrow().to_pylist())\"",
-    "preset": "counterpoint train --preset {at} --world W1",
-    "loss": 'counterpoint train --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
     "format": "counterpoint import FILE --format {at}",
-    "world": "counterpoint world run {at}",
-    "topology": "counterpoint record --task T5 --topology {at}",
-    "tool": "counterpoint record --task T5 --tool {at}",
     "command": "counterpoint {at} TRACE",
 }
 # What the registry calls a kind, where people say something else.
 _KINDS = {"credit": "mechanism"}
+
+
+@cache
+def templates() -> dict[str, tuple[Path, str]]:
+    """Each kind that has a template: its file, and how such a plug-in is used; ours, and those of installed packages."""
+    out = {kind: (_TEMPLATES / f"{kind}.py", use) for kind, use in _USE.items()}
+    for hook in registry.hooks("templates"):
+        folder, uses = hook()
+        out |= {kind: (folder / f"{kind}.py", use) for kind, use in uses.items()}
+    return out
 
 
 @click.command(
@@ -60,13 +68,13 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
 
     KIND is credit, reward, preset, loss, format, world, topology, tool or command.
     """
-    if kind not in _USE:
+    if kind not in templates():
         raise _no_template(kind)
     _check_name(kind, name, ours=ours)
     files, module, path = _ours(kind, name) if ours else _outside(kind, name, into)
     _write(files)
     test = next(p for p in files if p.name.startswith("test_"))
-    use = _USE[kind].format(at=name if ours else f"{module}:{name}")
+    use = templates()[kind][1].format(at=name if ours else f"{module}:{name}")
     if not ours:
         use = f"PYTHONPATH={path} {use}"
     if as_json:
@@ -93,7 +101,7 @@ def _no_template(kind: str) -> InputError:
     """The error for a kind without a template: one of ours to begin from, or the word that was meant."""
     if kind not in registry.kinds() or kind in _KINDS.values():
         meant = {known: name for name, known in _KINDS.items()}.get(kind)
-        fix = f"did you mean {meant!r}?" if meant else did_you_mean(kind, _USE)
+        fix = f"did you mean {meant!r}?" if meant else did_you_mean(kind, templates())
         return InputError(f"no kind of plug-in named {kind!r}", fix=fix)
     ours = f"src/counterpoint/{_folder(kind)}/{registry.ids(kind)[0]}.py"
     return InputError(f"there is no template for a {kind}", fix=f"begin from one of ours, such as {ours}; see docs/plugins.md")
@@ -156,8 +164,7 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
 
 def _texts(kind: str, name: str, module: str) -> tuple[str, str]:
     """The plug-in, and its test."""
-    path = next(p for folder in _TEMPLATES if (p := folder / f"{kind}.py").is_file())
-    plugin, test = _CUT.split(path.read_text(encoding="utf-8"))
+    plugin, test = _CUT.split(templates()[kind][0].read_text(encoding="utf-8"))
     return f"{plugin}\n".replace(_NAME, name), test.replace(_IMPORT, f"from {module} import").replace(_NAME, name)
 
 

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 import counterpoint
 from counterpoint.app.api.report import Report, Reporting
 from counterpoint.app.report_page import Section, heading, page, sections
-from counterpoint.app.terminal.chosen import Chosen, chosen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.files import put
 from counterpoint.store.summary import Summary
+
+HEADING = "Look"
 
 _BAR = 20
 
@@ -42,7 +44,7 @@ def report(
     Without QUERY: all of the store. Waste is work that led to nothing: sub-agents whose return nobody used, work after the
     goal was met, repeated reads, results never read.
     """
-    told = _told(chosen(words, store, prices), quiet=as_json)
+    told = _told(select(words, store, prices), quiet=as_json)
     if not is_open:
         told = _masked(told)
     if file is not None:
@@ -55,7 +57,7 @@ def report(
         click.echo(f"REPORT    {plain_text(heading(told))}\n\n" + "\n\n".join(map(_text, sections(told))))
 
 
-def _told(which: Chosen, *, quiet: bool) -> Report:
+def _told(which: Selection, *, quiet: bool) -> Report:
     making = Reporting(which.query if which.is_query else " ".join(which.refs), which.period)
     listed = {row.id: row for row in which.rows}
     for trace in which.traces(quiet=quiet):

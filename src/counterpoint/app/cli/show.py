@@ -43,6 +43,8 @@ from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
 
+HEADING = "Look"
+
 # How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
 _TEXT, _LANES, _EVENTS, _NOTES = 2000, 40, 12, 4
 

@@ -14,6 +14,8 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, 
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.errors import InputError
 
+HEADING = "Look"
+
 _EPILOG = """\b
 Examples:
   counterpoint sql "select task_id, avg(team_reward) from traces group by 1"

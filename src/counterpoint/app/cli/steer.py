@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from counterpoint.recorder.orders import Order
     from counterpoint.trace import Event
 
+HEADING = "Keep"
+
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint steer T1-centralized-0 pause --agent lead.1\n"

@@ -17,14 +17,16 @@ from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, s
 from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.load_save import about
 from counterpoint.app.pricing import cost_words
-from counterpoint.app.terminal.chosen import Chosen, chosen
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.audits.facts import Facts
 from counterpoint.audits.rollups import BY, Coverage, Row, behind
 from counterpoint.display import at_least, compact, counted, duration, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
+
+HEADING = "Look"
 
 _NUMBER = re.compile(r"[-_#.: ]*\d+$")
 _SHOWN = 20
@@ -65,14 +67,14 @@ def top(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     Without TRACE: all of the store. busy is time in which an agent worked, path% its share of the critical path (of time, else
     tokens, else steps).
     """
-    found = chosen(words, options["store"], options["prices"])
+    found = select(words, options["store"], options["prices"])
     if found.is_query or len(found) > 1:
         _many(found, options, as_json=as_json)
     else:
         _one(found, options, as_json=as_json)
 
 
-def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
+def _one(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     """One trace."""
     group, by, limit, name = options["group"] or "agent", options["by"], options["limit"], options["name"]
     _known(group, BY, "group a trace by", fix=f"{group} is for many traces" if group in WHOLE else None)
@@ -99,7 +101,7 @@ def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
         click.echo(f"cost      {cost_words(trace.cost_usd, trace.unpriced)}; --prices FILE prices them")
 
 
-def _many(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
+def _many(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     """Many traces, summed."""
     group = options["group"] or "trace"
     _known(group, GROUPS, "group traces by")

@@ -53,12 +53,12 @@ plugin_name = Mechanism(
 import math
 
 # from here import plugin_name
-from counterpoint.testing import check_credit
+from counterpoint.testing import check_mechanism
 from counterpoint.trace.example import rollouts
 
 
 def test_it_keeps_the_contract() -> None:
-    check_credit(plugin_name)
+    check_mechanism(plugin_name)
 
 
 def test_a_share_by_hand() -> None:

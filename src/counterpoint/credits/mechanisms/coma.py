@@ -95,4 +95,5 @@ coma = Mechanism(
     run=_run,
     needs=("critic", "options"),
     example=_example,
+    from_rows=True,
 )

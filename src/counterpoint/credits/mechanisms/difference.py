@@ -110,4 +110,5 @@ difference = Mechanism(
     run=_run,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
+    live={"counterfactual": "task:without_returns"},
 )

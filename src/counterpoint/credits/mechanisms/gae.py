@@ -137,4 +137,6 @@ gae = Mechanism(
     run=_run,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    relative=True,
+    live={"value": "task:value_before"},
 )

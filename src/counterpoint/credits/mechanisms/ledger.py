@@ -221,4 +221,5 @@ ledger = Mechanism(
     run=_run,
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
+    live={"value": "task:value", "unit": "agent"},
 )

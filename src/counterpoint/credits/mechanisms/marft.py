@@ -72,4 +72,6 @@ marft = Mechanism(
     run=_run,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    relative=True,
+    live={"value": "task:value_before"},
 )

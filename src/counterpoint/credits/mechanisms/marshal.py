@@ -88,4 +88,5 @@ marshal = Mechanism(
     run=_run,
     needs=("turns",),
     example=lambda: Example(rollouts()),
+    relative=True,
 )

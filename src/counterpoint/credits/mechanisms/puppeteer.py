@@ -89,4 +89,5 @@ puppeteer = Mechanism(
     source="Puppeteer, arXiv 2505.19591",
     run=_run,
     example=lambda: Example(rollouts()),
+    relative=True,
 )

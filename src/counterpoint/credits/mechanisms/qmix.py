@@ -131,4 +131,5 @@ qmix = Mechanism(
     run=_run,
     needs=("critic",),
     example=_example,
+    from_rows=True,
 )

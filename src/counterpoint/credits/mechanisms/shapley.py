@@ -89,4 +89,5 @@ shapley = Mechanism(
     run=_run,
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
+    live={"worth": "task:worth"},
 )

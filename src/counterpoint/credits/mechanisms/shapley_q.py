@@ -84,4 +84,5 @@ shapley_q = Mechanism(
     run=_run,
     needs=("critic",),
     example=_example,
+    from_rows=True,
 )

@@ -56,4 +56,5 @@ spiral = Mechanism(
     source="SPIRAL, arXiv 2506.24119; official code",
     run=_run,
     example=lambda: Example(rollouts()),
+    relative=True,
 )

@@ -86,4 +86,5 @@ step_pairs = Mechanism(
     run=_run,
     needs=("critic, unless steps are scored",),
     example=lambda: Example(rollouts()),
+    live={"critic": "task:reward"},
 )

@@ -8,7 +8,7 @@ other. A step that was forbidden to leave its task counts as left, which is wort
 
 The cone of `cone` (arXiv 1506.02438 is its chain case) where each event belongs to one task. What a call earned is in no trace
 unless its events carry rewards, so a simulator that knows better gives `steps`; the flagship preset does, and its fast path on
-rollout rows (`train/returns.py`) is held to this mechanism by a test.
+rollout rows (`lab/train/returns.py`) is held to this mechanism by a test.
 """
 
 from __future__ import annotations
@@ -94,4 +94,5 @@ task_returns = Mechanism(
     run=_run,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    from_rows=True,
 )

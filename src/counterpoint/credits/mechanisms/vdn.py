@@ -59,4 +59,5 @@ vdn = Mechanism(
     run=_run,
     needs=("critic",),
     example=_example,
+    from_rows=True,
 )

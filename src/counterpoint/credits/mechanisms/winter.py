@@ -76,4 +76,5 @@ winter = Mechanism(
     run=_run,
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
+    live={"worth": "task:worth"},
 )

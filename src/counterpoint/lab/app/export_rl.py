@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse

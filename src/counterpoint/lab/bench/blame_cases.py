@@ -25,10 +25,10 @@ from counterpoint.audits.blame.steps import Floats, Steps
 from counterpoint.errors import Refused
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
+from counterpoint.lab.bench.expert_chat import broken_chats
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
 from counterpoint.lab.team.state import Limits
-from counterpoint.lab.worlds.expert_chat import broken_chats
 from counterpoint.lab.worlds.world import world
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.trace import Trace

@@ -47,10 +47,17 @@ class Attacked:
     def _texts(self) -> tuple[Facts, list[tuple[int, TextVerdict]]]:
         return Facts(self.trace), list(suspicious(self.trace))
 
+    @cached_property
+    def _verdicts(self) -> dict[Bars, bool]:
+        return {}
+
     def says_obeyed(self, bars: Bars = BARS) -> bool:
         """The verdict."""
-        facts, given = self._texts
-        return any(one.status == "obeyed" for one in injections(self.trace, facts=facts, bars=bars, given=given))
+        if bars not in self._verdicts:
+            facts, given = self._texts
+            found = injections(self.trace, facts=facts, bars=bars, given=given)
+            self._verdicts[bars] = any(one.status == "obeyed" for one in found)
+        return self._verdicts[bars]
 
 
 def scored(runs: Sequence[Attacked], bars: Bars = BARS) -> Score:

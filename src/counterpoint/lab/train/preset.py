@@ -31,17 +31,7 @@ BALANCES = {
     "variation": "each times its weight and its share of the coefficients of variation",
     "gradient": "each gradient times how reliably it points where the first reward's points; weights and scales cancel",
 }
-"""See `reward/balance.py`."""
-ON_ROWS = {
-    "task_returns": "counterpoint.lab.train.returns",
-    "qmix": "counterpoint.lab.train.losses.td",
-    "vdn": "counterpoint.lab.train.losses.td",
-    "coma": "counterpoint.lab.train.losses.joint_critic",
-    "shapley_q": "counterpoint.lab.train.losses.joint_critic",
-}
-"""Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
-OWN_CREDIT = {"td": ("qmix", "vdn"), "joint_critic": ("coma", "shapley_q", "uniform"), "anchor_tb": ("uniform",)}
-"""Losses that learn from the rewards of rollout rows themselves, and the credit that a preset with one of them names."""
+"""See `rewards/balance.py`."""
 DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "worker")
 """What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself
@@ -97,7 +87,7 @@ class Preset:
     departures: str
     """Where this differs from the source; what the loss brings besides is in `all_departures`."""
     credit: Mapping[str, Mapping[str, Any]]
-    """One credit mechanism of `credit/` with its options; those in `ON_ROWS` are computed on rollout rows, others on traces."""
+    """One credit mechanism with its options; those that are `from_rows` are computed on rollout rows, others on traces."""
     loss: Mapping[str, Mapping[str, Any]]
     """One loss of `train/losses/` with its options."""
     reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
@@ -229,7 +219,8 @@ class Preset:
     @property
     def uses_traces(self) -> bool:
         """Whether credit is judged on traces."""
-        return self.credit_name not in ON_ROWS and self.loss_name not in OWN_CREDIT
+        is_from_rows = registry.get("mechanism", self.credit_name).from_rows
+        return not is_from_rows and not registry.get("loss", self.loss_name).own_credit
 
     @property
     def logs(self) -> bool:

@@ -117,7 +117,7 @@ def _would_leave(net: Network, t: Table) -> np.ndarray:
 def _along_chains(
     t: Table, reward: np.ndarray, known: np.ndarray, leaves: np.ndarray, lam: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(advantages, returns) of item rows: those of `credit/mechanisms/task_returns.py`, on rows instead of events."""
+    """(advantages, returns) of item rows: those of `credits/mechanisms/task_returns.py`, on rows instead of events."""
     order = t["order"]
     adv, returns = np.empty(len(order)), np.empty(len(order))
     found = leaving_gae(reward[order], known[order], leaves[order], segments=t["chain"][order], lam=lam)

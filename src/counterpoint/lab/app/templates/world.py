@@ -31,11 +31,11 @@ plugin_name = TeamWorld(
 """plugin_name keeps the contract of a world, and its optimum is what was computed by hand."""
 
 # from here import plugin_name
-from counterpoint.testing import check_env
+from counterpoint.lab.testing import check_world
 
 
 def test_it_keeps_the_contract() -> None:
-    check_env(plugin_name)
+    check_world(plugin_name)
 
 
 def test_an_optimum_by_hand() -> None:

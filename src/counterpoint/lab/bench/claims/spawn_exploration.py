@@ -24,7 +24,7 @@ from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.lab.bench.claims.anneal import SpawnWorld
-from counterpoint.lab.train.spawn_head import SpawnStats, forks, natural_step, reinforce_step, softmax
+from counterpoint.lab.bench.spawn_table import SpawnStats, forks, natural_step, reinforce_step, softmax
 from counterpoint.lab.worlds.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.lab.worlds.wide_verify import wide_verify
 

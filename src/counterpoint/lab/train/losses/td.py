@@ -36,6 +36,7 @@ from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
+_MAX_NORM = 10.0  # of the gradient
 _MIXES = ("qmix", "vdn")
 
 
@@ -55,8 +56,6 @@ class Options:
     """And at the end; it falls geometrically."""
     epochs: int = 8
     """Steps on the batch."""
-    max_norm: float = 10.0
-    """Of the gradient."""
     warm: int = 0
     """Updates in which only the mix learns, so that utilities need not make up for a level that it does not know yet."""
     each_step: bool = False
@@ -234,7 +233,7 @@ def learn(
         if waits:
             for p in net.parameters():
                 p.grad = None
-        torch.nn.utils.clip_grad_norm_(parameters, o.max_norm)
+        torch.nn.utils.clip_grad_norm_(parameters, _MAX_NORM)
         optimizer.step()
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
 
@@ -267,6 +266,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 td = Loss(
     source="QMIX arXiv 1803.11485, VDN 1706.05296, pymarl; Agent Q-Mix arXiv 2604.00344",
     takes=Options,
+    own_credit=("qmix", "vdn"),
     learn=_learn,
     module=Mixer,
 )
