@@ -81,7 +81,7 @@ def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.C
 def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "labs").mkdir()
     (here / "labs" / "__init__.py").touch()
-    assert run("new", "tool", "counts", "--into", "labs/team", "--json") == 0
+    assert run("new", "tool", "counts", "-o", "labs/team", "--json") == 0
     assert json.loads(capsys.readouterr().out)["name"] == "labs.team.counts:counts"
 
 
@@ -96,8 +96,8 @@ def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.Ca
         (("credit", "class"), "my_class"),
         (("credit", "3"), "my_credit"),
         (("credit", "test_it"), "underscores: it"),
-        (("credit", "mine", "--into", "my-lab"), "--into my_lab"),
-        (("credit", "mine", "--into", "file/lab"), "file.*cannot be written"),
+        (("credit", "mine", "-o", "my-lab"), "-o my_lab"),
+        (("credit", "mine", "-o", "file/lab"), "file.*cannot be written"),
     ],
 )
 def test_a_bad_name_or_place_writes_nothing(
