@@ -101,13 +101,13 @@ def test_a_session_of_which_less_is_left_stays_as_it_is_stored(jobs: str, cpt: R
     log = tmp_path / "logs" / f"{SHOP}.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:8]))
     done = cpt("import", "logs", "--workers", jobs, cwd=tmp_path)
-    assert "kept     1 session of which the store has more than was read" in done.stdout
+    assert "kept     1 session: the stored copy is longer" in done.stdout
     again = told(cpt("import", "logs", "--reread", "--json", "--workers", jobs, cwd=tmp_path))
     assert again["sources"]["claude_code"]["kept"] == 1
     with Store(tmp_path / "traces", create=False) as store:
         assert store.get(SHOP) == before
-    assert cpt("rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
-    assert cpt("rm", "--restore", SHOP, cwd=tmp_path).returncode == 0
+    assert cpt("store", "rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
+    assert cpt("store", "rm", "--restore", SHOP, cwd=tmp_path).returncode == 0
     told(cpt("import", "logs", "--json", "--workers", jobs, cwd=tmp_path))
     with Store(tmp_path / "traces", create=False) as store:
         assert 0 < len(store.get(SHOP).events) < len(before.events)
