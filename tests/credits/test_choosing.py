@@ -49,7 +49,7 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     assert set(log.value.passed) == {"difference", "shapley", "remerge", "ledger", "agent_wise"}
     with pytest.raises(NotIdentified, match="no mechanism can say who earned it: no outcome is recorded") as unscored:
         choose([replace(bare[0], rewards={})])
-    assert "counterpoint score" in unscored.value.passed["shapley"]  # type: ignore[attr-defined]
+    assert "counterpoint notes score" in unscored.value.passed["shapley"]  # type: ignore[attr-defined]
 
 
 def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:

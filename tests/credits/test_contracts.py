@@ -435,7 +435,7 @@ def test_a_reward_that_is_missing_or_no_number_names_trace_and_channel() -> None
     with pytest.raises(InputError, match=r"no reward 'tean'.*did you mean 'team'") as error:
         team_reward(trace, "tean")
     assert error.value.where == "nine"
-    with pytest.raises(InputError, match="counterpoint score"):
+    with pytest.raises(InputError, match="counterpoint notes score"):
         team_reward(team("ten", None, [said("a")]))
     bad = replace(trace, trace_id="bad", rewards={"team": 1.0, "R1": float("inf")})
     with pytest.raises(InputError, match="reward 'R1' is inf") as error:

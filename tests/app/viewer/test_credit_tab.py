@@ -102,7 +102,7 @@ def test_a_refusal_is_an_answer() -> None:
     assert other.fix == "it gives credit by agent"
     unscored = credit(replace(team(), rewards={}), "uniform")
     assert "no reward 'team'" in (unscored.refusal or "")
-    assert "counterpoint score" in (unscored.fix or "")
+    assert "counterpoint notes score" in (unscored.fix or "")
 
 
 def test_only_shipped_mechanisms_can_be_asked_for() -> None:
