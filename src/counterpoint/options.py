@@ -105,8 +105,8 @@ def check_fields(record: Any, *, table: str = "") -> None:
         _check(f"{table}.{name}" if table else name, kinds.get(name, Any), value, None)
 
 
-@lru_cache(maxsize=256)
-def _kinds(takes: Callable[..., Any] | type[Any]) -> Mapping[str, Any]:
+@lru_cache(maxsize=1024)
+def _kinds(takes: Any) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(takes, include_extras=True)
     except Exception:  # a plug-in's annotations may name what is not there when it runs
