@@ -13,7 +13,7 @@ import pytest
 from counterpoint import Trace, problems, registry
 from counterpoint.lab.lm.model import Call, Completion
 from counterpoint.lab.lm.models.fake import Fake
-from counterpoint.lab.tasks.leaks import leaks_in
+from counterpoint.lab.tasks.leakage import leaks
 from counterpoint.lab.tasks.task import task
 from counterpoint.lab.team.state import Limits
 from counterpoint.trace.lines import encode_lines
@@ -38,7 +38,7 @@ def test_every_task_in_every_topology_is_a_valid_trace(name: str, topology: str,
     assert 0 <= trace.rewards["team"] <= 1
     assert trace.meta["ended"] == "stopped"
     made = task(name)
-    assert not leaks_in(made.instance(2), trace, made)
+    assert not leaks(made.instance(2), trace, made)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

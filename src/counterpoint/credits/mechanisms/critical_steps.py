@@ -21,8 +21,8 @@ from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
-from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.team import critical_steps as steps_of
+from counterpoint.trace.team import team_of
 
 _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orchestrator alone"
 
@@ -36,7 +36,7 @@ def _run(
     channel: str = "team",
     singleton: str | None = None,
 ) -> Credit:
-    steps = [steps_of(TraceTeam(t)) for t in traces]
+    steps = [steps_of(team_of(t)) for t in traces]
     within = [i for i, s in enumerate(steps) if budget is None or s.critical <= budget]
     if not within:
         raise NotIdentified(f"no trace is within {budget} critical steps", "a larger budget")

@@ -23,7 +23,7 @@ from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 _ESTIMAND = "(R - mean of the layer) / std of the layer, over the rollouts of the task"
 
@@ -60,7 +60,7 @@ def _run(
     keys: list[Hashable] = []
     dropped: dict[tuple[int, str], str] = {}
     for i, (trace, task) in enumerate(zip(traces, keys_of(traces, key), strict=True)):
-        team = TraceTeam(trace)
+        team = team_of(trace)
         depth = {n: int(team.depth_A[team.number[n]]) for n in rewards[i]}
         subs = [n for n in rewards[i] if depth[n] > 0]
         chosen = subs

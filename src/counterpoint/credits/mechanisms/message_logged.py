@@ -195,7 +195,7 @@ def _run(
     if silent and not rows:
         own = [why for (i, at), why in silent.items() if traces[i].events[traces[i].index[at]].agent not in OUTSIDE_ROLES]
         why = Counter(own or silent.values()).most_common(1)[0][0].removeprefix("not identified: ")
-        raise NotIdentified(why, "more runs of the task, or a replay and --method message_delete")
+        raise NotIdentified(why, "more runs of the task, or a replay and --mechanism message_delete")
     ids_of = tuple(t.trace_id for t in traces)
     notes = {"contrast": contrast, "value": value, "propensity": propensity}
     return Credit("message_logged", _ESTIMAND, False, ids_of, tuple(rows), unidentified=silent, notes=notes)

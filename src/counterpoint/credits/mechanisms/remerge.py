@@ -56,7 +56,7 @@ def _run(
         found = None if merged is None else merged(trace)
         if found is None:
             what = "nothing here can make this team's merges again"
-            raise NotIdentified(what, "a trace of `counterpoint record`", where=trace.trace_id)
+            raise NotIdentified(what, "a trace of `counterpoint play`", where=trace.trace_id)
         workers = np.array(found.workers)
         game = Game(len(workers), lambda present, f=found, w=workers: f.score(w[~present].tolist()))  # type: ignore[misc]
         is_exact = len(workers) <= MOST_EXACT

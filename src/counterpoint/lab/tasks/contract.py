@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from counterpoint.errors import CounterpointError
-from counterpoint.lab.tasks.leaks import given, leaks_in, truth
+from counterpoint.lab.tasks.leakage import given, leaks, truth
 from counterpoint.lab.tasks.task import VERBS, Act, Choice, Instance, Planted, Score, Seen, TextTask, View
 from counterpoint.lab.worlds.contract import Require, config, declared, refuses, same
 from counterpoint.trace.keyed import purpose, uniform
@@ -117,7 +117,7 @@ def _truth(task: TextTask, instance: Instance, require: Require) -> None:
     score = task.check(instance, solution)
     require(score.is_solved and score.value == 1, f"{where}: the truth file's solution scores {score.value}")
     texts = given(instance)
-    for leak in leaks_in(instance, texts.values(), task):
+    for leak in leaks(instance, texts.values(), task):
         require(False, f"{where}: the {leak.what} stands in {[*texts][int(leak.where)]}")
 
 

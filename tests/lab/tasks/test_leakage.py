@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.lab.tasks.leaks import Leak, given, leaks_in, marker, truth
+from counterpoint.lab.tasks.leakage import Leak, given, leaks, marker, truth
 from counterpoint.lab.tasks.task import task as find
 from counterpoint.trace import Event, Trace, content_ref
 
@@ -27,13 +27,13 @@ def test_nothing_that_agents_are_given_leaks(name: str) -> None:
         instance = task.instance(seed)
         texts = given(instance)
         assert set(texts) >= {"question", "answer format", f"subtask {instance.subtasks[0].id}", f"document {instance.documents[0].id}"}
-        assert leaks_in(instance, texts.values(), task) == []
+        assert leaks(instance, texts.values(), task) == []
 
 
 def test_a_text_with_the_marker_or_the_solution_is_found() -> None:
-    assert leaks_in(INSTANCE, ["fine", f"x {KEY} y", f"it is {SOLUTION}"], TASK) == [Leak("1", "marker"), Leak("2", "solution")]
-    assert leaks_in(INSTANCE, [f"it is {SOLUTION}"], TASK, written=[f"RETURN: {SOLUTION}"]) == []
-    assert leaks_in(INSTANCE, [f"x {KEY}"], TASK, written=[KEY]) == [Leak("0", "marker")]  # nobody works out a marker
+    assert leaks(INSTANCE, ["fine", f"x {KEY} y", f"it is {SOLUTION}"], TASK) == [Leak("1", "marker"), Leak("2", "solution")]
+    assert leaks(INSTANCE, [f"it is {SOLUTION}"], TASK, written=[f"RETURN: {SOLUTION}"]) == []
+    assert leaks(INSTANCE, [f"x {KEY}"], TASK, written=[KEY]) == [Leak("0", "marker")]  # nobody works out a marker
 
 
 def test_markers_differ() -> None:
@@ -46,21 +46,21 @@ RESULT = (Event(id="e1", t=1, type="tool_result", agent="lead.1", tool="open"), 
 
 def test_in_a_trace_the_solution_may_come_from_agents_only() -> None:
     later = (Event(id="e3", t=3, type="tool_result", agent="lead.1", tool="open"), RESULT[1])
-    assert leaks_in(INSTANCE, trace_of(ANSWER), TASK) == []
-    assert leaks_in(INSTANCE, trace_of(ANSWER, later), TASK) == []
-    assert leaks_in(INSTANCE, trace_of(RESULT, ANSWER), TASK) == [Leak("e1", "solution")]
+    assert leaks(INSTANCE, trace_of(ANSWER), TASK) == []
+    assert leaks(INSTANCE, trace_of(ANSWER, later), TASK) == []
+    assert leaks(INSTANCE, trace_of(RESULT, ANSWER), TASK) == [Leak("e1", "solution")]
     computed = (Event(id="e1", t=1, type="tool_result", agent="lead.1", tool="python"), SOLUTION)
-    assert leaks_in(INSTANCE, trace_of(computed, ANSWER), TASK) == []
+    assert leaks(INSTANCE, trace_of(computed, ANSWER), TASK) == []
     asked = (Event(id="e0", t=0, type="message", agent="user"), f"Is it {SOLUTION}?")
-    assert leaks_in(INSTANCE, trace_of(asked, ANSWER), TASK) == [Leak("e0", "solution")]
+    assert leaks(INSTANCE, trace_of(asked, ANSWER), TASK) == [Leak("e0", "solution")]
 
 
 def test_prompts_that_a_trace_keeps_are_searched() -> None:
     prompt = f"You are a worker. The answer is {SOLUTION}."
     event = Event(id="e2", t=2, type="return", agent="lead.1", extra={"call": {"prompt": [content_ref(prompt)]}})
-    assert leaks_in(INSTANCE, trace_of((event, SOLUTION), prompts=(prompt,)), TASK) == [Leak("e2", "solution")]
+    assert leaks(INSTANCE, trace_of((event, SOLUTION), prompts=(prompt,)), TASK) == [Leak("e2", "solution")]
     secret = f"truth file: {KEY}"
-    found = leaks_in(INSTANCE, trace_of(ANSWER, prompts=(secret,)), TASK)
+    found = leaks(INSTANCE, trace_of(ANSWER, prompts=(secret,)), TASK)
     assert found == [Leak(content_ref(secret), "marker")]
     hidden = Event(id="e1", t=1, type="message", agent="lead", extra={"debug": KEY})
-    assert leaks_in(INSTANCE, trace_of((hidden, "hello")), TASK) == [Leak("e1", "marker")]
+    assert leaks(INSTANCE, trace_of((hidden, "hello")), TASK) == [Leak("e1", "marker")]

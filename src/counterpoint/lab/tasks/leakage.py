@@ -51,7 +51,7 @@ def given(instance: Instance) -> dict[str, str]:
     return out | {f"planted {i}": p.text for i, p in enumerate(instance.planted)}
 
 
-def leaks_in(instance: Instance, texts: Trace | Iterable[str], task: TextTask, *, written: Iterable[str] = ()) -> list[Leak]:
+def leaks(instance: Instance, texts: Trace | Iterable[str], task: TextTask, *, written: Iterable[str] = ()) -> list[Leak]:
     """Where the truth is found in a trace, or in texts such as prompts; `written` is what agents had written before them."""
     key, solution = truth(instance, task)
     if isinstance(texts, Trace):
