@@ -100,14 +100,13 @@ def _check(name: str, kind: Any, value: Any, where: str | None) -> None:
 
 def check_fields(record: Any, *, table: str = "") -> None:
     """The same for every field of a dataclass's instance, for its `__post_init__`; `table` is what stands before their names."""
-    made_of: Any = type(record)
-    kinds = _kinds(made_of)
+    kinds = _kinds(type(record))
     for name, value in vars(record).items():
         _check(f"{table}.{name}" if table else name, kinds.get(name, Any), value, None)
 
 
-@lru_cache(maxsize=256)
-def _kinds(takes: Callable[..., Any] | type[Any]) -> Mapping[str, Any]:
+@lru_cache(maxsize=1024)
+def _kinds(takes: Any) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(takes, include_extras=True)
     except Exception:  # a plug-in's annotations may name what is not there when it runs
