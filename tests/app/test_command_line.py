@@ -52,7 +52,7 @@ def _stranger(folder: Path) -> dict[str, str]:
     info = folder / "strange-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "entry_points.txt").write_text(
-        "[counterpoint.plugins]\ncommand = strange.commands\n[counterpoint.commands]\nlone = strange.lone:one\n"
+        "[counterpoint.plugins]\ncommand = strange.commands\n[counterpoint.commands]\nlone = strange.lone:one\nls = strange.lone:one\ngone = strange.gone:gone\n"
     )
     one = "import click\n@click.command()\ndef {0}():\n    click.echo('{0} ran')\n"
     files = {
@@ -89,6 +89,8 @@ def test_an_installed_package_adds_commands_and_sub_commands_of_any_group(tmp_pa
     assert "cannot be loaded: division by zero" in inside["broken"]["help"]
     assert {"praise", "add"} <= inside.keys()
     assert described["lone"]["from"] == "strange.lone:one"
+    assert "from" not in described["ls"]  # ours stay ours
+    assert "cannot be loaded" in described["gone"]["help"]
     completed = {**environment, "_COUNTERPOINT_COMPLETE": "bash_complete", "COMP_WORDS": "counterpoint notes pra", "COMP_CWORD": "2"}
     done = subprocess.run([*CPT], env=completed, capture_output=True, text=True)
     assert done.stdout.split() == ["plain,praise"]

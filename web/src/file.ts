@@ -4,7 +4,7 @@ import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { denseColumns, type DenseColumns, type DenseFields, DenseRows } from "./dense";
 import { search, terms } from "./search";
 import type {
-  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Recurring, Run, RunRow, Talk, TalkRow, TraceRow,
+  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, RecurringCauses, Run, RunRow, Talk, TalkRow, TraceRow,
   Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
@@ -83,7 +83,7 @@ export class FileSource implements Source {
     return { store: "this file", rows, found: rows.length, total: all.length, facets: {}, zone: "", remarks: [], version: this.block.made_by };
   }
 
-  async causes(): Promise<Recurring> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }
+  async causes(): Promise<RecurringCauses> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }
   async alerts(ids: string[]): Promise<Record<string, AlertCount>> {
     return Object.fromEntries(ids.map((id) => {
       const all = this.packed(id).about.alerts;

@@ -3,7 +3,7 @@
 Always true: terms are joined by and; an unknown field, a field without a value and `OR` are errors, never an empty list; what
 stands in double quotes is words, whatever it holds. Over traces `project:shop` finds a part of the name in any case,
 `project=shop` the whole name as written; numbers are compared (`events:20` is `events=20`), with `score:fit>0.5` those of a name.
-A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`app.viewer.finding`) their
+A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`viewer.event_search`) their
 text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 
 A trace matches a date when any of it was at work then: the terms about dates of a query (`since:7d`, `until:2026-11-16`,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.credits.option_types import check_options
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import check_options
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.example import Example

@@ -21,7 +21,7 @@ from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.critical_path import critical_path
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 _FLOWS = frozenset(EDGE_TYPES) - {"temporal", "causal", "tool_dependency"}
@@ -177,7 +177,7 @@ def _flow(phase: str, kind: str, number: int, at: int, tid: int) -> dict[str, An
 def _critical(trace: Trace) -> set[int]:
     """The events on the critical path; none where the records are not a graph."""
     try:
-        path = critical_path(TraceTeam(trace))
+        path = critical_path(team_of(trace))
         return set(path.events) if path is not None else set()
     except CounterpointError:
         return set()

@@ -19,7 +19,7 @@ from counterpoint.app.load_save import load
 from counterpoint.app.terminal.masking import counts, hidden, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit
 from counterpoint.app.viewer.one_file import OneFile, page_around, reopened
-from counterpoint.app.viewer.sharing import shared
+from counterpoint.app.viewer.share_file import share_file
 from counterpoint.errors import InputError
 from counterpoint.files import put, read_plain, refuse
 from counterpoint.formats.masking import Masked
@@ -54,7 +54,7 @@ def write_html(
         between = _between(window) if window else None
         traces = [load(ref, store=store) for ref in refs]
         how = {"is_summary": is_summary, "is_bare": is_bare, "is_personal": is_personal}
-        made, secrets, ids, notes = shared(traces, agents=named, window=between, **how)
+        made, secrets, ids, notes = share_file(traces, agents=named, window=between, **how)
     if not is_dry:
         put([(path, made.data)], overwrite=force)
     digest = hashlib.sha256(made.data).hexdigest()

@@ -37,9 +37,9 @@ from counterpoint.app.terminal.options import (
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
-from counterpoint.app.viewer.trace_view import is_dear, prepared, sinks
+from counterpoint.app.viewer.trace_view import is_dear, sinks, view_of
 from counterpoint.app.words import plain_text
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import Finding, Measure
 from counterpoint.audits.verdict import Verdict, verdict
 from counterpoint.display import counted, number
@@ -105,8 +105,8 @@ def _audits(which: Selection, options: dict[str, Any], *, quiet: bool) -> Iterat
     chosen_, prices = chosen_by(options["only"]), prices_of(*_prices(options["pairs"]))
     for name, trace in which.named(quiet=quiet):
         with about(name):
-            facts = Facts(trace)
-        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["similarity"], facts=facts)
+            facts = facts_of(trace)
+        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["similarity"])
 
 
 def _each(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
@@ -131,7 +131,7 @@ def _verdict_of(facts: Facts, said: TraceAudit) -> Verdict:
 
 def _incidents(trace: Trace) -> int | None:
     """How many incidents there are (`audit.incidents`); None where finding that out takes long."""
-    look = prepared(trace)
+    look = view_of(trace)
     return None if is_dear(look) else sum(sink.status == "violation" for sink in sinks(look)[1])
 
 

@@ -23,11 +23,11 @@ from counterpoint.app.pricing import cost_words
 from counterpoint.app.terminal.options import full_option, ids_option
 from counterpoint.app.terminal.output import emit, json_option, table
 from counterpoint.app.terminal.store import store_option
-from counterpoint.app.viewer.crediting import worked
+from counterpoint.app.viewer.credit_tab import team_work
 from counterpoint.app.viewer.overview import overview
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.app.words import plain_text
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import rollup
 from counterpoint.credits.choosing import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
@@ -68,7 +68,7 @@ def show(
         if event is not None:
             _show_event(loaded, event, whole=is_full, with_prompt=with_prompt, as_json=as_json)
         elif as_json:
-            emit(_card(loaded, Facts(loaded)))
+            emit(_card(loaded, facts_of(loaded)))
         else:
             _show_trace(loaded, with_events=with_events, whole=is_full, with_ids=with_ids)
 
@@ -80,7 +80,7 @@ def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
     named |= {"errors": len(trace.failures), "unpriced": trace.unpriced}
     shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
     maps = {"rewards": trace.rewards, "costs": trace.known_costs, "metrics": trace.metrics, "meta": trace.meta}
-    rows = rollup(trace, facts=facts)
+    rows = rollup(trace)
     figures_of = lambda r: {"depth": r.depth, "events": r.events, "tokens": r.tokens_own, "role": r.role}  # noqa: E731
     team = [{"agent": r.name, "name": r.label, **figures_of(r)} for r in rows]
     return named | shape | maps | {"critical_path": _path(facts), "team": team}
@@ -102,7 +102,7 @@ def _say(text: str) -> None:
 
 
 def _show_trace(trace: Trace, *, with_events: bool, whole: bool, with_ids: bool) -> None:
-    on, look = screen(), prepared(trace)
+    on, look = screen(), view_of(trace)
     team, shares = look.team, agent_shares(trace, replay=free_replay(trace), merged=last_merge)
     lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
@@ -128,9 +128,9 @@ def _show_trace(trace: Trace, *, with_events: bool, whole: bool, with_ids: bool)
     _say("\n".join(parts))
 
 
-def _work(look: Prepared, on: Screen, limit: int | None) -> list[str]:
+def _work(look: TraceView, on: Screen, limit: int | None) -> list[str]:
     """What was done and what became of it: in all, and by agent."""
-    told = worked(look)
+    told = team_work(look)
     lines = wrapped(told.headline.split(" · "), on.pick(" · ", " | "), on, "work     ")
     some = told.agents[:limit] if len(told.agents) > 1 else []
     wide = min(max((span(plain_text(one.name)) for one in some), default=0), _MOST_LABEL, max(on.width // 3, 8))
@@ -266,12 +266,12 @@ def _call_line(call: dict[str, Any], asked: list[str]) -> str:
 # -- answers and figures ---------------------------------------------------------------------------------------------------
 
 
-def answers(look: Prepared, on: Screen) -> list[str]:
+def answers(look: TraceView, on: Screen) -> list[str]:
     """Computed facts, each with the agent or the event it is about."""
     return [plain_text(fact.text).replace("×", on.times()) for fact in overview(look.trace).facts]
 
 
-def figures(look: Prepared, lanes: list[Lane]) -> dict[str, list[str]]:
+def figures(look: TraceView, lanes: list[Lane]) -> dict[str, list[str]]:
     """Columns beside the tree, the most telling first."""
     facts, agents = look.facts, overview(look.trace).agents
     path = _per_lane(np.array([agent.path_share for agent in agents]), lanes)

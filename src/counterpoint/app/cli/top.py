@@ -21,7 +21,7 @@ from counterpoint.app.terminal.options import full_option, group_option, ids_opt
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import BY, Coverage, Row, behind
 from counterpoint.display import at_least, compact, counted, duration, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
@@ -82,8 +82,8 @@ def _one(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     _known(group, BY, "group a trace by", fix=f"{group} is for many traces" if group in WHOLE else None)
     trace = found.one()
     with about(found.refs[0]):
-        facts = Facts(trace)
-    told = top_of(trace, group=group, by=by, limit=most if as_json else None, facts=facts)  # type: ignore[arg-type]
+        facts = facts_of(trace)
+    told = top_of(trace, group=group, by=by, limit=most if as_json else None)  # type: ignore[arg-type]
     if name is not None:
         _behind(trace, facts, group, _id_of(told.rows, name), told.by, most, as_json=as_json)
         return
@@ -247,7 +247,7 @@ def _accounted(covered: Coverage) -> str:
 
 
 def _behind(trace: Trace, facts: Facts, group: str, name: str, by: str, most: int | None, *, as_json: bool) -> None:
-    numbers = behind(trace, group, name, facts=facts)  # type: ignore[arg-type]
+    numbers = behind(trace, group, name)  # type: ignore[arg-type]
     if as_json:
         listed = [trace.events[i].id for i in numbers]
         emit({"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, "group": group, "name": name, "events": listed})

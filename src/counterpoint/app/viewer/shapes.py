@@ -471,7 +471,7 @@ class LiveTrace(Struct, frozen=True, kw_only=True):
     """The last orders that took effect."""
 
 
-class Ordered(Struct, frozen=True, kw_only=True):
+class OrderReceipt(Struct, frozen=True, kw_only=True):
     """An order that was sent: it acts at the next safe point."""
 
     id: str

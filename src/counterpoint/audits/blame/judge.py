@@ -146,7 +146,7 @@ def blame(
         agents[trace.events[steps.places[k]].agent] += share
     top = float(p[order[0]])
     is_named = len(steps) > 1 and top >= STANDS_OUT[shape]
-    failed = [] if is_named else sorted(failures(trace, facts=steps.facts), key=lambda f: f.is_mended)
+    failed = [] if is_named else sorted(failures(trace), key=lambda f: f.is_mended)
     return Blame(
         trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
         suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],

@@ -15,7 +15,7 @@ from counterpoint.app.api.advise import advise as advised
 from counterpoint.app.api.advise import can_replay, price_of, trials_of
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.credits.advice import Advice, Change, Trials
 from counterpoint.credits.best_arm import LEAST
 from counterpoint.errors import CounterpointError
@@ -60,7 +60,7 @@ class Suggestions(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Suggestions:
     """Tried where that costs nothing and takes seconds, else listed."""
-    return prepared(trace).once("advise", lambda: _suggestions(trace, is_tried=True))
+    return view_of(trace).once("advise", lambda: _suggestions(trace, is_tried=True))
 
 
 def _listed(trace: Trace) -> Suggestions:
@@ -124,7 +124,7 @@ def _change(
     trials: int = 0, verdict: str = "not tried",
 ) -> TriedChange:  # fmt: skip
     at = trace.index.get(change.at)
-    event = None if at is None else int(prepared(trace).team.place_E[at])
+    event = None if at is None else int(view_of(trace).team.place_E[at])
     return TriedChange(
         scope=change.scope, kind=change.kind, says=change.says, event=event,
         gain=_finite(gain), low=_finite(low), high=_finite(high), trials=trials, tokens=tokens, verdict=verdict,
