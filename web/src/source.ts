@@ -99,7 +99,7 @@ export interface Source {
   run(id: string): Promise<Run>;
   /** `anyway`: also what may not be compared, with the reason. */
   compare(spec: string, anyway?: boolean): Promise<Compare>;
-  /** Folders of `counterpoint compare --all`, and the rows that come with the package. */
+  /** Folders of `counterpoint compare methods`, and the rows that come with the package. */
   races(): Promise<RaceRow[]>;
   race(id: string): Promise<Race>;
   /** The leaderboard of results of `counterpoint bench run`; with a name its card, with two both side by side. */

@@ -63,9 +63,9 @@ FIELDS = {
     "parent": "parent",
 }
 """`since`, `until` and `last` say when a trace was at work, `active` when it was last; `parent` is the session that a run was
-made for; `errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its
-text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
-`counterpoint dataset`."""
+made for; `errors` are events that went wrong; `problems` what `counterpoint store check` finds in the records; `label`, `note`
+(its text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
+`counterpoint notes dataset`."""
 _DATES = ("date", "day", "since", "until", "last", "active")
 _SPANS = ("since", "until", "last")
 _TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note", "parent")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import check_options
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Signal, Signals
@@ -48,6 +49,7 @@ class Reward:
         for name in options:
             if name not in self.options:
                 raise InputError(f"no option {name!r}", fix=did_you_mean(name, self.options))
+        check_options(self.score, options)
         signals = list(self.score(trace, **options))
         for s in signals:
             if not math.isfinite(s.value):

@@ -114,7 +114,7 @@ function Quiet(props: { state: string }) {
   return (
     <Empty title={props.state === "waiting" ? "Connecting…" : "Nothing is running."}>
       <p>Traces appear here while they are written. A team of fakes, at the pace of real models:</p>
-      <Command text="counterpoint record --task T1 --topology swarm --model fake --pace real" />
+      <Command text="counterpoint play --task T1 --topology swarm --model fake --model-set pace=real" />
       <p>Coding sessions, as they go on:</p>
       <Command text="counterpoint import --follow" />
       <p>Programs that send OpenTelemetry:</p>

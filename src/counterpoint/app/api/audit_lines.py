@@ -175,7 +175,7 @@ class AuditLines:
         useful = _share(total.useful, total.acts)
         led = "no trace says what came of the sub-agents' work"
         led = led if not total.acts else f"at most {useful} of what sub-agents did can have contributed to a result"
-        failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint failures."
+        failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint audit --failures."
         return [f"{came[0].upper()}{came[1:]}, for {spent}.", f"{(talk + led)[0].upper()}{(talk + led)[1:]}.", failed]
 
     def table(self, rows: Sequence[AuditLine]) -> tuple[list[str], list[list[str]]]:

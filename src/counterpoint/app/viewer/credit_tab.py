@@ -137,7 +137,7 @@ def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     additive = mechanism(name).additive
     if view.is_large and ("credit", name) not in view.kept:
         why = f"{view.n:,} events are more than the page waits for"
-        return _no_answer(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --method {name}")
+        return _no_answer(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --mechanism {name}")
     found = _earned(view, name)
     if isinstance(found, CounterpointError):
         return _no_answer(name, unit, [], additive, found.what, found.fix)

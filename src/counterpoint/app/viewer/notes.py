@@ -1,6 +1,6 @@
 """Notes, labels and scores for the page: what is said about a trace and its events, and one more.
 
-Always true: what the page adds is stored like `counterpoint annotate` stores it, by whom the server runs as, and is there for
+Always true: what the page adds is stored like `counterpoint notes add` stores it, by whom the server runs as, and is there for
 every later question; a trace that lies in no store cannot be annotated here.
 """
 

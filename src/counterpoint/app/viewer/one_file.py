@@ -165,7 +165,7 @@ def _credits(trace: Trace, *, is_coarse: bool) -> tuple[list[MethodInfo], dict[s
 
 def _unasked(trace: Trace, method: MethodInfo, *, is_coarse: bool) -> str | None:
     """Why a method is not asked when a file is written: forking may take long, and so may a row for every turn of many."""
-    fix = f"counterpoint credit {trace.trace_id} --method {method.id}"
+    fix = f"counterpoint credit {trace.trace_id} --mechanism {method.id}"
     if "replay" in registry.get("mechanism", method.id).needs:
         return f"it forks the trace, which a file cannot: {fix}"
     if is_coarse and method.unit not in _COARSE:
@@ -234,7 +234,7 @@ def reopened(data: bytes, where: str = "") -> tuple[str, dict[str, Any]]:
     """The block of a one-file page as it stands, and its content."""
     found = _BLOCK.search(data)
     if found is None:
-        raise InputError("has no data block of ours", where=where, fix="name a file that `counterpoint export --html` wrote")
+        raise InputError("has no data block of ours", where=where, fix="name a file that `counterpoint export --to html` wrote")
     try:
         content = json.loads(gzip.decompress(base64.b64decode(found["body"], validate=False)))
     except (binascii.Error, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:

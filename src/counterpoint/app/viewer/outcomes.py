@@ -1,7 +1,7 @@
 """How a run came out, for the page: what people said, what the log suggests, and a thumb that becomes a reward.
 
-Always true: an outcome from the page is stored like one of `counterpoint score`, by whom the server runs as; a proposal counts
-only once somebody accepts it. A trace that lies in no store cannot be scored here.
+Always true: an outcome from the page is stored like one of `counterpoint notes score`, by whom the server runs as; a proposal
+counts only once somebody accepts it. A trace that lies in no store cannot be scored here.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     errors: int
     """Events that went wrong; a call and its result are one."""
     problems: int
-    """What `counterpoint check` finds in the records."""
+    """What `counterpoint store check` finds in the records."""
     unpriced: int
     """Tokens that no cost covers."""
     is_open: bool

@@ -1,4 +1,4 @@
-"""A trace, or a part of it, as a file to hand over: for `counterpoint export --html` and for the page's Share.
+"""A trace, or a part of it, as a file to hand over: for `counterpoint export --to html` and for the page's Share.
 
 Always true: secrets are masked unless asked otherwise, also in the notes that say what was taken.
 """

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from counterpoint.credits.groups import Convention, convention_of
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.errors import NotIdentified
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -30,7 +30,7 @@ _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orche
 def _run(
     traces: Sequence[Trace],
     *,
-    budget: Natural | None = None,
+    budget: NonNegativeInt | None = None,
     convention: str | Convention = "dr_grpo",
     key: Key = "task_id",
     channel: str = "team",

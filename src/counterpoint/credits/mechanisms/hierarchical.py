@@ -17,9 +17,9 @@ import numpy as np
 
 from counterpoint.credits.groups import Convention, convention_of
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
@@ -45,7 +45,7 @@ def _run(
     convention: str | Convention = "m_grpo",
     sub: str = "task",
     d: int | None = None,
-    seed: Natural = 0,
+    seed: NonNegativeInt = 0,
     key: Key = "task_id",
     channel: str = "team",
     signals: Signals | None = None,

@@ -32,10 +32,10 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.credits.accounts import Account, Ledger
 from counterpoint.credits.games import extension
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.own_scores import beside_drafts, unused
 from counterpoint.credits.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -168,8 +168,8 @@ def _run(
     *,
     value: Critic = None,
     q: Critic = None,
-    extensions: Natural = 0,
-    seed: Natural = 0,
+    extensions: NonNegativeInt = 0,
+    seed: NonNegativeInt = 0,
     unit: str = "message",
     channel: str = "team",
 ) -> Credit:

@@ -76,7 +76,7 @@ def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
     if "team" not in trace.rewards:
         return _none(
             command,
-            f"nothing says how the run came out, so no change can be judged; `counterpoint score {trace.trace_id} up` says it",
+            f"the run has no outcome, so no change can be judged; `counterpoint notes score {trace.trace_id} up` sets one",
         )
     try:
         trials = trials_of(trace)
@@ -88,7 +88,7 @@ def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
         price = price_of(trials)
         if asks_model(trace):
             note = f"trying these would ask a model for up to {price.tokens:,} tokens"
-            again = f"{command} --model openai:NAME --base-url URL --budget-tokens {price.tokens}"
+            again = f"{command} --model openai:NAME --base-url URL --cap tokens={price.tokens}"
             return _untried(trace, trials, again, note)
         if not is_tried:
             return _untried(trace, trials, command, "nothing is tried in a page of one file")

@@ -82,7 +82,7 @@ def _suspicion(trace: Trace) -> Suspicion:
         why = refused.what.removeprefix("not identified: ")
         return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", trace if succeeded(trace) is None else None)
     except Refused as refused:  # what would help there are options of the command
-        return _nobody(f"{refused.what}; `{command} --anyway` ranks its steps as if it had failed")
+        return _nobody(f"{refused.what}; `{command} --all` ranks its steps as if it had failed")
 
 
 def _nobody(why: str, trace: Trace | None = None) -> Suspicion:

@@ -46,7 +46,7 @@ def digest(results: Sequence[RaceResult]) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table in Markdown."""
-    return ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(row) + " |" for row in rows)]
+    return [f"|{'|'.join(header)}|", "|" + "---|" * len(header), *(f"|{'|'.join(row)}|" for row in rows)]
 
 
 def _race(result: RaceResult) -> list[str]:
