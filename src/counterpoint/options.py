@@ -79,7 +79,7 @@ _ABSTRACT = {collections.abc.Callable: "a function", collections.abc.Mapping: "a
 _ABSTRACT |= dict.fromkeys((collections.abc.Sequence, collections.abc.Collection), "a list")
 
 
-def check_options(takes: Callable[..., Any] | type[Any], options: Mapping[str, Any], *, where: str | None = None) -> None:
+def check_options(takes: Any, options: Mapping[str, Any], *, where: str | None = None) -> None:
     """One clear error for an option whose value is not of the kind that a parameter of a function, or a field of a class, is
     annotated with."""
     kinds = _kinds(takes)
@@ -100,7 +100,8 @@ def _check(name: str, kind: Any, value: Any, where: str | None) -> None:
 
 def check_fields(record: Any, *, table: str = "") -> None:
     """The same for every field of a dataclass's instance, for its `__post_init__`; `table` is what stands before their names."""
-    kinds = _kinds(type(record))
+    made_of: Any = type(record)
+    kinds = _kinds(made_of)
     for name, value in vars(record).items():
         _check(f"{table}.{name}" if table else name, kinds.get(name, Any), value, None)
 
