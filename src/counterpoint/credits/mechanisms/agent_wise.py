@@ -15,8 +15,10 @@ Shapley rewards in `signals` is SHARP's normalisation (arXiv 2602.08335).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
+from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.groups import Convention, convention_of, group_codes, group_stats, inflation_factor
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
@@ -78,6 +80,13 @@ def _run(
     return credit_of("agent_wise", _ESTIMAND, traces, once.values(), notes=credit.notes, unidentified=credit.unidentified)
 
 
+def _no_group(traces: Sequence[Trace], beside: Beside) -> str | None:
+    if len(traces) < 2:
+        return "one run of the task was given: there is nothing to compare it with"
+    alone = [task for task, n in Counter(t.task_id for t in traces).items() if n < 2]
+    return f"task {alone[0]!r} was run once" if alone else no_reward(traces)
+
+
 agent_wise = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -88,4 +97,5 @@ agent_wise = Mechanism(
     run=_run,
     needs=("group",),
     example=lambda: Example(rollouts()),
+    default=Default("several runs of the same task can be compared", _no_group),
 )

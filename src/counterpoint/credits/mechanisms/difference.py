@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from counterpoint.credits.default import Default, no_replay
 from counterpoint.credits.example import Recount
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import beside_forks, unused
@@ -111,4 +112,5 @@ difference = Mechanism(
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
     live={"counterfactual": "task:without_returns"},
+    default=Default("the run can be replayed without each agent, which shows what each caused", no_replay, takes=("replay",)),
 )

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.accounts import Account, Ledger
+from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import extension
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import beside_drafts, unused
@@ -212,6 +213,17 @@ def _level(book: Ledger, level: str, roles: dict[str, str]) -> dict[str, float]:
     return {name: math.fsum(amounts) for name, amounts in gathered.items()}
 
 
+_LEAST_DRAFTS = 2
+"""Scored drafts from which the way of their score says more than who merged them."""
+
+
+def _few_drafts(traces: Sequence[Trace], beside: Beside) -> str | None:
+    scored = min(sum(e.type == "aggregate" and "draft" in (e.reward or {}) for e in trace.events) for trace in traces)
+    if 0 < scored < _LEAST_DRAFTS:
+        return "one draft was scored: whoever merged it would get everything, and those whose work is in it nothing"
+    return no_reward(traces)
+
+
 ledger = Mechanism(
     unit="message",
     estimand="skill of each event: what it changed in the expected team reward; prior and luck are in the notes",
@@ -223,4 +235,5 @@ ledger = Mechanism(
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
     live={"value": "task:value", "unit": "agent"},
+    default=Default("drafts were scored on the way", _few_drafts, {"unit": "all"}, may_favour_one=True),
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from counterpoint.credits.default import MOST_REPLAYED, Beside, Default, no_replay
 from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import MESSAGES, message_credit
 from counterpoint.credits.mechanism import Mechanism
@@ -40,6 +41,14 @@ def _run(
     )  # fmt: skip
 
 
+def _no_message_replay(traces: Sequence[Trace], beside: Beside) -> str | None:
+    if beside.replay is not None:
+        size = sum(len(t.events) * sum(e.type in ("message", "return") for e in t.events) for t in traces)
+        if size > 10 * MOST_REPLAYED:
+            return "one replay per message is a lot of work here: ask for it by name"
+    return no_replay(traces, beside)
+
+
 message_delete = Mechanism(
     unit="message",
     estimand=_ESTIMAND,
@@ -50,4 +59,10 @@ message_delete = Mechanism(
     run=_run,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
+    default=Default(
+        "the run can be replayed without each message, which shows what each caused",
+        _no_message_replay,
+        takes=("replay",),
+        unit="message",
+    ),
 )

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import Game
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.team_games import solve
@@ -72,9 +73,7 @@ def _run(
         silent |= {(k, name): "it returned nothing that the last merge read by itself" for name in others}
     ids = tuple(t.trace_id for t in traces)
     notes = {"traces": about}
-    return Credit(
-        "remerge", _ESTIMAND, True, ids, tuple(rows), declared=np.array(declared), unidentified=silent, notes=notes
-    )
+    return Credit("remerge", _ESTIMAND, True, ids, tuple(rows), declared=np.array(declared), unidentified=silent, notes=notes)
 
 
 class _Counted:
@@ -91,6 +90,17 @@ class _Counted:
         return len(right) / len(items) if items else 0.0
 
 
+def _no_merge(traces: Sequence[Trace], beside: Beside) -> str | None:
+    found = [] if beside.merged is None else [one for trace in traces if (one := beside.merged(trace)) is not None]
+    if len(found) < len(traces):
+        return "its merges cannot be made again: this is no recording of `counterpoint play`"
+    if any(one.runs_code for one in found):
+        return "the task's checker runs what the team wrote as a program: ask for it by name"
+    if any(len(one.workers) < 2 for one in found):
+        return "fewer than two workers are in the last merge"
+    return no_reward(traces)
+
+
 remerge = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -101,4 +111,9 @@ remerge = Mechanism(
     run=_run,
     needs=("merges",),
     example=lambda: Example(rollouts(), {"merged": _Counted}),
+    default=Default(
+        "the team's last merge can be made and scored again without each worker's returns, which asks no model; nobody reacts",
+        _no_merge,
+        takes=("merged",),
+    ),
 )

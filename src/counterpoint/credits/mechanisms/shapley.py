@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.credits.default import Default, no_reward
 from counterpoint.credits.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.team_games import Played, Worth, game_credit, solve
@@ -90,4 +91,7 @@ shapley = Mechanism(
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
     live={"worth": "task:worth"},
+    default=Default(
+        "the trace holds scored votes, to be counted again without each agent", lambda traces, beside: no_reward(traces)
+    ),
 )

@@ -89,5 +89,6 @@ token_spread = Mechanism(
     source="survey arXiv 2605.02801, section 4: the token unit",
     run=_run,
     needs=("credit", "tokens"),
+    fallback={"credit": "ledger"},
     example=_example,
 )
