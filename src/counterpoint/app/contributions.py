@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import counterpoint.registry as registry
 from counterpoint.audits.facts import Facts
 from counterpoint.audits.work.agents import AgentWork, TeamWork, work
-from counterpoint.credits.choosing import NobodyChosen
+from counterpoint.credits.choosing import NoMechanism
 from counterpoint.display import compact, duration, money, number, percent
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
@@ -90,7 +90,7 @@ class Uncredited(Credit):
     """Of each trace."""
 
     @staticmethod
-    def of_traces(traces: Sequence[Trace], error: NobodyChosen) -> Uncredited:
+    def of_traces(traces: Sequence[Trace], error: NoMechanism) -> Uncredited:
         """What there is to say instead."""
         ids = tuple(trace.trace_id for trace in traces)
         notes = {"passed": error.passed, "fix": error.fix}

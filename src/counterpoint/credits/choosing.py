@@ -123,7 +123,7 @@ _CANDIDATES = (
 )
 
 
-class Chosen(NamedTuple):
+class Choice(NamedTuple):
     """A credit that was chosen, and why."""
 
     credit: Credit
@@ -132,7 +132,7 @@ class Chosen(NamedTuple):
     """Mechanism that was passed over to the reason."""
 
 
-class NobodyChosen(NotIdentified):
+class NoMechanism(NotIdentified):
     """No mechanism is identified for these traces; `passed` says of each why not."""
 
     def __init__(self, traces: Sequence[Trace], unit: str | None, passed: dict[str, str]) -> None:
@@ -145,14 +145,14 @@ class NobodyChosen(NotIdentified):
 
 def choose(
     traces: Sequence[Trace], *, replay: Replay | None = None, merged: Merges | None = None, unit: str | None = None
-) -> Chosen:
+) -> Choice:
     """The credit of the best mechanism that is identified for these traces; `replay` only where it costs no model call.
 
     `merged` makes the merges of a recorded team again. With `unit` it is the best of those that have rows of this unit. Where
-    none is identified, `NobodyChosen` says of each why not.
+    none is identified, `NoMechanism` says of each why not.
     """
     given, passed = _Given(replay, merged), {}  # type: _Given, dict[str, str]
-    kept: Chosen | None = None
+    kept: Choice | None = None
     for one in _CANDIDATES:
         if one.unit not in (None, unit):
             continue
@@ -176,11 +176,11 @@ def choose(
         passed[one.method] = why_not
     if kept is not None:
         return kept
-    raise NobodyChosen(traces, unit, passed)
+    raise NoMechanism(traces, unit, passed)
 
 
-def _told(found: Credit, why: str, passed: dict[str, str]) -> Chosen:
-    return Chosen(replace(found, notes={**found.notes, "chosen": why, "passed": passed}), why, passed)
+def _told(found: Credit, why: str, passed: dict[str, str]) -> Choice:
+    return Choice(replace(found, notes={**found.notes, "chosen": why, "passed": passed}), why, passed)
 
 
 def _only_one(traces: Sequence[Trace], found: Credit) -> str | None:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from counterpoint.credits.option_types import check_options
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.example import Example
+from counterpoint.trace.options import check_options
 from counterpoint.trace.rows import Credit
 
 

@@ -15,7 +15,7 @@ from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
 from counterpoint.app.viewer.trace_view import Prepared, prepared
 from counterpoint.audits.work.agents import TeamWork
-from counterpoint.credits.choosing import Chosen, choose
+from counterpoint.credits.choosing import Choice, choose
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.row_places import EVENT_UNITS, RowPlaces
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
@@ -68,7 +68,7 @@ def work(trace: Trace) -> Work:
     return Work(rows=rows, headline=told.headline, notes=told.notes, why_no_credit=why)
 
 
-def chosen(look: Prepared) -> Chosen | None:
+def chosen(look: Prepared) -> Choice | None:
     """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
     if "chosen" not in look.kept:
         try:
@@ -77,11 +77,11 @@ def chosen(look: Prepared) -> Chosen | None:
         except CounterpointError:
             found = None
         look.kept["chosen"] = found
-    kept: Chosen | None = look.kept["chosen"]
+    kept: Choice | None = look.kept["chosen"]
     return kept
 
 
-def _info(look: Prepared, name: str, best: Chosen | None) -> MethodInfo:
+def _info(look: Prepared, name: str, best: Choice | None) -> MethodInfo:
     known = mechanism(name)
     is_best = best is not None and best.credit.mechanism == name
     return MethodInfo(

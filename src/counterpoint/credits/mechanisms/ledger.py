@@ -24,7 +24,7 @@ import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,12 +32,13 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.credits.accounts import Account, Ledger
 from counterpoint.credits.games import extension
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.own_scores import beside_drafts, unused
+from counterpoint.credits.shared_options import SEED, VALUE, Q, Unit
 from counterpoint.credits.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
+from counterpoint.trace.options import Channel, Natural
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.trace.team import TraceTeam
 
@@ -163,15 +164,15 @@ def _paths(trace: Trace) -> list[Account]:
     return out
 
 
-def _run(
+def _ledger_credit(
     traces: list[Trace],
     *,
-    value: Critic = None,
-    q: Critic = None,
+    value: Annotated[Critic, VALUE] = None,
+    q: Annotated[Critic, Q] = None,
     extensions: Natural = 0,
-    seed: Natural = 0,
-    unit: str = "message",
-    channel: str = "team",
+    seed: Annotated[Natural, SEED] = 0,
+    unit: Unit = "message",
+    channel: Channel = "team",
 ) -> Credit:
     wanted = LEVELS if unit == "all" else (unit,)
     if unit != "all" and unit not in LEVELS:
@@ -218,7 +219,7 @@ ledger = Mechanism(
     cost="a critic; nothing with draft scores",
     additive=True,
     source="ours: the Doob decomposition of the team reward over trace prefixes (Doob 1953), kept as accounts",
-    run=_run,
+    run=_ledger_credit,
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
 )

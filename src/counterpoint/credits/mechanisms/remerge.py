@@ -13,17 +13,18 @@ nothing. Exact for up to 8 workers, else the mean over antithetic orders. The ag
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
 from counterpoint.credits.games import Game
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Count, Natural
+from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.credits.team_games import solve
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
+from counterpoint.trace.options import Count, Natural
 from counterpoint.trace.rows import Credit, CreditRow
 
 MOST_EXACT = 8
@@ -41,8 +42,12 @@ class Merged(Protocol):
         """What the answer scores without what these workers returned."""
 
 
-def _run(
-    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: Count = 64, seed: Natural = 0
+def _remerge_credit(
+    traces: Sequence[Trace],
+    *,
+    merged: Callable[[Trace], Merged | None] | None = None,
+    orders: Annotated[Count, ORDERS] = 64,
+    seed: Annotated[Natural, SEED] = 0,
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -94,7 +99,7 @@ remerge = Mechanism(
     cost="none: the merge rule and the checker, 2^n times for up to 8 workers, orders * n times for more",
     additive=True,
     source="Shapley 1953; cf. SHARP, arXiv 2602.08335. Departure: the recorded merge is made again, without placeholders",
-    run=_run,
+    run=_remerge_credit,
     needs=("merges",),
     example=lambda: Example(rollouts(), {"merged": _Counted}),
 )

@@ -10,9 +10,9 @@ import pytest
 
 import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Count, Share, check_options
 from counterpoint.errors import InputError
 from counterpoint.trace.example import rollouts
+from counterpoint.trace.options import Count, Share, check_options
 
 WRONG = [
     ("puppeteer", "gamma", float("nan"), "gamma takes a number from 0 to 1"),

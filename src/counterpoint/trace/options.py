@@ -1,8 +1,9 @@
-"""Options of a mechanism against the annotations of its own parameters: a wrong one is named, with what it takes.
+"""Options of a mechanism or a reward against the annotations of its own parameters: a wrong one is named, with what it takes.
 
 Always true: a number is finite and not true or false; a whole number has no fraction; `Share`, `Count` and `Natural` are ranges
-that many options have. Of other kinds (functions, tables, objects) only a plain value (text, a number, true, null) that is none
-of them is refused: any object that does what is asked of it will do. What the annotations do not say is not checked.
+that many options have. An option that several take with one meaning is declared once and marked `Shared`. Of other kinds
+(functions, tables, objects) only a plain value (text, a number, true, null) that is none of them is refused: any object that does
+what is asked of it will do. What the annotations do not say is not checked.
 """
 
 from __future__ import annotations
@@ -28,9 +29,17 @@ class Range(NamedTuple):
     most: float | None = None
 
 
+class Shared(NamedTuple):
+    """Marks an option that several mechanisms or rewards take: one name, one kind of value, one meaning."""
+
+    name: str
+    about: str
+
+
 Share = Annotated[float, Range(0, 1)]
 Count = Annotated[int, Range(1)]
 Natural = Annotated[int, Range(0)]
+Channel = Annotated[str, Shared("channel", "the reward that is read, one of those of the trace or of its events")]
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda v: isinstance(v, bool | np.bool_)),
@@ -41,6 +50,16 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 }
 _ABSTRACT = {collections.abc.Callable: "a function", collections.abc.Mapping: "a mapping"}
 _ABSTRACT |= dict.fromkeys((collections.abc.Sequence, collections.abc.Collection), "a list")
+
+
+def shared(run: Callable[..., Any]) -> dict[str, Shared]:
+    """The options of a function that are declared once for all that take them."""
+    return {name: mark for name, kind in _kinds(run).items() for mark in _marks(kind) if mark.name == name}
+
+
+def _marks(kind: Any) -> list[Shared]:
+    own = [mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, Shared)]
+    return own + [mark for part in typing.get_args(kind) for mark in _marks(part)]
 
 
 def check_options(run: Callable[..., Any], options: Mapping[str, Any]) -> None:
@@ -75,11 +94,11 @@ def _is(kind: Any, value: Any) -> bool:
         return _PLAIN[kind][1](value)
     if origin is collections.abc.Callable:
         return callable(value)
-    told = origin or kind
+    own = origin or kind
     is_plain = value is None or isinstance(value, str | bool | Number)
-    if not is_plain or not isinstance(told, type) or getattr(told, "_is_protocol", False):  # who needs a replay says so itself
+    if not is_plain or not isinstance(own, type) or getattr(own, "_is_protocol", False):  # who needs a replay says so itself
         return True
-    return isinstance(value, told)
+    return isinstance(value, own)
 
 
 def _words(kind: Any) -> str:
@@ -94,5 +113,5 @@ def _words(kind: Any) -> str:
         return "one of " + ", ".join(map(str, parts))
     if kind in _PLAIN:
         return _PLAIN[kind][0]
-    told = origin or kind
-    return _ABSTRACT.get(told) or (f"a {told.__name__}" if isinstance(told, type) else "an object")
+    own = origin or kind
+    return _ABSTRACT.get(own) or (f"a {own.__name__}" if isinstance(own, type) else "an object")
