@@ -56,7 +56,7 @@ def test_what_counts_as_a_participle(tool: ModuleType) -> None:
 
 
 def test_a_shared_option_is_counted_once(tool: ModuleType) -> None:
-    from counterpoint.trace.options import Channel
+    from counterpoint.options import Channel
 
     def one(traces: object, *, channel: Channel = "team", depth: int = 1) -> None: ...
     def two(traces: object, *, channel: Channel = "R2", depth: int = 2) -> None: ...

@@ -3,7 +3,7 @@
 Always true: everything is counted on the real thing (commands as click has them, settings as the objects that hold them, imports
 and lengths as Python parses them), never from a list that somebody keeps. A setting is counted once for each owner (a world, a
 mechanism, a reward, a loss). An option that several mechanisms or rewards share is counted once where it is one declaration,
-marked `Shared` (`counterpoint.trace.options`); so is a dial of several tasks, or stopping worlds, that one function declares.
+marked `Shared` (`counterpoint.options`); so is a dial of several tasks, or stopping worlds, that one function declares.
 What has no goal is for information.
 """
 
@@ -112,7 +112,7 @@ def _dials(*configs: Any) -> int:
 
 def option_names(functions: Iterable[Callable[..., Any]]) -> tuple[set[str], int, int]:
     """Of functions that take (data, **options): the shared options, how many are an owner's own, and the places of all."""
-    from counterpoint.trace.options import shared
+    from counterpoint.options import shared
 
     common: set[str] = set()
     own = places = 0

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from counterpoint.lab.tasks import grammar
-from counterpoint.lab.tasks.task import Act, Choice, ViewItem, View, task
+from counterpoint.lab.tasks.task import Act, Choice, View, ViewItem, task
 
 ABOUT = {  # words of a question, and the task that it is
     "ledger_hunt": "contracts that are worth", "sql_audit": "in the policy's highest version", "module_dag": "Python function",

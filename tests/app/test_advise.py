@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import counterpoint as cpt
-from app.conftest import Ends
+from ends_help import Ends
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint.store.writing as writing
-from app.conftest import Ends
 from counterpoint.app.api.report import report
 from counterpoint.app.discover import read_logs
 from counterpoint.app.search import matcher, period_of, remarks
@@ -24,6 +23,7 @@ from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.activity import quarters_of, sliced
+from ends_help import Ends
 from logs import REAL
 
 FIRST = 1_793_500_000.0

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint
-from app.conftest import Ends
 from counterpoint import Event, Store, Trace
 from counterpoint.trace.model_calls import prompt_of
+from ends_help import Ends
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.conftest import Ends
 from counterpoint.app.api.compare_traces import compare_traces
 from counterpoint.app.api.mix import change_of
 from counterpoint.app.folding import folded
@@ -19,6 +18,7 @@ from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.naming import parent_session
+from ends_help import Ends
 
 NOON = 1_793_534_400.0
 """2026-11-01 12:00 UTC."""

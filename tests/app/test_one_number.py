@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint
-from app.conftest import Ends
 from audits.made import Story, fan_out
 from counterpoint.app.cli import main
 from counterpoint.app.viewer.collection import Collection, Listing
@@ -21,6 +20,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.critical_path import critical_path
 from counterpoint.trace.synthetic import SHAPES, synthetic_trace
 from counterpoint.trace.team import TraceTeam
+from ends_help import Ends
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "logs"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "logs"

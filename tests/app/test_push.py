@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from app.conftest import Ends
 from app.test_serve import serving
 from counterpoint import Event, Store, Trace
 from counterpoint.app.pushing import Push, following
@@ -22,6 +21,7 @@ from counterpoint.errors import InputError, Refused, TryAgain
 from counterpoint.lab.app.api.train import train_one
 from counterpoint.store.verify import verify
 from counterpoint.store.writing import digest_of
+from ends_help import Ends
 from lab.train.quick import CONFIG
 
 

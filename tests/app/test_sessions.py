@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.conftest import Ends
 from app.sessions_made import HELPER, Session, mend, paint, stored
 from counterpoint.app.api.report import trends
 from counterpoint.app.pricing import cost_words, read_prices, repriced
@@ -18,6 +17,7 @@ from counterpoint.audits.failures import failures, kind_of_reason
 from counterpoint.errors import InputError
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
+from ends_help import Ends
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import counterpoint
 from counterpoint.app.cli import cli
-from counterpoint.app.cli.demo import command_name
+from counterpoint.app.samples import command_name
 from counterpoint.audits.authority import authority
 from counterpoint.audits.injection import injections
 from counterpoint.errors import InputError, NotFound

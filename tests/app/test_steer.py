@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.conftest import Ends
 from counterpoint.recorder.control import FileControl
 from counterpoint.store import Store
 from counterpoint.trace import Event
 from counterpoint.trace.steered import is_steered
+from ends_help import Ends
 from steer_help import running, until
 from web_help import CPT
 

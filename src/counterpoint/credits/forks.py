@@ -7,7 +7,7 @@ error of k replicates:
 
     d_i = R(a; seed_i) - R(b; seed_i)      effect = mean(d)      se = sd(d, ddof 1) / sqrt(k), none for k = 1
 
-Noise shared between arms: common random numbers; for message credit, docs/research/message-credit.md and C3 (arXiv 2603.06859).
+Noise shared between arms: common random numbers; for messages, docs/lab/research/message-credit.md and C3 (arXiv 2603.06859).
 An event that the replay cannot fork is refused by itself, with the replay's reason; the others are still answered.
 """
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.trace.statistics import spearman
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 EVENT_UNITS = ("orchestrator", "message", "tool")
 """Units whose ids may be events."""
@@ -33,8 +33,8 @@ class RowPlace(NamedTuple):
 class RowPlaces:
     """The places of one trace's rows."""
 
-    def __init__(self, trace: Trace, team: TraceTeam | None = None) -> None:
-        self.trace, self.team = trace, team or TraceTeam(trace)
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.team = trace, team_of(trace)
 
     def of(self, row: CreditRow) -> RowPlace:
         """The event and the agent that a row's id names."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Annotated, Any
 
 from counterpoint.credits.groups import Convention
+from counterpoint.options import PositiveInt, Share, Shared
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.options import Count, Share, Shared
 from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Signals
 
@@ -47,7 +47,7 @@ FEATURES = Shared("features", "what was known before the decision, as numbers")
 PROPENSITY_FEATURES = Shared("propensity_features", "the same for the propensity; None: `features`")
 Propensity = Annotated[str, Shared("propensity", "logged, or estimated from the features")]
 Bandwidth = Annotated[float | None, Shared("bandwidth", "how near cases must be to be comparable; None: from the data")]
-Folds = Annotated[Count, Shared("folds", "of cross-fitting")]
+Folds = Annotated[PositiveInt, Shared("folds", "of cross-fitting")]
 Penalty = Annotated[float, Shared("penalty", "of the ridge regression")]
 
 # -- games of coalitions

@@ -13,8 +13,8 @@ from counterpoint import registry
 from counterpoint.app.cli import cli, main
 from lab.bench import claims_made
 
-HIT, MISS, CRASH, EMPTY, WRONG = (f"bench.claims_made:{n}" for n in ("hit", "miss", "crash", "empty", "wrong"))
-LACKING, IMPORTING, PARTLY, FREE = (f"bench.claims_made:{n}" for n in ("lacking", "importing", "partly", "free"))
+HIT, MISS, CRASH, EMPTY, WRONG = (f"lab.bench.claims_made:{n}" for n in ("hit", "miss", "crash", "empty", "wrong"))
+LACKING, IMPORTING, PARTLY, FREE = (f"lab.bench.claims_made:{n}" for n in ("lacking", "importing", "partly", "free"))
 KEYS = ["name", "value", "low", "high", "target", "ok"]
 
 
@@ -141,7 +141,7 @@ def test_the_other_claims_run_where_one_lacks_something(capsys: pytest.CaptureFi
         (["no-such-claim"], 3),
         ([HIT, "no-such-claim"], 3),
         (["no_such_module:claim"], 3),
-        (["bench.claims_made:hitt"], 2),
+        (["lab.bench.claims_made:hitt"], 2),
         ([], 2),
         (["--list", "--all"], 2),
         ([HIT, "--all"], 2),

@@ -11,11 +11,11 @@ import pytest
 from tests.lm_help import TEXTS
 from tests.tiny_help import make_tiny
 
-from app.conftest import Ends
 from counterpoint.errors import InputError, Refused
 from counterpoint.lab.app.api.train import train_one
 from counterpoint.lab.app.tracking import TRACKERS, numbers_of, tracked
 from counterpoint.lab.train.folder import RunFolder
+from ends_help import Ends
 from lab.train.lm.test_run import SHORT, config
 from lab.train.quick import CONFIG
 

@@ -24,9 +24,9 @@ from counterpoint.store import Store
 from lab.train.quick import TINY
 from warm_help import programs
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 TOML = """
-preset = "train.quick:quick"
+preset = "lab.train.quick:quick"
 world = "W1"
 updates = 2
 eval_every = 2
@@ -47,7 +47,7 @@ def ends(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
     def run(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as exit_:
-            main(["train", *arguments, "--allow", "train.quick:quick"])
+            main(["train", *arguments, "--allow", "lab.train.quick:quick"])
         out = capsys.readouterr()
         assert isinstance(exit_.value.code, int)
         return exit_.value.code, out.out, out.err
@@ -62,7 +62,7 @@ def test_a_table_and_what_to_run_next(ends: Any, tmp_path: Path) -> None:
     code, out, _ = ends("run.toml", "--out", "mine")
     assert code == 0
     lines = out.splitlines()
-    assert lines[0] == "run mine  preset train.quick:quick  world wide_verify  seed 0"
+    assert lines[0] == "run mine  preset lab.train.quick:quick  world wide_verify  seed 0"
     assert lines[1].split() == [
         "step", "reward", "R1", "agents", "rounds", "calls/ep", "KL", "held-out", "decisions/s", "traces",
     ]  # fmt: skip
@@ -156,7 +156,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         "--out",
         "mine",
         "--allow",
-        "train.quick:quick",
+        "lab.train.quick:quick",
     ]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 600
@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 130, err
-    assert "go on with: counterpoint train --resume mine --allow train.quick:quick" in err
+    assert "go on with: counterpoint train --resume mine --allow lab.train.quick:quick" in err
     assert "Traceback" not in out + err
     done = RunFolder.open(tmp_path / "mine")
     assert done.about["status"] == "interrupted"
@@ -191,7 +191,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         (("--world", "W1", "--preset", "clone"), 2, "clone learns from recorded traces\nfix    --from STORE"),
         (("--world", "W1", "--preset", "grop"), 3, "no preset named 'grop'\nfix    did you mean 'grpo'?"),
         (("--world", "W1", "--preset", "no.such:thing"), 3, "no preset named 'no.such:thing'"),
-        (("--world", "D", "--preset", "train.quick:needy"), 5, "needs votes, which the world does not have"),
+        (("--world", "D", "--preset", "lab.train.quick:needy"), 5, "needs votes, which the world does not have"),
         (("--world", "W1", "--set", "vote_itmes=3"), 2, "setting 'vote_itmes'\nfix    did you mean 'vote_items'?"),
         (("--world", "W1", "--set", "vote_items=many"), 2, "vote_items is a whole number, not 'many'"),
         (("--world", "W1", "--set", "eval_every=0"), 2, "eval_every is 0"),

@@ -19,7 +19,7 @@ from counterpoint.store import Store
 from counterpoint.trace import encode, problems
 from lab.worlds.coin_world import coin_world
 
-COIN = "envs.coin_world:coin_world"
+COIN = "lab.worlds.coin_world:coin_world"
 
 
 def run(*arguments: str) -> str:
@@ -104,7 +104,7 @@ def test_one_episode_has_no_interval_and_no_gain_no_share() -> None:
 
 
 def test_a_policy_from_outside() -> None:
-    (row,) = lines(run("run", COIN, "--policy", "envs.coin_world:twice", "--episodes", "500", "--json"))
+    (row,) = lines(run("run", COIN, "--policy", "lab.worlds.coin_world:twice", "--episodes", "500", "--json"))
     assert math.isclose(row["mean"], 2 * 0.75**2, abs_tol=0.15)
 
 
@@ -148,11 +148,11 @@ def test_replaced_traces_are_said(tmp_path: Path) -> None:
     ("arguments", "code", "says"),
     [
         (["show", "no-such-world"], 3, "no world named"),
-        (["show", "envs.coin_world:coin_wrld"], 2, "coin_world"),
-        (["show", "envs.coin_world:Config"], 2, "not a world"),
+        (["show", "lab.worlds.coin_world:coin_wrld"], 2, "coin_world"),
+        (["show", "lab.worlds.coin_world:Config"], 2, "not a world"),
         (["run", COIN, "--policy", "bst"], 3, "did you mean 'best'?"),
         (["run", COIN, "--policy", "no_such_module:rule"], 3, "no policy named"),
-        (["run", COIN, "--policy", "envs.coin_world:twise"], 2, "did you mean 'twice'?"),
+        (["run", COIN, "--policy", "lab.worlds.coin_world:twise"], 2, "did you mean 'twice'?"),
         (["run", "s1", "--policy", "cap:x"], 3, "cap:7"),
         (["show", COIN, "--set", "head=0.5"], 2, "did you mean 'heads'?"),
         (["show", COIN, "--set", "heads"], 2, "NAME=VALUE"),
@@ -185,7 +185,7 @@ def test_an_interrupted_run_keeps_what_was_stored(
         return False
 
     monkeypatch.setattr("envs.coin_world.twice", stopped)
-    code, err = ends(capsys, "run", COIN, "--policy", "envs.coin_world:twice", "--episodes", "8", "--store", str(tmp_path / "s"))
+    code, err = ends(capsys, "run", COIN, "--policy", "lab.worlds.coin_world:twice", "--episodes", "8", "--store", str(tmp_path / "s"))
     assert code == 130
     assert "interrupted" in err
     with Store(tmp_path / "s") as store:

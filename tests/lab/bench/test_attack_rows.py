@@ -176,7 +176,7 @@ def test_gates_are_switches_with_names() -> None:
     with pytest.raises(InputError, match="no gate named 'tiant'"):
         contestant("policy:reference", gates=["tiant"])
     with pytest.raises(InputError, match="has no gates"):
-        contestant("tests.bench.own_teams:finds", gates=["taint"])
+        contestant("tests.lab.bench.own_teams:finds", gates=["taint"])
     cell, plain = CELLS["W1-100"], contestant("policy:reference")
     open_, same = (play_cell(cell, 3, team, Caps()) for team in (plain, replace(plain, gates=())))  # type: ignore[type-var]
     assert open_.digest == same.digest

@@ -21,7 +21,7 @@ from counterpoint.lab.bench.scorecard.contestants import Caps, ModelTeam, contes
 from counterpoint.lab.bench.scorecard.playing import BenchRow, play_cell, play_suite, read_rows, result_folder
 
 CELLS = {c.id: c for c in suite("short")}
-OWN = "tests.bench.own_teams"
+OWN = "tests.lab.bench.own_teams"
 
 
 def test_cells_are_data_with_an_optimum_and_a_clean_cell_behind_every_attack() -> None:

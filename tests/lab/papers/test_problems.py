@@ -11,7 +11,7 @@ from counterpoint import registry
 from counterpoint.lab.app.cli.papers import corpus
 from counterpoint.lab.papers.problems import PROBLEMS
 
-PAGE = Path(__file__).parents[2] / "docs" / "problems.md"
+PAGE = Path(__file__).parents[3] / "docs" / "lab" / "problems.md"
 
 
 def test_every_problem_stands_once_with_commands_that_exist() -> None:

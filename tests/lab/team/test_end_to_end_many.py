@@ -37,7 +37,7 @@ def test_a_thousand_sub_agents_at_once(tmp_path: Path) -> None:
         "fake:1",
     ]
     words += ["--store", str(tmp_path), "--id", "a", "-q", "--json"]
-    places = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    places = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
     done = subprocess.run([sys.executable, "-c", _MEASURED, *words], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr

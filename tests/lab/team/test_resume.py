@@ -21,7 +21,7 @@ from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from team_help import Says, record, sends
 from warm_help import programs
 
-SLOW = Path(__file__).parents[1] / "team_slow.py"
+SLOW = Path(__file__).parents[2] / "team_slow.py"
 
 
 def _begin(store: Path, name: str, topology: str = "centralized", seconds: str = "0.02") -> subprocess.Popen[bytes]:

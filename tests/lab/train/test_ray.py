@@ -225,7 +225,7 @@ with RayActors(1, address=address) as runner:
 def test_nothing_is_left_behind(tmp_path: Path, end: str) -> None:
     """The head is killed, or Ctrl-C comes (to the whole group, as a terminal sends it), in the middle of a long job."""
     script = tmp_path / "parent.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1])))
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[2])))
     parent = subprocess.Popen(
         [sys.executable, str(script), end], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -22,9 +22,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast, group_relative
 from counterpoint.credits.rows import unit_events
 from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton, Unit
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 

@@ -23,9 +23,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, grouped_credit, keys_of, payments_of, unit_events
 from counterpoint.credits.shared_options import DDOF, EPS, GroupConvention, GroupKey, PaidSignals, Singleton
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(R - mean of this agent) / std of this agent, over the rollouts of the task"

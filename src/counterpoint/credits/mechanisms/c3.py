@@ -30,9 +30,9 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import credit_of, keys_of, step_units, tree_of, values_of
 from counterpoint.credits.shared_options import GroupKey, Q, SampleOf, StepBy
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 Floats = NDArray[np.float64]

@@ -96,4 +96,5 @@ coma = Mechanism(
     run=_coma_credit,
     needs=("critic", "options"),
     example=_example,
+    from_rows=True,
 )

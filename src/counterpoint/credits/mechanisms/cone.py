@@ -24,10 +24,10 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.ledger import Critic, parts_of
 from counterpoint.credits.shared_options import VALUE, Q
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.graph import Graph
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit, CreditRow
 
 Floats = NDArray[np.float64]

@@ -18,12 +18,12 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import ALONE, ALONE_FIX, TraceUnit, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
 from counterpoint.errors import NotIdentified
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Natural
 from counterpoint.trace.rows import Credit
-from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.team import critical_steps as steps_of
+from counterpoint.trace.team import team_of
 
 _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orchestrator alone"
 
@@ -31,13 +31,13 @@ _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orche
 def _critical_steps_credit(
     traces: Sequence[Trace],
     *,
-    budget: Natural | None = None,
+    budget: NonNegativeInt | None = None,
     convention: GroupConvention = "dr_grpo",
     key: GroupKey = "task_id",
     channel: Channel = "team",
     singleton: Singleton = None,
 ) -> Credit:
-    steps = [steps_of(TraceTeam(t)) for t in traces]
+    steps = [steps_of(team_of(t)) for t in traces]
     within = [i for i, s in enumerate(steps) if budget is None or s.critical <= budget]
     if not within:
         raise NotIdentified(f"no trace is within {budget} critical steps", "a larger budget")

@@ -22,9 +22,9 @@ from counterpoint.credits.own_scores import beside_forks, unused
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
 from counterpoint.credits.shared_options import REPLAY, Unit
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Delete, Fork, ManyReplay, Replay
 from counterpoint.trace.rows import Cost, Credit
 
@@ -112,4 +112,5 @@ difference = Mechanism(
     run=_difference_credit,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
+    live={"counterfactual": "task:without_returns"},
 )

@@ -31,9 +31,9 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import ALONE, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
 from counterpoint.credits.shared_options import DDOF, GroupKey
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _BRANCHES = ("spawn", "delegate")

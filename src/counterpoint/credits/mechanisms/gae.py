@@ -26,9 +26,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, signals_by_trace, values_of
 from counterpoint.credits.shared_options import LAMBDA, VALUE, Discount, PaidSignals, StepBy
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Share
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "A_t: GAE of the action with the given critic"
@@ -138,4 +138,6 @@ gae = Mechanism(
     run=_gae_credit,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    relative=True,
+    live={"value": "task:value_before"},
 )

@@ -20,9 +20,9 @@ from counterpoint.credits.groups import convention_of, group_codes, soft_rank
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import ALONE, ALONE_FIX, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
 from counterpoint.credits.shared_options import DDOF, EPS, GroupConvention, GroupKey, Singleton, Unit
+from counterpoint.options import Channel, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Count
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(R_i - mean of the group) / std of the group: how much better than the same task's other rollouts"
@@ -44,7 +44,7 @@ def _group_relative_credit(
     unit: Unit = "team",
     key: GroupKey = "task_id",
     channel: Channel = "team",
-    size: Count | None = None,
+    size: PositiveInt | None = None,
     ddof: Annotated[int | None, DDOF] = None,
     eps: Annotated[float | None, EPS] = None,
     singleton: Singleton = None,

@@ -21,11 +21,11 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, grouped_credit, keys_of, payments_of, unit_events
 from counterpoint.credits.shared_options import SEED, GroupConvention, GroupKey, PaidSignals, Singleton
 from counterpoint.errors import InputError
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Natural
 from counterpoint.trace.rows import Credit
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 _ESTIMAND = "(R - mean of the layer) / std of the layer, over the rollouts of the task"
 
@@ -47,7 +47,7 @@ def _hierarchical_credit(
     convention: GroupConvention = "m_grpo",
     sub: str = "task",
     d: int | None = None,
-    seed: Annotated[Natural, SEED] = 0,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
     key: GroupKey = "task_id",
     channel: Channel = "team",
     signals: PaidSignals = None,
@@ -62,7 +62,7 @@ def _hierarchical_credit(
     keys: list[Hashable] = []
     dropped: dict[tuple[int, str], str] = {}
     for i, (trace, task) in enumerate(zip(traces, keys_of(traces, key), strict=True)):
-        team = TraceTeam(trace)
+        team = team_of(trace)
         depth = {n: int(team.depth_A[team.number[n]]) for n in rewards[i]}
         subs = [n for n in rewards[i] if depth[n] > 0]
         chosen = subs

@@ -36,11 +36,11 @@ from counterpoint.credits.own_scores import beside_drafts, unused
 from counterpoint.credits.shared_options import SEED, VALUE, Q, Unit
 from counterpoint.credits.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Natural
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 Floats = NDArray[np.float64]
 Critic = Callable[..., ArrayLike] | ArrayLike | Sequence[ArrayLike] | None
@@ -152,7 +152,7 @@ def accounts(trace: Trace, parts: RewardParts, reward: float) -> Ledger:
 
 
 def _paths(trace: Trace) -> list[Account]:
-    team, roles = TraceTeam(trace), roles_of(trace)
+    team, roles = team_of(trace), roles_of(trace)
     main = None if team.main is None else team.names[team.main]
     out: list[Account] = []
     for event, a in zip(trace.events, team.agent_E.tolist(), strict=True):
@@ -169,8 +169,8 @@ def _ledger_credit(
     *,
     value: Annotated[Critic, VALUE] = None,
     q: Annotated[Critic, Q] = None,
-    extensions: Natural = 0,
-    seed: Annotated[Natural, SEED] = 0,
+    extensions: NonNegativeInt = 0,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
     unit: Unit = "message",
     channel: Channel = "team",
 ) -> Credit:
@@ -196,7 +196,8 @@ def _ledger_credit(
         trace_ids=tuple(t.trace_id for t in traces),
         rows=tuple(rows),
         declared=np.array(declared),
-        notes={"critic": "given", "traces": about} if value is not None
+        notes={"critic": "given", "traces": about}
+        if value is not None
         else {"critic": "drafts", "traces": about, **unused(traces, channel)},
     )
 
@@ -222,4 +223,5 @@ ledger = Mechanism(
     run=_ledger_credit,
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
+    live={"value": "task:value", "unit": "agent"},
 )

@@ -33,9 +33,9 @@ from counterpoint.credits.rows import (
 )
 from counterpoint.credits.shared_options import Discount, GroupConvention, GroupKey, Singleton
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 Floats = NDArray[np.float64]

@@ -3,7 +3,7 @@
     V(step) = mean of its leaves;    right iff V > 0.5;    pairs: one right and one wrong sibling under the same prefix
 
 Always true: 0.5 itself is wrong. Values lie between the least and the largest leaf. A pair is always (right, wrong) of one
-parent and one agent. The notes hold labels and pairs as event ids, for SFT and DPO (`counterpoint.lab.train.objectives.dpo`).
+parent and one agent. The notes hold labels and pairs as event ids, for SFT and DPO.
 
 `leaf="better"` counts a rollout as right where its reward is above the mean of its task: for rewards that are not 0 or 1.
 `by="turn"` takes all that the team did in a turn as one step; labels and pairs then name the turn.
@@ -23,9 +23,9 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import TraceUnit, credit_of, keys_of, step_units, tree_of
 from counterpoint.credits.shared_options import GroupKey, SampleOf, StepBy
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "share of right answers among the traces that continue from the step"

@@ -24,9 +24,9 @@ from counterpoint.credits.groups import Floats, whiten
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.credits.shared_options import LAMBDA, VALUE, Discount
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Share
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "A: GAE over the chain of agents"
@@ -73,4 +73,6 @@ marft = Mechanism(
     run=_marft_credit,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    relative=True,
+    live={"value": "task:value_before"},
 )

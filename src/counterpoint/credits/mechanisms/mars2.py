@@ -22,9 +22,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import ALONE, ALONE_FIX, credit_of, grouped_credit, keys_of, step_units, tree_of
 from counterpoint.credits.shared_options import GroupConvention, GroupKey, SampleOf, Singleton, StepBy
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Share
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(r of the node - mean of the tree) / std of the tree"

@@ -22,9 +22,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, keys_of, paid_steps, unit_events
 from counterpoint.credits.shared_options import Discount, GroupKey
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "return from this turn on - mean over the player's turns"
@@ -89,4 +89,5 @@ marshal = Mechanism(
     run=_marshal_credit,
     needs=("turns",),
     example=lambda: Example(rollouts()),
+    relative=True,
 )

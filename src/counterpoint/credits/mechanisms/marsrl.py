@@ -37,9 +37,9 @@ from counterpoint.credits.rows import (
 )
 from counterpoint.credits.shared_options import GroupConvention, GroupKey, PaidSignals, SampleOf, Singleton
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit, Signals
 
 _ESTIMAND = "(r of the stage - mean) / std over the stages that read the same input"

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast, group_relative
 from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 

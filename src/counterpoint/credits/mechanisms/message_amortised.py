@@ -29,9 +29,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.message_delete import message_delete
 from counterpoint.credits.shared_options import SEED, EventTypes, MergeRule, ReplayOf, Replicates, StartAnswer, Verifier
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Delete
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -245,7 +245,7 @@ message_amortised = Mechanism(
     assumptions="messages of the traces judged are like those it was fitted on",
     cost="none with k = 0 (the fit took forks on other traces); else 2k - 1 forks per message",
     additive=False,
-    source="docs/research/message-credit.md; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on "
+    source="docs/lab/research/message-credit.md; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on "
     "stated features",
     run=_message_amortised_credit,
     needs=("weights",),

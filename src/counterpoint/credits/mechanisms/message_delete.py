@@ -17,9 +17,9 @@ from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import MESSAGES, message_credit
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.shared_options import SEED, Coupled, EventIds, EventTypes, ReplayOf, Replicates
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Delete
 from counterpoint.trace.rows import Credit
 
@@ -49,7 +49,7 @@ message_delete = Mechanism(
     assumptions="the replay reacts as the team would; k replicates after the message stand for all",
     cost="2k - 1 forks per message, from the message on",
     additive=False,
-    source="docs/research/message-credit.md; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, no normalisation",
+    source="docs/lab/research/message-credit.md; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, unnormalised",
     run=_message_delete_credit,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),

@@ -12,7 +12,7 @@ what had happened by then. `contrast="said"` compares what the message said with
 Always true: no row without 20 effective runs in each arm and an estimated chance of both between 0.02 and 0.98; what is refused
 has a reason. e is estimated (a logistic regression, cross-fitted by run) unless every message has a logged `logp` and
 `propensity="logged"`: then no model need be right. Estimated, e or (m0, m1) must be. What decided and is not in the features
-(a confounder) biases it, and no number here can show that: docs/research/logged-credit.md.
+(a confounder) biases it, and no number here can show that: docs/lab/research/logged-credit.md.
 
 Robins, Rotnitzky, Zhao 1994; cross-fitting: arXiv 1608.00060. Departures: one effect per slot; refusals. Rows: unit message.
 """
@@ -42,9 +42,9 @@ from counterpoint.credits.shared_options import (
     Propensity,
 )
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit, CreditRow
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
@@ -205,7 +205,7 @@ def _message_logged_credit(
     if silent and not rows:
         own = [why for (i, at), why in silent.items() if traces[i].events[traces[i].index[at]].agent not in OUTSIDE_ROLES]
         why = Counter(own or silent.values()).most_common(1)[0][0].removeprefix("not identified: ")
-        raise NotIdentified(why, "more runs of the task, or a replay and --method message_delete")
+        raise NotIdentified(why, "more runs of the task, or a replay and --mechanism message_delete")
     ids_of = tuple(t.trace_id for t in traces)
     notes = {"contrast": contrast, "value": value, "propensity": propensity}
     return Credit("message_logged", _ESTIMAND, False, ids_of, tuple(rows), unidentified=silent, notes=notes)
@@ -260,8 +260,8 @@ message_logged = Mechanism(
     "logged propensity neither need be); both arms occur",
     cost="none beyond the runs: no fork, no call",
     additive=False,
-    source="Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060; docs/research/logged-credit.md. Departures: one effect "
-    "per slot, a gate that refuses",
+    source="Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060; docs/lab/research/logged-credit.md. Departures: one "
+    "effect per slot, a gate that refuses",
     run=_message_logged_credit,
     needs=("group",),
     example=lambda: Example(_many(), {"contrast": "said", "types": ("message",), "ids": ["e6", "e7", "e8"]}),

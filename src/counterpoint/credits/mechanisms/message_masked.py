@@ -5,7 +5,7 @@
 Always true: nothing but the deterministic aggregator and the verifier runs, so it costs no fork and no token; a vote that cannot
 change the answer gets exactly 0, and so does one that was never read. Biased: nobody reacts. A message that carries no claim, or
 one on a task that nobody scored, has no row but a reason. SHARP's placeholder credit (arXiv 2602.08335) is its
-agent-level counterpart. Departure: per message, ties keep the earlier draft.
+agent-level counterpart. Departure: per message, ties keep earlier draft.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ message_masked = Mechanism(
     assumptions="the answer is a deterministic function of the claims; nobody would have reacted to the deletion",
     cost="none: the aggregator and the verifier on recorded claims",
     additive=False,
-    source="docs/research/message-credit.md; cf. SHARP, arXiv 2602.08335. Departure: per message, ties keep the earlier draft",
+    source="docs/lab/research/message-credit.md; cf. SHARP, arXiv 2602.08335. Departure: per message, ties keep earlier draft",
     run=_message_masked_credit,
     example=lambda: Example(rollouts()),
 )

@@ -17,9 +17,9 @@ from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import message_credit
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.shared_options import SEED, Coupled, EventIds, EventTypes, ReplayOf, Replicates
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Substitute
 from counterpoint.trace.rows import Credit
 

@@ -26,9 +26,9 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import TraceUnit, credit_of, grouped_credit, keys_of, unit_events
 from counterpoint.credits.shared_options import GroupKey, Singleton
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 Ratings = Mapping[tuple[str, str], float]

@@ -27,9 +27,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, paid_steps
 from counterpoint.credits.shared_options import Discount
 from counterpoint.errors import InputError
+from counterpoint.options import Channel, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Count
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "gamma-discounted reward to go of the decision, less step costs"
@@ -59,7 +59,7 @@ def _puppeteer_credit(
     by: str = "steps",
     channel: Channel = "team",
     form: str = "paper",
-    most: Count = 4,
+    most: PositiveInt = 4,
     factors: Mapping[str, float] | None = None,
 ) -> Credit:
     if by not in ("steps", "tokens"):
@@ -90,4 +90,5 @@ puppeteer = Mechanism(
     source="Puppeteer, arXiv 2505.19591",
     run=_puppeteer_credit,
     example=lambda: Example(rollouts()),
+    relative=True,
 )

@@ -132,4 +132,5 @@ qmix = Mechanism(
     run=_qmix_credit,
     needs=("critic",),
     example=_example,
+    from_rows=True,
 )

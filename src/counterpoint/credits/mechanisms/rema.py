@@ -3,7 +3,7 @@
     A_i = (sum_t r_it - mean) / (std + 1e-6)        every turn of every role gets A_i
 
 Always true: all turns of a rollout have one credit. Turn rewards are those on the events, else the team's reward (the last
-turn's). The loss that goes with it clips the geometric-mean ratio of a turn: `counterpoint.lab.train.objectives.turn_loss`.
+turn's). The loss that goes with it clips the geometric-mean ratio of a turn: `counterpoint.lab.train.surrogates.joined_loss`.
 
 Source: ReMA arXiv 2503.09501; official code (ddof 1, eps 1e-6; a group of one keeps its raw reward).
 """
@@ -17,9 +17,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast
 from counterpoint.credits.rows import TraceUnit, grouped_credit, keys_of, paid_steps, unit_events
 from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(sum of turn rewards - mean) / (std + eps) over the task's rollouts, copied to every turn"

@@ -22,9 +22,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.credits.team_games import solve
 from counterpoint.errors import NotIdentified
+from counterpoint.options import NonNegativeInt, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Count, Natural
 from counterpoint.trace.rows import Credit, CreditRow
 
 MOST_EXACT = 8
@@ -46,8 +46,8 @@ def _remerge_credit(
     traces: Sequence[Trace],
     *,
     merged: Callable[[Trace], Merged | None] | None = None,
-    orders: Annotated[Count, ORDERS] = 64,
-    seed: Annotated[Natural, SEED] = 0,
+    orders: Annotated[PositiveInt, ORDERS] = 64,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -57,7 +57,7 @@ def _remerge_credit(
         found = None if merged is None else merged(trace)
         if found is None:
             what = "nothing here can make this team's merges again"
-            raise NotIdentified(what, "a trace of `counterpoint record`", where=trace.trace_id)
+            raise NotIdentified(what, "a trace of `counterpoint play`", where=trace.trace_id)
         workers = np.array(found.workers)
         game = Game(len(workers), lambda present, f=found, w=workers: f.score(w[~present].tolist()))  # type: ignore[misc]
         is_exact = len(workers) <= MOST_EXACT

@@ -25,9 +25,9 @@ from counterpoint.credits.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.shared_options import ORDERS, SEED, ReplayOf, StopError, Tie, WorthOf
 from counterpoint.credits.team_games import TraceGame, game_credit, solve
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Natural
 from counterpoint.trace.rows import Credit, CreditRow
 
 
@@ -39,7 +39,7 @@ def _shapley_credit(
     replay: ReplayOf = None,
     orders: Annotated[int | None, ORDERS] = None,
     stop_se: StopError = None,
-    seed: Annotated[Natural, SEED] = 0,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
     tie: Tie = 0.5,
 ) -> Credit:
     about: list[dict[str, Any]] = []
@@ -89,4 +89,5 @@ shapley = Mechanism(
     run=_shapley_credit,
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
+    live={"worth": "task:worth"},
 )

@@ -21,9 +21,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
 from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Natural
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "mean over sampled orders of the critic's marginal value of the agent after its predecessors"
@@ -54,7 +54,7 @@ def _shapley_q_credit(
     *,
     marginal: Callable[[Trace], Callable[[tuple[str, ...], str], float]] | None = None,
     orders: Annotated[int, ORDERS] = 16,
-    seed: Annotated[Natural, SEED] = 0,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
 ) -> Credit:
     rows: list[tuple[TraceUnit, float]] = []
     for i, trace in enumerate(traces):
@@ -85,4 +85,5 @@ shapley_q = Mechanism(
     run=_shapley_q_credit,
     needs=("critic",),
     example=_example,
+    from_rows=True,
 )

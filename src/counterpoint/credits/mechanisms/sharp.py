@@ -150,4 +150,5 @@ sharp = Mechanism(
     run=_sharp_credit,
     needs=("worth or replay, unless the trace holds scored votes", "group for give='advantage'"),
     example=lambda: Example(rollouts()),
+    live={"worth": "task:worth"},
 )

@@ -8,7 +8,7 @@ agent passed), never an estimate. Where tau is not identified, the decision has 
 
 Estimators: `forks` (k replicates of both arms at the prefix), `doubly_robust` (logged data alone, see `credit.doubly_robust`:
 gate at propensity 0.02, effective sample size 20 per arm, no deterministic rule), `both` (forks where the gate refuses).
-Derivation: docs/research/spawn-credit.md. Departure from common practice: a refusal, no extrapolation. Rows: unit orchestrator,
+Derivation: docs/lab/research/spawn-credit.md. Departure from practice: a refusal, no extrapolation. Rows: unit orchestrator,
 the event's id.
 """
 
@@ -27,9 +27,9 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import unused
 from counterpoint.credits.shared_options import FEATURES, SEED, Bandwidth, Coupled, Folds, LeafOf, Penalty, ReplayOf, Replicates
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Delete, Force, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
@@ -216,7 +216,7 @@ spawn = Mechanism(
     "features are comparable",
     cost="forks: 2k - 1 continuations per decision; doubly robust: none",
     additive=False,
-    source="ours, docs/research/spawn-credit.md; doubly robust: Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv "
+    source="ours, docs/lab/research/spawn-credit.md; doubly robust: Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv "
     "1608.00060. Departure: a gate",
     run=_spawn_credit,
     needs=("logp", "replay"),

@@ -17,9 +17,9 @@ from counterpoint.credits.groups import ema_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, keys_of, payments_of, unit_events
 from counterpoint.credits.shared_options import GroupKey, PaidSignals
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Share
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "R of the role - running mean of the role's rewards"
@@ -57,4 +57,5 @@ spiral = Mechanism(
     source="SPIRAL, arXiv 2506.24119; official code",
     run=_spiral_credit,
     example=lambda: Example(rollouts()),
+    relative=True,
 )

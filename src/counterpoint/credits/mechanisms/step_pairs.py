@@ -87,4 +87,5 @@ step_pairs = Mechanism(
     run=_step_pairs_credit,
     needs=("critic, unless steps are scored",),
     example=lambda: Example(rollouts()),
+    live={"critic": "task:reward"},
 )

@@ -12,7 +12,7 @@ Y_t is what stopping at checkpoint t pays (`reward["draft"]` of the last aggrega
                                    the local mean of psi (`credit.doubly_robust`), with its standard error and its gate
 
 Always true: A has mean 0 under p, and U_t = V before the decision, so A(stop) = Y_t - V, the skill of the Doob ledger
-(docs/research/stopping.md). With `value` (a critic of the prefix) the skill is Y_t - V, or C_t - V, and no propensity is
+(docs/lab/research/stopping.md). With `value` (a critic of the prefix) the skill is Y_t - V, or C_t - V, and no propensity is
 needed. Hindsight-best labels are not used: they know the future. A decision with one option has no credit. Rows: unit
 orchestrator, the event's id.
 """
@@ -44,9 +44,9 @@ from counterpoint.credits.shared_options import (
     Replicates,
 )
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Force, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 from counterpoint.trace.team import story
@@ -290,8 +290,8 @@ stop = Mechanism(
     "the outcome model is right), and what decided is in the features",
     cost="drafts: rounds of forced continuation, training traces only; forks: 2k - 1 per decision; doubly_robust: none",
     additive=False,
-    source="ours, docs/research/stopping.md (all stops at once; skill of a stop = Y_t - V); doubly robust: Robins, Rotnitzky, "
-    "Zhao 1994, cross-fitting arXiv 1608.00060. Departures: both arms get credit; a gate",
+    source="ours, docs/lab/research/stopping.md (all stops at once; skill of a stop = Y_t - V); doubly robust: Robins, "
+    "Rotnitzky, Zhao 1994, cross-fitting arXiv 1608.00060. Departures: both arms get credit; a gate",
     run=_stop_credit,
     needs=("logp", "drafts", "replay"),
     example=lambda: Example(rollouts()),

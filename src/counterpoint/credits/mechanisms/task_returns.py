@@ -8,7 +8,7 @@ other. A step that was forbidden to leave its task counts as left, which is wort
 
 The cone of `cone` (arXiv 1506.02438 is its chain case) where each event belongs to one task. What a call earned is in no trace
 unless its events carry rewards, so a simulator that knows better gives `steps`; the flagship preset does, and its fast path on
-rollout rows (`train/returns.py`) is held to this mechanism by a test.
+rollout rows (`lab/train/returns.py`) is held to this mechanism by a test.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
 from counterpoint.credits.shared_options import LAMBDA, VALUE
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "A_k: lambda return of the call along its own task, less the critic before it"
@@ -96,4 +96,5 @@ task_returns = Mechanism(
     run=_task_returns_credit,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
+    from_rows=True,
 )

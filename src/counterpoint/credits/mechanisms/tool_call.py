@@ -7,7 +7,7 @@
 Always true: a row belongs to the tool_call event; a result that nobody reads is worth exactly 0 by coupled forks. `outcome` is an
 association, not an effect: it says so, and refuses where an outcome is too rare or nothing else was seen. Its standard error
 counts traces, not calls. The survey (arXiv 2605.02801) leaves pricing of tool calls by outcome open; the forks are those
-of messages (docs/research/message-credit.md). Departure: R5, which pays success as such, is not used.
+of messages (docs/lab/research/message-credit.md). Departure: R5, which pays success as such, is not used.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from counterpoint.credits.forks import Contrast, check_ids, fork_credit
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.shared_options import SEED, Coupled, EventIds, ReplayOf, Replicates
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.replay import Delete, Substitute
 from counterpoint.trace.rows import Credit, CreditRow
 
@@ -132,7 +132,7 @@ tool_call = Mechanism(
     "outcomes come as if by lot",
     cost="delete, substitute: 2k - 1 forks per call; outcome: none",
     additive=False,
-    source="docs/research/message-credit.md, at the unit tool of the survey, arXiv 2605.02801. Departure: success as such "
+    source="docs/lab/research/message-credit.md, at the unit tool of the survey, arXiv 2605.02801. Departure: success as such "
     "earns nothing",
     run=_tool_call_credit,
     needs=("replay",),

@@ -19,9 +19,9 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
 from counterpoint.credits.shared_options import Unit
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "R / n: an equal part of the team reward"

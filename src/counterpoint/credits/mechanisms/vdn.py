@@ -20,9 +20,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
 from counterpoint.credits.shared_options import Q
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "Q_i, the agent's summand of Q_tot"
@@ -67,4 +67,5 @@ vdn = Mechanism(
     run=_vdn_credit,
     needs=("critic",),
     example=_example,
+    from_rows=True,
 )

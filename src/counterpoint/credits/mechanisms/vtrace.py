@@ -22,9 +22,9 @@ from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, paid_steps, values_of
 from counterpoint.credits.shared_options import LAMBDA, VALUE, Discount
 from counterpoint.errors import NotIdentified
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel, Share
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "min(rho_bar, rho)(r + gamma v_{s+1} - V_s): the decision's advantage under the target policy"

@@ -20,9 +20,9 @@ from counterpoint.credits.games import Game, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.shared_options import ORDERS, SEED, ReplayOf, StopError, Tie, WorthOf
 from counterpoint.credits.team_games import TraceGame, game_credit, solve
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Natural
 from counterpoint.trace.rows import Credit, CreditRow
 
 
@@ -48,7 +48,7 @@ def _winter_credit(
     replay: ReplayOf = None,
     orders: Annotated[int | None, ORDERS] = None,
     stop_se: StopError = None,
-    seed: Annotated[Natural, SEED] = 0,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
     tie: Tie = 0.5,
 ) -> Credit:
     def give(k: int, played: TraceGame) -> list[CreditRow]:
@@ -77,4 +77,5 @@ winter = Mechanism(
     run=_winter_credit,
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
+    live={"worth": "task:worth"},
 )

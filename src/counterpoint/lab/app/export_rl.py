@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
@@ -206,4 +206,4 @@ def why_none(left_out: Counter[str]) -> str:
         return "traces that hold the texts of their calls: those of `counterpoint record`, or .jsonl files of them"
     if most == SECRET:
         return "--no-mask, if the file stays with you"
-    return "another --credit: docs/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"
+    return "another --credit: docs/lab/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"

@@ -30,7 +30,7 @@ from counterpoint.lab.tasks._words import (
     phrase_text,
 )
 from counterpoint.lab.tasks.attacks import attack_dial, attack_rate_dial, check_attack, check_wording, plant, wording_dial
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 

@@ -10,7 +10,7 @@ there is nothing to correct. A straggler delays its own batch only when the wind
 biased: slow arms are missing. Weights 1 / P(in time | arm, cell), fitted on launch versions whose fate is fully known, undo
 it; an arm that never comes is refused. Timing decides the batches, so a run is not repeatable.
 
-The loop: `feed.fill(make)`, `taken = feed.take(version)`, learn, version + 1. docs/research/staleness.md.
+The loop: `feed.fill(make)`, `taken = feed.take(version)`, learn, version + 1. docs/lab/research/staleness.md.
 """
 
 from __future__ import annotations

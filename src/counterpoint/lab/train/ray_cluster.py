@@ -183,7 +183,7 @@ def _import_path() -> list[str]:
 @cache
 def code_digest() -> str:
     """A sum of our source files, to tell other versions apart."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     total = hashlib.blake2b(digest_size=8)
     for path in sorted(root.rglob("*.py")):
         total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Judge, Reward, amounts, combined, events_of_types
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
 
 _TALK = ("message", "return")

@@ -6,7 +6,7 @@ Always true: `terms` maps the id of a reward to its weight, or to {"weight": w, 
 under channel R8; a term that gives no row for a unit adds nothing there. `as_team` pays the whole sum to the team instead. A
 term of weight 0 is not run.
 
-Automatic weights come from `reward/balance.py` (they need gradients or a batch, which a single trace does not provide): pass its
+Automatic weights come from `rewards/balance.py` (they need gradients or a batch, which a single trace does not provide): pass its
 `weights_K` here. ParaManager (arXiv 2604.17009) is a sum of this kind; `wideseek`, `matpo` and `agent_qmix` are published
 mixes with a reward of their own.
 """

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, combined, tool_success_shares
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
 
 TraceJudge = Callable[[Trace], bool | float | None]

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, amounts, gathered, turn_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
 
 

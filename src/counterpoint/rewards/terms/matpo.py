@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, amounts, gathered, tool_success_shares
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 
 def mixed(outcome: float, main: float, workers: Sequence[float], *, w_outcome: float = 0.9, w_format: float = 0.1) -> float:
@@ -33,7 +33,7 @@ def mixed(outcome: float, main: float, workers: Sequence[float], *, w_outcome: f
 def _matpo_signals(
     trace: Trace, *, channel: Channel = "team", format: str = "format", w_outcome: float = 0.9, w_format: float = 0.1
 ) -> Iterator[Signal]:
-    outcome, team = trace.rewards.get(channel), TraceTeam(trace) if trace.events else None
+    outcome, team = trace.rewards.get(channel), team_of(trace) if trace.events else None
     if outcome is None or team is None or team.main is None:
         return
     by_tools = format == "tools"

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Judge, Reward, amounts, events_of_types, gathered, turn_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
 
 _STEPS = ("orchestrator_decision", "message", "tool_call", "aggregate", "return")

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.options import Channel
 from counterpoint.trace.rows import Signal
 
 

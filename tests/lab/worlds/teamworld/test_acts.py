@@ -9,13 +9,13 @@ import pytest
 
 import counterpoint as cpt
 from counterpoint.errors import InputError
+from counterpoint.lab.testing import check_world
 from counterpoint.lab.worlds.teamworld.action import Action, Calls, Spawns, as_action, as_data
 from counterpoint.lab.worlds.teamworld.acts import AGGREGATE, BROADCAST, CONCEDE, DEBATE, PERSIST, QUERY, REFINE, SOLO, VERIFY
 from counterpoint.lab.worlds.teamworld.config import ACTS, ATTACKS, Config
 from counterpoint.lab.worlds.teamworld.engine import Batch
 from counterpoint.lab.worlds.teamworld.policies import Opposed, named
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
-from counterpoint.testing import check_env
 from counterpoint.trace import Trace
 from lab.worlds.teamworld.other_rules import ruled
 
@@ -60,7 +60,7 @@ def close_to(hits: np.ndarray, chance: float) -> None:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_worlds_keep_the_contract(name: str) -> None:
-    check_env(TeamWorld(f"acts_{name}", "T", Config(**(SMALL | WORLDS[name]))), episodes=8)
+    check_world(TeamWorld(f"acts_{name}", "T", Config(**(SMALL | WORLDS[name]))), episodes=8)
 
 
 @pytest.mark.parametrize("name", ["all", "judges"])

@@ -135,7 +135,7 @@ def judge(
 ) -> Judged:
     """Let a model judge stored traces by a rubric, keep its verdicts, and say how well it agrees with people.
 
-    `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/annotations.md). `model` is `local:NAME`, or
+    `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/notes.md). `model` is `local:NAME`, or
     `openai:NAME` with `base_url` and `key_env`, which needs `budget_tokens`; `fake:SKILL` is a test double.
 
     >>> import counterpoint as cpt

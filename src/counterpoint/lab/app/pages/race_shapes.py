@@ -1,6 +1,6 @@
 """What the page is told of a race: the shapes that `races.py` fills.
 
-Always true: as in `shapes.py`, the page's TypeScript types are made from these.
+Always true: as in `app/viewer/shapes.py`, the page's TypeScript types are made from these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""plugin_name: a review desk. Twelve cases are to be judged right or wrong by agents of two models, one cheap and one good.
+"""plugin_name: a review desk, where agents of two models, one cheap and one good, judge cases.
 
 Always true: the rules are those of TeamWorld, so that its policies play it and `counterpoint train` learns in it; the numbers are
 this world's own. Every draw depends on the seed alone, and the optimum is known.
@@ -31,11 +31,11 @@ plugin_name = TeamWorld(
 """plugin_name keeps the contract of a world, and its optimum is what was computed by hand."""
 
 # from here import plugin_name
-from counterpoint.testing import check_env
+from counterpoint.lab.testing import check_world
 
 
 def test_it_keeps_the_contract() -> None:
-    check_env(plugin_name)
+    check_world(plugin_name)
 
 
 def test_an_optimum_by_hand() -> None:

@@ -3,7 +3,7 @@
 Always true: shares and spawn rates are exact values of the final policy; a row about the indicator shows the worst run over the
 first values 0.1, 1 and 10. The two plain schedules stand beside it as they were measured.
 The world: a tabular policy that spawns or not, per bucket; the primary reward is what that is worth plus noise, the scaffold pays
-lambda for each spawn. Derivation: docs/research/balancing.md.
+lambda for each spawn. Derivation: docs/lab/research/balancing.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ the optimal primary reward (0.03 is 3 points) or a property of the weights.
 
 A world pays the verified outcome (0 or 1, scale 1), a large component that pays for other actions (scale 10), a small dense
 one that mostly agrees with the outcome (0.1), and noise (1). Every method's step has the length of the primary's own gradient
-in that batch: a method can win by its direction only. Derivation: docs/research/balancing.md.
+in that batch: a method can win by its direction only. Derivation: docs/lab/research/balancing.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ reverses exactly in classes 6 and 7, where the logged policy always spawns; in c
 it spawns the more, the higher the load, and load itself moves the outcome, not linearly: so association is confounded, and a
 linear outcome model is wrong. The effect of a single spawn varies around its class's. Each run logs 2,400 decisions. Truth is
 known; intervals are estimate plus and minus 1.96 se; errors are compared on the classes that the gate answered. Forks at refused
-prefixes are eight pairs whose shared noise cancels. The doubly robust arithmetic is `credit/doubly_robust.py`.
+prefixes are eight pairs whose shared noise cancels. The doubly robust arithmetic is `credits/doubly_robust.py`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ times) and shares the test paths out among the rules. "Drawn" worlds have parame
 gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. S2 has lower targets at 1,600 traces
 and, drawn, at 100: its payoff is one bit, so that 1,600 do not always tell two margins of votes apart whose worth differs by a
 tenth of the gap; drawn, its gap is 3 to 8 % of J, where the mean of 100 payoffs is uncertain by 4 %, so that shares of single
-worlds reach from below zero to one and a seed's is the mean over twelve worlds (docs/stopping.md has the spread over seeds that
-nobody tuned on). (docs/research/stopping.md)
+worlds reach from below zero to one and a seed's is the mean over twelve worlds (docs/lab/stopping.md has the spread over seeds
+that nobody tuned on). (docs/lab/research/stopping.md)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Always true: the exact numbers share no code with the sampler, so their agreement checks both. An agreement row pools all episodes
 of all repetitions; its target is 4.5 standard errors, which chance alone breaks about once in 150,000 rows.
 The ceiling is (J* − J_cap)/(J_prophet − J_cap): the share of the prophet gap that the best possible rule closes
-(docs/research/stopping.md; the last digit of S2 depends on what a tie pays, here nothing).
+(docs/lab/research/stopping.md; the last digit of S2 depends on what a tie pays, here nothing).
 """
 
 from __future__ import annotations

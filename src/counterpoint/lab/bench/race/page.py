@@ -192,7 +192,6 @@ def markdown(result: RaceResult) -> str:
 def _opening(result: RaceResult) -> list[str]:
     plan = result.head["plan"]["name"]
     command = f"counterpoint compare --all {of_plan(plan)}--released"
-    page = "docs/methods.md" if plan == "screening" else f"docs/methods-{plan}.md"
     seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
     budgets = sorted({w.budget for w in result.worlds})
     of_seeds = _count(seeds[0] if seeds else 0, "training seed")
@@ -203,7 +202,7 @@ def _opening(result: RaceResult) -> list[str]:
         f"bound is known: {of_seeds} each, {', '.join(f'{b:,}' for b in budgets)} calls and rounds a run, forks, "
         "trials and judges counted. The same seeds and tasks for all, 32 episodes an update, one network.",
         "",
-        f"This page is written by `{command} --table {page}` from the rows that come with the package; `{command} "
+        f"This page is written by `{command} --table FILE` from the rows that come with the package; `{command} "
         "--only METHOD` prints a method's lines, and the command at the end of a line runs its rows again.",
     ]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEAD = "race.json"
 FORMAT = 1
-_DECIDES = ("envs", "reward", "credit", "train", "trace")
+_DECIDES = ("lab/worlds", "rewards", "credits", "lab/train", "trace")
 """Rooms whose code decides what a run gives."""
 
 
@@ -36,7 +36,7 @@ def is_race(path: Path) -> bool:
 @cache
 def code_digest() -> str:
     """A sum of the source files that decide what a run gives."""
-    root, total = Path(__file__).parents[2], hashlib.blake2b(digest_size=6)
+    root, total = Path(__file__).parents[3], hashlib.blake2b(digest_size=6)
     for path in sorted(p for room in _DECIDES for p in (root / room).rglob("*.py")):
         total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
@@ -173,4 +173,4 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening", "small")}
-"""The rows that come with the package, by their plan: those of docs/methods.md and of docs/methods-small.md."""
+"""The rows that come with the package, by their plan: those of docs/lab/methods.md."""

@@ -19,8 +19,9 @@ from counterpoint.errors import InputError, Refused
 from counterpoint.lab.lm.adapter import Adapter
 from counterpoint.lab.lm.network import LongRow, Network, Packed, Weights
 from counterpoint.lab.train.learner import NotFinite
-from counterpoint.lab.train.lm.objective import Objective, divergence_of
+from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.packing import Conversation, Conversations, conversation, long_row, row_length, threads
+from counterpoint.lab.train.objectives import dpo_loss, kl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -199,8 +200,8 @@ class LanguageLearner:
         reports = []
         for part in self._parts(len(pairs)):
             mine = [one for k in part for one in pairs[k]]
-            now = np.array([x.sum() for x in self.logps(mine)]).reshape(-1, 2) - before[part]
-            margin = beta * (now[:, 0] - now[:, 1])
+            now, was = np.array([x.sum() for x in self.logps(mine)]).reshape(-1, 2), before[part]
+            margin = beta * ((now[:, 0] - was[:, 0]) - (now[:, 1] - was[:, 1]))
             pull = beta / (1 + np.exp(margin)) / len(part)
             weights = np.stack([-pull, pull], 1).reshape(-1)
 
@@ -210,8 +211,10 @@ class LanguageLearner:
                 each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
                 return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum(), {}
 
-            told = self._step(mine, loss)
-            reports.append(told | {"loss": float(np.logaddexp(0.0, -margin).mean()), "preferred": float((margin > 0).mean())})
+            won, lost = ([torch.as_tensor(x[:, i]) for x in (now, was)] for i in (0, 1))
+            value = dpo_loss(won[0], won[1], lost[0], lost[1], beta=beta)
+            report = self._step(mine, loss)
+            reports.append(report | {"loss": float(value.mean()), "preferred": float((margin > 0).mean())})
         return _means(reports) | {"pairs": float(len(pairs))}
 
     def _parts(self, count: int) -> list[NDArray[np.int64]]:
@@ -246,7 +249,7 @@ class LanguageLearner:
                 with torch.no_grad():
                     for now, was in zip(self.learned, before, strict=True):
                         now.lerp_(was, 0.5) if kept else now.copy_(was)
-            moved = float(divergence_of(was_said, torch.as_tensor(np.concatenate(self.logps(held))), "k3").mean())
+            moved = float(kl(was_said - torch.as_tensor(np.concatenate(self.logps(held)))).mean())
             if moved <= self.options.kl_limit:
                 break
         return {"kl_after": moved, "step_kept": kept}

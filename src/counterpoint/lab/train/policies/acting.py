@@ -36,7 +36,7 @@ class Forced:
     """(E, roles) spawn arms of forced forks: 0 or 1, -1 where it is free."""
     keeps: np.ndarray | None = None
     """(E, items) those that may not be left while anything can be done for them (forced continuation,
-    docs/research/stopping.md): a kind
+    docs/lab/research/stopping.md): a kind
     that pays only at its end would otherwise be given up before anybody has seen its end."""
     tries: np.ndarray | None = None
     """(E,) episodes in which no item may be left before its first call: those who leave everything because their team is too

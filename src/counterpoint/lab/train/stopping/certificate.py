@@ -16,7 +16,7 @@ depend on W; but its noise is that of M, which the difference of both ends has h
 of S3 took the W whose bracket is three times as wide.)
 
 A bundle of traces alone holds one next round per prefix, so the conditional mean is not identified from it: `bracket` needs a
-world with `ahead` and `observed_scores`, and says so otherwise. (Source: docs/research/stopping.md.)
+world with `ahead` and `observed_scores`, and says so otherwise. (Source: docs/lab/research/stopping.md.)
 """
 
 from __future__ import annotations

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
+from counterpoint.guard.stop_paths import FEATURES
 from counterpoint.lab.worlds.stopping import optimum as next_round
 from counterpoint.lab.worlds.stopping.config import Config
 from counterpoint.lab.worlds.stopping.optimum import Solution, solve
 from counterpoint.lab.worlds.stopping.policies import BY_HAND, NAMES, chances, label, rule, stops
-from counterpoint.lab.worlds.stopping.sample import FEATURES, Paths, increments, paths_of
+from counterpoint.lab.worlds.stopping.sample import Paths, increments, paths_of
 from counterpoint.lab.worlds.stopping.traces import LEAD, Episode, StoppingScript, edit_of, worker_of, write
 from counterpoint.lab.worlds.world import Optimum, Runs, changed
 from counterpoint.trace import Trace, content_ref
