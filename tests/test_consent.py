@@ -18,7 +18,7 @@ from counterpoint.app.api.credit import credit_of
 from counterpoint.app.cli import main
 from counterpoint.app.forking import can_fork, replay_for, replay_of
 from counterpoint.app.load_save import save
-from counterpoint.app.viewer.crediting import credit as page_credit
+from counterpoint.app.viewer.credit_tab import credit as page_credit
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.lab.team.session import Spec, resume_team
 from counterpoint.lab.train.evaluate import policy_of

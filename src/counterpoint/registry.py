@@ -8,7 +8,8 @@ file names is not asked for by anybody: `check_consent` stands before every name
 
 An installed package hangs more into Counterpoint by entry points, read as text; the laboratory (`counterpoint.lab`) does so too:
 `counterpoint.plugins` (a kind, and the package whose files are plug-ins of it), `counterpoint.hooks` (a question that the core
-asks, and the function that answers) and `counterpoint.names` (a name of `import counterpoint`, and what it stands for).
+asks, and the function that answers), `counterpoint.commands` (a command, and its object) and `counterpoint.names` (a name of
+`import counterpoint`, and what it stands for).
 
 A folder in a kind's packages is a kind of its own, `"command/notes"`: the files of the folder `notes` of every such package.
 """
@@ -139,6 +140,11 @@ def hook(question: str, what: str) -> Any:
     for function in hooks(question):
         return function
     raise NotFound(f"{what}: no installed package does this", fix=install())
+
+
+def commands() -> dict[str, str]:
+    """Single commands of installed packages: the name, and "package.module:object" (entry points `counterpoint.commands`)."""
+    return dict(_entries().get("commands", ()))
 
 
 def names() -> dict[str, str]:

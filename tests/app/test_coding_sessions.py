@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import counterpoint as cpt
 from counterpoint.app.api.report import report
 from counterpoint.app.cli import main
-from counterpoint.app.viewer.crediting import work as page_work
+from counterpoint.app.viewer.credit_tab import work as page_work
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panels.blame import blame as blame_panel
 from counterpoint.audits.measures import measures

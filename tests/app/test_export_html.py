@@ -20,7 +20,7 @@ import counterpoint
 from app.viewer.test_dense import rows
 from counterpoint.app.cli import cli
 from counterpoint.app.viewer import one_file as module
-from counterpoint.app.viewer.crediting import credit, methods
+from counterpoint.app.viewer.credit_tab import credit, methods
 from counterpoint.app.viewer.events import event
 from counterpoint.app.viewer.excerpt import part
 from counterpoint.app.viewer.one_file import _longest, block, one_file, page_around, reopened

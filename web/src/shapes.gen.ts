@@ -341,7 +341,7 @@ export interface LiveTrace {
 }
 
 /** An order that was sent: it acts at the next safe point. */
-export interface Ordered {
+export interface OrderReceipt {
   id: string;
   action: string;
   agent: string;
@@ -415,7 +415,7 @@ export interface RecurringCause {
 }
 
 /** The causes that recur, the most frequent first. */
-export interface Recurring {
+export interface RecurringCauses {
   causes: RecurringCause[];
   judged: number;
   left_out: number;

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 import counterpoint.registry as registry
-from counterpoint.audits.facts import Facts
 from counterpoint.audits.work.agents import AgentWork, TeamWork, work
 from counterpoint.credits.choosing import NobodyChosen
 from counterpoint.display import compact, duration, money, number, percent
@@ -40,9 +39,9 @@ HEAD = (
 """The columns in which commands show it."""
 
 
-def contributions(trace: Trace, *, facts: Facts | None = None, words: bool = True) -> TeamWork:
+def contributions(trace: Trace, *, words: bool = True) -> TeamWork:
     """Every member's work; with `words` also how much of the result it was the first to say."""
-    told = work(trace, facts=facts)
+    told = work(trace)
     shares = _shares(trace) if words and len(trace.events) <= MOST_READ else None
     if shares is None:
         return told

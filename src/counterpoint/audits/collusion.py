@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import comb, sqrt
 from typing import NamedTuple
 
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import EVENT_LIMIT, Finding, ids
 from counterpoint.audits.redundancy import jaccard, shingles
 from counterpoint.trace import Event, Trace
@@ -167,7 +167,7 @@ def collusion_over(traces: Sequence[Trace], *, threshold: float = 0.5, success: 
     table = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}  # (succeeded, approved)
     shown: list[str] = []
     for trace in traces:
-        facts = Facts(trace)
+        facts = facts_of(trace)
         found = verdicts(facts)
         outcome = (trace.metrics or {}).get("task_success", trace.rewards.get("team"))
         if not found or outcome is None:

@@ -53,7 +53,7 @@ class _Candidate(NamedTuple):
 
 def _no_reward(traces: Sequence[Trace]) -> str | None:
     missing = [t.trace_id for t in traces if "team" not in t.rewards]
-    return None if not missing else "no outcome is recorded (reward 'team'): counterpoint score adds one"
+    return None if not missing else "no outcome is recorded (reward 'team'): counterpoint notes score adds one"
 
 
 def _no_replay(traces: Sequence[Trace], given: _Given) -> str | None:
@@ -76,7 +76,7 @@ def _no_message_replay(traces: Sequence[Trace], given: _Given) -> str | None:
 def _no_merge(traces: Sequence[Trace], given: _Given) -> str | None:
     found = [] if given.merged is None else [one for trace in traces if (one := given.merged(trace)) is not None]
     if len(found) < len(traces):
-        return "its merges cannot be made again: this is no recording of `counterpoint record`"
+        return "its merges cannot be made again: this is no recording of `counterpoint play`"
     if any(one.runs_code for one in found):
         return "the task's checker runs what the team wrote as a program: ask for it by name"
     if any(len(one.workers) < 2 for one in found):
@@ -138,7 +138,7 @@ class NobodyChosen(NotIdentified):
     def __init__(self, traces: Sequence[Trace], unit: str | None, passed: dict[str, str]) -> None:
         whose = "who earned it" if unit is None else f"which {unit} earned it"
         why = _no_reward(traces) or "nothing here says what the team would have got without an agent"
-        fix = "`--method provenance` says who was the first to say the result's words; `counterpoint credit --list` has more"
+        fix = "`--mechanism provenance` says who was the first to say the result's words; `counterpoint credit --list` has more"
         super().__init__(f"no mechanism can say {whose}: {why}", fix, where=traces[0].trace_id)
         self.passed = passed
 

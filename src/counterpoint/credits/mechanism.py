@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.credits.option_types import check_options
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import check_options
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.example import Example
@@ -89,6 +89,6 @@ def team_reward(trace: Trace, channel: str = "team") -> float:
     """The trace's reward in a channel; one clear error when it has none."""
     if channel not in trace.rewards:
         known = list(trace.rewards)
-        fix = did_you_mean(channel, known) if known else f"score it: counterpoint score TRACE {channel}=1"
+        fix = did_you_mean(channel, known) if known else f"score it: counterpoint notes score TRACE {channel}=1"
         raise InputError(f"the trace has no reward {channel!r}", where=trace.trace_id, fix=fix)
     return float(trace.rewards[channel])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 EVENT_UNITS = ("orchestrator", "message", "tool")
 """Units whose ids may be events."""
@@ -32,8 +32,8 @@ class RowPlace(NamedTuple):
 class RowPlaces:
     """The places of one trace's rows."""
 
-    def __init__(self, trace: Trace, team: TraceTeam | None = None) -> None:
-        self.trace, self.team = trace, team or TraceTeam(trace)
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.team = trace, team_of(trace)
 
     def of(self, row: CreditRow) -> RowPlace:
         """The event and the agent that a row's id names."""

@@ -42,7 +42,7 @@ from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 # -- Exact values of majority-vote games of any number of agents, item by item, and the votes that a trace holds ------
 # Always true: the values of a sum of games are the sums of their values, and who has no vote on an item (nor anybody below with
@@ -230,7 +230,7 @@ class Played:
 
 def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = None, tie: float = 0.5) -> Played:
     """The game of a trace."""
-    team = TraceTeam(trace)
+    team = team_of(trace)
     chosen = [a for a in range(len(team)) if team.is_member_A[a] and (worth or not replay or team.parent_A[a] >= 0)]
     if not chosen:
         raise NotIdentified("the trace has no agents to share among", "record who acts and who spawns", where=trace.trace_id)

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import check_options
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Signal, Signals
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
 
@@ -48,6 +49,7 @@ class Reward:
         for name in options:
             if name not in self.options:
                 raise InputError(f"no option {name!r}", fix=did_you_mean(name, self.options))
+        check_options(self.score, options)
         signals = list(self.score(trace, **options))
         for s in signals:
             if not math.isfinite(s.value):
@@ -97,7 +99,7 @@ def chosen(trace: Trace, types: Iterable[str]) -> list[Event]:
     for name in wanted:
         if name not in EVENT_TYPES:
             raise InputError(f"no event type {name!r}", fix=did_you_mean(name, EVENT_TYPES))
-    return [trace.events[i] for i in TraceTeam(trace).events_of(wanted)] if trace.events else []
+    return [trace.events[i] for i in team_of(trace).events_of(wanted)] if trace.events else []
 
 
 def amounts(trace: Trace, channels: Sequence[str], types: Iterable[str] = EVENT_TYPES) -> list[tuple[Event, float]]:
@@ -129,7 +131,7 @@ def members(trace: Trace) -> list[str]:
     """The agents of the team, in order of first appearance; tools and users apart."""
     if not trace.events:
         return []
-    team = TraceTeam(trace)
+    team = team_of(trace)
     return [name for name, is_member in zip(team.names, team.is_member_A.tolist(), strict=True) if is_member]
 
 

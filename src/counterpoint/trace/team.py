@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.trace.graph import Graph
 from counterpoint.trace.link import Ints
+from counterpoint.trace.memo import memo
 from counterpoint.trace.naming import agent_names
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import ACTING, EVENT_TYPES
@@ -236,6 +237,11 @@ class TraceTeam:
         out = act_E & ~has_turn
         out[list(code.values())] = True
         return out
+
+
+def team_of(trace: Trace) -> TraceTeam:
+    """The team of a trace, one for all who hold it."""
+    return memo(trace, "_team", TraceTeam)
 
 
 # -- critical steps --------------------------------------------------------------------------------------------------

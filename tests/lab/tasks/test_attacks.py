@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
 from counterpoint.lab.tasks.attacks import FORBIDDEN, attack_success, obey, plant
-from counterpoint.lab.tasks.leaks import truth
+from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.task import Choice, Document, Instance, Seen, View
 from counterpoint.lab.tasks.task import task as find
 from counterpoint.trace import Event, Trace, content_ref

@@ -6,7 +6,7 @@ import pytest
 
 from counterpoint.errors import NotFound
 from counterpoint.lab.tasks._words import heard, number
-from counterpoint.lab.tasks.leaks import truth
+from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.ledger_hunt import AMENDED, KINDS, SIGNED, ledger, ledger_hunt
 from text_help import play
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.lab.tasks.leaks import truth
+from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.pointer_chase import _read, pointer_chase
 from counterpoint.lab.tasks.task import Seen
 from text_help import calls, play

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from counterpoint.lab.tasks._audit_rules import AUDIT_RULES, named, query, understood
-from counterpoint.lab.tasks.leaks import truth
+from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.sql_audit import sql_audit
 from text_help import sql
 

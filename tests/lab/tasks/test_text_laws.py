@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
 from counterpoint.lab.tasks._players import SortedView, sorted_view
-from counterpoint.lab.tasks.leaks import truth
+from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.task import Choice, Seen, TextTask, View
 from counterpoint.lab.tasks.task import task as find
 from text_help import calls, choices, drawer, play

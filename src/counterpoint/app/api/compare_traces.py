@@ -115,7 +115,7 @@ class TraceComparison(Tabular):
 def compare_traces(*sides: str, store: StorePlace = None) -> TraceComparison:
     """Compare what queries find, such as `in:before` and `in:after`: each figure with a 95 % interval, and the differences."""
     if len(sides) < 2:
-        raise InputError("a comparison has two sides or more", fix="counterpoint compare --traces in:before in:after")
+        raise InputError("a comparison has two sides or more", fix="counterpoint compare traces in:before in:after")
     with opened(store) as place:
         listed = {row.id: row for row in place.rows()}
         groups = [_lines(place, [listed[name] for name in found_ids(place, side)], period_of(side)) for side in sides]

@@ -217,5 +217,5 @@ def _check_price(name: str, traces: list[Trace], options: dict[str, Any], budget
     price = fork_price(name, traces, {**options, "replay": True})
     if price is not None and price.tokens > budget:
         what = f"{name} would make {price.forks:,} forks and ask a model for up to {price.tokens:,} tokens"
-        fix = f"--budget-tokens {price.tokens}, or a mechanism that needs no fork"
+        fix = f"--cap tokens={price.tokens}, or a mechanism that needs no fork"
         raise Refused(what, where=traces[0].trace_id, why=f"the budget is {budget:,}", fix=fix)

@@ -21,13 +21,6 @@ HEADINGS = ("Look", "Judge", "Keep", "Learn", "More")
 """The order of `--help`. A command's file names its own, `HEADING = "Look"`; an empty one hides it, none at all means "More"."""
 
 
-def installed() -> dict[str, str]:
-    """Commands of other packages that are installed: name to "package.module:object" (entry points `counterpoint.commands`)."""
-    from importlib.metadata import entry_points  # only for a command that is none of ours, and for the list of all
-
-    return {point.name: point.value for point in sorted(entry_points(group="counterpoint.commands"))}
-
-
 class _Commands(Group):
     """All commands: the files of kind `command`, then the entry points of installed packages."""
 
@@ -35,11 +28,17 @@ class _Commands(Group):
         super().__init__(*args, **kwargs)
         self.kind = "command"
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *registry.commands()})
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in registry.ids("command"):
             return super().get_command(ctx, cmd_name)
-        name = cmd_name if ":" in cmd_name else installed().get(cmd_name)
+        name = cmd_name if ":" in cmd_name else registry.commands().get(cmd_name)
         return None if name is None else self.prepared(registry.get("command", name), cmd_name)
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        return super().summary(ctx, name) if name in registry.ids("command") else registry.commands()[name]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """In one line, so that the commands fit a screen."""
@@ -51,7 +50,7 @@ class _Commands(Group):
         """The commands under their headings."""
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
         for name in self.list_commands(ctx):
-            heading = registry.constant("command", name, "HEADING")
+            heading = registry.constant("command", name, "HEADING") if name in registry.ids("command") else None
             if heading != "":
                 rows[heading if heading in rows else "More"].append((name, self.summary(ctx, name)))
         for heading, lines in rows.items():

@@ -21,7 +21,7 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, table
 from counterpoint.app.terminal.selection import Selection
 from counterpoint.app.words import plain_text
 from counterpoint.audits.authority import Sink
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.injection import Injection, verdict_of
 from counterpoint.audits.taint import MayTaint
 from counterpoint.display import counted
@@ -39,8 +39,8 @@ def taint_report(which: Selection, options: Mapping[str, Any], *, as_json: bool)
     is_obeyed = False
     for k, (name, trace) in enumerate(which.named(quiet=as_json)):
         with about(name):
-            facts = Facts(trace)
-            found = taint_of(trace, facts=facts)
+            facts = facts_of(trace)
+            found = taint_of(trace)
         is_obeyed |= found.is_obeyed
         runs.append((found.status, found.place, f"{title_of(trace) or ''} ({trace.trace_id})".strip()))
         if is_each and as_json:

@@ -156,7 +156,7 @@ class _Receiver:
             if self._collector is None:
                 raise _Refusal(404, "this receiver takes no whole traces")
             if _type(request) != PARCEL:
-                raise _Refusal(415, f"send {PARCEL}: counterpoint push does")
+                raise _Refusal(415, f"send {PARCEL}: counterpoint store push does")
             body = await self._body(request, held)
             held.begin()
             kept = await asyncio.wrap_future(self._collector.put(body))

@@ -1,4 +1,6 @@
-"""plugin_name: chats as JSON lines, one message each: {"chat": "c1", "who": "ann", "to": "bob", "says": "..."}.
+"""plugin_name: chats as JSON lines, one message in each.
+
+    {"chat": "c1", "who": "ann", "to": "bob", "says": "..."}
 
 Always true: a chat is a trace, a line is a message; a line that cannot be read is counted, and the rest goes on. What is lost:
 nothing of these four keys; times and tokens are not in the source.

@@ -38,7 +38,7 @@ def hidden(done: Masked | Mapping[str, int] | None) -> str:
     """How much was masked, in a line."""
     found = counts(done)
     if found is None:
-        return "nothing: --no-mask"
+        return "nothing: --mask off"
     if not found:
         return "nothing: no secret of a known form"
     kinds = ", ".join(many(found[kind], word) for kind, word in _WORDS.items() if found.get(kind))

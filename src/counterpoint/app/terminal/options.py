@@ -52,6 +52,9 @@ token_option = click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE",
     help="A file with the access token (default: $COUNTERPOINT_TOKEN).",
 )  # fmt: skip
+success_option = click.option(
+    "--success", type=float, default=1.0, show_default=True, help="The team reward from which a run counts as a success."
+)
 purge_option = click.option(
     "--purge", is_flag=True, help="Erase removed and replaced traces from the store's files at once, even while others read."
 )
@@ -90,6 +93,47 @@ def port_option(default: int) -> Callable[[Command], Command]:
     """`--port N`: where a server listens."""
     kind = click.IntRange(0, 65535)
     return click.option("--port", default=default, show_default=True, type=kind, help="0 takes any free port.")
+
+
+def list_option(help_: str) -> Callable[[Command], Command]:
+    """`--list`: what there is, and nothing else happens."""
+    return click.option("--list", "is_list", is_flag=True, help=help_)
+
+
+def kind_option(help_: str) -> Callable[[Command], Command]:
+    """`--kind K`: only these kinds; repeated, or several separated by commas."""
+    return click.option("--kind", "kinds", multiple=True, metavar="K[,K]", help=help_)
+
+
+def agent_option(help_: str) -> Callable[[Command], Command]:
+    """`--agent NAME`."""
+    return click.option("--agent", default="", metavar="NAME", help=help_)
+
+
+def workers_option(help_: str) -> Callable[[Command], Command]:
+    """`--workers N`: how many processes work at once."""
+    return click.option("--workers", type=click.IntRange(min=1), metavar="N", help=help_)
+
+
+def full_option(help_: str = "Print everything, uncut.") -> Callable[[Command], Command]:
+    """`--full`: nothing is cut, folded or left out."""
+    return click.option("--full", "is_full", is_flag=True, help=help_)
+
+
+def summary_option(help_: str) -> Callable[[Command], Command]:
+    """`--summary`: the whole instead of its parts."""
+    return click.option("--summary", "is_summary", is_flag=True, help=help_)
+
+
+def group_option(help_: str) -> Callable[[Command], Command]:
+    """`--group WHAT`: one line for each."""
+    return click.option("--group", metavar="WHAT", help=help_)
+
+
+def samples_option(help_: str, default: int | None = None, *, least: int = 1) -> Callable[[Command], Command]:
+    """`-n/--samples K`: how many forks an estimate is drawn from."""
+    kind, shows = click.IntRange(min=least), default is not None
+    return click.option("-n", "--samples", type=kind, metavar="K", default=default, show_default=shows, help=help_)
 
 
 def cap_option(*names: str) -> Callable[[Command], Command]:
@@ -144,6 +188,32 @@ def caps_of(pairs: Sequence[str], names: Mapping[str, type]) -> dict[str, Any]:
             kind = "a whole number" if names[name] is int else "a number"
             raise InputError(f"{name} is {kind} from 0, not {text!r}", where="--cap", fix=f"as in --cap {name}=100")
     return caps
+
+
+def most_rows(rows: int | None, default: int | None) -> int | None:
+    """How many rows to print: `--rows`, or the default where it is not set; None for all."""
+    return default if rows is None else rows or None
+
+
+def numbers_of(pairs: Sequence[str], names: Sequence[str], flag: str = "--set") -> dict[str, float]:
+    """Name to number of NAME=VALUE pairs, none of them negative; names that are not set are left out."""
+    numbers: dict[str, float] = {}
+    for name, value in values_of(pairs, flag).items():
+        if name not in names:
+            raise InputError(f"no setting named {name!r}", where=flag, fix=did_you_mean(name, names))
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+            raise InputError(f"{name} is a number from 0, not {value!r}", where=flag, fix=f"as in {flag} {name}=1")
+        numbers[name] = float(value)
+    return numbers
+
+
+def endpoint_of(base_url: str | None, pairs: Sequence[str]) -> dict[str, Any]:
+    """`base_url` and `key_env` of the model that answers changed calls of a live team."""
+    settings = model_settings(base_url, pairs)
+    for name in settings:
+        if name not in ("base_url", "key_env"):
+            raise InputError(f"no setting named {name!r}", where="--model-set", fix=did_you_mean(name, ("base_url", "key_env")))
+    return {"base_url": settings.get("base_url"), "key_env": settings.get("key_env")}
 
 
 def model_settings(base_url: str | None, pairs: Sequence[str]) -> dict[str, Any]:

@@ -17,13 +17,14 @@ import click
 
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
+from counterpoint.options import LARGEST_SEED
 
 # The version of every `--json` output; a field that changes meaning raises it.
 SCHEMA_VERSION = 1
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-SEEDS = click.IntRange(min=0, max=2**62)
+SEEDS = click.IntRange(min=0, max=LARGEST_SEED)
 """What a seed is: others are counted on from it, and all are 64-bit numbers."""
 
 

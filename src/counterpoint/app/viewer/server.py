@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import annotating, outcomes, steering
+from counterpoint.app.viewer import notes, outcomes, team_orders
 from counterpoint.app.viewer.collection import ROWS, AlertCounts, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard_page import Door, Guard
@@ -98,7 +98,7 @@ class Site:
 
     def warm(self, trace_id: str) -> None:
         """Open a trace while the browser starts, so that the page need not wait for it."""
-        self._answers.begin(lambda: _questions().ASKED[""](self.collection.get(trace_id), {}))
+        self._answers.begin(lambda: _questions().QUESTIONS[""](self.collection.get(trace_id), {}))
 
     async def answer(self, request: Request) -> Response:
         """Any request."""
@@ -159,7 +159,7 @@ class Site:
             return await self._file(request, trace_id)
         if len(rest) == 2 and rest[0] == "event":
             make = partial(self._event, trace_id, rest[1], words)
-        elif len(rest) <= 1 and (ask := _questions().asked(rest[0] if rest else "")) is not None:
+        elif len(rest) <= 1 and (ask := _questions().question(rest[0] if rest else "")) is not None:
             make = partial(lambda ask: ask(self.collection.get(trace_id), words), ask)
         else:
             raise NotFound("no such address", where="/".join(rest), fix="reload the page; docs/view.md lists the addresses")
@@ -173,9 +173,9 @@ class Site:
 
     def _first_look(self, trace_id: str, version: str) -> FirstLook | None:
         """What can be told of a large trace before all of it is read; None where it is small, or has been read."""
-        from counterpoint.app.viewer import trace_view as prepared
+        from counterpoint.app.viewer.trace_view import LARGE
 
-        found = self.collection.unread(trace_id, prepared.LARGE)
+        found = self.collection.unread(trace_id, LARGE)
         if found is None:
             return None
         if self._looked is None or self._looked[0] != (trace_id, version):
@@ -211,22 +211,22 @@ class Site:
 
     async def _score(self, request: Request, trace_id: str) -> Response:
         """How a run came out, as the reader says."""
-        said = outcomes.read(await _body(request))
-        keep = lambda: outcomes.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
+        sent = outcomes.read(await _body(request))
+        keep = lambda: outcomes.store(self.collection.store_path, self.collection.get(trace_id), sent)  # noqa: E731
         kept = await self._answers.call(keep)
         return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
 
     async def _annotate(self, request: Request, trace_id: str) -> Response:
         """A note, a label or a score, as the reader says; or one taken back."""
-        said = annotating.read(await _body(request))
-        keep = lambda: annotating.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
+        sent = notes.read(await _body(request))
+        keep = lambda: notes.store(self.collection.store_path, self.collection.get(trace_id), sent)  # noqa: E731
         kept = await self._answers.call(keep)
         return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
 
     async def _steer(self, request: Request, trace_id: str) -> Response:
         """An order to a running team; 202, because it acts later: the stream says when it has."""
-        order = steering.read(await _body(request))
-        sent = await self._answers.call(partial(steering.send, self.collection.store_path, trace_id, order))
+        order = team_orders.read(await _body(request))
+        sent = await self._answers.call(partial(team_orders.send, self.collection.store_path, trace_id, order))
         return Response(msgspec.json.encode(sent), 202, {"cache-control": "no-store"}, JSON)
 
     # -- about several -------------------------------------------------------------------------------------------
@@ -243,10 +243,10 @@ class Site:
         return await self._answers.answer(request, None, partial(self._alerts.of, names))
 
     async def _causes(self, request: Request) -> Response:
-        from counterpoint.app.viewer.causes import recurring
+        from counterpoint.app.viewer.causes import recurring_causes
 
         query = request.query_params.get("q", "")
-        return await self._answers.answer(request, None, partial(recurring, self.collection, query))
+        return await self._answers.answer(request, None, partial(recurring_causes, self.collection, query))
 
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 from counterpoint.credits.groups import Convention, convention_of
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
 from counterpoint.errors import NotIdentified
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
-from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.team import critical_steps as steps_of
+from counterpoint.trace.team import team_of
 
 _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orchestrator alone"
 
@@ -30,13 +30,13 @@ _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orche
 def _run(
     traces: Sequence[Trace],
     *,
-    budget: Natural | None = None,
+    budget: NonNegativeInt | None = None,
     convention: str | Convention = "dr_grpo",
     key: Key = "task_id",
     channel: str = "team",
     singleton: str | None = None,
 ) -> Credit:
-    steps = [steps_of(TraceTeam(t)) for t in traces]
+    steps = [steps_of(team_of(t)) for t in traces]
     within = [i for i, s in enumerate(steps) if budget is None or s.critical <= budget]
     if not within:
         raise NotIdentified(f"no trace is within {budget} critical steps", "a larger budget")

@@ -23,9 +23,9 @@ from counterpoint.credits import advantages
 from counterpoint.credits.example import running_mean
 from counterpoint.credits.groups import group_advantages, group_codes, whiten
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, signals_by_trace, values_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from counterpoint.credits.groups import Convention, convention_of, group_codes, soft_rank
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Count
 from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -42,7 +42,7 @@ def _run(
     unit: str = "team",
     key: Key = "task_id",
     channel: str = "team",
-    size: Count | None = None,
+    size: PositiveInt | None = None,
     ddof: int | None = None,
     eps: float | None = None,
     singleton: str | None = None,

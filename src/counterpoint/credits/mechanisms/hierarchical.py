@@ -17,13 +17,13 @@ import numpy as np
 
 from counterpoint.credits.groups import Convention, convention_of
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
 from counterpoint.errors import InputError
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 _ESTIMAND = "(R - mean of the layer) / std of the layer, over the rollouts of the task"
 
@@ -45,7 +45,7 @@ def _run(
     convention: str | Convention = "m_grpo",
     sub: str = "task",
     d: int | None = None,
-    seed: Natural = 0,
+    seed: NonNegativeInt = 0,
     key: Key = "task_id",
     channel: str = "team",
     signals: Signals | None = None,
@@ -60,7 +60,7 @@ def _run(
     keys: list[Hashable] = []
     dropped: dict[tuple[int, str], str] = {}
     for i, (trace, task) in enumerate(zip(traces, keys_of(traces, key), strict=True)):
-        team = TraceTeam(trace)
+        team = team_of(trace)
         depth = {n: int(team.depth_A[team.number[n]]) for n in rewards[i]}
         subs = [n for n in rewards[i] if depth[n] > 0]
         chosen = subs

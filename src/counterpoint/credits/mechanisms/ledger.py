@@ -32,14 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 from counterpoint.credits.accounts import Account, Ledger
 from counterpoint.credits.games import extension
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.own_scores import beside_drafts, unused
 from counterpoint.credits.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 Floats = NDArray[np.float64]
 Critic = Callable[..., ArrayLike] | ArrayLike | Sequence[ArrayLike] | None
@@ -151,7 +151,7 @@ def accounts(trace: Trace, parts: RewardParts, reward: float) -> Ledger:
 
 
 def _paths(trace: Trace) -> list[Account]:
-    team, roles = TraceTeam(trace), roles_of(trace)
+    team, roles = team_of(trace), roles_of(trace)
     main = None if team.main is None else team.names[team.main]
     out: list[Account] = []
     for event, a in zip(trace.events, team.agent_E.tolist(), strict=True):
@@ -168,8 +168,8 @@ def _run(
     *,
     value: Critic = None,
     q: Critic = None,
-    extensions: Natural = 0,
-    seed: Natural = 0,
+    extensions: NonNegativeInt = 0,
+    seed: NonNegativeInt = 0,
     unit: str = "message",
     channel: str = "team",
 ) -> Credit:
@@ -195,7 +195,8 @@ def _run(
         trace_ids=tuple(t.trace_id for t in traces),
         rows=tuple(rows),
         declared=np.array(declared),
-        notes={"critic": "given", "traces": about} if value is not None
+        notes={"critic": "given", "traces": about}
+        if value is not None
         else {"critic": "drafts", "traces": about, **unused(traces, channel)},
     )
 

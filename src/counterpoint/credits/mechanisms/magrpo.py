@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.groups import Convention, convention_of
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.rows import (
     ALONE,
     ALONE_FIX,
@@ -34,6 +33,7 @@ from counterpoint.credits.rows import (
     unit_events,
 )
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 
 from counterpoint.credits.groups import Convention, Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, credit_of, grouped_credit, keys_of, step_units, tree_of
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Share
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit

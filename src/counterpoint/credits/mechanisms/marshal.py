@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.credits.groups import Floats, group_codes, group_stats, whiten
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.rows import Key, TraceUnit, credit_of, keys_of, paid_steps, unit_events
 from counterpoint.errors import InputError
+from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit

@@ -30,9 +30,9 @@ from counterpoint.credits.doubly_robust import LEAST_ESS
 from counterpoint.credits.forks import MESSAGES, check_ids, messages_of
 from counterpoint.credits.logged_effects import Cases, logged_effects, task_features
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Count
 from counterpoint.credits.rows import Key, keys_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -173,7 +173,7 @@ def _run(
     features: About = task_features,
     propensity_features: About | None = None,
     propensity: str = "estimate",
-    folds: Count = 5,
+    folds: PositiveInt = 5,
     penalty: float = 1.0,
     key: Key = "task_id",
     channel: str = "team",
@@ -195,7 +195,7 @@ def _run(
     if silent and not rows:
         own = [why for (i, at), why in silent.items() if traces[i].events[traces[i].index[at]].agent not in OUTSIDE_ROLES]
         why = Counter(own or silent.values()).most_common(1)[0][0].removeprefix("not identified: ")
-        raise NotIdentified(why, "more runs of the task, or a replay and --method message_delete")
+        raise NotIdentified(why, "more runs of the task, or a replay and --mechanism message_delete")
     ids_of = tuple(t.trace_id for t in traces)
     notes = {"contrast": contrast, "value": value, "propensity": propensity}
     return Credit("message_logged", _ESTIMAND, False, ids_of, tuple(rows), unidentified=silent, notes=notes)

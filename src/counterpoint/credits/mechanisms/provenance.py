@@ -37,7 +37,7 @@ from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mea
 from counterpoint.trace import Graph, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import TraceTeam, team_of
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 Ints = NDArray[np.int64]
@@ -263,9 +263,9 @@ def _spread(what: Ints, text: Ints, by_text: Ints, first: Ints) -> tuple[Ints, I
     return spread[order], source[order]
 
 
-def origins(trace: Trace, *, team: TraceTeam | None = None, words: int = _WORDS, result: str | None = None) -> Origins:
+def origins(trace: Trace, *, words: int = _WORDS, result: str | None = None) -> Origins:
     """Where the words of the result appear first; `NotIdentified` where nothing was said, or the texts are not here."""
-    team = team or TraceTeam(trace)
+    team = team_of(trace)
     answers = _named(trace, result) if result is not None else results_of(trace, team)
     texts = [own_words(trace.text(trace.events[i]) or "") for i in answers]
     known = _Result(texts, words)
@@ -370,8 +370,8 @@ def _run(traces: list[Trace], *, words: int = _WORDS, result: str | None = None,
     rows: list[CreditRow] = []
     declared, notes = [], []
     for k, trace in enumerate(traces):
-        team = TraceTeam(trace)
-        found = origins(trace, team=team, words=words, result=result)
+        team = team_of(trace)
+        found = origins(trace, words=words, result=result)
         by_agent = dict.fromkeys(_speakers(trace, team), 0)
         for event, count in found.by_event.items():
             by_agent[team.names[team.agent_E[event]]] += count

@@ -24,9 +24,9 @@ import numpy as np
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.credits.groups import Floats
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Count, Share
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, paid_steps
 from counterpoint.errors import InputError
+from counterpoint.options import PositiveInt, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -58,7 +58,7 @@ def _run(
     by: str = "steps",
     channel: str = "team",
     form: str = "paper",
-    most: Count = 4,
+    most: PositiveInt = 4,
     factors: Mapping[str, float] | None = None,
 ) -> Credit:
     if by not in ("steps", "tokens"):

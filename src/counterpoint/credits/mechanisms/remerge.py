@@ -19,9 +19,9 @@ import numpy as np
 
 from counterpoint.credits.games import Game
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Count, Natural
 from counterpoint.credits.team_games import solve
 from counterpoint.errors import NotIdentified
+from counterpoint.options import NonNegativeInt, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -42,7 +42,11 @@ class Merged(Protocol):
 
 
 def _run(
-    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: Count = 64, seed: Natural = 0
+    traces: Sequence[Trace],
+    *,
+    merged: Callable[[Trace], Merged | None] | None = None,
+    orders: PositiveInt = 64,
+    seed: NonNegativeInt = 0,
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -52,7 +56,7 @@ def _run(
         found = None if merged is None else merged(trace)
         if found is None:
             what = "nothing here can make this team's merges again"
-            raise NotIdentified(what, "a trace of `counterpoint record`", where=trace.trace_id)
+            raise NotIdentified(what, "a trace of `counterpoint play`", where=trace.trace_id)
         workers = np.array(found.workers)
         game = Game(len(workers), lambda present, f=found, w=workers: f.score(w[~present].tolist()))  # type: ignore[misc]
         is_exact = len(workers) <= MOST_EXACT

@@ -23,8 +23,8 @@ import numpy as np
 
 from counterpoint.credits.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Natural, Share
 from counterpoint.credits.team_games import Played, Worth, game_credit, solve
+from counterpoint.options import NonNegativeInt, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
@@ -39,7 +39,7 @@ def _run(
     replay: Replay | None = None,
     orders: int | None = None,
     stop_se: float | None = None,
-    seed: Natural = 0,
+    seed: NonNegativeInt = 0,
     tie: Share = 0.5,
 ) -> Credit:
     about: list[dict[str, Any]] = []

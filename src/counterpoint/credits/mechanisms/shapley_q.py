@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Natural
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -53,7 +53,7 @@ def _run(
     *,
     marginal: Callable[[Trace], Callable[[tuple[str, ...], str], float]] | None = None,
     orders: int = 16,
-    seed: Natural = 0,
+    seed: NonNegativeInt = 0,
 ) -> Credit:
     rows: list[tuple[TraceUnit, float]] = []
     for i, trace in enumerate(traces):

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.team_games import Worth, play
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay

@@ -24,9 +24,9 @@ from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credits.logged_effects import Cases, Features, logged_effects, prefix_features
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Count
 from counterpoint.credits.own_scores import unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Force, Replay
@@ -151,7 +151,7 @@ def _run(
     leaf: Callable[[Trace, Event], Hashable] | None = None,
     is_rule: Callable[[Trace, Event], bool] | None = None,
     bandwidth: float | None = None,
-    folds: Count = 5,
+    folds: PositiveInt = 5,
     penalty: float = 1.0,
     channel: str = "team",
 ) -> Credit:

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from counterpoint.credits.groups import ema_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.rows import Key, TraceUnit, credit_of, keys_of, paid, unit_events
+from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals

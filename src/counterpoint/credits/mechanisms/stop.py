@@ -28,9 +28,9 @@ import numpy as np
 from counterpoint.credits.forks import Contrast, added, effects, needed, two_arms
 from counterpoint.credits.logged_effects import Cases, Features, draft_features, logged_effects
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.option_types import Count
 from counterpoint.credits.own_scores import beside_drafts, unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Force, Replay
@@ -246,7 +246,7 @@ def _run(
     propensity: str = "logged",
     leaf: Callable[[Trace, Event], Hashable] | None = None,
     bandwidth: float | None = None,
-    folds: Count = 5,
+    folds: PositiveInt = 5,
     penalty: float = 1.0,
 ) -> Credit:
     if estimator not in _ESTIMATORS:

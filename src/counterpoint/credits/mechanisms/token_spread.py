@@ -46,7 +46,7 @@ def _run(
     traces: Sequence[Trace], *, credit: Credit | None = None, weights: str | Callable[[Event], Sequence[float]] = "even"
 ) -> Credit:
     if credit is None:
-        raise NotIdentified("there is nothing to spread", "give credit=, a mechanism with rows per event: --option credit=ledger")
+        raise NotIdentified("there is nothing to spread", "give credit=, a mechanism with rows per event: --set credit=ledger")
     if credit.trace_ids != tuple(t.trace_id for t in traces):
         raise InputError("the credit is of other traces", fix="give the traces that it was computed from, in that order")
     rows: list[tuple[TraceUnit, float]] = []

@@ -19,9 +19,9 @@ import numpy as np
 
 from counterpoint.credits import off_policy
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Share
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, paid_steps, values_of
 from counterpoint.errors import NotIdentified
+from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from counterpoint.credits.games import Game, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Natural, Share
 from counterpoint.credits.team_games import Played, Worth, game_credit, solve
+from counterpoint.options import NonNegativeInt, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Replay
@@ -47,7 +47,7 @@ def _run(
     replay: Replay | None = None,
     orders: int | None = None,
     stop_se: float | None = None,
-    seed: Natural = 0,
+    seed: NonNegativeInt = 0,
     tie: Share = 0.5,
 ) -> Credit:
     def give(k: int, played: Played) -> list[CreditRow]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from counterpoint.audits.collusion import verdicts
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.lab.train.guarded import held_back, suspicion
 from counterpoint.lab.worlds.teamworld.action import Action, Calls, Spawns
 from counterpoint.lab.worlds.teamworld.observation import Observation
@@ -210,8 +210,8 @@ class Pool:
         hacks = [h for h in PAYS if (h == COLLUSION) == reviews]
         for choice, places in todo.items():
             for place, trace in zip(places, self._traces(hack, choice, [self.numbers[p] for p in places]), strict=True):
-                facts = Facts(trace)
-                farmed, seen = {h: PAYS[h](facts) for h in hacks}, {h: suspicion(trace, h, facts=facts) for h in hacks}
+                facts = facts_of(trace)
+                farmed, seen = {h: PAYS[h](facts) for h in hacks}, {h: suspicion(trace, h) for h in hacks}
                 self._known[reviews, choice, place] = Played(float(trace.rewards["team"]), farmed, seen)
         return [self._known[name] for name in names]
 

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from counterpoint.errors import InputError
+from counterpoint.options import LARGEST_SEED
 from counterpoint.trace.keyed import child_seed, purpose, uniform
 
 T = TypeVar("T")
 _BLOCK = 256
-_MOST_SEED = 2**63
+_MOST_SEED = 2 * LARGEST_SEED  # seeds that are counted on from those of a run
 _EPOCH = datetime.date(2031, 1, 1)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from counterpoint.errors import CounterpointError
-from counterpoint.lab.tasks.leaks import given, leaks, truth
+from counterpoint.lab.tasks.leakage import given, leaks, truth
 from counterpoint.lab.tasks.task import VERBS, Act, Choice, Instance, Planted, Score, Seen, TextTask, View
 from counterpoint.lab.worlds.contract import Require, config, declared, refuses, same
 from counterpoint.trace.keyed import purpose, uniform

@@ -23,7 +23,7 @@ from counterpoint.lab.tasks._module_process import tagged
 from counterpoint.lab.tasks._module_runs import CallGroup, blocks, one_line, outputs
 from counterpoint.lab.tasks._players import answer, heard, judged, subtask, use
 from counterpoint.lab.tasks._words import KeyedDice
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Seen, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 

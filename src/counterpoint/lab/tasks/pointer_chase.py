@@ -17,7 +17,7 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.lab.tasks._players import SortedView, answer, judged, most_said, slip, sorted_view
 from counterpoint.lab.tasks._words import KeyedDice, check_seed, check_whole, day, heard, number, phrases, said, the_day
 from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 

@@ -18,7 +18,7 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.lab.tasks._players import answer, is_final, judged, subtask, use
 from counterpoint.lab.tasks._words import KeyedDice, firm, person
 from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 

@@ -30,7 +30,7 @@ from counterpoint.lab.tasks._words import (
     said,
 )
 from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 

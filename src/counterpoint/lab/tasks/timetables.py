@@ -28,7 +28,7 @@ from counterpoint.lab.tasks._timetable_problem import (
     written,
 )
 from counterpoint.lab.tasks._words import KeyedDice
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Seen, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 

@@ -20,7 +20,7 @@ from counterpoint.rewards.reward import Reward, amounts, gathered, tools_kept
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 
 def mixed(outcome: float, main: float, workers: Sequence[float], *, w_outcome: float = 0.9, w_format: float = 0.1) -> float:
@@ -32,7 +32,7 @@ def mixed(outcome: float, main: float, workers: Sequence[float], *, w_outcome: f
 def _score(
     trace: Trace, *, channel: str = "team", format: str = "format", w_outcome: float = 0.9, w_format: float = 0.1
 ) -> Iterator[Signal]:
-    outcome, team = trace.rewards.get(channel), TraceTeam(trace) if trace.events else None
+    outcome, team = trace.rewards.get(channel), team_of(trace) if trace.events else None
     if outcome is None or team is None or team.main is None:
         return
     by_tools = format == "tools"

@@ -29,7 +29,7 @@ from counterpoint.rewards.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
-from counterpoint.trace.team import CriticalSteps, TraceTeam, critical_steps
+from counterpoint.trace.team import CriticalSteps, critical_steps, team_of
 
 
 def parallel(spawned: float, most: float) -> float:
@@ -121,7 +121,7 @@ def _score(
         raise InputError(f"no PARL formula {form!r}", fix=did_you_mean(form, FORMS))
     if form == "mixture" and perf is None:
         raise InputError("the mixture weighs parallelism against an outcome", fix="perf='team', or another reward of the trace")
-    team = TraceTeam(trace) if trace.events else None
+    team = team_of(trace) if trace.events else None
     if team is None or team.main is None:
         return
     main, found = team.names[team.main], _parts(trace, critical_steps(team), most, split, aggregation)

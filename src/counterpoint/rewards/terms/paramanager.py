@@ -21,7 +21,7 @@ from counterpoint.rewards.reward import Reward, results_of, succeeded
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 
 def mixed(
@@ -49,7 +49,7 @@ def protocol_of(trace: Trace) -> float:
 
 def diversity_of(trace: Trace) -> float:
     """How mixed those are who were asked: the chance that two delegations, drawn with return, went to different ones."""
-    team = TraceTeam(trace) if trace.events else None
+    team = team_of(trace) if trace.events else None
     lead = team.names[team.main] if team is not None and team.main is not None else None
     asked = Counter(e.to for e in trace.events if e.type == "message" and e.agent == lead and e.to not in (None, lead))
     asked += Counter(f"tool {e.tool}" for e in trace.events if e.type == "tool_call" and e.agent == lead)

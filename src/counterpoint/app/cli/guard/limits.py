@@ -7,9 +7,7 @@ import click
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 
 
-@click.command(
-    epilog="\b\nExamples:\n  counterpoint guard limits > guard.toml\n  counterpoint guard limits --json"
-)
+@click.command(epilog="\b\nExamples:\n  counterpoint guard limits > guard.toml\n  counterpoint guard limits --json")
 @json_option
 def limits(as_json: bool) -> None:
     """Print a limits file with every setting, to be edited."""

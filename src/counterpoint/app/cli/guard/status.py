@@ -13,9 +13,7 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, 
 from counterpoint.app.words import plain_text
 
 
-@click.command(
-    epilog="\b\nExamples:\n  counterpoint guard status\n  counterpoint guard status --json"
-)
+@click.command(epilog="\b\nExamples:\n  counterpoint guard status\n  counterpoint guard status --json")
 @rows_option(10, "Print this many sessions, the newest; 0 for all.")
 @json_option
 def status(rows: int, as_json: bool) -> None:

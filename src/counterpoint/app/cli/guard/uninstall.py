@@ -11,9 +11,7 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.errors import NotFound
 
 
-@click.command(
-    epilog="\b\nExamples:\n  counterpoint guard uninstall\n  counterpoint guard uninstall --client codex --scope user"
-)
+@click.command(epilog="\b\nExamples:\n  counterpoint guard uninstall\n  counterpoint guard uninstall --client codex --scope user")
 @client_option
 @scope_option
 @json_option

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 _USE = {
-    "preset": "counterpoint train --preset {at} --world W1",
-    "loss": 'counterpoint train --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
-    "world": "counterpoint world run {at}",
+    "preset": "counterpoint train net --preset {at} --world W1",
+    "loss": 'counterpoint train net --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
+    "world": "counterpoint play --world {at}",
+    "task": "counterpoint play --task {at}",
     "topology": "counterpoint play --task T5 --topology {at}",
     "tool": "counterpoint play --task T5 --tool {at}",
+    "model": "counterpoint play --task T5 --model {at}",
+    "claim": "counterpoint reproduce {at}",
+    "trainer": "counterpoint export TRACE --to {at} -o FILE",
 }
 
 

@@ -1,4 +1,4 @@
-"""plugin_name: one plain policy-gradient step on advantages that are cut off at `most`, so that no single row decides.
+"""plugin_name: one policy-gradient step on clipped advantages, so that no single row decides.
 
     loss = -max(-most, min(most, A)) log pi(decision)
 

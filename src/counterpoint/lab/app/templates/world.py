@@ -1,4 +1,4 @@
-"""plugin_name: a review desk. Twelve cases are to be judged right or wrong by agents of two models, one cheap and one good.
+"""plugin_name: a review desk, where agents of two models, one cheap and one good, judge cases.
 
 Always true: the rules are those of TeamWorld, so that its policies play it and `counterpoint train` learns in it; the numbers are
 this world's own. Every draw depends on the seed alone, and the optimum is known.

@@ -90,7 +90,6 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
     learn = settings.learn
     how = (settings.preset or "+".join(learn.credit)) if learn.updates or learn.seconds else "imitate"
     plain = settings.as_dict()
-    first = settings.first_eval_seed
     return {
         "kind": "language model",
         "preset": f"lm {how}" + (f" {settings.adapters}" if settings.adapters else ""),
@@ -98,7 +97,7 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
         "world_version": "+".join(t.version for t in tasks),
         "world_config": {"tasks": plain["task"], "prices": plain["prices"]},
         "seed": settings.seed,
-        "eval_seeds": [first, first + settings.eval_episodes],
+        "eval_seeds": [0, settings.eval_episodes],
         "model": {"name": files.name, "digest": files.digest},
         "source": "docs/lab/language-models.md",
     }
@@ -109,7 +108,7 @@ def _go_on(
     is_resumed: bool = False,
 ) -> None:  # fmt: skip
     device = check_device(settings.device)
-    torch.set_num_threads(settings.threads)
+    torch.set_num_threads(1)
     files = files or read_model(settings.model, device)
     if is_resumed and files.digest != run.about["model"]["digest"]:
         what = f"the model {settings.model} is not the one that the run began with"

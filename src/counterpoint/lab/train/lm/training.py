@@ -2,7 +2,7 @@
 
 Always true: an update is a function of (settings, state): tasks, samples and batches are keyed by the seed and the update's
 number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have the seeds from
-`first_eval_seed` on, those that are learned on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
+0 on, those that are learned on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
 each seed of a run.
 """
 
@@ -381,11 +381,11 @@ class LanguageTraining:
         s = self.settings
         with self.policies.averaged():
             self.policies.refresh()
-        seeds = range(s.first_eval_seed, s.first_eval_seed + s.eval_episodes)
+        seeds = range(s.eval_episodes)
         played = self.play(seeds, temperature=1.0, name=f"held-u{self.update}")
         values, told = played.values, played.row()
         row: dict[str, Any] = {
-            "update": self.update, **self.totals, "first_seed": s.first_eval_seed, "mean": told["reward"],
+            "update": self.update, **self.totals, "first_seed": 0, "mean": told["reward"],
             "se": told["reward_se"], "values": values.tolist(),
             "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
             "successes": played.column("task_success").tolist(),

@@ -30,6 +30,7 @@ from counterpoint.lab.train.returns import lesson, row_advantages
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.spawn_head import fit_heads
 from counterpoint.lab.train.surrogates import Steps
+from counterpoint.options import Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
@@ -44,15 +45,15 @@ _ROWS = 1024  # of purposes in one step; a quarter as many of stops
 class Options:
     """How it is learned."""
 
-    tau_from: float = 0.3
+    tau_from: Positive = 0.3
     """Temperature at the start, in units of an item's spread."""
-    tau_to: float = 0.03
+    tau_to: Positive = 0.03
     """And at the end; it falls geometrically."""
-    keep: int = 192
+    keep: PositiveInt = 192
     """Episodes on which the critics are fitted: the last ones."""
-    lam: float = 0.9
+    lam: Share = 0.9
     """Of the returns along an item's chain."""
-    steps: int = 48
+    steps: PositiveInt = 48
     """Of the critics per update; the heads make half as many."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.lab.tasks.leaks import Leak, given, leaks, marker, truth
+from counterpoint.lab.tasks.leakage import Leak, given, leaks, marker, truth
 from counterpoint.lab.tasks.task import task as find
 from counterpoint.trace import Event, Trace, content_ref
 

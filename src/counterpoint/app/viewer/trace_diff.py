@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterpoint.app.viewer.events import said
+from counterpoint.app.viewer.events import cut_text
 from counterpoint.app.viewer.shapes import Diff, DiffRow
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.audits.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.steered import is_steered
@@ -24,7 +24,7 @@ _AROUND = 3
 
 def diff(a: Trace, b: Trace) -> Diff:
     """Two traces, such as a run and its fork."""
-    one, two = prepared(a), prepared(b)
+    one, two = view_of(a), view_of(b)
     rows = _rows(one, two)
     same = sum(row.what == "same" for row in rows)
     kept = _near(rows) if len(rows) > _WHOLE else rows
@@ -42,7 +42,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     )
 
 
-def _rows(one: Prepared, two: Prepared) -> list[DiffRow]:
+def _rows(one: TraceView, two: TraceView) -> list[DiffRow]:
     names_a, names_b = aligned(one.trace.events), aligned(two.trace.events)
     at_a, at_b = ({name: i for i, name in enumerate(names)} for names in (names_a, names_b))
     after: dict[int, list[int]] = {}
@@ -72,30 +72,30 @@ def _edited(fork: Trace) -> str | None:
     return at if isinstance(at, str) else None
 
 
-def _row(one: Prepared, two: Prepared, i: int, j: int, edited: str | None) -> DiffRow:
+def _row(one: TraceView, two: TraceView, i: int, j: int, edited: str | None) -> DiffRow:
     event = one.trace.events[i]
     n = int(one.team.place_E[i])
     if j < 0:
         what = "edited" if event.id == edited else "only-a"
-        return DiffRow(what=what, a=n, b=-1, type=event.type, agent=event.agent, before=_said(one, event), after="")
+        return DiffRow(what=what, a=n, b=-1, type=event.type, agent=event.agent, before=_cell_text(one, event), after="")
     twin = two.trace.events[j]
     m = int(two.team.place_E[j])
     if fingerprint(event) == fingerprint(twin):
         return DiffRow(what="same", a=n, b=m, type=event.type, agent=event.agent, before="", after="")
     what = "edited" if event.id == edited else "changed"
-    before, after = _said(one, event), _said(two, twin)
+    before, after = _cell_text(one, event), _cell_text(two, twin)
     return DiffRow(what=what, a=n, b=m, type=event.type, agent=event.agent, before=before, after=after)
 
 
-def _only_b(two: Prepared, j: int) -> DiffRow:
+def _only_b(two: TraceView, j: int) -> DiffRow:
     event, m = two.trace.events[j], int(two.team.place_E[j])
-    return DiffRow(what="only-b", a=-1, b=m, type=event.type, agent=event.agent, before="", after=_said(two, event))
+    return DiffRow(what="only-b", a=-1, b=m, type=event.type, agent=event.agent, before="", after=_cell_text(two, event))
 
 
-def _said(look: Prepared, event: Event) -> str:
+def _cell_text(view: TraceView, event: Event) -> str:
     """What an event says, or what it is about."""
-    text = look.trace.text(event) or event.error or event.tool or event.to or event.decision or ""
-    cut, size = said(text, _CUT)
+    text = view.trace.text(event) or event.error or event.tool or event.to or event.decision or ""
+    cut, size = cut_text(text, _CUT)
     return cut if size <= _CUT else cut + "…"
 
 
@@ -108,9 +108,9 @@ def _near(rows: list[DiffRow]) -> list[DiffRow]:
     return [rows[k] for k in np.flatnonzero(near).tolist()]
 
 
-def _sums(one: Prepared, two: Prepared) -> dict[str, list[float | None]]:
-    def of(look: Prepared) -> dict[str, float | None]:
-        trace = look.trace
+def _sums(one: TraceView, two: TraceView) -> dict[str, list[float | None]]:
+    def of(view: TraceView) -> dict[str, float | None]:
+        trace = view.trace
         sums = {
             "tokens": trace.tokens,
             "seconds": trace.duration_s,
@@ -123,10 +123,10 @@ def _sums(one: Prepared, two: Prepared) -> dict[str, list[float | None]]:
     return {name: [left[name], right[name]] for name in left}
 
 
-def _agents(one: Prepared, two: Prepared) -> dict[str, list[float]]:
+def _agents(one: TraceView, two: TraceView) -> dict[str, list[float]]:
     """Tokens of each agent in both, where they differ."""
     sums: dict[str, list[float]] = {}
-    for side, look in enumerate((one, two)):
-        for name, tokens in zip(look.team.names, look.team.per_agent(look.facts.tokens_E).tolist(), strict=True):
+    for side, view in enumerate((one, two)):
+        for name, tokens in zip(view.team.names, view.team.per_agent(view.facts.tokens_E).tolist(), strict=True):
             sums.setdefault(name, [0.0, 0.0])[side] = float(tokens)
     return {name: both for name, both in sums.items() if both[0] != both[1]}

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.viewer.small import team
-from counterpoint.app.viewer import diffing
-from counterpoint.app.viewer.diffing import diff
+from counterpoint.app.viewer import trace_diff
 from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.trace_diff import diff
 from counterpoint.audits.diff import diff as audited
 from counterpoint.lab.worlds.world import world
 from counterpoint.testing import synthetic_trace
@@ -78,7 +78,7 @@ def test_a_long_pair_is_told_near_its_differences(monkeypatch: pytest.MonkeyPatc
     events = [replace(e, ok=False) if k == 40 else e for k, e in enumerate(a.events)]
     b = replace(a, trace_id="b", events=events)
     whole = diff(a, b)
-    monkeypatch.setattr(diffing, "_WHOLE", 10)
+    monkeypatch.setattr(trace_diff, "_WHOLE", 10)
     near = diff(a, b)
     assert (near.same, near.different) == (whole.same, whole.different)
     assert len(near.rows) == 7

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.viewer.small import team
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS, FIELDS, Term, terms
-from counterpoint.app.viewer.finding import find
+from counterpoint.app.viewer.event_search import find
 from counterpoint.app.viewer.shapes import FLAGS
 from counterpoint.errors import InputError
 from counterpoint.testing import synthetic_trace

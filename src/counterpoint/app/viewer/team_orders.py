@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from counterpoint.app.viewer.shapes import LiveOrder, Ordered
+from counterpoint.app.viewer.shapes import LiveOrder, OrderReceipt
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.recorder import orders
 from counterpoint.recorder.orders import ACTIONS, Order
@@ -26,7 +26,7 @@ _NAMES = 200
 _ORDERS = 50
 
 
-class _Given(Struct, forbid_unknown_fields=True):
+class _OrderBody(Struct, forbid_unknown_fields=True):
     """The body of an order."""
 
     action: str
@@ -38,21 +38,21 @@ class _Given(Struct, forbid_unknown_fields=True):
 def read(body: bytes) -> Order:
     """The order that a request holds."""
     try:
-        given = msgspec.json.decode(body, type=_Given)
+        sent = msgspec.json.decode(body, type=_OrderBody)
     except msgspec.MsgspecError as error:
         fix = '{"action": "pause", "agent": "lead.1", "text": ""}'
         raise InputError(f"is not an order: {error}", where="body", fix=f"as in {fix}") from error
-    if given.action not in ACTIONS:
-        raise InputError(f"no order named {given.action!r}", where="action", fix=did_you_mean(given.action, ACTIONS))
-    return Order(action=given.action, agent=given.agent, text=given.text, tree=given.tree)  # type: ignore[arg-type]
+    if sent.action not in ACTIONS:
+        raise InputError(f"no order named {sent.action!r}", where="action", fix=did_you_mean(sent.action, ACTIONS))
+    return Order(action=sent.action, agent=sent.agent, text=sent.text, tree=sent.tree)  # type: ignore[arg-type]
 
 
-def send(store: Path | None, trace_id: str, order: Order) -> Ordered:
+def send(store: Path | None, trace_id: str, order: Order) -> OrderReceipt:
     """Send it to a trace of the store on view."""
     if store is None:
         raise NotFound("there is no store here, so nothing is running", fix="counterpoint view STORE")
     sent = orders.send(store, trace_id, order)
-    return Ordered(id=sent.id, action=sent.action, agent=sent.agent, tree=sent.is_for_tree, by=sent.by)
+    return OrderReceipt(id=sent.id, action=sent.action, agent=sent.agent, tree=sent.is_for_tree, by=sent.by)
 
 
 class Steering:

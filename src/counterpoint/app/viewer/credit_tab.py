@@ -13,7 +13,7 @@ from counterpoint.app.api.credit import credit_of, mechanism
 from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.audits.work.agents import TeamWork
 from counterpoint.credits.choosing import Chosen, choose
 from counterpoint.credits.mechanism import Mechanism
@@ -36,24 +36,24 @@ _NOT_IN_TRACES = ("critic", "weights", "credit")
 
 def methods(trace: Trace) -> list[MethodInfo]:
     """Every mechanism, those that answer first."""
-    look = prepared(trace)
-    if "methods" not in look.kept:
-        best = chosen(look)
-        every = [_info(look, name, best) for name in registry.ids("mechanism")]
-        look.kept["methods"] = sorted(every, key=lambda method: (method.why is None, method.refusal is not None))
-    kept: list[MethodInfo] = look.kept["methods"]
+    view = view_of(trace)
+    if "methods" not in view.kept:
+        best = default_method(view)
+        every = [_info(view, name, best) for name in registry.ids("mechanism")]
+        view.kept["methods"] = sorted(every, key=lambda method: (method.why is None, method.refusal is not None))
+    kept: list[MethodInfo] = view.kept["methods"]
     return kept
 
 
-def worked(look: Prepared) -> TeamWork:
+def team_work(view: TraceView) -> TeamWork:
     """What each agent cost and what became of its work."""
-    return look.once("work", lambda: contributions(look.trace, facts=look.facts))
+    return view.once("work", lambda: contributions(view.trace))
 
 
 def work(trace: Trace) -> Work:
     """The same for the page, in the columns of `counterpoint credit`."""
-    look = prepared(trace)
-    told, found = worked(look), chosen(look)
+    view = view_of(trace)
+    told, found = team_work(view), default_method(view)
     if found is not None:
         why = None
     else:
@@ -61,27 +61,27 @@ def work(trace: Trace) -> Work:
             "nothing here says what the team would have got without an agent")  # fmt: skip
     most = max((one.lines_kept or 0 for one in told.agents), default=0) or 1
     rows = [
-        WorkRow(agent=look.team.number[one.agent], name=one.name, spent=one.spent, became=one.became,
+        WorkRow(agent=view.team.number[one.agent], name=one.name, spent=one.spent, became=one.became,
                 lines=(one.lines_kept or 0) / most)
         for one in told.agents
     ]  # fmt: skip
     return Work(rows=rows, headline=told.headline, notes=told.notes, why_no_credit=why)
 
 
-def chosen(look: Prepared) -> Chosen | None:
+def default_method(view: TraceView) -> Chosen | None:
     """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
-    if "chosen" not in look.kept:
+    if "default" not in view.kept:
         try:
-            found = choose([look.trace], replay=free_replay(look.trace), merged=last_merge)
-            look.kept["credit", found.credit.mechanism] = found.credit
+            found = choose([view.trace], replay=free_replay(view.trace), merged=last_merge)
+            view.kept["credit", found.credit.mechanism] = found.credit
         except CounterpointError:
             found = None
-        look.kept["chosen"] = found
-    kept: Chosen | None = look.kept["chosen"]
+        view.kept["default"] = found
+    kept: Chosen | None = view.kept["default"]
     return kept
 
 
-def _info(look: Prepared, name: str, best: Chosen | None) -> MethodInfo:
+def _info(view: TraceView, name: str, best: Chosen | None) -> MethodInfo:
     known = mechanism(name)
     is_best = best is not None and best.credit.mechanism == name
     return MethodInfo(
@@ -89,25 +89,25 @@ def _info(look: Prepared, name: str, best: Chosen | None) -> MethodInfo:
         about=registry.summary("mechanism", name),
         unit="agent" if is_best else known.unit,
         is_additive=known.additive,
-        refusal=None if is_best else _refusal(look, name, known),
+        refusal=None if is_best else _refusal(view, name, known),
         why=best.why if is_best and best is not None else None,
     )
 
 
-def _refusal(look: Prepared, name: str, chosen: Mechanism) -> str | None:
+def _refusal(view: TraceView, name: str, known: Mechanism) -> str | None:
     """Why a mechanism has no answer here; None where it has one, or where finding out means forking."""
-    needs_replay = "replay" in chosen.needs
-    if needs_replay and can_fork(look.trace):
+    needs_replay = "replay" in known.needs
+    if needs_replay and can_fork(view.trace):
         return None
-    if look.n <= _TRIED:
-        found = _earned(look, name)
+    if view.n <= _TRIED:
+        found = _earned(view, name)
         return found.one_line() if isinstance(found, CounterpointError) else _nothing(found)
     if needs_replay:
         return "it needs to know what would have happened otherwise, and this trace cannot be forked"
-    missing = [need for need in chosen.needs if need in _NOT_IN_TRACES]
+    missing = [need for need in known.needs if need in _NOT_IN_TRACES]
     if missing:
         return f"it needs something that is not in a trace: {missing[0]}"
-    return None if "team" in look.trace.rewards else "the trace has no reward 'team'"
+    return None if "team" in view.trace.rewards else "the trace has no reward 'team'"
 
 
 def _nothing(found: Earned) -> str | None:
@@ -116,39 +116,39 @@ def _nothing(found: Earned) -> str | None:
     return next(iter(found.unidentified.values()), "it has nothing to say about this trace")
 
 
-def _earned(look: Prepared, name: str) -> Earned | CounterpointError:
+def _earned(view: TraceView, name: str) -> Earned | CounterpointError:
     """What the mechanism says, or its refusal."""
     key = ("credit", name)
-    if key not in look.kept:
+    if key not in view.kept:
         try:
-            look.kept[key] = credit_of(name, [look.trace], _GIVEN.get(name), replay=world_of)
+            view.kept[key] = credit_of(name, [view.trace], _GIVEN.get(name), replay=world_of)
         except CounterpointError as error:
-            look.kept[key] = error.with_traceback(None)
-    kept: Earned | CounterpointError = look.kept[key]
+            view.kept[key] = error.with_traceback(None)
+    kept: Earned | CounterpointError = view.kept[key]
     return kept
 
 
 def credit(trace: Trace, method: str, unit: str = "") -> Credit:
     """What a method says at a unit; without a unit by agent, else at the coarsest that it has rows for."""
-    name, look = method.replace("-", "_"), prepared(trace)
+    name, view = method.replace("-", "_"), view_of(trace)
     known = registry.ids("mechanism")
     if name not in known:
         raise NotFound(f"no credit method named {method!r}", fix=did_you_mean(name, known))
     additive = mechanism(name).additive
-    if look.is_large and ("credit", name) not in look.kept:
-        why = f"{look.n:,} events are more than the page waits for"
-        return _refused(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --method {name}")
-    found = _earned(look, name)
+    if view.is_large and ("credit", name) not in view.kept:
+        why = f"{view.n:,} events are more than the page waits for"
+        return _no_answer(name, unit, [], additive, why, f"counterpoint credit {trace.trace_id} --mechanism {name}")
+    found = _earned(view, name)
     if isinstance(found, CounterpointError):
-        return _refused(name, unit, [], additive, found.what, found.fix)
+        return _no_answer(name, unit, [], additive, found.what, found.fix)
     if not found.rows:
-        return _refused(name, unit, [], additive, _nothing(found) or "", None)
+        return _no_answer(name, unit, [], additive, _nothing(found) or "", None)
     units = _units(found)
-    chosen = unit or ("agent" if "agent" in units else units[0])
-    if chosen not in units:
+    unit = unit or ("agent" if "agent" in units else units[0])
+    if unit not in units:
         fix = f"it gives credit by {', '.join(units)}"
-        return _refused(name, chosen, units, additive, f"{name} gives no credit by {chosen} here", fix)
-    return _told(look, found, chosen)
+        return _no_answer(name, unit, units, additive, f"{name} gives no credit by {unit} here", fix)
+    return _answer(view, found, unit)
 
 
 def _units(found: Earned) -> list[str]:
@@ -162,29 +162,29 @@ def _on_events(found: Earned) -> list[str]:
     return units[-1:] if found.additive else units
 
 
-def _refused(method: str, unit: str, units: list[str], additive: bool, why: str, fix: str | None) -> Credit:
+def _no_answer(method: str, unit: str, units: list[str], additive: bool, why: str, fix: str | None) -> Credit:
     return Credit(
         method=method, unit=unit, units=units, rows=[], by_agent={}, total=None, target=None, unassigned=None,
         whole="R", notes=[], is_additive=additive, closes=None, refusal=why, fix=fix,
     )  # fmt: skip
 
 
-def _told(look: Prepared, found: Earned, unit: str) -> Credit:
+def _answer(view: TraceView, found: Earned, unit: str) -> Credit:
     wanted = _on_events(found) if unit == "event" else [unit]
-    rows = [_row(look, found, row) for row in found.rows if row.unit in wanted]
+    rows = [_row(view, found, row) for row in found.rows if row.unit in wanted]
     if unit != "token":  # tokens are read in their order
         rows.sort(key=lambda row: -abs(row.value))
     by_agent: dict[str, float] = {}
     if unit == "event" and "agent" in found.units:  # the method's own word on agents, who may have no event of their own
-        by_agent = _places(look).by_agent(found)
+        by_agent = _places(view).by_agent(found)
     else:
         for row in rows:
             if row.agent >= 0:
-                name = look.team.names[row.agent]
+                name = view.team.names[row.agent]
                 by_agent[name] = by_agent.get(name, 0.0) + row.value
     total, size = sum(row.value for row in rows), sum(abs(row.value) for row in rows)
     declared = float(found.declared[0]) if found.additive and found.declared is not None else None
-    reward = look.trace.rewards.get("team")
+    reward = view.trace.rewards.get("team")
     target = (float(reward) if reward is not None else declared) if declared is not None else None
     is_share = found.mechanism == "provenance"
     target = 1.0 if is_share else target
@@ -197,7 +197,7 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
         total=total,
         target=target,
         whole="result" if is_share else "R",
-        notes=_notes(look, found) if is_share else [],
+        notes=_notes(view, found) if is_share else [],
         unassigned=None if target is None else target - sum(by_agent.values()),
         is_additive=found.additive,
         closes=None if declared is None else abs(total - declared) <= 1e-9 * max(1.0, size),
@@ -206,48 +206,48 @@ def _told(look: Prepared, found: Earned, unit: str) -> Credit:
     )
 
 
-def _notes(look: Prepared, found: Earned) -> list[str]:
+def _notes(view: TraceView, found: Earned) -> list[str]:
     """What provenance gives to nobody, and who is not in the result."""
-    about, labels = found.notes["traces"][0], dict(zip(look.team.names, look.team.label_A, strict=True))
+    about, labels = found.notes["traces"][0], dict(zip(view.team.names, view.team.label_A, strict=True))
     parts = f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, "
     parts += f"{about['new']:.0%} new in the result"
     out = [f"Of {about['words']:,} words: {about['traced']:.0%} traced to the team, {parts}, {about['unlinked']:.0%} said "
            "earlier by an agent that no recorded message connects to the result."]  # fmt: skip
-    for name, said in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):
+    for name, heading in (("unused", "Not used in the result"), ("unread", "Never read by anybody")):
         if about[name]:
             more = f" and {len(about[name]) - 8:,} more" if len(about[name]) > 8 else ""
-            out.append(f"{said}: {', '.join(labels.get(one, one) for one in about[name][:8])}{more}.")
+            out.append(f"{heading}: {', '.join(labels.get(one, one) for one in about[name][:8])}{more}.")
     return out
 
 
-def _row(look: Prepared, found: Earned, row: Row) -> CreditRow:
+def _row(view: TraceView, found: Earned, row: Row) -> CreditRow:
     """A row with the event and the agent that its id names, and what was said there."""
-    event, agent = _places(look).of(row)
+    event, agent = _places(view).of(row)
     half = None if row.se is None else _Z * row.se
     return CreditRow(
         label=row.unit_id or "team",
-        event=int(look.team.place_E[event]) if event >= 0 else -1,
+        event=int(view.team.place_E[event]) if event >= 0 else -1,
         agent=agent,
         value=row.value,
         low=None if half is None else row.value - half,
         high=None if half is None else row.value + half,
-        excerpt=_excerpt(look, found, event, agent),
+        excerpt=_excerpt(view, found, event, agent),
     )
 
 
-def _places(look: Prepared) -> RowPlaces:
-    if "places" not in look.kept:
-        look.kept["places"] = RowPlaces(look.trace, look.team)
-    kept: RowPlaces = look.kept["places"]
+def _places(view: TraceView) -> RowPlaces:
+    if "places" not in view.kept:
+        view.kept["places"] = RowPlaces(view.trace)
+    kept: RowPlaces = view.kept["places"]
     return kept
 
 
-def _excerpt(look: Prepared, found: Earned, event: int, agent: int) -> str:
+def _excerpt(view: TraceView, found: Earned, event: int, agent: int) -> str:
     """The words that the result has from there, where the method says so; else the beginning of the event's text."""
     if found.mechanism == "provenance":
         matched = found.notes["traces"][0]["matched"]
-        trace, team = look.trace, look.team
+        trace, team = view.trace, view.team
         ids = [trace.events[event].id] if event >= 0 else [e for e in matched if team.agent_E[trace.index[e]] == agent]
         return max((run for name in ids for run in matched.get(name, ())), key=len, default="")[:_EXCERPT]
-    text = look.trace.text(look.trace.events[event]) if event >= 0 else None
+    text = view.trace.text(view.trace.events[event]) if event >= 0 else None
     return " ".join((text or "")[: 2 * _EXCERPT].split())[:_EXCERPT]

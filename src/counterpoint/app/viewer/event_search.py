@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from counterpoint.app.search import COMPARE, EVENT_FIELDS, EVENT_FLAGS, Term, amount, span_of_term, terms
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import moments
@@ -26,52 +26,52 @@ Mask = NDArray[np.bool_]
 
 def find(trace: Trace, query: str) -> list[int]:
     """The numbers of the events that match; every one for an empty query."""
-    look = prepared(trace)
-    found = np.ones(look.n, np.bool_)
+    view = view_of(trace)
+    found = np.ones(view.n, np.bool_)
     for term in terms(query, EVENT_FIELDS, EVENT_FLAGS):
-        found &= _test(look, term)
-    numbers: list[int] = np.flatnonzero(found[look.team.order_E]).tolist()
+        found &= _test(view, term)
+    numbers: list[int] = np.flatnonzero(found[view.team.order_E]).tolist()
     return numbers
 
 
-def _test(look: Prepared, term: Term) -> Mask:
+def _test(view: TraceView, term: Term) -> Mask:
     if not term.name:
-        return _word(look, term.value.lower())
+        return _word(view, term.value.lower())
     if not term.sign:
-        return (look.flags_E & FLAGS[EVENT_FLAGS[term.name]]) != 0
+        return (view.flags_E & FLAGS[EVENT_FLAGS[term.name]]) != 0
     if term.name == "score":
-        return _scored(look, term)
+        return _scored(view, term)
     if EVENT_FIELDS[term.name] == "date":
-        return _dated(look, term)
+        return _dated(view, term)
     if EVENT_FIELDS[term.name] == "number":
-        have, is_known = _numbers(look, term.name)
+        have, is_known = _numbers(view, term.name)
         sign = "=" if term.sign == ":" else term.sign
         compared: Mask = COMPARE[sign](have, amount(term))
         return compared & is_known
     if term.sign not in (":", "=", "!="):
         raise InputError(f"{term.name!r} is text and cannot be compared", fix=f"write {term.name}:{term.value}")
-    held = _text(look, term.name, term.value)
+    held = _text(view, term.name, term.value)
     return ~held if term.sign == "!=" else held
 
 
-def _dated(look: Prepared, term: Term) -> Mask:
+def _dated(view: TraceView, term: Term) -> Mask:
     """Where an event was recorded in the time that a term names; nowhere in a trace without a clock's time."""
-    when = _kept(look, "moments", lambda: _clock(look))
+    when = _once(view, "moments", lambda: _clock(view))
     begin, end = span_of_term(term._replace(sign="=") if term.sign == "!=" else term)
     inside: Mask = (when >= begin) & (when < end)
     return ~inside & np.isfinite(when) if term.sign == "!=" else inside
 
 
-def _clock(look: Prepared) -> NDArray[np.float64]:
-    return np.array([np.nan if at is None else at for at in moments(look.trace.events, look.trace.meta)], np.float64)
+def _clock(view: TraceView) -> NDArray[np.float64]:
+    return np.array([np.nan if at is None else at for at in moments(view.trace.events, view.trace.meta)], np.float64)
 
 
-def _numbers(look: Prepared, name: str) -> tuple[NDArray[Any], Mask]:
+def _numbers(view: TraceView, name: str) -> tuple[NDArray[Any], Mask]:
     """A field's values, and where there is one."""
-    facts, events, always = look.facts, look.trace.events, np.ones(look.n, np.bool_)
+    facts, events, always = view.facts, view.trace.events, np.ones(view.n, np.bool_)
     match name:
         case "n":
-            return look.team.place_E, always
+            return view.team.place_E, always
         case "t":
             return facts.t_E, always
         case "seconds":
@@ -81,7 +81,7 @@ def _numbers(look: Prepared, name: str) -> tuple[NDArray[Any], Mask]:
         case "cost":
             return facts.cost_E, facts.has_cost_E
         case "depth":
-            return look.team.depth_A[look.team.agent_E], always
+            return view.team.depth_A[view.team.agent_E], always
         case "reward":
             paid = [sum(map(float, e.reward.values())) if e.reward else np.nan for e in events]
             return np.array(paid, np.float64), np.isfinite(paid)
@@ -89,43 +89,43 @@ def _numbers(look: Prepared, name: str) -> tuple[NDArray[Any], Mask]:
     return turns, np.isfinite(turns)
 
 
-def _text(look: Prepared, name: str, value: str) -> Mask:
+def _text(view: TraceView, name: str, value: str) -> Mask:
     """Where a text field holds the value; an id is the value."""
-    team, events, wanted = look.team, look.trace.events, value.lower()
+    team, events, wanted = view.team, view.trace.events, value.lower()
     match name:
         case "id":
-            found = np.zeros(look.n, np.bool_)
-            if value in look.trace.index:
-                found[look.trace.index[value]] = True
+            found = np.zeros(view.n, np.bool_)
+            if value in view.trace.index:
+                found[view.trace.index[value]] = True
             return found
         case "kind" | "type":
-            return np.array([_is_kind(kind, wanted) for kind in TYPES], np.bool_)[look.kind_E]
+            return np.array([_is_kind(kind, wanted) for kind in TYPES], np.bool_)[view.kind_E]
         case "agent":
             return (_holding(team.names, wanted) | _holding(team.label_A, wanted))[team.agent_E]
         case "role":
-            return _holding(look.facts.role_A, wanted)[team.agent_E]
+            return _holding(view.facts.role_A, wanted)[team.agent_E]
         case "label":
-            return _said(look, lambda a: a.label is not None and wanted in f"{a.name}={a.label}".lower())
+            return _annotated_events(view, lambda a: a.label is not None and wanted in f"{a.name}={a.label}".lower())
         case "note":
-            return _said(look, lambda a: wanted in (a.text or "").lower())
+            return _annotated_events(view, lambda a: wanted in (a.text or "").lower())
         case "tool":
-            return _holding([None, *look.tools[0]], wanted)[look.tools[1]]
+            return _holding([None, *view.tools[0]], wanted)[view.tools[1]]
     fields = [getattr(e, name) for e in events]
     holds = {field: field is not None and wanted in field.lower() for field in set(fields)}
-    return np.fromiter(map(holds.__getitem__, fields), np.bool_, look.n)
+    return np.fromiter(map(holds.__getitem__, fields), np.bool_, view.n)
 
 
-def _scored(look: Prepared, term: Term) -> Mask:
+def _scored(view: TraceView, term: Term) -> Mask:
     """Where a score is so large; a colon is as good as an equals sign."""
     number, compare = amount(term), COMPARE["=" if term.sign == ":" else term.sign]
-    return _said(look, lambda a: a.score is not None and bool(compare(a.score, number)))
+    return _annotated_events(view, lambda a: a.score is not None and bool(compare(a.score, number)))
 
 
-def _said(look: Prepared, holds: Callable[[Annotation], bool]) -> Mask:
+def _annotated_events(view: TraceView, holds: Callable[[Annotation], bool]) -> Mask:
     """The events about which somebody says such a thing."""
-    found = np.zeros(look.n, np.bool_)
-    index = look.trace.index
-    found[[index[a.event] for a in annotations_of(look.trace) if a.event in index and holds(a)]] = True
+    found = np.zeros(view.n, np.bool_)
+    index = view.trace.index
+    found[[index[a.event] for a in annotations_of(view.trace) if a.event in index and holds(a)]] = True
     return found
 
 
@@ -138,26 +138,26 @@ def _holding(names: Sequence[str | None], wanted: str) -> Mask:
     return np.array([wanted in (name or "").lower() for name in names], np.bool_)
 
 
-def _word(look: Prepared, word: str) -> Mask:
+def _word(view: TraceView, word: str) -> Mask:
     """Events that hold a word in their text, id, agent, tool, or in what is noted about them."""
-    names, of_E = _kept(look, "texts", lambda: _texts(look))
-    ids = _kept(look, "ids", lambda: [e.id.lower() for e in look.trace.events])
-    said = np.array([word in text for text in names] + [False], np.bool_)[of_E]
-    named = np.fromiter((word in name for name in ids), np.bool_, look.n)
-    noted = _said(look, lambda a: word in f"{a.name}={a.label or ''}\n{a.text or ''}".lower())
-    return said | named | noted | _text(look, "agent", word) | _text(look, "tool", word)
+    names, of_E = _once(view, "texts", lambda: _texts(view))
+    ids = _once(view, "ids", lambda: [e.id.lower() for e in view.trace.events])
+    in_text = np.array([word in text for text in names] + [False], np.bool_)[of_E]
+    named = np.fromiter((word in name for name in ids), np.bool_, view.n)
+    noted = _annotated_events(view, lambda a: word in f"{a.name}={a.label or ''}\n{a.text or ''}".lower())
+    return in_text | named | noted | _text(view, "agent", word) | _text(view, "tool", word)
 
 
-def _kept(look: Prepared, name: str, make: Callable[[], Any]) -> Any:
-    if name not in look.kept:
-        look.kept[name] = make()
-    return look.kept[name]
+def _once(view: TraceView, name: str, make: Callable[[], Any]) -> Any:
+    if name not in view.kept:
+        view.kept[name] = make()
+    return view.kept[name]
 
 
-def _texts(look: Prepared) -> tuple[list[str], NDArray[np.int64]]:
+def _texts(view: TraceView) -> tuple[list[str], NDArray[np.int64]]:
     """Every text once, in lower case, and for each event its text's place; the last place is no text."""
-    contents = look.trace.contents
+    contents = view.trace.contents
     place = {ref: k for k, ref in enumerate(contents)}
     none = len(place)
-    of_E = np.fromiter((place.get(e.content_ref or "", none) for e in look.trace.events), np.int64, look.n)
+    of_E = np.fromiter((place.get(e.content_ref or "", none) for e in view.trace.events), np.int64, view.n)
     return [text.lower() for text in contents.values()], of_E

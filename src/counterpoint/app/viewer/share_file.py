@@ -1,4 +1,4 @@
-"""A trace, or a part of it, as a file to hand over: for `counterpoint export --html` and for the page's Share.
+"""A trace, or a part of it, as a file to hand over: for `counterpoint export --to html` and for the page's Share.
 
 Always true: secrets are masked unless asked otherwise, also in the notes that say what was taken.
 """
@@ -14,7 +14,7 @@ from counterpoint.formats.masking import Masked, mask, masked_all
 from counterpoint.trace import Trace
 
 
-class Shared(NamedTuple):
+class SharedFile(NamedTuple):
     """A file, what was masked in it (None: masking was off), the ids of its traces, and what the reader should know."""
 
     file: OneFile
@@ -23,7 +23,7 @@ class Shared(NamedTuple):
     notes: list[str]
 
 
-def shared(
+def share_file(
     traces: Sequence[Trace],
     *,
     agents: Sequence[str] = (),
@@ -31,7 +31,7 @@ def shared(
     is_summary: bool = False,
     is_bare: bool = False,
     is_personal: bool = False,
-) -> Shared:
+) -> SharedFile:
     """The traces, cut to some agents and all below them or to a window of seconds, in one page."""
     taken, notes = list(traces), []
     if agents or window:
@@ -42,4 +42,4 @@ def shared(
         taken, notes = list(done.traces), [mask(note, is_personal=is_personal)[0] for note in notes]
     notes += ["a summary: texts and fields of events are not in this file"] if is_summary else []
     made = one_file(taken, masked=None if done is None else done.found, is_summary=is_summary, notes=notes)
-    return Shared(made, done, [trace.trace_id for trace in taken], notes)
+    return SharedFile(made, done, [trace.trace_id for trace in taken], notes)

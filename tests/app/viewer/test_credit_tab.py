@@ -10,7 +10,7 @@ from app.viewer.small import team
 from counterpoint import registry
 from counterpoint.app.api.credit import credit_of
 from counterpoint.app.viewer import trace_view as seen_
-from counterpoint.app.viewer.crediting import credit, methods, work
+from counterpoint.app.viewer.credit_tab import credit, methods, work
 from counterpoint.app.viewer.overview import overview
 from counterpoint.errors import NotFound
 from counterpoint.lab.worlds.world import world
