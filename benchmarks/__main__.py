@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 def main() -> int:
     """Run all; the exit code is of the worst."""
-    scripts = sorted(p for p in HERE.glob("*.py") if not p.stem.startswith("_"))
+    scripts = sorted(p for p in HERE.rglob("*.py") if not p.stem.startswith("_"))
     return max(subprocess.run([sys.executable, str(script), *sys.argv[1:]], check=False).returncode for script in scripts)
 
 

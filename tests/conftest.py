@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 # Hundreds of processes are started here, and each would compile the package again: compiled modules are kept, whoever asked for none.
@@ -33,6 +34,8 @@ gc.set_threshold(50_000, 20, 50)
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
+from ends_help import Ends  # noqa: E402
+
 # A shell that starts a job in the background tells it to ignore Ctrl-C, and so would every run that is interrupted here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -49,10 +52,10 @@ _SCALED: set[int] = set()
 # `make test` hands out whole files, so that what a file's tests share is made once. The longest come first, so that nothing long
 # begins when all the rest is over.
 LONGEST = (
-    "web/test_journeys.py", "test_docs.py", "train/test_presets.py", "test_conformance.py", "store/test_interleavings.py",
-    "envs/teamworld/test_fork.py", "train/test_start.py", "envs/teamworld/test_worlds.py", "team/test_end_to_end.py", "app/test_train.py",
-    "app/test_serve.py", "envs/teamworld/test_traces.py", "web/test_page.py", "team/test_sandbox_escapes.py", "store/test_bad.py",
-    "team/test_topologies.py", "train/test_recorded.py", "team/test_live_forks.py", "app/test_plot.py",
+    "web/test_journeys.py", "test_docs.py", "lab/train/test_presets.py", "test_conformance.py", "store/test_interleavings.py",
+    "lab/worlds/teamworld/test_fork.py", "lab/train/test_start.py", "lab/worlds/teamworld/test_worlds.py", "lab/team/test_end_to_end.py", "lab/app/test_train.py",
+    "app/test_serve.py", "lab/worlds/teamworld/test_traces.py", "web/test_page.py", "lab/team/test_sandbox_escapes.py", "store/test_bad.py",
+    "lab/team/test_topologies.py", "lab/train/test_recorded.py", "lab/team/test_live_forks.py", "lab/app/test_plot.py",
 )  # fmt: skip
 HERE = Path(__file__).parent
 
@@ -93,3 +96,41 @@ def pytest_sessionfinish() -> None:
     shutil.rmtree(_DATA, ignore_errors=True)
     if "warm_help" in sys.modules:
         sys.modules["warm_help"].KEPT.close()
+
+
+# -- commands run as a user would, in an empty folder -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ends_of(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Ends]:
+    """For a command: a function of its arguments that gives exit code, stdout and stderr."""
+    from counterpoint.app.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def of(command: str) -> Ends:
+        def run(*arguments: str | Path) -> tuple[int, str, str]:
+            with pytest.raises(SystemExit) as exit_:
+                main([*command.split(), *map(os.fspath, arguments)])
+            out = capsys.readouterr()
+            assert isinstance(exit_.value.code, int)
+            return exit_.value.code, out.out, out.err
+
+        return run
+
+    return of
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Ends:
+    """A function of the words of a command line that gives exit code, stdout and stderr."""
+    from counterpoint.app.cli import main
+
+    def call(*args: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    return call

@@ -11,11 +11,12 @@ import pytest
 from counterpoint import registry
 from counterpoint.errors import Refused
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
-from counterpoint.testing import CHECKS
+from counterpoint.testing import checks
 from endpoint_help import FaultServer
 from logs import SAMPLES, files_of
 from tiny_help import make_tiny
 
+CHECKS = checks()
 PLUGINS = [(kind, name) for kind in registry.kinds() for name in registry.ids(kind)]
 # The TeamWorlds are one engine with different numbers. Its laws are checked on fewer items and agents, of every kind that a world has;
 # at their own sizes only some of them are played by other tests.

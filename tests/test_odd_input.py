@@ -43,7 +43,7 @@ def test_a_number_beyond_a_double_is_one_finding(place: str, number: str, tmp_pa
     if place == "own" and len(number) < 4300:
         pytest.skip("a field of one's own that does not fit is kept as it is")
     (tmp_path / "x.json").write_bytes(_with(place, number))
-    assert _end("check", tmp_path / "x.json") in (2, 4)
+    assert _end("store", "check", tmp_path / "x.json") in (2, 4)
     assert "beyond what a double holds" in capsys.readouterr().out
 
 
@@ -69,10 +69,10 @@ def pipe(tmp_path: Path) -> Path:
 
 
 COMMANDS = [
-    ("check", "FILE"), ("show", "FILE"), ("audit", "FILE"), ("credit", "FILE"), ("export", "FILE", "-o", "out.json"), ("top", "FILE"),
-    ("diff", "FILE", "FILE"), ("fork", "FILE", "--at", "e1", "--delete"), ("import", "FILE", "--store", "s"),
-    ("corpus", "add", "--file", "FILE"), ("corpus", "check", "FILE"), ("train", "FILE"), ("import", "nothing", "--prices", "FILE", "--store", "s"),
-    ("export", "FILE.html", "--html", "out.html"),
+    ("store", "check", "FILE"), ("show", "FILE"), ("audit", "FILE"), ("credit", "FILE"), ("export", "FILE", "-o", "out.json"), ("top", "FILE"),
+    ("compare", "traces", "FILE", "FILE"), ("fork", "FILE", "--at", "e1", "--do", "delete"), ("import", "FILE", "--store", "s"),
+    ("papers", "ls", "--with", "FILE"), ("papers", "check", "FILE"), ("train", "net", "FILE"), ("import", "nothing", "--prices", "FILE", "--store", "s"),
+    ("export", "FILE.html", "--to", "html", "-o", "out.html"),
 ]  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def test_a_deep_or_huge_toml_is_one_clear_error(name: str, tmp_path: Path, capsy
     (tmp_path / "run.toml").write_text(TOML[name])
     with pytest.raises(InputError, match=r"nested too deeply|too large|is not TOML"):
         read_toml(tmp_path / "run.toml", fix="write less")
-    assert _end("train", tmp_path / "run.toml") == 2
+    assert _end("train", "net", tmp_path / "run.toml") == 2
     assert "defect of" not in capsys.readouterr().err
 
 
@@ -162,7 +162,7 @@ JSON = {
 
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] not in ("train",) and "--prices" not in c and "--html" not in c], ids=" ".join)
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] not in ("train",) and "--prices" not in c and "html" not in c], ids=" ".join)
 def test_a_deep_json_is_no_defect(
     name: str, suffix: str, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.app.cli import main
-from counterpoint.app.cli.new import _USE
-from counterpoint.testing import CHECKS
+from counterpoint.app.cli.new import templates
+from counterpoint.testing import checks
 from counterpoint.trace import encode
 from counterpoint.trace.example import rollouts
+
+ROOT = Path(__file__).parents[1]
 
 
 def run(*args: str) -> int:
@@ -35,11 +38,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("kind", _USE)
+@pytest.mark.parametrize("kind", sorted({*templates()} - {"panel"}))
 def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("new", kind, "mine", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["name"] == "my_lab.mine:mine"
+    report = json.loads(capsys.readouterr().out)
+    assert report["name"] == "my_lab.mine:mine"
     assert sorted(p.name for p in (here / "my_lab").iterdir()) == ["__init__.py", "mine.py", "test_mine.py"]
     written = (here / "my_lab" / "mine.py").read_text() + (here / "my_lab" / "test_mine.py").read_text()
     assert "plugin_name" not in written
@@ -47,9 +50,7 @@ def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pyte
     test = importlib.import_module("my_lab.test_mine")
     by_hand = [name for name in vars(test) if name.startswith("test_") and name != "test_it_keeps_the_contract"]
     assert len(by_hand) == 1
-    kept = {"env" if kind == "world" else kind}
-    assert kept <= set(CHECKS)
-    assert registry.get(kept.pop(), told["name"]) is not None
+    assert registry.get(kind, report["name"]) is not None
     test.test_it_keeps_the_contract()
     takes = [here] if "tmp_path" in getattr(test, by_hand[0]).__annotations__ else []
     getattr(test, by_hand[0])(*takes)
@@ -58,22 +59,22 @@ def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pyte
 def test_a_world_that_was_written_can_be_trained_in(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert run("new", "world", "desk") == 0
-    small = ["--updates", "1", "--set", "eval_episodes=2", "--set", "vote_items=3", "--set", "change.group=2"]
-    assert run("train", "--world", "my_lab.desk:desk", *small, "--out", "learned") == 0
+    small = ["--cap", "updates=1", "--set", "eval_episodes=2", "--set", "vote_items=3", "--set", "change.group=2"]
+    assert run("train", "net", "--world", "my_lab.desk:desk", *small, "-o", "learned") == 0
     told = capsys.readouterr()
     assert "finished" in told.out + told.err
     assert json.loads((here / "learned" / "about.json").read_bytes())["status"] == "finished"
-    assert run("world", "run", "my_lab.desk:desk", "--episodes", "2", "--policy", "reference") == 0
+    assert run("play", "--world", "my_lab.desk:desk", "--episodes", "2", "--policy", "reference") == 0
 
 
 def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("new", "credit", "one") == run("new", "reward", "two") == 0
+    assert run("new", "mechanism", "one") == run("new", "reward", "two") == 0
     assert re.search(
-        r"test it  pytest my_lab/test_one.py\nuse it   PYTHONPATH=\. counterpoint credit TRACE --method my_lab.one:one",
+        r"test it  pytest my_lab/test_one.py\nuse it   PYTHONPATH=\. counterpoint credit TRACE --mechanism my_lab.one:one",
         capsys.readouterr().out,
     )
     (here / "my_lab" / "one.py").write_text("mine")
-    assert run("new", "credit", "one") == 2
+    assert run("new", "mechanism", "one") == 2
     assert "my_lab/one.py: exists already" in capsys.readouterr().err
     assert (here / "my_lab" / "one.py").read_text() == "mine"
 
@@ -81,23 +82,24 @@ def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.C
 def test_a_package_in_a_package_has_its_whole_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "labs").mkdir()
     (here / "labs" / "__init__.py").touch()
-    assert run("new", "tool", "counts", "--into", "labs/team", "--json") == 0
+    assert run("new", "tool", "counts", "-o", "labs/team", "--json") == 0
     assert json.loads(capsys.readouterr().out)["name"] == "labs.team.counts:counts"
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("credt", "mine"), "did you mean 'credit'"),
+        (("mechanim", "mine"), "did you mean 'mechanism'"),
+        (("credit", "mine"), "did you mean 'mechanism'"),
         (("env", "mine"), "did you mean 'world'"),
-        (("panel", "mine"), "(?s)no template for a panel.*panels/advise.py"),
-        (("credit", "my-mech"), "my_mech"),
-        (("credit", "Mine"), "mine"),
-        (("credit", "class"), "my_class"),
-        (("credit", "3"), "my_credit"),
-        (("credit", "test_it"), "underscores: it"),
-        (("credit", "mine", "--into", "my-lab"), "--into my_lab"),
-        (("credit", "mine", "--into", "file/lab"), "file.*cannot be written"),
+        (("panel", "mine"), "new panel mine --ours"),
+        (("mechanism", "my-mech"), "my_mech"),
+        (("mechanism", "Mine"), "mine"),
+        (("mechanism", "class"), "my_class"),
+        (("mechanism", "3"), "my_mechanism"),
+        (("mechanism", "test_it"), "underscores: it"),
+        (("mechanism", "mine", "-o", "my-lab"), "-o my_lab"),
+        (("mechanism", "mine", "-o", "file/lab"), "file.*cannot be written"),
     ],
 )
 def test_a_bad_name_or_place_writes_nothing(
@@ -110,17 +112,52 @@ def test_a_bad_name_or_place_writes_nothing(
 
 
 def test_our_own_tree_gets_a_file_of_the_plural_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("new", "credit", "mine", "--ours") == 3
+    assert run("new", "mechanism", "mine", "--ours") == 3
     (here / "src" / "counterpoint").mkdir(parents=True)
     (here / "src" / "counterpoint" / "registry.py").touch()
-    assert run("new", "credit", "ledger", "--ours") == 2
+    assert run("new", "mechanism", "ledger", "--ours") == 2
     assert run("new", "world", "mine", "--ours") == 0
-    assert (here / "src/counterpoint/envs/worlds/mine.py").is_file()
-    assert "from counterpoint.lab.worlds.mine import mine" in (here / "tests/envs/test_mine.py").read_text()
-    assert "use it   counterpoint world run mine" in capsys.readouterr().out
+    assert (here / "src/counterpoint/lab/worlds/mine.py").is_file()
+    assert "from counterpoint.lab.worlds.mine import mine" in (here / "tests/lab/worlds/test_mine.py").read_text()
+    assert "use it   counterpoint play --world mine" in capsys.readouterr().out
 
 
-def test_commands_of_other_packages(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kind_has_a_template_and_a_contract() -> None:
+    assert set(templates()) == set(checks()) == set(registry.kinds())
+
+
+# Tests that look at all plug-ins of a kind, or at all modules.
+HOUSE = (
+    "tests/test_architecture.py", "tests/test_registry.py", "tests/formats/test_sniff.py", "tests/formats/test_sample_listings.py",
+    "tests/app/viewer/test_typescript.py",
+)  # fmt: skip
+_SELECTED = "another_ and not keeps_the_contract or not test_conformance and not test_another"  # each contract once
+
+
+def test_the_house_stands_with_one_more_plugin_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a copy of the tree: one of each kind with `--ours`, then their own tests, and those of the house that look at all."""
+    for name in ("src", "tests", "web/src"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules", "*.html"))
+    for path in ROOT.iterdir():
+        if path.name not in ("src", "tests", "web", ".git", ".venv"):
+            (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    tests = []
+    for kind in templates():
+        assert run("new", kind, f"another_{kind}", "--ours") == 0
+        tests += [str(path.relative_to(tmp_path)) for path in (tmp_path / "tests").rglob(f"test_another_{kind}.py")]
+    assert len(tests) == len(templates()) - 1  # all but the panel
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    shapes = [sys.executable, "-m", "counterpoint.app.viewer.typescript"]
+    made = subprocess.run(shapes, env=environment, capture_output=True, check=True)
+    (tmp_path / "web/src/shapes.gen.ts").write_bytes(made.stdout)
+    selected = [*tests, *HOUSE, "tests/test_conformance.py"]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selected, "-k", _SELECTED]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+def test_commands_of_other_packages(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("new", "command", "tokens")
     (here / "run.trace.json").write_bytes(encode(rollouts()[0]))
     capsys.readouterr()
@@ -128,17 +165,6 @@ def test_commands_of_other_packages(here: Path, monkeypatch: pytest.MonkeyPatch,
     assert capsys.readouterr().out.splitlines()[0].split() == ["18", "lead"]
     assert run("tokens", "run.trace.json") == 2  # not installed: unknown
     capsys.readouterr()
-    points = [("tokens", "my_lab.tokens:tokens"), ("show", "my_lab.tokens:tokens"), ("broken", "my_lab.gone:gone")]
-    group = "counterpoint.commands"
-    found = importlib.metadata.EntryPoints(importlib.metadata.EntryPoint(n, v, group) for n, v in points)
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **by: found.select(**by))
-    assert run("tokens", "run.trace.json", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["lead"] == 18
-    assert run("commands", "--json") == 0
-    told = {c["name"]: c for c in json.loads(capsys.readouterr().out)["commands"]}
-    assert told["tokens"]["from"] == "my_lab.tokens:tokens"
-    assert "from" not in told["show"]  # ours stay ours
-    assert "cannot be loaded" in told["broken"]["help"]
     assert run("my_lab.tokens:json", "x") == 2  # a module, no command
     assert "not a click command" in capsys.readouterr().err
 

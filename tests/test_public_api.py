@@ -1,18 +1,16 @@
-"""The public names: pinned, sorted, documented, loaded only when asked for, and callable however their packages were imported."""
+"""The public names: pinned, sorted, documented, loaded only when asked for; plain functions whatever else was imported."""
 
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
 import pickle
+import pkgutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 import counterpoint
+from counterpoint import registry
 
 PINNED = [
     "CounterpointError",
@@ -55,16 +53,8 @@ PINNED = [
     "train",
     "world",
 ]  # fmt: skip
-# Functions whose name a package of ours has too.
-BOTH = ["audit", "credit", "reward", "train"]
-ORDERS = {
-    "the function first": "import counterpoint as cpt; assert callable(cpt.{0}); import counterpoint.{0}.{1}",
-    "the package first": "import counterpoint.{0}.{1}; import counterpoint as cpt",
-    "the package under a name": "import counterpoint.{0} as m; import counterpoint as cpt; import counterpoint.{0}.{1}; assert m is cpt.{0}",
-    "from the package": "from counterpoint import {0} as m; import counterpoint as cpt; import counterpoint.{0}.{1}; assert m is cpt.{0}",
-    "a name of its module": "from counterpoint.{0}.{1} import __doc__; import counterpoint as cpt",
-}
-MODULE_OF = {"audit": "records", "credit": "mechanisms", "reward": "rewards", "train": "presets"}
+# Names that the laboratory adds, as any installed package may.
+ADDED = ["compare", "judge", "train", "world"]
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,6 +63,14 @@ def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_public_names_are_these() -> None:
     assert counterpoint.__all__ == PINNED
+    assert sorted([*counterpoint._HOME, *ADDED]) == PINNED
+    assert registry.names().keys() >= {*ADDED}
+
+
+def test_a_star_import_gives_them_all() -> None:
+    names: dict[str, object] = {}
+    exec("from counterpoint import *", names)
+    assert set(PINNED) == names.keys() - {"__builtins__"}
 
 
 def test_type_checkers_see_every_name_where_it_is_loaded_from() -> None:
@@ -97,37 +95,22 @@ def test_dir_shows_them_and_nothing_else() -> None:
     assert dir(counterpoint) == sorted([*PINNED, "__version__"])
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_package_is_the_function_of_its_name_in_every_order_of_imports(order: str) -> None:
-    """One process for all packages: the class of a module cannot be undone."""
-    lines = []
-    for name in BOTH:
-        lines.append(ORDERS[order].format(name, MODULE_OF[name]))
-        lines.append(f"assert callable(cpt.{name}) and cpt.{name} is sys.modules['counterpoint.{name}']")
-        lines.append(f"assert cpt.{name}.{MODULE_OF[name]} is sys.modules['counterpoint.{name}.{MODULE_OF[name]}']")
-        lines.append(f"import counterpoint.{name} as again; assert again is cpt.{name}")
-    _python("-c", "import sys\n" + "\n".join(lines))
+def test_functions_are_plain_functions_whatever_is_imported() -> None:
+    names = [name for name in PINNED if name[0].islower()]
+    modules = [f"counterpoint.{m}" for m in ("credits.mechanism", "rewards.reward", "audits.measures", "recorder", "lab.train.preset")]
+    for code in (f"import counterpoint as cpt, {', '.join(modules)}", f"import {', '.join(modules)}, counterpoint as cpt"):
+        _python("-c", f"{code}, types; assert all(type(getattr(cpt, name)) is types.FunctionType for name in {names})")
 
 
-@pytest.mark.parametrize("name", BOTH)
-def test_a_callable_package_looks_like_its_function(name: str) -> None:
-    from counterpoint.app.api import audit, credit
-    from counterpoint.lab.app.api import train
-
-    home = {"audit": audit, "credit": credit, "reward": credit, "train": train}[name]
-    both, function = getattr(counterpoint, name), getattr(home, name)
-    assert inspect.signature(both) == inspect.signature(function)
-    assert function.__doc__ in both.__doc__
-    assert vars(both)["__doc__"] in both.__doc__
-    assert inspect.ismodule(both)
+def test_no_module_of_ours_has_the_name_of_a_function() -> None:
+    """`import counterpoint.credit` would put the module in the function's place."""
+    inside = {module.name for module in pkgutil.iter_modules(counterpoint.__path__)}
+    assert inside & set(PINNED) == set()
 
 
-def test_a_callable_package_is_copied_and_sent_as_itself() -> None:
+def test_a_function_is_pickled_as_itself() -> None:
     assert pickle.loads(pickle.dumps(counterpoint.audit)) is counterpoint.audit
-    assert copy.deepcopy(counterpoint.credit) is counterpoint.credit
-    trace = counterpoint.world("W1", vote_items=8).run("reference", [0], log=True).trace(0)
-    with ThreadPoolExecutor(2) as pool:
-        assert [one.traces[0].trace_id for one in pool.map(counterpoint.audit, [trace, trace])] == [trace.trace_id] * 2
+    assert pickle.loads(pickle.dumps(counterpoint.train)) is counterpoint.train
 
 
 def test_the_package_runs_as_the_command() -> None:

@@ -1,7 +1,8 @@
 """What the documentation site takes from the code: commands, the Python API, the changes, notebooks, and `llms.txt`.
 
 Always true: nothing here is written twice: `mkdocs.yml` is the one list of pages, and what is made here comes from the package,
-the repository's own files and the docstrings. MkDocs calls the functions `on_...`; run by itself it writes `llms.txt` alone.
+the repository's own files and the docstrings. MkDocs calls the functions `on_...`; run by itself it writes `llms.txt` and
+`docs/lab/methods.md`.
 """
 
 from __future__ import annotations
@@ -249,6 +250,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"\]\((\.\./)*decisions(/[^)]*)?\)", f"]({up}reference/decisions.md)", markdown)
 
 
+def methods_page() -> str:
+    """The races whose rows come with the package."""
+    from counterpoint.lab.bench.race.digest import digest
+    from counterpoint.lab.bench.race.page import result_of
+    from counterpoint.lab.bench.race.rows import RELEASED
+
+    return digest([result_of(RELEASED[plan]) for plan in ("screening", "small")])
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "src"))
+    (DOCS / "lab" / "methods.md").write_text(methods_page())
     (ROOT / "llms.txt").write_text(llms(nav_of((ROOT / "mkdocs.yml").read_text())))

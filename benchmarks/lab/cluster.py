@@ -23,7 +23,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured (`ray_runner.py`, docs/scale.md), and what is assumed."""
+    """What was measured (`ray_runner.py`, docs/lab/scale.md), and what is assumed."""
 
     episode_ms: float = 10.5
     """CPU of one episode: preset grpo, W1 with 8 items."""

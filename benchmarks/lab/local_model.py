@@ -9,6 +9,7 @@ network of its shape stands in: what is written differs, what it costs does not.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from _timing import arguments, interleaved, report, row
 
 from counterpoint.lab.lm.engine import Ask, Engine

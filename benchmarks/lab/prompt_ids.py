@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from _timing import arguments, report, row
 from msgspec.structs import replace

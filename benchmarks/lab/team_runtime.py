@@ -20,11 +20,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from _timing import arguments, report, row
 
 LOOKS = 9
 """Tool calls of an agent before it returns; a swarm gives each part to two agents, so each does two parts."""
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[2] / "tests"
 
 
 def _plain(agents: int) -> dict[str, Any]:

@@ -15,10 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from _timing import arguments, interleaved, report, row
 from mpe2 import simple_spread_v3
 

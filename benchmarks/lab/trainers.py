@@ -11,7 +11,10 @@ import asyncio
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from _timing import arguments, interleaved, report, row
 

@@ -9,6 +9,10 @@ cpt.credit(trace, "ledger")             # who earned it
 ```
 Importing this costs almost nothing: each name below is loaded when it is first used. Names that an installed package adds by the
 entry points `counterpoint.names` stand beside them; the laboratory adds `compare`, `judge`, `train` and `world`.
+
+A type checker sees the names of the core with their types. Names that are added it takes for `Any` (by `__getattr__`), since the
+core imports nothing of who adds them; imported from where they are defined they are typed too, as in
+`from counterpoint.lab.app.api.train import train`.
 """
 
 from __future__ import annotations
@@ -90,13 +94,13 @@ _HOME = {
     "top": "app.api.top",
 }
 
-__all__ = [*_HOME]
-
 # A trace shows itself in notebooks and in the viewer; which room draws it is said here, at the top.
 _drawn_by(lambda: importlib.import_module("counterpoint.app.viewer.notebook"))
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":  # asked for by `from counterpoint import *`: entry points are not read before
+        return sorted([*_HOME, *_added()])
     if name in _HOME:
         module, attribute = f"counterpoint.{_HOME[name]}", name
     else:

@@ -41,12 +41,12 @@ def lines(out: str) -> list[dict[str, object]]:
 
 
 def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> None:
-    code, out, _ = run("inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", live, "--json")
+    code, out, _ = run("bench", "inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", live, "--json")
     assert code == 0
     (told,) = lines(out)
     assert (told["kind"], told["is_decisive"], told["reward_without"]) == ("wrong_fact", True, 1.0)
     name = str(told["trace_id"])
-    code, out, _ = run("blame", name, "--store", live, "--json", "--limit", 3)
+    code, out, _ = run("blame", name, "--store", live, "--json", "--rows", 3)
     rows = lines(out)
     assert [r["rank"] for r in rows] == [1, 2, 3]
     assert {"agent", "step", "score"} <= rows[0].keys()
@@ -62,52 +62,52 @@ def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> 
 
 
 def test_a_budget_and_an_endpoint_are_said_before_they_cost(run: Ends, live: Path) -> None:
-    _, out, _ = run("inject", "hunt", "--kind", "early_stop", "--seed", 1, "--store", live, "--json")
+    _, out, _ = run("bench", "inject", "hunt", "--kind", "early_stop", "--seed", 1, "--store", live, "--json")
     name = str(lines(out)[0]["trace_id"])
     url = ("--model", "openai:nobody", "--base-url", "http://127.0.0.1:9")
     code, _, err = run("blame", name, "--replay", *url, "--store", live)
     assert code == 5
-    assert "--budget-tokens" in err
-    code, _, err = run("blame", name, "--replay", "--budget-tokens", 0, "--store", live)
+    assert "--cap tokens=" in err
+    code, _, err = run("blame", name, "--replay", "--cap", "tokens=0", "--store", live)
     assert code == 5
     assert "budget of 0" in err
 
 
 def test_logs_as_they_come_and_many_at_once(run: Ends, tmp_path: Path) -> None:
     (path,) = sorted((LOGS / "Hand-Crafted").glob("*.json"))[:1]
-    code, out, _ = run("blame", path, "--json", "--anyway")
+    code, out, _ = run("blame", path, "--json", "--all")
     assert code == 0
     history = json.loads(path.read_text())["history"]
     for row in lines(out):
         speaker = history[int(str(row["step"]))]
         assert str(row["agent"]) in str(speaker.get("name") or speaker["role"])
     assert run("import", LOGS, "--store", tmp_path / "s")[0] == 0
-    code, out, _ = run("blame", "--store", tmp_path / "s", "--anyway")
+    code, out, _ = run("blame", "--store", tmp_path / "s", "--all")
     assert code == 0
     assert "runs judged" in out
     assert out.startswith("cause")
-    code, told, _ = run("blame", "--store", tmp_path / "s", "--anyway", "--causes", "--json")
+    code, told, _ = run("blame", "--store", tmp_path / "s", "--all", "--summary", "--json")
     unclear = int(found[1]) if (found := re.search(r"([0-9]+) in which no step stands out", out)) else 0
     assert sum(int(str(r["runs"])) for r in lines(told)) == len(list(Store(tmp_path / "s", create=False).ids())) - unclear
     assert run("blame", "--replay", "--store", tmp_path / "s")[0] == 2
-    assert run("blame", path, "--replay", "--anyway")[0] == 5
+    assert run("blame", path, "--replay", "--all")[0] == 5
 
 
 def test_inject_says_what_it_needs(run: Ends, live: Path, tmp_path: Path) -> None:
-    assert run("inject", "hunt", "--kind", "wrong", "--store", live)[0] == 2
+    assert run("bench", "inject", "hunt", "--kind", "wrong", "--store", live)[0] == 2
     file = save(load("hunt", store=live), tmp_path / "hunt.jsonl")
-    assert "-o DIR" in run("inject", file)[2]
-    code, out, _ = run("inject", file, "-o", tmp_path / "broken", "--seed", 3)
+    assert "-o DIR" in run("bench", "inject", file)[2]
+    code, out, _ = run("bench", "inject", file, "-o", tmp_path / "broken", "--seed", 3)
     assert code == 0
     (kept,) = (tmp_path / "broken").glob("*.jsonl")
     assert str(kept) in out
     assert mistake_of(load(kept)) is not None
-    code, _, err = run("inject", next(LOGS.rglob("*.json")), "-o", tmp_path / "no")
+    code, _, err = run("bench", "inject", next(LOGS.rglob("*.json")), "-o", tmp_path / "no")
     assert code == 5
-    assert "counterpoint record" in err
-    code, _, err = run("inject", "hunt", "--kind", "late_stop", "--store", live)
+    assert "counterpoint play" in err
+    code, _, err = run("bench", "inject", "hunt", "--kind", "late_stop", "--store", live)
     assert code == 5
-    assert "--harmless" in err
+    assert "harmless=true" in err
 
 
 def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run: Ends, live: Path, tmp_path: Path) -> None:
@@ -115,19 +115,19 @@ def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run
     with Store(store) as opened:
         opened.add(load("hunt", store=live))
     assert run("blame", "hunt", "--store", store)[0] == 5, "the run says itself that it succeeded"
-    assert run("score", "hunt", "down", "--by", "ann", "--store", store)[0] == 0
-    code, out, _ = run("blame", "hunt", "--limit", 1, "--store", store)
+    assert run("notes", "score", "hunt", "down", "--author", "ann", "--store", store)[0] == 0
+    code, out, _ = run("blame", "hunt", "--rows", 1, "--store", store)
     assert (code, "team reward 0;" in out) == (0, True)
     code, _, err = run("blame", "hunt", "--replay", "--store", store)
     assert code == 5
     assert "team 0 by ann is a person's score" in err
-    code, out, _ = run("inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", store, "--json")
+    code, out, _ = run("bench", "inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", store, "--json")
     assert code == 0
     (told,) = lines(out)
     assert (told["reward_without"], told["is_decisive"]) == (1.0, True)
     broken = str(told["trace_id"])
-    assert run("score", broken, "up", "--by", "ann", "--store", store)[0] == 0
+    assert run("notes", "score", broken, "up", "--author", "ann", "--store", store)[0] == 0
     assert run("blame", broken, "--store", store)[0] == 5, "whoever scores it decides"
-    code, out, err = run("inject", broken, "--kind", "wrong_fact", "--harmless", "--count", 3, "--seed", 2, "--store", store, "--json")
+    code, out, err = run("bench", "inject", broken, "--kind", "wrong_fact", "--set", "harmless=true", "--samples", 3, "--seed", 2, "--store", store, "--json")
     assert code == 0, err
     assert all(row["reward_without"] == told["reward"] for row in lines(out)), "both rewards are the run's own"

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint
-from app.conftest import Ends
 from audits.made import Story, fan_out
 from counterpoint.app.cli import main
 from counterpoint.app.viewer.collection import Collection, Listing
@@ -21,6 +20,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.critical_path import critical_path
 from counterpoint.trace.synthetic import SHAPES, synthetic_trace
 from counterpoint.trace.team import TraceTeam
+from ends_help import Ends
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "logs"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "logs"
@@ -76,7 +76,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Trace]:
     found = [synthetic_trace(5, 40, shape, seed=3, contents=True, trace_id=f"made-{shape}") for shape in SHAPES] + _handmade()
     for world in ("s1", "s2"):
         with pytest.raises(SystemExit):
-            main(["world", "run", world, "--episodes", "1", "--policy", "optimum", "--store", str(folder), "--json"])
+            main(["play", "--world", world, "--episodes", "1", "--policy", "optimum", "--store", str(folder), "--json"])
     with Store(folder) as store:
         found += [store.get(name) for name in store.ids()]
     assert len({t.system for t in found}) > 1, "a world played"
@@ -96,7 +96,7 @@ def stored(traces: list[Trace], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def _listed(run: Ends, store: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """What `ls` and SQL tell of every trace of a store."""
-    rows = [json.loads(line) for line in run("ls", "--json", "--limit", 0, "--store", store)[1].splitlines()]
+    rows = [json.loads(line) for line in run("ls", "--json", "--newest", 0, "--store", store)[1].splitlines()]
     ls = {
         r["id"]: {"agents": r["agents"], "events": r["events"], "tokens": r["tokens"], "cost": r["cost_usd"],
                   "duration": r["wall_clock_s"]}

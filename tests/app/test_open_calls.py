@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from app.conftest import Ends
 from app.hung_help import claude, codex
 from counterpoint.app.api.report import report
 from counterpoint.app.discover import read_logs
@@ -19,13 +18,14 @@ from counterpoint.store.summary import Summary
 from counterpoint.trace import Event
 from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.ending import ending_words
+from ends_help import Ends
 from logs import REAL
 
 HUNG = {"claude": "Wait for the door to dry.", "codex": "Wait for the paint to dry."}
 
 
 @pytest.mark.parametrize("write", [claude, codex])
-@pytest.mark.parametrize("how", [[], ["--jobs", "2"]])
+@pytest.mark.parametrize("how", [[], ["--workers", "2"]])
 def test_an_imported_session_that_hangs_is_open(
     write: Callable[[Path, float], Path], how: list[str], tmp_path: Path, run: Ends
 ) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from app.conftest import Ends
 from app.test_serve import HEAD, SPAN, Live, agent, post, serving, trace_id, traces
 from counterpoint.app.receiver import server as receiver
+from ends_help import Ends
 
 SPANS = traces(agent(trace_id(1), SPAN))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.conftest import Ends
 from counterpoint import Event, Store
 from counterpoint.trace.ending import ending_words
+from ends_help import Ends
 
 
 def test_a_run_that_was_cut_off_says_so_and_names_what_hung(tmp_path: Path, run: Ends) -> None:

@@ -19,10 +19,10 @@ from counterpoint.audits.blame.signals import signals, surprising, unlike_others
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.lab.bench.blame_cases import team_run
+from counterpoint.lab.bench.expert_chat import broken_chats, expert_chat, spots
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec
 from counterpoint.lab.team.state import Limits
-from counterpoint.lab.worlds.expert_chat import broken_chats, expert_chat, spots
 from counterpoint.lab.worlds.world import world
 from counterpoint.trace import Event, Trace, content_ref
 from counterpoint.trace.mistake import MISTAKES, Mistake, mistake_of

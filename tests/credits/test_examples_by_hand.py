@@ -1,4 +1,4 @@
-"""The example that a mechanism ships, which `counterpoint.testing.check_credit` runs on: its numbers, worked out by hand.
+"""The example that a mechanism ships, which `counterpoint.testing.check_mechanism` runs on: its numbers, worked out by hand.
 
 The first rollout: all three workers are right on item 1, w1 and w2 on item 2; the team is paid 1.
 """

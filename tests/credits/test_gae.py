@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from credit import vectors as v
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from counterpoint.credits.advantages import gae, reward_to_go, scan, td_lambda, 
 from counterpoint.credits.mechanisms.marft import non_zero_normalised
 from counterpoint.credits.mechanisms.puppeteer import step_costs
 from counterpoint.errors import InputError
+from credits import vectors as v
 
 close = lambda x: pytest.approx(x, abs=v.TOLERANCE)  # noqa: E731
 

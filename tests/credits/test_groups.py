@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from credit import vectors as v
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -23,6 +22,7 @@ from counterpoint.credits.groups import (
     whiten,
 )
 from counterpoint.errors import InputError, NotIdentified
+from credits import vectors as v
 
 close = lambda x: pytest.approx(x, abs=v.TOLERANCE)  # noqa: E731
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from credit import vectors as v
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +37,7 @@ from counterpoint.credits.mechanisms.wideseek import agent_token_weights, widese
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Signal, Signals
+from credits import vectors as v
 from credits.published_made import said, team
 
 close = lambda x: pytest.approx(x, abs=v.TOLERANCE)  # noqa: E731

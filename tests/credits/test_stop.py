@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import counterpoint as cpt
 from counterpoint.credits.mechanisms.stop import all_stops, checkpoints, stop
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.lab.worlds.stopping.traces import payoffs
+from counterpoint.guard.stop_paths import payoffs
 from counterpoint.trace import Event, Trace
 
 

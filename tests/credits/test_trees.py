@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from credit import vectors as v
 from msgspec.structs import replace
 
 from counterpoint.credits.mechanisms.c3 import c3, sibling_advantages
@@ -17,6 +16,7 @@ from counterpoint.credits.mechanisms.marsrl import marsrl
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Signal, Signals
+from credits import vectors as v
 from credits.published_made import said, team
 
 close = lambda x: pytest.approx(x, abs=v.TOLERANCE)  # noqa: E731

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from counterpoint.trace import Trace
+from listing import listing
 from logs import imported
-from told import told
 
 Record = dict[str, Any]
 
@@ -77,7 +77,7 @@ def read(main: list[Record], **agents: list[Record]) -> Trace:
 
 def story(trace: Trace) -> str:
     """What the trace tells, without the clock's own readings and the sums."""
-    lines = [re.sub(r" at=[0-9.]+", "", line) for line in told(trace)[1:] if not line.startswith("  costs")]
+    lines = [re.sub(r" at=[0-9.]+", "", line) for line in listing(trace)[1:] if not line.startswith("  costs")]
     return "\n".join(line[2:] for line in lines)
 
 
@@ -430,7 +430,7 @@ STORIES: dict[str, Callable[[], Trace]] = {f.__name__: f for f in (background, t
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_session_tells(name: str) -> None:
-    wanted = (Path(__file__).parent / "told" / "claude_code" / f"{name}.txt").read_text(encoding="utf-8")
+    wanted = (Path(__file__).parent / "listings" / "claude_code" / f"{name}.txt").read_text(encoding="utf-8")
     assert story(STORIES[name]()).splitlines() == wanted.splitlines()
 
 

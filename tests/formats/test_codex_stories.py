@@ -19,8 +19,8 @@ import pytest
 from counterpoint.formats.codex.thread_head import head_of, head_of_meta
 from counterpoint.formats.codex.threads import action_of, is_refused, verdict_of
 from counterpoint.trace import Trace
+from listing import listing
 from logs import imported
-from told import told
 
 Record = dict[str, Any]
 
@@ -427,12 +427,12 @@ STORIES: dict[str, Callable[[], Trace]] = {f.__name__: f for f in (talk, team, g
 
 
 def story(name: str) -> list[str]:
-    return [re.sub(r" at=[0-9.]+", "", row)[2:] for row in told(STORIES[name]())[1:]]
+    return [re.sub(r" at=[0-9.]+", "", row)[2:] for row in listing(STORIES[name]())[1:]]
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_threads_tell(name: str) -> None:
-    wanted = (Path(__file__).parent / "told" / "codex" / f"{name}.txt").read_text(encoding="utf-8")
+    wanted = (Path(__file__).parent / "listings" / "codex" / f"{name}.txt").read_text(encoding="utf-8")
     assert story(name) == wanted.splitlines()
 
 

@@ -33,7 +33,7 @@ from counterpoint.formats.importing.values import (
     text_of,
 )
 from counterpoint.trace import Event
-from told import told
+from listing import listing
 
 # -- reports
 
@@ -188,7 +188,7 @@ def test_an_importer_reads_bytes_alone_and_says_why_there_is_nothing() -> None:
                 draft.event("message", "a", text="hello")
                 yield from draft.traces()
 
-    made = Importer(system="test", suffixes=(".x",), sniff=lambda b: True, read_session=read, columns={}, lost="nothing")
+    made = Importer(system="test", suffixes=(".x",), sniff=lambda b: True, read_session=read, becomes={}, lost="nothing")
     assert made.read is not None
     assert [t.trace_id for t in made.read(b'{"id": 1}\n{"id": 2}\n')] == ["1", "2"]
     with pytest.raises(InputError, match=r"holds no session of test.*is not JSON"):
@@ -571,4 +571,4 @@ def test_a_room() -> None:
     ]  # fmt: skip
     put_down(draft, turns, leader="Lead", task="Count.")
     (trace,) = draft.traces()
-    assert [line.strip() for line in told(trace)[1:]] == [line.strip() for line in ROOM.strip().splitlines()]
+    assert [line.strip() for line in listing(trace)[1:]] == [line.strip() for line in ROOM.strip().splitlines()]

@@ -314,7 +314,7 @@ def test_a_reference_that_is_no_hash_of_ours_is_kept_or_replaced_whole() -> None
     assert new.contents == {content_ref("[masked:email:0001]"): "[masked:email:0001]", "foreign:2": "plain"}
 
 
-N = 20_000
+N = 4_000
 SLOW = [
     "a" * N, "a." * N, "a@" * N, "@a." * N, "a@" + "b." * N, "a@a.a@" * (N // 4), "sk-" * N, "sk-ant-" + "-" * N, "eyJ" * N, "eyJaaaaaaaa." * (N // 4),
     "-----BEGIN PRIVATE KEY-----" * (N // 20), "-----BEGIN PRIVATE KEY-----\n" + "A" * N, "Bearer " * N, "authorization: " * (N // 4),

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.errors import InputError, install
+from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
 from counterpoint.formats.otel import records_of, spans_of, spans_of_records
 from counterpoint.formats.spans.trees import traces_of
@@ -263,12 +264,14 @@ def test_a_body_that_is_neither_is_refused() -> None:
             spans_of(data, kind)
 
 
-def test_without_opentelemetry_proto_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_protobuf_is_read_without_protobufs_own_library() -> None:
     data = binary(team())
-    monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.trace.v1.trace_service_pb2", None)
-    with pytest.raises(InputError, match="not installed") as caught:
-        spans_of(data, "application/x-protobuf")
-    assert install("otel") in str(caught.value)
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('google', 'google.protobuf', 'opentelemetry', 'opentelemetry.proto')))\n"
+        "from counterpoint.formats.otel import spans_of; print(len(spans_of(sys.stdin.buffer.read())[0]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
+    assert int(done.stdout) == len(spans_of(json.dumps(team()).encode())[0]) == 11
 
 
 # -- odd input -------------------------------------------------------------------------------------------------------------

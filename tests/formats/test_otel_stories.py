@@ -21,8 +21,8 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.otel import count_records, protobuf, read_file, records_of, spans_of
 from counterpoint.formats.spans.raw_records import Records
 from counterpoint.trace import Trace
+from listing import listing
 from logs import imported
-from told import told
 
 START = 1_767_225_600
 
@@ -194,12 +194,12 @@ STORIES: dict[str, Callable[[], list[Trace]]] = {f.__name__: f for f in (claude_
 
 
 def story(name: str) -> list[str]:
-    return [re.sub(r" at=[0-9.]+", "", row) for trace in STORIES[name]() for row in told(trace)]
+    return [re.sub(r" at=[0-9.]+", "", row) for trace in STORIES[name]() for row in listing(trace)]
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_dialects_tell(name: str) -> None:
-    wanted = (Path(__file__).parent / "told" / "otel" / f"{name}.txt").read_text(encoding="utf-8")
+    wanted = (Path(__file__).parent / "listings" / "otel" / f"{name}.txt").read_text(encoding="utf-8")
     assert story(name) == wanted.splitlines()
 
 

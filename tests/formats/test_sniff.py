@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.format import detect
 from counterpoint.formats.importer import Importer
 from counterpoint.testing import synthetic_trace
-from logs import SAMPLES
+from logs import SAMPLES, importer
 
 
 def test_each_format_knows_its_own_file_and_no_other() -> None:
@@ -28,10 +29,17 @@ def test_each_format_knows_its_own_file_and_no_other() -> None:
             assert [n for n in registry.ids("format") if registry.get("format", n).sniff(data[:4096])] == [name]
 
 
-def test_every_sample_goes_to_its_own_importer() -> None:
-    found = find([SAMPLES])
-    owners = {file.name: name for name, session in found.sessions for file in session.files}
-    assert found.skipped == []
+def test_every_sample_goes_to_its_own_importer(tmp_path: Path) -> None:
+    """Those of `examples/logs`, and the examples that importers bring themselves."""
+    (tmp_path / "logs").mkdir()
+    for name in importers():
+        example = importer(name).example
+        for file, data in (example() if example else {}).items():
+            (tmp_path / "logs" / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "logs" / name / file).write_bytes(data)
+    files = find([SAMPLES, tmp_path / "logs"])
+    owners = {file.name: name for name, session in files.sessions for file in session.files}
+    assert files.skipped == []
     for path, owner in owners.items():
         assert path.split("/logs/")[1].split("/")[0] == owner, path
     assert set(owners.values()) == set(importers())

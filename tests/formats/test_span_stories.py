@@ -17,8 +17,8 @@ from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.spans.span import Kind, Span
 from counterpoint.formats.spans.trees import traces_of
+from listing import listing
 from logs import assert_sound
-from told import told
 
 
 def S(id: str, kind: Kind, parent: str | None = None, start: float | None = 0.0, end: float | None = None, **more: Any) -> Span:
@@ -76,13 +76,13 @@ def story(name: str) -> list[str]:
     out: list[str] = []
     for trace in traces_of(STORIES[name](), Session("s", []), system="test"):
         assert_sound(trace)
-        out += [re.sub(r" at=[0-9.]+", "", row) for row in told(trace)]
+        out += [re.sub(r" at=[0-9.]+", "", row) for row in listing(trace)]
     return out
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_spans_tell(name: str) -> None:
-    wanted = (Path(__file__).parent / "told" / "spans" / f"{name}.txt").read_text(encoding="utf-8")
+    wanted = (Path(__file__).parent / "listings" / "spans" / f"{name}.txt").read_text(encoding="utf-8")
     assert story(name) == wanted.splitlines()
 
 

@@ -25,7 +25,7 @@ from counterpoint.store.parts import is_whole, part_path
 from counterpoint.testing import synthetic_trace
 from interleave_help import Stepper, orders, patched
 
-# More on request: the numbers in docs/benchmarks.md are from such runs.
+# More on request: the numbers in docs/lab/benchmarks.md are from such runs.
 MORE = int(os.environ.get("COUNTERPOINT_DELAYS", "0"))
 _NOWHERE = Span(0, 0, 0)
 Works = dict[str, Callable[[], None]]
@@ -190,7 +190,7 @@ def test_without_the_lock_the_same_orders_lose_traces(quick_folder: Path, monkey
         while True:  # as the log did before it had a lock: who loses a number reads what won, and takes the next
             commit = change(self.refresh())
             path = self.commit_path(self.state.number + 1)
-            if commit is None or disk.create(path, disk.summed(log.msgspec.json.encode(commit), path.name)):
+            if commit is None or disk.create(path, disk.with_sum(log.msgspec.json.encode(commit), path.name)):
                 return commit
 
     monkeypatch.setattr(Log, "commit", retrying)

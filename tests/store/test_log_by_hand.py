@@ -217,18 +217,18 @@ def test_a_head_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_system_errors_in_our_words(code: int, kind: type, what: str) -> None:
-    with pytest.raises(CounterpointError) as caught, disk.explained(Path("/some/where")):
+    with pytest.raises(CounterpointError) as caught, disk.translate_errors(Path("/some/where")):
         raise OSError(code, os.strerror(code))
     assert (type(caught.value), caught.value.what, caught.value.where) == (kind, what, "/some/where")
-    with pytest.raises(CounterpointError) as caught, disk.explained("/some/where"):
+    with pytest.raises(CounterpointError) as caught, disk.translate_errors("/some/where"):
         raise OSError(code, os.strerror(code), "/the/file")
     assert caught.value.where == "/the/file"
 
 
 def test_our_own_errors_stay_and_one_without_words_has_some() -> None:
-    with pytest.raises(TryAgain, match="mine"), disk.explained("/some/where"):
+    with pytest.raises(TryAgain, match="mine"), disk.translate_errors("/some/where"):
         raise TryAgain("mine")
-    assert disk.in_our_words(OSError("odd"), "w").what == "odd"
+    assert disk.our_error(OSError("odd"), "w").what == "odd"
 
 
 def test_every_byte_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

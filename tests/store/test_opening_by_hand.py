@@ -164,14 +164,6 @@ def test_who_holds_a_journal(store: Store) -> None:
     assert isinstance(journal._taken(path, "t1"), TryAgain)
 
 
-def test_a_journal_that_another_file_took_the_place_of(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).write_bytes(b"")
-    fd = os.open(tmp_path / "a", os.O_RDONLY)
-    assert [journal._is_at(tmp_path / name, fd) for name in ("a", "b", "gone")] == [True, False, False]
-    os.close(fd)
-
-
 def test_the_journals_of_a_folder(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl", "c.json", ".tmp-1"):
         (tmp_path / name).write_bytes(b"")

@@ -285,10 +285,10 @@ def test_drafts_of_dead_writers_are_swept_with_a_checkpoint(tmp_path: Path) -> N
 
 
 def test_a_summed_file_lies_under_its_own_name(tmp_path: Path) -> None:
-    data = disk.summed(b"what it holds", "one.json")
-    assert disk.unsummed(data, "one.json") == b"what it holds"
+    data = disk.with_sum(b"what it holds", "one.json")
+    assert disk.without_sum(data, "one.json") == b"what it holds"
     assert disk.is_summed(data)
     assert not disk.is_summed(b"what it holds")
     for wrong, name in ((data, "two.json"), (data[:-1], "one.json"), (data + b"x", "one.json"), (b"", "one.json")):
         with pytest.raises(disk.SumError):
-            disk.unsummed(wrong, name)
+            disk.without_sum(wrong, name)

@@ -15,7 +15,7 @@ import pytest
 
 from counterpoint import Store
 from counterpoint.audits.blame.judge import blame
-from counterpoint.lab.worlds.expert_chat import broken_chats
+from counterpoint.lab.bench.expert_chat import broken_chats
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import running
@@ -23,7 +23,7 @@ from warm_help import programs
 from web_help import COLOURS, HOSTILE, TRICKS, Viewer, broken
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
-TEAM = ("record", "--task", "T1", "--set", "parts=2", "--width", "2", "-q")
+TEAM = ("play", "--task", "T1", "--set", "parts=2", "--cap", "width=2", "-q")
 SHOP = "0a000000-0000-4000-8000-00000000000a"
 
 
@@ -208,7 +208,7 @@ def test_two_traces_picked_from_the_list_become_a_diff(page: Any, viewer: Viewer
 
 def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_path: Path) -> None:
     file = tmp_path / "shop.html"
-    done = subprocess.run([f"{programs()}/counterpoint", "export", SHOP, "--html", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([f"{programs()}/counterpoint", "export", SHOP, "--to", "html", "-o", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "masked" in done.stdout + done.stderr
     assert "eve@example.org" not in file.read_text()

@@ -6,6 +6,7 @@ Always true: a trace that nothing can replay is `NotIdentified`, with what would
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,42 +14,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
+from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
+from counterpoint.trace.statistics import mean_ends
 
 if TYPE_CHECKING:
     from counterpoint.audits.blast import Blast
     from counterpoint.audits.diff import Diff
 
 
-_RECORDED = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
+_RECORDED = "fork a trace of `counterpoint play` or `counterpoint play --world NAME`; .jsonl keeps what it takes"
 
 
 # -- Who can fork a trace: the world that made it, or the recording of the live team, found by what the trace says of itself --
-# Always true: a trace that neither a shipped world nor a live team made has no replay here; whoever needs one says so
-# (`NotIdentified`) and names what would help. An endpoint is never asked because a trace names it: only a model that is named
-# anew. Code that a trace names is imported where `allow` names it too, and else `Refused`.
+# Always true: what plays a team again is asked of installed packages (`registry.hooks`). A trace that none of them can play has
+# no replay; whoever needs one says so (`NotIdentified`) and names what would help. An endpoint is never asked because a trace
+# names it: only a model that is named anew. Code that a trace names is imported where `allow` names it too, and else `Refused`.
 
 
 def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -> Any:
-    """The world whose trace this is, or its recording, as a `Replay`; None where there is none."""
-    if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.lab.team.live_replay import LiveReplay
-        from counterpoint.lab.team.session import Spec
-
-        Spec.of(trace.meta["team"]).check_consent(allow, where=trace.trace_id, with_model=False, is_fork=True)
-        return LiveReplay(model=model, allow=tuple(allow))
-    name = trace.meta.get("world")
-    if not isinstance(name, str):
-        return None
-    registry.check_consent([name], allow, where=trace.trace_id)
-    from counterpoint.lab.worlds.world import world
-
-    try:
-        return world(name)
-    except NotFound:
-        return None
+    """The world whose trace this is, or its recording, as a `Replay`; None where nothing that is installed has one."""
+    return registry.answer("replay_of", trace, model=model, allow=allow)
 
 
 class OwnReplays:
@@ -122,13 +109,7 @@ def free_replay(trace: Trace) -> ManyReplay | None:
 
 def last_merge(trace: Trace) -> Any:
     """The last merge of a recorded live team, to be made again without a model; None where a trace is no such recording."""
-    if not isinstance(trace.meta.get("team"), dict):
-        return None
-    from counterpoint.lab.team.remerge import Remerge
-    from counterpoint.lab.team.session import Spec
-
-    Spec.of(trace.meta["team"]).check_consent((), where=trace.trace_id, with_model=False, is_fork=True)
-    return Remerge(trace)
+    return registry.answer("last_merge", trace)
 
 
 def can_fork(trace: Trace) -> bool:
@@ -158,20 +139,20 @@ def parent_of(trace: Trace) -> str | None:
     return trace.trace_id.removesuffix(tag) if tag and trace.trace_id.endswith(tag) else None
 
 
-def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
-    """The one edit that was asked for."""
-    if is_deleted + (substitute is not None) + (force is not None) != 1:
-        raise InputError("one edit at a time", fix="give one of --delete, --substitute VALUE and --force JSON")
-    if is_deleted:
-        return Delete()
+def edit(do: str | None, substitute: str | None, decide: str | None) -> Do:
+    """The one edit of the command line; `do` is delete, redraw or edit, whose text is then the substitute."""
+    if (do in ("delete", "redraw")) + (substitute is not None) + (decide is not None) != 1:
+        raise InputError("one edit at a time", fix="name one of --do, --substitute VALUE and --decide JSON")
+    if do in ("delete", "redraw"):
+        return Delete() if do == "delete" else Substitute()
     try:
-        value = json.loads(force if force is not None else substitute or "")
+        value = json.loads(decide if decide is not None else substitute or "")
     except ValueError:
         value = substitute
-    if force is None:
+    if decide is None:
         return Substitute(value)
     if not isinstance(value, dict):
-        raise InputError(f"no JSON object: {force!r}", where="--force", fix="as in --force '{\"spawn\": 2}'")
+        raise InputError(f"no JSON object: {decide!r}", where="--decide", fix="as in --decide '{\"spawn\": 2}'")
     return Force(value)
 
 
@@ -179,19 +160,18 @@ def named_model(trace: Trace, live: Mapping[str, Any]) -> Any:
     """The model that was named for changed calls of a live team; None leaves them to what the trace names."""
     if live["model_name"] is None:
         return None
-    from counterpoint.lab.team.session import Spec, make_model
-
-    spec = Spec.of(trace.meta.get("team") or {})
-    spec.check_consent(live["allow"], where=trace.trace_id, with_model=False, is_fork=True)
-    options = {name: live[name] for name in ("base_url", "key_env") if live[name] is not None}
-    return make_model(live["model_name"], spec.make_task(), **options)
+    return registry.hook("named_model", "a live team is played")(trace, live)
 
 
 def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) -> ManyReplay:
     """The world that made the trace, or the recording of its team; `model` answers what a recording cannot."""
     found, name = replay_of(trace, model=model, allow=allow), trace.meta.get("world")
     if found is None:
-        what = f"its world {name!r} is not here" if isinstance(name, str) else "nothing says how this team would have gone on"
+        what = "nothing says how this team would have gone on"
+        if isinstance(trace.meta.get("team"), dict):
+            what = "no installed package plays its team again"
+        elif isinstance(name, str):
+            what = f"its world {name!r} is not here"
         raise NotIdentified(what, _RECORDED, where=trace.trace_id)
     if not isinstance(found, ManyReplay):
         fix = "fork a trace of a TeamWorld: W1, W2, D, P, V, A or M"
@@ -201,11 +181,14 @@ def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) ->
 
 def effect_of(replay: ManyReplay, trace: Trace, at: str, do: Do, seed: int, samples: int) -> dict[str, Any]:
     """Team reward with the edit less without it, on the same fresh noise."""
-    from counterpoint.lab.bench.claim import mean_interval
-
+    if samples < 1:
+        raise InputError("there are no samples to take the mean of", where="samples", fix="1 or more")
     seeds = range(seed, seed + samples)
     values = replay.returns(trace, [Fork(at, d, s) for d in (do, None) for s in seeds])
-    mean, low, high = mean_interval((values[:samples] - values[samples:]).tolist())
+    gains = (values[:samples] - values[samples:]).tolist()
+    is_finite = all(map(math.isfinite, gains))
+    low, high = mean_ends(gains) if is_finite else (None, None)
+    mean = math.fsum(gains) / samples if is_finite else math.nan
     return {"mean": mean, "low": low, "high": high, "samples": samples, "seed": seed}
 
 

@@ -11,7 +11,7 @@ occurs.
 
 The gate answers only if the logged propensity of both arms is at least 0.02, the local effective sample size (sum w)^2 / sum w^2
 of each arm at least 20, and no deterministic rule decided. Robins, Rotnitzky, Zhao 1994; cross-fitting: arXiv 1608.00060;
-docs/research/spawn-credit.md. Departure: refusals are answers, with a reason and what would fix it.
+docs/lab/research/spawn-credit.md. Departure: refusals are answers, with a reason and what would fix it.
 """
 
 from __future__ import annotations

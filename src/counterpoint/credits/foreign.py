@@ -14,7 +14,7 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
 
-_FIX = "mend the plug-in; counterpoint.testing.check_credit shows more"
+_FIX = "mend the plug-in; counterpoint.testing.check_mechanism shows more"
 _OURS = "a defect of Counterpoint: please report it"
 
 

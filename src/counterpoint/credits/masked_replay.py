@@ -8,7 +8,7 @@ f(V_j) and worth w_j of an answer:
     c_soft(m) = s(M) - s(M - v_m),  s(x) = 1 / (1 + exp(-x)),  M = sum of v over the task,  v = 2 worth - 1 in [-1, 1]
     gain(m)   = s(M_before + v_m) - s(M_before),  M_before: the votes that came before m
 
-See docs/research/message-credit.md. The majority after each turn is the answer; a tie keeps the answer before it.
+See docs/lab/research/message-credit.md. The majority after each turn is the answer; a tie keeps the answer before it.
 """
 
 from __future__ import annotations

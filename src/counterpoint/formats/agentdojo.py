@@ -264,7 +264,7 @@ agentdojo = Importer(
     signs=("messages", "suite_name", "pipeline_name", "user_task_id", "injections", "utility", "security"),
     system="agentdojo",
     read_session=_read,
-    columns={
+    becomes={
         "system message": ("message",),
         "user message": ("human_intervention", "message"),
         "assistant message": ("message", "tool_call"),

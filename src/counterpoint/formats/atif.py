@@ -433,7 +433,7 @@ atif = Importer(
     system="atif",
     read_session=_read,
     group=_group,
-    columns={
+    becomes={
         "step of the agent": ("orchestrator_decision", "message", "aggregate", "tool_call"),
         "step of the user": ("human_intervention",),
         "step of the system": ("message",),

@@ -16,6 +16,8 @@ from counterpoint.formats.importer import Importer
 from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace, encode, problems
 from counterpoint.trace.lines import encode_lines
+from counterpoint.trace.records import FIELDS
+from counterpoint.trace.vocabulary import EDGE_TYPES, EVENT_TYPES
 
 Require = Callable[[bool, str], None]
 
@@ -26,17 +28,29 @@ def check_format(format_: Format, traces: Sequence[Trace], sample: Mapping[str, 
     require(bool(format_.suffixes) and all(s.startswith(".") for s in format_.suffixes), "suffixes begin with a dot")
     require(bool(format_.lost.strip()), "`lost` says what is lost, or 'nothing'")
     require(set(format_.keeps) <= {"contents", "meta"}, "`keeps` names contents or meta")
-    require(bool(format_.columns), "`columns` says what a file holds")
     one, many = format_.write is not None, format_.write_tables is not None
+    if isinstance(format_, Importer):
+        _check_becomes(format_, require)
+    if one or many:
+        require(bool(format_.fields), "`fields` says what is written")
     require(not (one and many), "has `write` or `write_tables`, not both")
     require(one or many or format_.read is not None, "neither reads nor writes")
     for head in (b"", b"\x00", b"\xff\xfe", b"{", b"[]", b"plain words", b'{"a":1}'):
         require(format_.sniff(head) is False, f"takes {head!r} for its own")
     for trace in traces:
         _check_one(format_, trace, require) if one else _check_tables(format_, trace, require) if many else None
+    if not sample and isinstance(format_, Importer) and format_.example is not None:
+        sample = format_.example()
     if sample or not (one or many):
         _check_sample(format_, sample, require)
     _check_garbage(format_, require)
+
+
+def _check_becomes(importer: Importer, require: Require) -> None:
+    require(bool(importer.becomes), "`becomes` says what its records become")
+    names = {name.split(".")[0] for group in importer.becomes.values() for name in group}
+    unknown = sorted(names - {*EVENT_TYPES, *EDGE_TYPES, *FIELDS, "extra", "rewards", "metrics", "meta"})
+    require(not unknown, f"`becomes` names {', '.join(unknown)}: no type of event or edge, and no field")
 
 
 def _carried(format_: Format, trace: Trace) -> Trace:
@@ -65,7 +79,7 @@ def _check_tables(format_: Format, trace: Trace, require: Require) -> None:
     require(format_.write_tables([trace, other]) == files, "the same traces give other bytes the second time")
     for name, table in files.items():
         require(name.endswith(format_.suffixes), f"the file {name} has none of the suffixes")
-        require(name in format_.columns, f"`columns` does not say what is in {name}")
+        require(name in format_.fields, f"`fields` does not say what is in {name}")
         require(format_.sniff(table.data[:4096]) is True, f"does not know its own {name}")
     if format_.read_tables is not None:
         again = list(format_.read_tables({name: table.data for name, table in files.items()}))
@@ -83,7 +97,7 @@ def _same(found: list[Trace], format_: Format, trace: Trace, require: Require) -
 
 
 def _check_sample(format_: Format, sample: Mapping[str, bytes], require: Require) -> None:
-    require(bool(sample), "only reads, and there is no sample to read: check_format(format, {name: bytes})")
+    require(bool(sample), "only reads, and there is no sample to read: give `example`, or check_format(format, {name: bytes})")
     traces = _read_sample(format_, sample)
     require(bool(traces), "reads no trace in its sample, or does not know the sample's files as its own")
     require(
@@ -91,6 +105,10 @@ def _check_sample(format_: Format, sample: Mapping[str, bytes], require: Require
     )
     ids = [t.trace_id for t in traces]
     require(len(set(ids)) == len(ids), f"gives two traces one id: {max(ids, key=ids.count)!r}")
+    if isinstance(format_, Importer):
+        named = {name.split(".")[0] for group in format_.becomes.values() for name in group}
+        missing = sorted({e.type for trace in traces for e in trace.events} - named)
+        require(not missing, f"`becomes` does not name {', '.join(missing)}, which its sample becomes")
     for trace in traces:
         require(bool(trace.events), f"reads the trace {trace.trace_id!r} without an event")
         wrong = [str(p) for p in problems(trace) if p.severity == "error"]
@@ -119,7 +137,7 @@ def _check_garbage(format_: Format, require: Require) -> None:
         if format_.read is not None:
             _refuses(lambda data=data: list(format_.read(data)), data, require)  # type: ignore[misc]
         if format_.read_tables is not None:
-            files = dict.fromkeys(format_.columns, data)
+            files = dict.fromkeys(format_.fields, data)
             _refuses(lambda files=files: list(format_.read_tables(files)), data, require)  # type: ignore[misc]
     if format_.read_tables is not None:
         _refuses(lambda: list(format_.read_tables({})), b"no file", require)  # type: ignore[misc]

@@ -81,6 +81,6 @@ csv = Format(
     suffixes=(".csv",),
     sniff=_sniff,
     write_tables=_write_tables,
-    columns={"events.csv": EVENT_COLUMNS, "edges.csv": EDGE_COLUMNS, "traces.csv": TRACE_COLUMNS},
+    fields={"events.csv": EVENT_COLUMNS, "edges.csv": EDGE_COLUMNS, "traces.csv": TRACE_COLUMNS},
     lost="empty text becomes absent, formula signs get an apostrophe; texts behind content references, meta",
 )

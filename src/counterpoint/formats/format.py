@@ -10,7 +10,7 @@ said in `lost`. Bytes that are not of the format raise `InputError`, never anyth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import counterpoint.registry as registry
@@ -45,8 +45,8 @@ class Format:
     """The traces in the named files of a folder."""
     write_tables: Callable[[Sequence[Trace]], dict[str, Table]] | None = None
     """Any number of traces as the named files of a folder."""
-    columns: Mapping[str, tuple[str, ...]]
-    """What it holds: the columns of each table, or the parts of its one file."""
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a format that is written: the names of the fields, by table or by part of its one file."""
     keeps: tuple[str, ...] = ()
     """Which of `contents` and `meta` it carries."""
     lost: str

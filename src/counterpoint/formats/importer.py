@@ -9,7 +9,7 @@ without an error, because `Draft` sees to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -153,10 +153,14 @@ def _no_sidecar(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Importer(Format):
-    """A foreign source. `columns` says what its records become; `lost` what has no place in a trace or is not in the source."""
+    """A foreign source. `lost` says what has no place in a trace, or is not in the source."""
 
     system: str
     """Who writes such records: `claude-code`, `codex`."""
+    becomes: Mapping[str, tuple[str, ...]]
+    """What its records become, by kind of record: types of events and edges, or fields of a trace or an event."""
+    example: Callable[[], Mapping[str, bytes]] | None = None
+    """The files of one small session or more, by name, on which it is tested; those of `examples/logs` where it has none."""
     read_session: Callable[[Session], Iterator[Trace]]
     """The traces of one session."""
     group: Callable[[Sequence[File]], Iterable[Session]] = _one_each

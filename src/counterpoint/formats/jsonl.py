@@ -21,7 +21,7 @@ jsonl = Format(
     sniff=lines.is_lines,
     read=_read,
     write=lines.encode_lines,
-    columns={
+    fields={
         "header": ("counterpoint", "trace_id", "task_id", "system", "topology", "meta"),
         "event": (*(wire_name(f) for f in FIELDS), "and every other field of an event"),
         "edge": ("src", "dst", "type"),

@@ -285,7 +285,7 @@ langfuse = Importer(
     system="langfuse",
     rank=10,
     read_session=_read,
-    columns={
+    becomes={
         "GENERATION": ("orchestrator_decision", "message"),
         "TOOL, RETRIEVER, EMBEDDING": ("tool_call", "tool_result"),
         "AGENT": ("spawn", "return"),

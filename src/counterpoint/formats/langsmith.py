@@ -196,7 +196,7 @@ langsmith = Importer(
     system="langsmith",
     rank=10,
     read_session=_read,
-    columns={
+    becomes={
         "llm run": ("orchestrator_decision", "message"),
         "tool or retriever run": ("tool_call", "tool_result"),
         "LangGraph sub-graph": ("spawn", "return"),

@@ -181,7 +181,7 @@ marble = Importer(
     signs=("task", "coordination_mode", "iterations", "task_assignments", "task_results"),
     system="marble",
     read_session=_read,
-    columns={
+    becomes={
         "task": ("human_intervention",),
         "iterations": ("orchestrator_decision",),
         "task_assignments, communications": ("message",),

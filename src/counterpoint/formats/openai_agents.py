@@ -165,7 +165,7 @@ openai_agents = Importer(
     system="openai-agents",
     rank=10,
     read_session=_read,
-    columns={
+    becomes={
         "agent span": ("spawn", "return"),
         "function span": ("tool_call", "tool_result"),
         "generation or response span": ("orchestrator_decision", "message"),

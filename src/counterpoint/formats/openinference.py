@@ -92,7 +92,7 @@ openinference = Importer(
     rank=10,
     read_session=_read,
     group=_group,
-    columns={
+    becomes={
         "AGENT span": ("spawn", "return"),
         "input of the outermost AGENT span": ("human_intervention",),
         "LLM span": ("orchestrator_decision", "message"),

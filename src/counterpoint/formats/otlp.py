@@ -209,7 +209,7 @@ otlp = Format(
     sniff=_sniff,
     read=_read,
     write=_write,
-    columns={
+    fields={
         "resource": (TRACE, "service.name"),
         "root span": ("gen_ai.operation.name", FINISH, REST),
         "agent span": ("gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.agent.id"),

@@ -38,6 +38,6 @@ parquet = Format(
     sniff=_sniff,
     read_tables=_read_tables,
     write_tables=_write_tables,
-    columns={"events.parquet": (*EVENT_COLUMNS, "ints", "exact"), "edges.parquet": EDGE_COLUMNS, "traces.parquet": TRACE_COLUMNS},
+    fields={"events.parquet": (*EVENT_COLUMNS, "ints", "exact"), "edges.parquet": EDGE_COLUMNS, "traces.parquet": TRACE_COLUMNS},
     lost="texts behind content references, meta",
 )

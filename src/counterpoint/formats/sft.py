@@ -300,7 +300,7 @@ sft = Format(
     sniff=_sniff,
     write=_write,
     joins=True,
-    columns={
+    fields={
         "row": ("agent", "trace_id", "task_id", "role", "rewards", "agent_rewards", "absent", "messages"),
         "messages": ("role", "content", "tool_calls", "tool_call_id"),
     },

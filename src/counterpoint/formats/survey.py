@@ -46,7 +46,7 @@ survey = Format(
     sniff=_sniff,
     read=_read,
     write=_write,
-    columns={
+    fields={
         "trace": ("trace_id", "task_id", "system", "topology", "rewards", "costs", "metrics"),
         "events": (*(wire_name(f) for f in FIELDS), "and every other field of an event"),
         "edges": ("src", "dst", "type"),

@@ -192,7 +192,7 @@ trail = Importer(
     rank=10,
     group=_group,
     read_session=_read,
-    columns={
+    becomes={
         "AGENT span": ("spawn", "return"),
         "input of the outermost AGENT span": ("human_intervention",),
         "LLM span": ("orchestrator_decision", "message"),

@@ -121,7 +121,7 @@ who_and_when = Importer(
     signs=("history", "question", "ground_truth", "mistake_agent", "mistake_step"),
     system="who_and_when",
     read_session=_read,
-    columns={
+    becomes={
         "history": ("message", "orchestrator_decision", "human_intervention", "tool_call", "tool_result"),
         "question": ("human_intervention",),
         "system_prompt": ("message",),

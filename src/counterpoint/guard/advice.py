@@ -1,7 +1,7 @@
 """Advice, never a refusal: nothing was gained for long, or a stop rule that was learned from old sessions would stop here.
 
 A gain is a change of a file that worked, or something completed on the list of things to do. Time since a person last spoke is
-cut into rounds; the number of gains so far is what a rule knows at each. `learn` makes such rules from sessions that are over.
+cut into rounds; the number of gains so far is what a rule knows at each.
 
 Always true: a call never waits for a rule: it is asked in a process of its own, and its answer is told with a later call; what is
 learned at a round does not look at later ones.
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from counterpoint.guard.reader import SessionReader
     from counterpoint.guard.stop_rule import Rule
 
 ROUND_MINUTES = 5.0
-_LEAST_ROUNDS, _MOST_ROUNDS = 2, 48
 
 
 def advice(state: GuardState, limits: GuardLimits, now: float) -> dict[str, str]:
@@ -122,45 +120,6 @@ def would_stop(rule: Rule, known: Sequence[float], minutes: float) -> bool:
     at = min(len(known), rule.horizon + 1) - 1
     features = features_of(np.array([known[: at + 1]], dtype=float))
     return bool(rule.policy()(at, features[:, at])[0])
-
-
-# -- learning ------------------------------------------------------------------------------------------------------------------
-
-
-def stretches(reader: SessionReader, transcript: str) -> list[tuple[float, float, list[float]]]:
-    """Begin, end and gains of the work after each thing that a person said, in a session that is over."""
-    out: list[tuple[float, float, list[float]]] = []
-    tally, begin, end, gains = reader.tally, None, 0.0, list[float]()
-    for agent, record, at in reader.in_order(transcript):
-        reader.take(record, agent)
-        if tally.prompt_at != begin:
-            if begin is not None:
-                out.append((begin, end, gains))
-            begin, gains = tally.prompt_at, []
-        gains = list(tally.gains)
-        end = max(end, at) if at is not None else end
-    return [*out, (begin, end, gains)] if begin is not None else out
-
-
-def learn(work: Sequence[tuple[float, float, list[float]]], *, minutes: float, cost: float, seed: int = 0) -> Rule:
-    """A stop rule from stretches of work: stopping at a round pays the share of its gains made by then, less a cost per round."""
-    import numpy as np
-
-    from counterpoint.errors import InputError
-    from counterpoint.guard.stop_paths import StopPaths, features_of
-    from counterpoint.lab.train.stopping.choice import stacked
-
-    series = [rounds_of(gains, begin, end, minutes * 60) for begin, end, gains in work if gains]
-    series = [known for known in series if len(known) > _LEAST_ROUNDS]
-    if len(series) < 12:
-        what = f"too few stretches of work with {_LEAST_ROUNDS + 1} rounds of {minutes:g} minutes and a gain: {len(series)}"
-        raise InputError(what, fix="give more sessions (12 stretches at least), or shorter rounds: --round-minutes 2")
-    width = min(_MOST_ROUNDS, max(map(len, series))) + 1
-    known = np.array([(row + [row[-1]] * width)[:width] for row in series], dtype=float)
-    payoffs = known / np.maximum(known[:, -1:], 1) - cost * np.arange(width)
-    config = {"round_minutes": minutes, "cost": cost}
-    about = {"world": "sessions", "version": 1, "config": config, "policy": "recorded"}
-    return stacked(StopPaths(payoffs=payoffs, features=features_of(known), about=about), seed)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ from counterpoint.guard.state import home
 
 _MODULE = "counterpoint.guard"
 _PROGRAM = Path(__file__).with_name("__main__.py")
-_OURS = (f"-m {_MODULE}", "counterpoint/app/guard/__main__.py", "counterpoint guard hook")
+# The second row: hooks that earlier versions have installed.
+_OURS = (
+    f"-m {_MODULE}", "counterpoint/guard/__main__.py", "counterpoint guard hook",
+    "-m counterpoint.app.guard", "counterpoint/app/guard/__main__.py",
+)  # fmt: skip
 _EVENT = "PreToolUse"
 _TIMEOUT_S = 30
 
@@ -45,7 +49,7 @@ class Client:
         moved = os.environ.get(self.home_variable)
         if where == "local" and self.local is None:
             raise InputError(
-                f"{self.name} has no project settings for one machine alone", where="--local", fix="--project or --user"
+                f"{self.name} has no project settings for one machine alone", where="--scope", fix="use project or user"
             )
         if where != "user":
             return folder / str(self.local if where == "local" else self.project)

@@ -2,7 +2,7 @@
 
 Always true: row t of the features was known at checkpoint t (from traces: it is read from events up to the draft of that
 checkpoint, never from a reward); payoffs are finite, of shape (E, H+1), and differ between the checkpoints before the last,
-for otherwise the best label would be "never" everywhere and no rule could be learned. (Source: docs/research/stopping.md.)
+for otherwise the best label would be "never" everywhere and no rule could be learned. (Source: docs/lab/research/stopping.md.)
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from counterpoint.errors import InputError, NotIdentified, Refused
-from counterpoint.lab.worlds.stopping.sample import FEATURES
-from counterpoint.lab.worlds.stopping.traces import payoffs
 from counterpoint.trace import Trace
 
+FEATURES = ("round", "evidence", "last_gain", "quiet_rounds", "drop")
+"""Rounds so far; evidence (items found, margin of votes, level of the draft); its last change; rounds since it last rose; how far
+it is below its best so far."""
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
@@ -73,6 +74,20 @@ def checked(paths: HasPaths, *, least: int = 6) -> StopPaths:
 def subset(paths: StopPaths, rows: np.ndarray) -> StopPaths:
     """Some of the traces."""
     return StopPaths(payoffs=paths.payoffs[rows], features=paths.features[rows], names=paths.names, about=paths.about)
+
+
+def payoffs(trace: Trace) -> np.ndarray:
+    """(checkpoints,) Y_t of a forced-continuation trace from any source: `reward["draft"]` of its aggregates, by time."""
+    if trace.meta.get("forced") is False:
+        raise Refused(
+            f"the policy stopped trace {trace.trace_id}, so later payoffs are not known", fix="record with forced continuation"
+        )
+    scored = [(e.t, float(e.reward["draft"])) for e in trace.events if e.type == "aggregate" and e.reward and "draft" in e.reward]
+    if not scored:
+        raise InputError(
+            f"trace {trace.trace_id} has no scored draft", fix='an aggregate with reward {"draft": ...} per checkpoint'
+        )
+    return np.array([score for _, score in sorted(scored, key=lambda pair: pair[0])])
 
 
 def said(trace: Trace) -> np.ndarray:

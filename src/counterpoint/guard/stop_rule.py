@@ -191,7 +191,7 @@ _SCORES: dict[str, Callable[[Mapping[str, np.ndarray], int, np.ndarray], np.ndar
 # threshold on the margin, patience one on the quiet rounds, a rate of gain one on finds per round. Feature and direction are
 # chosen by 3-fold cross-validation, the level then on all traces. Hindsight labels say 1 from the best moment max_t Y_t on; a
 # pooled ridge regression predicts them and the rule stops at 1/2. They use what nobody could know, so the rule waits for luck
-# that does not come. (Source: docs/research/stopping.md.)
+# that does not come. (Source: docs/lab/research/stopping.md.)
 
 _LEVELS = 30
 FOLDS = 3

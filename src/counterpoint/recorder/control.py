@@ -111,7 +111,7 @@ class FileControl:
         self._is_quiet = self._is_closed = False
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
-        with disk.explained(self._path):
+        with disk.translate_errors(self._path):
             disk.make_folder(self._path.parent)
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 

@@ -1,4 +1,4 @@
-"""Balancing a mixed reward (R8): fixed, GDPO, variance, variation, and ours (docs/research/balancing.md).
+"""Balancing a mixed reward (R8): fixed, GDPO, variance, variation, and ours (docs/lab/research/balancing.md).
 
 Always true: pure functions of arrays. Values are flat, `_KN`: component, sample, with a group id per sample; gradients are
 `_KD`: component, parameter, with any axes before (independent runs). Component 0 is the primary reward: the verified outcome.

@@ -14,7 +14,7 @@ rewards from one update share one decay):
     L           <- 0.98 L while kappa > 0.75, else min(1, 1.02 L)
     lambda      = lambda0 (1 - kappa) L
 
-Derivation: docs/research/balancing.md. Buckets never seen do not count in kappa; the decay d is 0.995. Limit: where
+Derivation: docs/lab/research/balancing.md. Buckets never seen do not count in kappa; the decay d is 0.995. Limit: where
 more than a quarter of the buckets are true ties kappa stays below 0.75 and the scaffold stays too; there it costs nothing in
 the primary reward by definition. PARL (Kimi K2.5, arXiv 2602.02276) anneals to zero and publishes no schedule; `linear` is the
 usual reading.

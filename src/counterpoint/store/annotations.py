@@ -21,6 +21,7 @@ from msgspec import Struct
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError
+from counterpoint.store.append_file import AppendFile
 from counterpoint.store.opening import ANNOTATIONS, has_annotations, note_annotations
 from counterpoint.trace.annotation import Annotation
 
@@ -150,7 +151,7 @@ class AnnotationFile:
 
     def refresh(self) -> Said:
         """All that is said now; cheap when nothing is new."""
-        with self._lock, disk.explained(self.path):
+        with self._lock, disk.translate_errors(self.path):
             try:
                 fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -196,7 +197,7 @@ class AnnotationFile:
 
     def append(self, decide: Callable[[Said], Sequence[Change]]) -> None:
         """Write the changes that `decide` gives, looking at all that is said; durable when this returns."""
-        with self._alone() as fd:
+        with self._alone() as file:
             changes = decide(self.said)
             if not changes:
                 return
@@ -204,15 +205,9 @@ class AnnotationFile:
             assert self._place is not None
             begin = self._place.end
             data = group(changes, begin)
-            try:
-                os.ftruncate(fd, begin)  # what a killed writer left of a group
-                os.lseek(fd, begin, os.SEEK_SET)
-                disk.write_all(fd, data)
-                disk.sync_file(fd)
-            except BaseException:
-                os.ftruncate(fd, begin)
-                raise
-            os.pwrite(fd, head(begin + len(data)), 0)
+            file.cut(begin)  # what a killed writer left of a group
+            file.append(data)
+            os.pwrite(file.fd, head(begin + len(data)), 0)
             for change in changes:
                 self.said.apply(change)
             self._place = _Place(self._place.inode, begin + len(data))
@@ -228,34 +223,32 @@ class AnnotationFile:
             return True
 
     @contextmanager
-    def _alone(self) -> Iterator[int]:
+    def _alone(self) -> Iterator[AppendFile]:
         """The file, open for writing, its lock held and everything in it read."""
-        with self._lock, disk.explained(self.path):
-            fd = self._held()
+        with self._lock, disk.translate_errors(self.path):
+            file = self._open_alone()
             try:
-                self._follow(fd, is_last_try=True)
-                yield fd
+                self._follow(file.fd, is_last_try=True)
+                yield file
             finally:
-                os.close(fd)
+                file.close()
 
-    def _held(self) -> int:
+    def _open_alone(self) -> AppendFile:
         while True:
             is_known = has_annotations(self.path.parent)
             if not self.path.exists():
                 if is_known:
                     raise self._damaged("it is missing")
                 disk.create(self.path, head(HEAD_BYTES))
-            fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            file = AppendFile.open(self.path)
             try:
-                disk.lock(fd, wait=True)
-                if os.fstat(fd).st_ino == os.stat(self.path).st_ino:  # else somebody rewrote it while we waited
-                    return fd
-            except FileNotFoundError:
-                pass
+                disk.lock(file.fd, wait=True)
+                if file.is_at(self.path):  # else somebody rewrote it while we waited
+                    return file
             except BaseException:
-                os.close(fd)
+                file.close()
                 raise
-            os.close(fd)
+            file.close()
 
 
 # -- the bytes ---------------------------------------------------------------------------------------------------------

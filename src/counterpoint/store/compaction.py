@@ -113,7 +113,7 @@ def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
     names = {p.name for p in parts}
     rows = [r for r in list(log.state.rows.values()) if r.part in names]
     rows.sort(key=lambda r: (r.part, r.head))
-    with disk.explained(lake.folder):
+    with disk.translate_errors(lake.folder):
         writer = PartWriter(lake.folder, parts[0].day)
         done = False
         try:

@@ -1,7 +1,7 @@
 """Files that are there or not, never half: write, sync, link; locks that die with their process; system errors in our words.
 
 Always true: when `create` or `replace_file` returns, the file survives a power cut; when it raises, no new file is visible.
-What `summed` wrote, `unsummed` gives back byte for byte under the same name, or says that it cannot.
+What `with_sum` wrote, `without_sum` gives back byte for byte under the same name, or says that it cannot.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
 
@@ -28,33 +29,45 @@ class SumError(ValueError):
     """Bytes that are not what was written."""
 
 
+class Fixes(NamedTuple):
+    """What to do about errors of the system: for a store, unless somebody else writes."""
+
+    full: str = "free some space and run it again"
+    denied: str = "check the folder's owner and mode, or use --store DIR"
+    read_only: str = "open it with read_only=True, or use --store DIR"
+    not_a_folder: str = "name a folder with --store DIR"
+
+
+_FIXES = Fixes()
+
+
 @contextmanager
-def explained(where: str | os.PathLike[str]) -> Iterator[None]:
+def translate_errors(where: str | os.PathLike[str], fixes: Fixes = _FIXES) -> Iterator[None]:
     """System errors inside become one of ours, about `where`."""
     try:
         yield
     except CounterpointError:
         raise
     except OSError as error:
-        raise in_our_words(error, os.fspath(where)) from error
+        raise our_error(error, os.fspath(where), fixes) from error
 
 
-def in_our_words(error: OSError, where: str) -> CounterpointError:
-    """What a system error means for the store."""
+def our_error(error: OSError, where: str, fixes: Fixes = _FIXES) -> CounterpointError:
+    """What a system error means for whoever reads and writes here."""
     if isinstance(error.filename, (str, os.PathLike)):
         where = os.fspath(error.filename)
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             why = "what was acknowledged before is kept; what was being written is not stored"
-            return CounterpointError("no space left to write", where=where, why=why, fix="free some space and run it again")
+            return CounterpointError("no space left to write", where=where, why=why, fix=fixes.full)
         case errno.EACCES | errno.EPERM:
-            return InputError("permission denied", where=where, fix="check the folder's owner and mode, or use --store DIR")
+            return InputError("permission denied", where=where, fix=fixes.denied)
         case errno.EROFS:
-            return InputError("the file system is read-only", where=where, fix="open it with read_only=True, or use --store DIR")
+            return InputError("the file system is read-only", where=where, fix=fixes.read_only)
         case errno.ENOENT:
             return NotFound("no such file or folder", where=where, fix="check the path")
         case errno.ENOTDIR | errno.EEXIST:
-            return InputError("is a file, not a folder", where=where, fix="name a folder with --store DIR")
+            return InputError("is a file, not a folder", where=where, fix=fixes.not_a_folder)
         case errno.EMFILE | errno.ENFILE:
             return TryAgain("too many open files", where=where, fix="close some, or raise `ulimit -n`")
     return CounterpointError(error.strerror or str(error), where=where)
@@ -125,15 +138,15 @@ def replace_file(path: Path, data: bytes) -> None:
         remove(draft)
 
 
-def summed(data: bytes, name: str) -> bytes:
+def with_sum(data: bytes, name: str) -> bytes:
     """The bytes of a file that can be checked: what it holds, and a line with the CRC-32 of its name and that."""
     return data + _SUM % zlib.crc32(data, zlib.crc32(name.encode()))
 
 
-def unsummed(data: bytes, name: str) -> bytes:
+def without_sum(data: bytes, name: str) -> bytes:
     """What such a file holds; `SumError` when a bit of it changed, or when it lies under another name."""
     held = data[:-_SUM_BYTES]
-    if summed(held, name) != data:
+    if with_sum(held, name) != data:
         raise SumError("its bytes have changed since they were written" if is_summed(data) else "its end is missing or changed")
     return held
 

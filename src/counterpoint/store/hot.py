@@ -126,7 +126,7 @@ class Hot:
         if not rows:
             raise InputError("there is nothing to sample: the store has no finished trace", where=str(folder.parent))
         path = folder / f"{state.number:012d}.arrow"
-        with disk.explained(folder):
+        with disk.translate_errors(folder):
             disk.make_folder(folder)
             if rebuild or not path.exists() or not _key_path(path).exists():
                 _build(path, rows, lake)
@@ -209,7 +209,7 @@ def _build(path: Path, rows: list[Row], lake: Lake) -> None:
             writer.write_batch(pa.record_batch([pa.array(columns[name]) for name in COLUMNS], schema=schema))
         words = {name: list(known) for name, known in codes.items()}
         key = _Key(words, {name: zlib.crc32(values.data) for name, values in columns.items()}, zlib.crc32(draft.read_bytes()))
-        disk.replace_file(_key_path(path), disk.summed(msgspec.json.encode(key), _key_path(path).name))
+        disk.replace_file(_key_path(path), disk.with_sum(msgspec.json.encode(key), _key_path(path).name))
         os.replace(draft, path)
     finally:
         disk.remove(draft)
@@ -241,7 +241,7 @@ def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
 def _open(path: Path) -> tuple[pa.Table, _Key]:
     """The mapped file, and its key."""
     try:
-        key = msgspec.json.decode(disk.unsummed(_key_path(path).read_bytes(), _key_path(path).name), type=_Key)
+        key = msgspec.json.decode(disk.without_sum(_key_path(path).read_bytes(), _key_path(path).name), type=_Key)
         table = pa.ipc.open_file(pa.memory_map(os.fspath(path))).read_all()
         if tuple(table.column_names) != COLUMNS or key.words.keys() != set(WORDS) or key.sums.keys() != set(COLUMNS):
             raise ValueError("it has other columns")

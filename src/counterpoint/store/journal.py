@@ -23,6 +23,7 @@ from typing import Any
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace, TryAgain
+from counterpoint.store.append_file import AppendFile
 from counterpoint.store.tally import Tally, TallyFile, damaged, lost_run, tally_or_fault, tally_path
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
@@ -175,9 +176,9 @@ def _check_tail(tail: bytes, so_far: LineReader) -> None:
 class Journal:
     """The writer of one journal file."""
 
-    def __init__(self, path: Path, fd: int, crc: int, tally: TallyFile) -> None:
+    def __init__(self, path: Path, file: AppendFile, crc: int, tally: TallyFile) -> None:
         """Use `create` or `resume`."""
-        self.path, self._fd, self._crc = path, fd, crc
+        self.path, self._file, self._crc = path, file, crc
         self._tally = tally
         _live.add(self)
 
@@ -190,14 +191,14 @@ class Journal:
         header += sum_line(zlib.crc32(header), is_tallied=True)
         path, draft, beside = path_of(folder, trace_id), disk.temporary(folder), disk.temporary(folder)
         tally = Tally(len(header), zlib.crc32(header), trace_id)
-        with disk.explained(path):
+        with disk.translate_errors(path):
             if (lost := lost_run(path, ())) is not None:
                 raise lost
-            fd = os.open(draft, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            file = AppendFile.open(draft, flags=os.O_APPEND | os.O_CREAT | os.O_EXCL)
             try:
-                disk.lock(fd)
-                disk.write_all(fd, header)
-                os.fsync(fd)
+                disk.lock(file.fd)
+                file.append(header, durably=False)
+                file.sync()
                 TallyFile.draft(beside, tally)
                 os.link(draft, path)
                 disk.remove(tally_path(path))  # of a run that was stored or dropped before its tally could go
@@ -205,45 +206,42 @@ class Journal:
                 disk.sync_folder(folder)
                 held = TallyFile.take(path, tally)
             except BaseException as error:
-                os.close(fd)
+                file.close()
                 if isinstance(error, FileExistsError):
                     raise _taken(path, trace_id) from None
                 raise
             finally:
                 disk.remove(draft)
                 disk.remove(beside)
-        return cls(path, fd, 0, held)
+        return cls(path, file, 0, held)
 
     @classmethod
     def resume(cls, path: Path) -> tuple[Journal, LineReader] | None:
         """Take over a dead writer's journal and cut its torn tail; None when it is held, or gone meanwhile."""
-        with disk.explained(path):
+        with disk.translate_errors(path):
             try:
-                fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                file = AppendFile.open(path, flags=os.O_APPEND)
             except FileNotFoundError:
                 return None
             try:
-                if not disk.lock(fd) or not _is_at(path, fd):
-                    os.close(fd)
+                if not disk.lock(file.fd) or not file.is_at(path):
+                    file.close()
                     return None
-                with open(fd, "rb", closefd=False) as file:
-                    data = file.read()
+                data = file.read()
                 reader, size = _read(data, path, *tally_or_fault(path))
-                if size < len(data):
-                    os.ftruncate(fd, size)
-                    os.fsync(fd)
+                file.cut(size)
                 name = reader.header.trace_id if reader.header is not None else ""
                 held = TallyFile.take(path, Tally(size, zlib.crc32(data[:size]), name))
             except BaseException:
                 with suppress(OSError):
-                    os.close(fd)
+                    file.close()
                 raise
-        return cls(path, fd, reader.crc, held), reader
+        return cls(path, file, reader.crc, held), reader
 
     @staticmethod
     def drop(path: Path, trace_id: str) -> bool:
         """Delete a dead writer's journal, readable or not, or what is left of a missing one; False when somebody holds it."""
-        with disk.explained(path):
+        with disk.translate_errors(path):
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -265,7 +263,7 @@ class Journal:
     @property
     def is_open(self) -> bool:
         """Whether this process still holds the file."""
-        return self._fd >= 0
+        return self._file.is_open
 
     def append(self, lines: bytes) -> None:
         """Write whole lines and their sum, and wait until they are durable."""
@@ -273,21 +271,14 @@ class Journal:
             raise InputError("this run is closed, or belongs to the process that forked this one", where=str(self.path))
         data = lines + sum_line(zlib.crc32(lines, self._crc))
         known = self._tally.tally
-        with disk.explained(self.path):
-            try:
-                disk.write_all(self._fd, data)
-                disk.sync_file(self._fd)
-                self._tally.write(known.size + len(data), zlib.crc32(data, known.crc))
-            except OSError:
-                # Back to the last durable byte. The records stay with the caller, so that trying again writes them anew
-                # even where a failed sync has left the cache and the disk in disagreement.
-                os.ftruncate(self._fd, known.size)
-                raise
+        with disk.translate_errors(self.path):
+            size, crc = known.size + len(data), zlib.crc32(data, known.crc)
+            self._file.append(data, acknowledge=lambda: self._tally.write(size, crc))
         self._crc = 0
 
     def read(self) -> LineReader:
         """Everything that is in the file."""
-        with disk.explained(self.path), open(self.path, "rb") as file:
+        with disk.translate_errors(self.path), open(self.path, "rb") as file:
             return _read(file.read(), self.path, self._tally.tally)[0]
 
     def delete(self) -> None:
@@ -300,11 +291,9 @@ class Journal:
 
     def release(self) -> None:
         """Let go of the file; it stays."""
-        fd, self._fd = self._fd, -1
         _live.discard(self)
         self._tally.release()
-        if fd >= 0:
-            os.close(fd)
+        self._file.close()
 
 
 def _taken(path: Path, trace_id: str) -> InputError | TryAgain:
@@ -321,14 +310,6 @@ def _taken(path: Path, trace_id: str) -> InputError | TryAgain:
         return InputError(f"trace {trace_id!r} was begun and not finished", where=os.fspath(path), fix=fix)
     fix = "wait for it, or record under another id"
     return TryAgain(f"trace {trace_id!r} is being recorded", where=os.fspath(path), fix=fix)
-
-
-def _is_at(path: Path, fd: int) -> bool:
-    """Whether the path still names the file we have open: another process may have sealed and removed it."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(fd))
-    except FileNotFoundError:
-        return False
 
 
 _live: weakref.WeakSet[Journal] = weakref.WeakSet()

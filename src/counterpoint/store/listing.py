@@ -35,7 +35,7 @@ class Listed(NamedTuple):
 
 def list_folder(path: Path) -> Listed:
     """The list of the store in a folder."""
-    with disk.explained(path):
+    with disk.translate_errors(path):
         log = open_log(path, open_folder(path, create=False), read_only=True)
     try:
         said = AnnotationFile(path).refresh()

@@ -237,7 +237,7 @@ class Log:
 
     def refresh(self) -> State:
         """The newest state. Cheap when nothing is new: one look at the head, one for the next number."""
-        with self._lock, disk.explained(self.folder):
+        with self._lock, disk.translate_errors(self.folder):
             # The head first: what it says is in the log already, so a log that is found shorter has lost something.
             position = self.head.read() if self.is_summed else Position()
             if self._is_read:
@@ -324,7 +324,7 @@ class Log:
         """What a file of the log holds, its sum compared."""
         try:
             if self.is_summed or disk.is_summed(data):
-                data = disk.unsummed(data, path.name)
+                data = disk.without_sum(data, path.name)
             if kind is _Checkpoint:
                 data = zstandard.ZstdDecompressor().decompress(data)
             return msgspec.json.decode(data, type=kind)
@@ -360,7 +360,7 @@ class Log:
             if commit is None:
                 return None
             path = self.commit_path(state.number + 1)
-            if not disk.create(path, disk.summed(msgspec.json.encode(commit), path.name)):
+            if not disk.create(path, disk.with_sum(msgspec.json.encode(commit), path.name)):
                 raise self._corrupt(path, "it was written by somebody who does not hold the head's lock")
             self._apply(commit, path)
             with suppress(OSError):  # it is committed; that the head is behind does no harm
@@ -371,7 +371,7 @@ class Log:
     @contextmanager
     def alone(self) -> Iterator[State]:
         """The newest state, and nobody commits until the end."""
-        with self._lock, disk.explained(self.folder), self.head.held():
+        with self._lock, disk.translate_errors(self.folder), self.head.held():
             yield self.refresh()
 
     def _say(self, *, durably: bool = False) -> None:
@@ -400,7 +400,7 @@ class Log:
         )  # fmt: skip
         data = zstandard.ZstdCompressor(level=3).compress(msgspec.json.encode(whole))
         numbers = self.numbers()
-        disk.replace_file(path, disk.summed(data, path.name))
+        disk.replace_file(path, disk.with_sum(data, path.name))
         self._since_checkpoint, self._checkpoint = 0, state.number
         self._say(durably=True)
         last = state.number if sweep_all else max((n for n in numbers["checkpoint"] if n < state.number), default=0)
@@ -414,7 +414,7 @@ class Log:
 
     def adopt(self, state: State) -> None:
         """Take a state that was made anew in place of what the log says, under a number that nobody has seen."""
-        with self._lock, disk.explained(self.folder), self.head.held():
+        with self._lock, disk.translate_errors(self.folder), self.head.held():
             numbers = self.numbers()
             state.number = max([state.number, *numbers["json"], *numbers["checkpoint"]]) + 1
             self.state, self._is_read = state, True

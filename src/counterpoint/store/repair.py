@@ -189,7 +189,7 @@ class _Repair:
         self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
 
     def run(self) -> Repaired:
-        with disk.explained(self._path):
+        with disk.translate_errors(self._path):
             is_summed = self._mend_frame()
             log = Log(self._path / "log", self._path / head.NAME, is_summed=is_summed)
             try:

@@ -6,7 +6,7 @@ store. Opening never changes what another process is writing.
 
     counterpoint.json   what this folder is, and which version wrote it
     journal/            a file per running trace
-    control/            orders to running teams, a file each (team/control.py)
+    control/            orders to running teams, a file each (recorder/control.py)
     log/                the manifest: numbered commits and checkpoints
     annotations.jsonl   what people say about traces, and collections of them
     head                how far the log goes; its lock is the writers'
@@ -80,7 +80,7 @@ class Store:
         """
         self.path = Path(path)
         self.is_read_only = read_only
-        with disk.explained(self.path):
+        with disk.translate_errors(self.path):
             self.form = open_folder(self.path, create=create and not read_only)
             self._log = open_log(self.path, self.form, read_only=read_only)
         self._lake = Lake(self.path / "lake", self._sums)
@@ -311,7 +311,7 @@ class Store:
         if len(found) > 1:
             raise InputError(f"{len(found)} annotations have ids that begin with {annotation_id!r}", fix="give more of the id")
         if not found:
-            raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint annotate TRACE lists them")
+            raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint notes ls lists them")
         return found[0]
 
     def datasets(self) -> dict[str, Dataset]:

@@ -16,7 +16,7 @@ from counterpoint.lab.bench.scorecard.cells import suite
 from counterpoint.lab.bench.scorecard.contestants import Caps, contestant
 from counterpoint.lab.bench.scorecard.playing import measured
 
-BENCH = Path(__file__).parents[2] / "examples" / "bench"
+BENCH = Path(__file__).parents[3] / "examples" / "bench"
 CELLS = {c.id: c for c in suite("short")}
 NEEDS = {"langgraph_team": ("langgraph", "openai"), "openai_agents_team": ("agents", "openai")}
 

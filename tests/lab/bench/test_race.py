@@ -77,11 +77,11 @@ def test_a_row_in_other_hands_is_left_to_them_and_a_dead_process_frees_its_claim
     folder = RaceFolder.begin(tmp_path / "race", race.head())
     run = race.final(race.methods[0], "published")[0]
     code = (
-        "import sys, time; sys.path[:0] = sys.argv[1:2]; from bench.race_made import tiny; from counterpoint.lab.bench.race.rows import RaceFolder\n"
+        "import sys, time; sys.path[:0] = sys.argv[1:2]; from lab.bench.race_made import tiny; from counterpoint.lab.bench.race.rows import RaceFolder\n"
         "race = tiny(('grpo',), seeds=1); run = race.final(race.methods[0], 'published')[0]\n"
         "held = RaceFolder(sys.argv[2]).claim(run); print('held', held is not None, flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", code, str(Path(__file__).parents[1]), str(folder.path)]
+    command = [sys.executable, "-c", code, str(Path(__file__).parents[2]), str(folder.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held True\n"

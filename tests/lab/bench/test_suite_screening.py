@@ -15,7 +15,7 @@ def test_rows_have_targets_where_the_world_is_about_the_decision(monkeypatch: py
     small = replace(whole, mix=tuple({**task, "vote_items": 24} for task in whole.mix))
     monkeypatch.setattr(claim, "SUITES", {"core": (small,), "full": (small,)})
     monkeypatch.setattr(claim, "DECISIONS", ("delegate", "aggregate"))
-    monkeypatch.setattr(claim, "_TASKS", 8)
+    monkeypatch.setattr(claim, "_TASKS", 6)
     rows = list(claim.suite_screening(seed=3, seeds=3))
     share, delegate, aggregate, *counts = rows
     assert share.name == "critic: known play, share of the bound"

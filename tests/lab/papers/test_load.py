@@ -13,7 +13,7 @@ import pytest
 from counterpoint.errors import InputError, NotFound
 from counterpoint.lab.papers import load
 
-SURVEY = Path(__file__).parents[3] / "shared" / "data" / "survey"
+SURVEY = Path(__file__).parents[4] / "shared" / "data" / "survey"
 needs_survey = pytest.mark.skipif(not SURVEY.is_dir(), reason="the survey's reference files are not on this machine")
 
 SENTENCES = {"one_liner", "notes", "exclusion_reason"}

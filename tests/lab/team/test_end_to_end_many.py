@@ -24,20 +24,20 @@ finally:
 
 def test_a_thousand_sub_agents_at_once(tmp_path: Path) -> None:
     words = [
-        "record",
+        "play",
         "--task",
         "many_help:many",
         "--set",
         "parts=1000",
         "--topology",
         "swarm",
-        "--width",
-        "1000",
+        "--cap",
+        "width=1000",
         "--model",
         "fake:1",
     ]
     words += ["--store", str(tmp_path), "--id", "a", "-q", "--json"]
-    places = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    places = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
     done = subprocess.run([sys.executable, "-c", _MEASURED, *words], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""From live teams to training rows: what each credit mechanism reaches, as docs/rows.md says it, and that no credit is lost."""
+"""From live teams to training rows: what each credit mechanism reaches, as docs/lab/rows.md says it, and that no credit is lost."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ REFUSES = {
 
 def told() -> dict[str, list[str]]:
     """The table of the page: mechanism to its cells."""
-    page = (Path(__file__).parents[2] / "docs" / "rows.md").read_text().partition("| mechanism |")[2]
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "rows.md").read_text().partition("| mechanism |")[2]
     lines = [[cell.strip() for cell in line.split("|")[1:]] for line in page.splitlines() if line.startswith("| `")]
     return {cells[0].strip("`"): cells[1:4] for cells in lines}
 

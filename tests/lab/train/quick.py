@@ -24,7 +24,7 @@ wild = Preset(
 
 TINY: dict[str, Any] = {"vote_items": 4, "max_agents": 4, "max_rounds": 6}
 CONFIG: dict[str, Any] = {
-    "preset": "train.quick:quick", "world": "wide_verify", "set": TINY, "updates": 4, "eval_every": 2, "eval_episodes": 4,
+    "preset": "lab.train.quick:quick", "world": "wide_verify", "set": TINY, "updates": 4, "eval_every": 2, "eval_episodes": 4,
     "checkpoint_every": 1, "keep_traces": 1,
 }  # fmt: skip
 

@@ -63,8 +63,8 @@ def stepped(against: float | None) -> tuple[list[float], np.ndarray]:
     out, advantages = rolled(run)
     balancer = Balancer()
     balancer.advantages = [advantages] if against is None else [advantages, {k: against * v for k, v in advantages.items()}]
-    steps, before = Steps(epochs=1, parts=1, entropy=0.0), run.weights()
-    update(run.net, run.policy, out.tables, advantages, len(out.values), steps, run.rng(1), balancer=balancer)
+    steps, before = Steps(epochs=1, entropy=0.0), run.weights()
+    update(run.net, run.policy, out.tables, advantages, len(out.values), steps, run.rng(1), balancer=balancer, parts=1)
     moved = [run.weights()[k] - before[k] for k in sorted(before)]
     return balancer.weights, np.concatenate([m.reshape(-1) for m in moved])
 

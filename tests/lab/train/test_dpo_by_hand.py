@@ -12,7 +12,8 @@ from counterpoint import registry
 from counterpoint.errors import InputError
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.learner import TYPES
-from counterpoint.lab.train.losses.dpo import Options, _Sums, dpo_loss, task_pairs, unit_rows
+from counterpoint.lab.train.losses.dpo import Options, _Sums, task_pairs, unit_rows
+from counterpoint.lab.train.objectives import dpo_loss
 from counterpoint.lab.train.rollouts import TracedRollout
 from counterpoint.lab.train.settings import settings_of
 from counterpoint.lab.train.training import Training
@@ -125,21 +126,23 @@ def test_sums_are_over_a_units_own_rows_that_count(played: TracedRollout) -> Non
         assert got[k] == pytest.approx(own + 11.0 * pairs)
 
 
-def test_one_step_is_at_log_two_and_later_ones_below_it() -> None:
+def test_at_the_reference_the_loss_is_log_two_and_steps_go_below_it() -> None:
     """At the reference the two log ratios are equal, whatever the pair."""
-    training, played = begun(steps=1)
+    training, played = begun()
+    for group in training.policy.param_groups:
+        group["lr"] = 0.0
     row = learned(training, played)
     value = np.array([sum(r.value for r in training.credit.rows if r.trace == k) for k in range(len(played.traces))])  # type: ignore[union-attr]
     assert row["loss"] == pytest.approx(LOG2, abs=1e-6)
     assert row["pairs"] == len(task_pairs(value, played.rollout.seeds)) > 0
-    training, played = begun(steps=6)
+    training, played = begun()
     assert learned(training, played)["loss"] < LOG2 - 1e-4
 
 
 def test_at_most_so_many_pairs_and_the_same_ones_by_the_same_seed() -> None:
     ends = []
     for _ in range(2):
-        training, played = begun(most=2, steps=2)
+        training, played = begun(most=2)
         row = learned(training, played)
         assert row["pairs"] == 2
         ends.append((row["loss"], {k: v.tolist() for k, v in training.weights().items()}))
@@ -157,7 +160,7 @@ def test_a_batch_without_pairs_changes_nothing() -> None:
 
 def test_what_is_skipped_is_not_moved_by_preferences() -> None:
     skips = tuple(name for name in TYPES if name != "stop")
-    training, played = begun(skips=skips, steps=3)
+    training, played = begun(skips=skips)
     before = {k: v.copy() for k, v in training.weights().items()}
     learned(training, played)
     after = training.weights()
@@ -167,7 +170,7 @@ def test_what_is_skipped_is_not_moved_by_preferences() -> None:
 
 
 def test_first_it_imitates_and_holds_no_reference_yet() -> None:
-    training, played = begun(first=0.5, steps=2)
+    training, played = begun(first=0.5)
     row = learned(training, played)
     assert "pairs" not in row
     assert training.credit is not None

@@ -23,6 +23,7 @@ from counterpoint.lab.train.learner import (
 )
 from counterpoint.lab.train.policies.features import AGENT, PAIR, ROLE, TEAM, WORKER
 from counterpoint.lab.train.policies.network import Network
+from counterpoint.lab.train.surrogates import MAX_NORM, PARTS
 from lab.train.nets import item_x, known_net, says
 
 LOG = np.log
@@ -270,13 +271,13 @@ def test_steps_of_an_update_are_steps_on_the_loss() -> None:
     for _ in range(2):
         torch.manual_seed(4)
         nets.append(Network())
-    options = Steps(epochs=2, parts=1, max_norm=0.1)
-    stats = update(nets[0], torch.optim.SGD(nets[0].parameters(), lr=0.5), tables, advantages, 2, options, np.random.default_rng(0))
+    options = Steps(epochs=2)
+    stats = update(nets[0], torch.optim.SGD(nets[0].parameters(), lr=0.5), tables, advantages, 2, options, np.random.default_rng(0), parts=1)
     for _ in range(2):
         nets[1].zero_grad()
         loss = _policy_loss(nets[1], *_needed(tables, rows_of(tables, advantages)), options, None)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(nets[1].policy_parameters(), 0.1)
+        torch.nn.utils.clip_grad_norm_(nets[1].policy_parameters(), 0.5)
         torch.optim.SGD(nets[1].parameters(), lr=0.5).step()
     assert stats["loss"] == pytest.approx(float(loss.detach()), abs=1e-5)
     for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
@@ -292,13 +293,13 @@ def test_an_update_makes_one_step_per_part_and_epoch_and_says_the_last_epochs_me
 
     tables, advantages = whole()
     net = net_of()
-    stats = update(net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Steps(epochs=3, parts=2), np.random.default_rng(0))
+    stats = update(net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Steps(epochs=3), np.random.default_rng(0), parts=2)
     assert len(steps) == 6
     assert stats["entropy_stop"] == pytest.approx(entropy(0.25, 0.75), abs=1e-5)
     assert stats["kl_stop"] == pytest.approx(np.mean([1.5 - 1 - LOG(1.5), 0.5 - 1 - LOG(0.5)]), abs=1e-5)
     assert set(stats) == {"loss"} | {f"{w}_{n}" for w in ("kl", "entropy") for n in ("item", "brief", "point", "stop", "spawn", "size")}
     skipped = update(
-        net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Steps(epochs=1, parts=1), np.random.default_rng(0), skip=("item", "size")
+        net, Counting(net.parameters(), lr=1.0), tables, advantages, 2, Steps(epochs=1), np.random.default_rng(0), skip=("item", "size"), parts=1
     )  # fmt: skip
     assert {"kl_item", "kl_size"}.isdisjoint(skipped)
     assert "kl_brief" in skipped
@@ -307,11 +308,12 @@ def test_an_update_makes_one_step_per_part_and_epoch_and_says_the_last_epochs_me
 def test_episodes_without_a_decision_that_counts_are_passed_over() -> None:
     net = net_of()
     tables = {"stop": {k: v[:1] for k, v in team_table([True]).items()}}
-    stats = update(net, torch.optim.SGD(net.parameters(), lr=0.0), tables, {"stop": np.ones(1)}, 5, Steps(parts=5), np.random.default_rng(0))
+    stats = update(net, torch.optim.SGD(net.parameters(), lr=0.0), tables, {"stop": np.ones(1)}, 5, Steps(), np.random.default_rng(0), parts=5)
     assert stats["loss"] != 0 or stats["kl_stop"] > 0
     empty = update(net, torch.optim.SGD(net.parameters(), lr=0.0), {}, {}, 5, Steps(), np.random.default_rng(0))
     assert empty == {"loss": 0.0}
 
 
 def test_options_of_an_update() -> None:
-    assert Steps() == Steps(epochs=4, parts=3, clip=0.2, clip_high=None, dual=None, entropy=0.005, scale=True, max_norm=0.5)
+    assert Steps() == Steps(epochs=4, clip=0.2, clip_high=None, dual=None, entropy=0.005, scale=True)
+    assert (PARTS, MAX_NORM) == (3, 0.5)

@@ -9,7 +9,7 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.learner import log_probs, rows_of, update
-from counterpoint.lab.train.losses.soft import SpawnClasses, _teams, improve
+from counterpoint.lab.train.losses.soft import _teams, improve
 from counterpoint.lab.train.losses.td import learn
 from counterpoint.lab.train.policies.features import LATE
 from counterpoint.lab.train.returns import lesson, row_advantages
@@ -42,19 +42,16 @@ def assert_same(a: Training, b: Training) -> None:
 
 def test_what_is_done_unless_asked_otherwise() -> None:
     steps = {
-        "epochs": 4, "parts": 3, "clip": 0.2, "clip_high": None, "dual": None, "entropy": 0.005, "scale": True, "max_norm": 0.5,
+        "epochs": 4, "clip": 0.2, "clip_high": None, "dual": None, "entropy": 0.005, "scale": True,
         "level": "decision", "log_max": 10.0, "weigh": "type", "mask_low": None, "mask_high": None, "pull": 0.0, "kl": "k3",
         "kl_weight": 0.0, "kl_in": "loss", "kl_most": None, "veto": None,
     }  # fmt: skip
     defaults: dict[str, dict[str, object]] = {
         "clip": steps,
-        "clone": {"steps": 12, "max_norm": 1.0},
-        "reinforce": {"entropy": 0.005, "scale": True, "max_norm": 0.5},
-        "soft": {
-            "tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48, "entropy": 0.005, "spawn": "teams",
-            "spread_from": 0.6, "spread_to": 0.15,
-        },
-        "td": {"mix": "qmix", "gamma": 0.99, "lam": 0.0, "tau_from": 1.0, "tau_to": 0.2, "epochs": 8, "max_norm": 10.0, "warm": 0,
+        "clone": {"steps": 12},
+        "reinforce": {"entropy": 0.005, "scale": True},
+        "soft": {"tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48},
+        "td": {"mix": "qmix", "gamma": 0.99, "lam": 0.0, "tau_from": 1.0, "tau_to": 0.2, "epochs": 8, "warm": 0,
                "each_step": False, "shaped": False, "drop_last": False},
     }  # fmt: skip
     assert {name: vars(registry.get("loss", name).resolved({})) for name in defaults} == defaults
@@ -63,11 +60,11 @@ def test_what_is_done_unless_asked_otherwise() -> None:
 @pytest.mark.parametrize("loss", ["clip", "reinforce"])
 def test_policy_steps(loss: str) -> None:
     one, other, out = two_alike(loss)
-    told = learned(one, loss, out, entropy=0.4, scale=False, max_norm=0.25)
-    steps = {"clip": Steps(), "reinforce": Steps(epochs=1, parts=1)}[loss]
-    steps = Steps(**vars(steps) | {"entropy": 0.3, "scale": False, "max_norm": 0.25})  # three quarters of the run are left
+    told = learned(one, loss, out, entropy=0.4, scale=False)
+    epochs, parts = {"clip": (4, 3), "reinforce": (1, 1)}[loss]
+    steps = Steps(epochs=epochs, entropy=0.3, scale=False)  # three quarters of the run are left
     advantages, critics = other.advantages(out, [])
-    assert told == critics | update(other.net, other.policy, out.tables, advantages, 8, steps, other.rng(1))
+    assert told == critics | update(other.net, other.policy, out.tables, advantages, 8, steps, other.rng(1), parts=parts)
     assert critics.keys() < told.keys()
     assert_same(one, other)
 
@@ -75,7 +72,7 @@ def test_policy_steps(loss: str) -> None:
 def test_cloning_steps() -> None:
     """The mean of -log pi over the rows that have a choice, summed over the types of decision; as many steps as asked."""
     one, other, out = two_alike("clone")
-    told = learned(one, "clone", out, steps=2, max_norm=0.01)
+    told = learned(one, "clone", out, steps=2)
     stats = other.fit_critics(out)
     tables = {"item": "item", "brief": "item", "point": "item", "stop": "stop", "rule": "rule", "talk": "talk", "spawn": "spawn"}
     ones = {n: np.ones(len(out.tables[t]["ep"])) for n, t in tables.items() if t in out.tables}
@@ -86,7 +83,7 @@ def test_cloning_steps() -> None:
         loss = torch.stack([-logp[n][torch.from_numpy(r.at)].mean() for n, r in rows.items()]).sum()
         other.policy.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(other.net.policy_parameters(), 0.01)
+        torch.nn.utils.clip_grad_norm_(other.net.policy_parameters(), 1.0)
         other.policy.step()
     assert told == stats | {"loss": float(loss.detach())}
     assert_same(one, other)
@@ -122,12 +119,11 @@ def test_who_comes_later_is_learned_beside_the_teams_of_the_start() -> None:
     assert_same(one, other)
 
 
-@pytest.mark.parametrize(("spawn", "regime"), [("linear", "A"), ("classes", "B"), ("teams", "A")])
-def test_soft_steps(spawn: str, regime: str) -> None:
+@pytest.mark.parametrize("regime", ["A", "B"])
+def test_soft_steps(regime: str) -> None:
     one, other, out = two_alike("soft", regime)
     assert ("worker" in out.tables) == (regime == "B")
-    options = {"steps": 4, "keep": 8, "lam": 0.5, "entropy": 0.4, "tau_from": 0.16, "tau_to": 0.01, "spread_from": 0.64, "spread_to": 0.04}
-    told = learned(one, "soft", out, spawn=spawn, **options)
+    told = learned(one, "soft", out, steps=4, keep=8, lam=0.5, tau_from=0.16, tau_to=0.01)
     stats = other.fit_critics(out, keep=8, lam=0.5, steps=4)
     taught = lesson(other.net, out, lam=0.5)
     assert taught is not None
@@ -137,27 +133,15 @@ def test_soft_steps(spawn: str, regime: str) -> None:
     found = row_advantages(other.net, out, taught)
     stats |= other.teach_workers(out, found)  # where sub-agents learn too
     assert ("worker" in found) == (regime == "B")
-    gate = [other.net.gate.weight.detach().clone(), other.net.gate.bias.detach().clone()]
     table = out.tables["spawn"]
-    if spawn == "teams":
-        teams_by_hand(other, out, found["spawn"])
-    else:
-        other.spawning.add(other.net, table, found["spawn"])
-        other.spawning.step(other.net, table, out.config.max_agents, left=0.75)
-    if spawn == "classes":
-        assert not torch.equal(gate[0], other.net.gate.weight)
-        with torch.no_grad():
-            other.net.gate.weight.copy_(gate[0])
-            other.net.gate.bias.copy_(gate[1])
-        assert isinstance(other.module, SpawnClasses)
-        other.module.step(other.net, table, found["spawn"], eta=0.75)
+    teams_by_hand(other, out, found["spawn"])
     with torch.no_grad():
-        other.net.log_scale.fill_(float(np.log(0.32)))  # likewise of 0.64 and 0.04
+        other.net.log_scale.fill_(float(np.log(0.6 * 0.25**0.25)))  # a quarter of the way from 0.6 to 0.15
     assert one.net.log_scale.detach().numpy() == pytest.approx(other.net.log_scale.detach().numpy(), rel=1e-5)
     p = torch.sigmoid(other.net.roles(torch.from_numpy(table["x"]))[0]).detach().numpy().astype(np.float64)
     stats["entropy_spawn"] = pytest.approx(float(-(p * np.log(p) + (1 - p) * np.log(1 - p)).mean()), rel=1e-4)
     rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
-    stats |= update(other.net, other.policy, rest, found, 8, Steps(entropy=0.3), other.rng(4), skip={"item"})
+    stats |= update(other.net, other.policy, rest, found, 8, Steps(entropy=0.00375), other.rng(4), skip={"item"})
     assert told == stats | {"tau": tau}
     with torch.no_grad():
         other.net.log_scale.copy_(one.net.log_scale)

@@ -15,15 +15,12 @@ from counterpoint.lab.train.losses.anchor_tb import Flows
 from counterpoint.lab.train.losses.clip import _places
 from counterpoint.lab.train.losses.sft import Options as Imitation
 from counterpoint.lab.train.losses.sft import imitate
-from counterpoint.lab.train.losses.soft import SpawnClasses
 from counterpoint.lab.train.losses.td import Options, beats_of, learn, utilities
-from counterpoint.lab.train.policies.features import ROLE
 from counterpoint.lab.train.policies.network import HEADS
 from counterpoint.lab.train.rollouts import Rollout
-from counterpoint.lab.train.spawn_head import SpawnStats, natural_step
 from counterpoint.lab.train.surrogates import Reference, Steps, less_kl
 from counterpoint.lab.train.training import Training
-from lab.train.nets import known_net, says
+from lab.train.nets import says
 from lab.train.test_joint_critic_by_hand import begun, rough
 from lab.train.test_learner_by_hand import net_of
 from lab.train.test_loss_steps import assert_same, learned, two_alike
@@ -97,70 +94,6 @@ def test_the_mix_warms_up_for_as_many_updates_as_asked(warm: int) -> None:
     learned(one, "td", out, warm=warm, epochs=1)
     heads = [k for k in before if k.startswith(("stop.", "gate.", "rule.", "purpose."))]
     assert all((one.weights()[k] == before[k]).all() for k in heads) == (warm == 2)
-
-
-# -- what is known of spawning
-
-
-def roles(*rows: tuple[float, float, float, bool, float]) -> dict[str, np.ndarray]:
-    """Rows of (family, two parts of the items' logarithm, whether it came, its chance)."""
-    x = np.zeros((len(rows), ROLE), np.float32)
-    x[:, 0] = 1
-    x[:, 1:4] = [row[:3] for row in rows]
-    return {"x": x, "choice": np.array([row[3] for row in rows]), "logp": np.log([row[4] for row in rows])}
-
-
-def test_a_role_is_of_its_familys_class_by_all_its_items() -> None:
-    """Classes are centred at 0.25, 0.5, 0.75, 1 and 1.25: 0.3 + 0.2 is the second, 0.125 + 0.5 half second and half third."""
-    known, net = SpawnClasses(), known_net()
-    says(net.gate, 0.5)
-    table = roles((0, 0.3, 0.2, True, 0.5), (1, 0.0, 0.75, False, 0.5), (0, 0.125, 0.5, True, 0.5))
-    advantage = np.array([2.0, -1.0, 4.0])
-    wanted = np.zeros((4, 10, 2))
-    wanted[:, 1, 1] = [1.5, 1.25, 2 + 4 / 2, 4 + 16 / 2]
-    wanted[:, 2, 1] = [0.5, 0.25, 4 / 2, 16 / 2]
-    wanted[:, 7, 0] = [1, 1, -1, 1]
-    known.step(net, table, advantage, eta=1.0)
-    assert known.get_buffer("sums").numpy() == pytest.approx(wanted, abs=1e-6)
-    known.step(net, table, advantage, eta=1.0)  # what was known fades by a hundredth
-    assert known.get_buffer("sums").numpy() == pytest.approx(wanted * np.array([1.99, 1 + 0.99**2, 1.99, 1.99])[:, None, None], abs=1e-6)
-    # one arm of a class tells nothing of the other: the gate stays
-    assert net.roles(torch.from_numpy(table["x"]))[0].tolist() == pytest.approx([0.5] * 3, abs=1e-6)
-
-
-def test_a_rare_arm_weighs_more() -> None:
-    """Chances of 0.2 and 0.8 are 0.248 and 0.812 with forks; 1 / e, scaled to a mean of 1."""
-    known = SpawnClasses()
-    known.step(known_net(), roles((1, 0.25, 0, True, 0.2), (1, 0.25, 0, True, 0.8)), np.array([1.0, 10.0]), eta=1.0)
-    w = np.array([1 / 0.248, 1 / 0.812]) / np.mean([1 / 0.248, 1 / 0.812])
-    assert known.get_buffer("sums")[2, 5, 1].item() == pytest.approx(w @ [1.0, 10.0])
-
-
-def test_the_gate_goes_where_the_natural_gradient_wants_it() -> None:
-    """Eight rows alike: the least change of nine weights over a square of 2.125, against a ridge of 0.001 a row."""
-    known, net = SpawnClasses(), known_net()
-    says(net.gate, 0.25)
-    arm, advantage = np.array([0, 1] * 4), np.array([-3.0, 2, -2, 3, -4, 1, -3, 2])
-    table = roles(*[(0, 0.25, 0.25, bool(a), 0.5) for a in arm])
-    known.step(net, table, advantage, eta=0.5)
-    stats = SpawnStats.of(1).updated(np.zeros(8, np.int64), arm, advantage)
-    wanted = natural_step([[0.0, 0.25]], stats, eta=0.5)[0]
-    rise = (wanted[1] - wanted[0] - 0.25) * 2.125 / 2.126
-    assert rise > 0.1
-    assert net.roles(torch.from_numpy(table["x"]))[0].tolist() == pytest.approx([0.25 + rise] * 8, abs=1e-5)
-
-
-@pytest.mark.parametrize(("update", "eta"), [(1, 0.75), (2, 0.5), (3, 0.25), (4, 0.25)])
-def test_the_gates_steps_are_shorter_as_training_goes_on_and_a_quarter_at_least(update: int, eta: float) -> None:
-    class Written(SpawnClasses):
-        def step(self, net: Any, t: Any, advantage: np.ndarray, *, eta: float) -> None:
-            told.append((eta, len(advantage) == len(t["ep"])))
-
-    told: list[tuple[float, bool]] = []
-    one, _, out = two_alike("soft")
-    one.module, one.update = Written(), update  # of four
-    learned(one, "soft", out, spawn="classes", steps=2, keep=8)
-    assert told == [(pytest.approx(eta), True)]
 
 
 # -- whose gradients are balanced, and marginals
@@ -247,20 +180,26 @@ def by_spans(one: Training, out: Rollout, then: dict[str, torch.Tensor], beta: f
 
 @pytest.mark.parametrize("every", [0, 1])
 def test_flows_are_balanced_against_the_anchor(every: int) -> None:
-    """The anchor is the network at the start, or that of the last update where it is taken anew."""
+    """The anchor is the network at the start, or that of the last update where it is taken anew. At a rate of 0 nothing moves."""
+
+    def loss_at(rate: float) -> float:
+        for group in one.policy.param_groups:
+            group["lr"] = rate
+        return learned(one, "anchor_tb", out, beta=1.5, anchor_every=every)["loss"]
+
     one, _, out = two_alike("anchor_tb")
     values = out.values.astype(np.float64)
     reward = (values - values.min()) / (values.max() - values.min())
     with torch.no_grad():
         start = {k: v.clone() for k, v in log_probs(one.net, out.tables)[0].items()}
     first = by_spans(one, out, start, 1.5, reward)
-    assert learned(one, "anchor_tb", out, beta=1.5, steps=1, anchor_every=every)["loss"] == pytest.approx(first, rel=1e-4)
+    assert loss_at(0.0) == pytest.approx(first, rel=1e-4)
+    loss_at(0.01)
     with torch.no_grad():
         moved = {k: v.clone() for k, v in log_probs(one.net, out.tables)[0].items()}
     kept, anew = by_spans(one, out, start, 1.5, reward), by_spans(one, out, moved, 1.5, reward)
     assert abs(kept - anew) > 1e-3 * kept
-    found = learned(one, "anchor_tb", out, beta=1.5, steps=1, anchor_every=every)["loss"]
-    assert found == pytest.approx(anew if every else kept, rel=1e-4)
+    assert loss_at(0.0) == pytest.approx(anew if every else kept, rel=1e-4)
 
 
 # -- a KL within the reward

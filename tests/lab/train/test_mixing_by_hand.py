@@ -143,9 +143,9 @@ def test_steps_are_as_many_and_as_long_as_asked() -> None:
         learn(net, mixer, optimizer, out, Options(**options), progress=0.0)
         return float((mixer.level[0].weight.detach() - before).norm())
 
-    assert moved(epochs=1, max_norm=1e-3) <= 1e-3
-    assert 0 < moved(epochs=1, max_norm=1e-3) < moved(epochs=3, max_norm=1e-3) <= 3e-3
-    assert Options() == Options("qmix", 0.99, 0.0, 1.0, 0.2, 8, 10.0)
+    assert 0 < moved(epochs=1) <= 10  # the gradient's norm is at most 10
+    assert moved(epochs=1) != moved(epochs=3) <= 30
+    assert Options() == Options("qmix", 0.99, 0.0, 1.0, 0.2, 8)
     out, net, mixer = rollout(**decided()), net_of(), made_mixer()
     with torch.no_grad():
         mixer.level[0].bias.fill_(float("nan"))
@@ -347,7 +347,7 @@ def test_no_step_carries_the_gradient_of_the_one_before() -> None:
     spoiled(other)
     spoiled(mixer)
     optimizer = torch.optim.SGD([*other.policy_parameters(), *mixer.parameters()], lr=1.0)
-    learn(other, mixer, optimizer, out, Options(epochs=1, max_norm=1e6), progress=0.0)
+    learn(other, mixer, optimizer, out, Options(epochs=1), progress=0.0)
     assert torch.equal(other.worker[0][-1].bias, net_of().worker[0][-1].bias)  # type: ignore[index]
 
 

@@ -12,7 +12,7 @@ from counterpoint.lab.train.policies.features import ROLE
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.returns import _along_chains, going_on, lesson, measure, row_advantages
 from counterpoint.lab.train.rollouts import Rollout, along, play_out
-from counterpoint.lab.train.spawn_head import SpawnGradient
+from counterpoint.lab.train.spawn_head import SpawnGradient, fit_heads
 
 
 def rollout(tables: dict, values: np.ndarray, value_TE: np.ndarray) -> Rollout:
@@ -114,14 +114,20 @@ def _spawn_rows(rng: np.random.Generator, n: int, effect: float) -> tuple[dict, 
     return t, effect * go + rng.normal(size=n)
 
 
+def _follow(gradient: SpawnGradient, net: Network, t: dict, y: np.ndarray) -> None:
+    """The evidence of a batch, and a step of its roles' gates and sizes."""
+    gradient.add(net, t, y - y.mean(), spread=float(y.std()))
+    x = t["x"].astype(np.float64)
+    fit_heads(net, x, *gradient.targets(net, x, 12, left=1.0, least=-2.5), np.ones(len(x)))
+
+
 def test_the_spawn_gradient_finds_the_sign_and_forgets_nothing_between_updates() -> None:
     for effect in (0.8, -0.8):
         rng, net, gradient = np.random.default_rng(3), Network(), SpawnGradient()
         start = _gate(net)
         for _ in range(12):
             t, y = _spawn_rows(rng, 40, effect)
-            gradient.add(net, t, y - y.mean())
-            gradient.step(net, t, 12)
+            _follow(gradient, net, t, y)
         gain, error = gradient.estimate(np.eye(ROLE)[:1], 0)
         assert np.sign(gain[0]) == np.sign(effect)
         assert abs(gain[0]) > 4 * error[0]
@@ -133,8 +139,7 @@ def test_noise_moves_the_spawn_head_little() -> None:
     start = _gate(net)
     for _ in range(12):
         t, y = _spawn_rows(rng, 40, 0.0)
-        gradient.add(net, t, y - y.mean())
-        gradient.step(net, t, 12)
+        _follow(gradient, net, t, y)
     assert abs(_gate(net) - start) < 0.8
 
 
@@ -148,7 +153,7 @@ def test_a_batch_of_one_decision_is_measured_in_the_unit_of_its_update() -> None
 def test_the_spawn_gradient_is_saved_whole() -> None:
     rng, net, one = np.random.default_rng(5), Network(), SpawnGradient()
     t, y = _spawn_rows(rng, 40, 1.0)
-    one.add(net, t, y)
+    one.add(net, t, y, spread=float(y.std()))
     two = SpawnGradient()
     two.restore(one.state())
     assert np.array_equal(one.estimate(np.eye(ROLE), 0)[0], two.estimate(np.eye(ROLE), 0)[0])

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, TryAgain
-from counterpoint.lab.train.checked_lines import summed_file
+from counterpoint.lab.train.checked_lines import file_with_sum
 from counterpoint.lab.train.evaluate import HAND_MADE, policy_of, reference_rounds
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.jobs import world_of
@@ -32,7 +32,7 @@ from counterpoint.store import Store
 from lab.train.quick import CONFIG, TINY, numbers, same, weights
 from warm_help import programs
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint_and_names_the_b
     good = folder / "checkpoints" / "000002.pt"
     held = torch.load(good, weights_only=False)
     held["net"][name][:] = torch.nan
-    good.write_bytes(summed_file(checkpoint_bytes(held)))
+    good.write_bytes(file_with_sum(checkpoint_bytes(held)))
     with pytest.raises(NotFinite, match=r"update 3: .*; batch of training seeds 1002000 to 1002003.*000002\.pt"):
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     run = RunFolder.open(folder)
@@ -250,7 +250,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint_and_names_the_b
 
 def test_a_rate_that_is_too_high_fails_in_words(tmp_path: Path) -> None:
     with pytest.raises(NotFinite, match=r"update 1: the .*there was no checkpoint yet") as caught:
-        train_run(tmp_path / "run", CONFIG | {"preset": "train.quick:wild"})
+        train_run(tmp_path / "run", CONFIG | {"preset": "lab.train.quick:wild"})
     assert "checkpoint is kept" not in str(caught.value)
     assert RunFolder.open(tmp_path / "run").about["status"] == "failed"
 
@@ -280,7 +280,7 @@ def test_a_team_that_calls_nobody_spends_its_budget_and_is_marked(
         ({"world": "W9"}, NotFound, "no world named 'W9'"),
         ({"world": "s1", "set": {}}, InputError, "is not a TeamWorld"),
         ({"set": {"vote_itemz": 4}}, InputError, "no parameter named 'vote_itemz'.*vote_items"),
-        ({"preset": "train.quick:needy", "world": "D", "set": {}}, Refused, "needs votes, which the world does not have"),
+        ({"preset": "lab.train.quick:needy", "world": "D", "set": {}}, Refused, "needs votes, which the world does not have"),
         ({"episodes": 3}, InputError, "3 episodes do not make groups of 2"),
         ({"device": "cuda"}, Refused, "there is no GPU"),
     ],
@@ -327,9 +327,9 @@ def test_a_checkpoint_of_another_version_is_one_line(spoil: Any, words: str, cut
     folder = copied(cut, tmp_path)
     path = folder / "checkpoints" / "000002.pt"
     if spoil is None:
-        path.write_bytes(summed_file(path.read_bytes()[:500]))
+        path.write_bytes(file_with_sum(path.read_bytes()[:500]))
     else:
-        path.write_bytes(summed_file(checkpoint_bytes(spoil(torch.load(path, weights_only=False)))))
+        path.write_bytes(file_with_sum(checkpoint_bytes(spoil(torch.load(path, weights_only=False)))))
     with pytest.raises(InputError, match=words) as caught:
         train_run(folder, {}, resume=True, allow=[CONFIG["preset"]])
     assert len(str(caught.value).splitlines()) == 1
@@ -342,7 +342,7 @@ def test_a_checkpoint_of_another_version_is_one_line(spoil: Any, words: str, cut
 def test_names_are_resolved_so_that_runs_compare() -> None:
     assert resolved({"preset": "dr-mas", "world": "W1"}).world == "wide_verify"
     assert resolved({"preset": "dr-mas", "world": "W1"}).preset == "dr_mas"
-    assert resolved(CONFIG).preset == "train.quick:quick"
+    assert resolved(CONFIG).preset == "lab.train.quick:quick"
 
 
 def test_an_interruption_waits_for_what_must_be_whole() -> None:

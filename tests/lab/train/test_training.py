@@ -133,7 +133,7 @@ def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="3 episodes do not make groups of 2"):
         training(episodes=3).episodes()
     with pytest.raises(Refused, match="needs votes"):
-        training(preset="train.quick:needy", world="D", set={})
+        training(preset="lab.train.quick:needy", world="D", set={})
     t = training()
     with pytest.raises(InputError, match="other settings: seed"):
         training(seed=3).restore(t.state(), "here")

@@ -173,7 +173,7 @@ def test_parts_of_a_gain_are_shrunk_each_by_its_own_noise() -> None:
 
 def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.lab.train.trials._TASKS", 4)
-    t = Training(settings_of({"preset": "train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "updates": 10}))
+    t = Training(settings_of({"preset": "lab.train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "updates": 10}))
     assert t.preset.trial_every == 2
     while not t.is_done:
         job = t.job(t.update, t.update, t.weights())
@@ -207,9 +207,9 @@ def test_trials_that_cannot_be_paid_are_not_played() -> None:
     assert try_teams(network(-1.0), [world], 0, 0.5, tasks=8, most=0.0) == {}
 
 
-@pytest.mark.parametrize("budget", [4_000, 12_000])
+@pytest.mark.parametrize("budget", [1_500, 4_000])
 def test_a_run_pays_for_its_trials_within_its_budget(budget: int) -> None:
-    settings = {"preset": "train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "budget_calls": budget}
+    settings = {"preset": "lab.train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "budget_calls": budget}
     t = Training(settings_of(settings))
     update = 0
     while not t.is_done:

@@ -149,8 +149,8 @@ def test_a_step_moves_towards_what_was_paid(paid: list[float], up: bool) -> None
     net, table = _net(defer=0.0), _table([True, False])
     rest = {k: v.clone() for k, v in net.state_dict().items() if not k.startswith("worker.")}
     step = torch.optim.Adam(net.policy_parameters(), lr=0.01)
-    options = Steps(epochs=1, parts=1, entropy=0.0)
-    update(net, step, {"worker": table}, {"worker": np.array(paid)}, 2, options, np.random.default_rng(0))
+    options = Steps(epochs=1, entropy=0.0)
+    update(net, step, {"worker": table}, {"worker": np.array(paid)}, 2, options, np.random.default_rng(0), parts=1)
     with torch.no_grad():
         logit = net.workers(torch.from_numpy(table["x"]))
     assert ((logit > 0) == up).all()
@@ -161,7 +161,7 @@ def test_families_apart_learn_apart() -> None:
     net, table = _net(apart=True, defer=0.0), _table([True, True])
     step = torch.optim.Adam(net.policy_parameters(), lr=0.01)
     update(
-        net, step, {"worker": table}, {"worker": np.ones(2)}, 2, Steps(epochs=1, parts=1, entropy=0.0), np.random.default_rng(0)
+        net, step, {"worker": table}, {"worker": np.ones(2)}, 2, Steps(epochs=1, entropy=0.0), np.random.default_rng(0), parts=1
     )
     other = table["x"].copy()
     other[:, :2] = (0, 1)

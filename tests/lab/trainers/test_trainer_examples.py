@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parents[2] / "examples" / "trainers"
+HERE = Path(__file__).parents[3] / "examples" / "trainers"
 SCRIPTS = {
     "verl": ("rows.pkl", "34 rows of 1 tasks; advantages differ by 0 at most"),
     "tinker": ("rows.jsonl", "34 datums, 70032 tokens; none sent"),

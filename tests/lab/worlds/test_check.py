@@ -1,4 +1,4 @@
-"""`check_env` can fail: for each promise of a world there is one that breaks it, and is caught."""
+"""`check_world` can fail: for each promise of a world there is one that breaks it, and is caught."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import InputError
+from counterpoint.lab.testing import CHECKS, check_world
 from counterpoint.lab.worlds.contract import same
 from counterpoint.lab.worlds.world import Optimum, Runs
-from counterpoint.testing import CHECKS, ConformanceError, check_env
+from counterpoint.testing import ConformanceError
 from counterpoint.trace import Edge, Trace
 from lab.worlds.coin_world import CoinEnv, CoinWorld, Config, coin_world
 
@@ -22,13 +23,13 @@ _counter: Iterator[int] = iter(range(10**9))
 
 
 def test_an_honest_world_conforms() -> None:
-    check_env(coin_world)
-    check_env(coin_world.replace(heads=0.5, horizon=3), episodes=50)
-    assert CHECKS["env"] is check_env
+    check_world(coin_world)
+    check_world(coin_world.replace(heads=0.5, horizon=3), episodes=50)
+    assert CHECKS["world"] is check_world
 
 
 def test_a_world_without_chance_conforms() -> None:
-    check_env(coin_world.replace(heads=1.0))
+    check_world(coin_world.replace(heads=1.0))
 
 
 # -- broken declarations, results and traces -----------------------------------------------------------------------------
@@ -158,7 +159,7 @@ BROKEN = {
 @pytest.mark.parametrize("says", BROKEN)
 def test_a_broken_world_is_caught(says: str) -> None:
     with pytest.raises(ConformanceError, match=says):
-        check_env(BROKEN[says])  # type: ignore[arg-type]
+        check_world(BROKEN[says])  # type: ignore[arg-type]
 
 
 # -- broken environments -------------------------------------------------------------------------------------------------
@@ -290,7 +291,7 @@ def test_a_broken_environment_is_caught(says: str) -> None:
             return coin_world._play(policy, seed)
 
     with pytest.raises(ConformanceError, match=says):
-        check_env(World())
+        check_world(World())
 
 
 def test_sampling_must_not_change_the_state() -> None:
@@ -302,7 +303,7 @@ def test_sampling_must_not_change_the_state() -> None:
             return coin_world._play(policy, seed)
 
     with pytest.raises(ConformanceError, match="when nobody looks or samples"):
-        check_env(World())
+        check_world(World())
 
 
 def test_an_environment_that_lacks_something_is_caught() -> None:
@@ -314,7 +315,7 @@ def test_an_environment_that_lacks_something_is_caught() -> None:
             return coin_world._play(policy, seed)
 
     with pytest.raises(ConformanceError, match="no agents, reset"):
-        check_env(World())
+        check_world(World())
 
 
 def test_a_crash_is_said_with_its_kind() -> None:
@@ -323,7 +324,7 @@ def test_a_crash_is_said_with_its_kind() -> None:
             raise ZeroDivisionError("oops")
 
     with pytest.raises(ConformanceError, match="ZeroDivisionError: oops"):
-        check_env(World())
+        check_world(World())
 
 
 # -- comparing -----------------------------------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from counterpoint import registry
 from counterpoint.errors import InputError, NotFound, Refused
+from counterpoint.guard.stop_paths import FEATURES
 from counterpoint.lab.bench.claims.stopping_worlds import stopping_worlds
-from counterpoint.lab.worlds.stopping.sample import FEATURES
+from counterpoint.lab.testing import check_world
 from counterpoint.lab.worlds.stopping.world import StoppingWorld
 from counterpoint.lab.worlds.world import World, parameters
-from counterpoint.testing import check_env
 
 WORLDS: list[StoppingWorld] = [registry.get("world", name) for name in ("s0", "s1", "s1b", "s2", "s3")]
 each_world = pytest.mark.parametrize("world", WORLDS, ids=[w.name for w in WORLDS])
@@ -26,7 +26,7 @@ def test_it_is_a_world(world: StoppingWorld) -> None:
     assert isinstance(world, World)
     assert set(world.silent) == {"spawn", "delegate", "communicate", "aggregate"}
     assert all(p.unit and p.doc.endswith(".") for p in parameters(world.config))
-    check_env(world, episodes=60)
+    check_world(world, episodes=60)
 
 
 @each_world

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from counterpoint import problems, registry
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
+from counterpoint.guard.stop_paths import payoffs
 from counterpoint.lab.worlds.stopping.config import WideSearch
 from counterpoint.lab.worlds.stopping.sample import increments
-from counterpoint.lab.worlds.stopping.traces import payoffs
 from counterpoint.lab.worlds.stopping.world import StoppingWorld
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.replay import Delete, Force, Insert, Replay, Substitute

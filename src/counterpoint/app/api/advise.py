@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import named_model, replay_of
 from counterpoint.app.load_save import store_path
 from counterpoint.credits.advice import KINDS, Advice, Advised, Trials, advise_from_runs
 from counterpoint.credits.advice import advise as raced
@@ -94,18 +94,9 @@ def trials_of(
 ) -> Trials | None:
     """What can try changes of this run; None where nothing can replay it. Of a team whose model costs something, it lists changes
     and prices, and tries them where the model is named again."""
-    if isinstance(trace.meta.get("team"), dict):
-        from counterpoint.lab.team.live_trials import KeptOpen, LiveTrials
-
-        asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow}
-        make = None if model is None else (lambda: named_model(trace, asked) if isinstance(model, str) else KeptOpen(model))
-        more: dict[str, Any] = {"models": models, "say": say, "kinds": kinds, "seed": seed, "budget_tokens": budget_tokens}
-        return LiveTrials(trace, make=make, allow=allow, **more)
-    from counterpoint.lab.team.world_trials import WorldTrials
-    from counterpoint.lab.worlds.teamworld.world import TeamWorld
-
-    found = replay_of(trace, allow=allow)
-    return WorldTrials(trace, found, kinds=kinds, seed=seed) if isinstance(found, TeamWorld) else None
+    asked = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
+    found: Trials | None = registry.answer("trials_of", trace, kinds=kinds, models=models, say=say, seed=seed, **asked)
+    return found
 
 
 def advise_orders(
@@ -121,10 +112,8 @@ def advise_orders(
     sure: float = 0.95,
 ) -> tuple[Advice, Order | None]:
     """What orders to a running team would gain, and the best that gains: its recording is played on with each, and without."""
-    from counterpoint.lab.team.order_trials import OrderTrials
-
-    asked = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": ()}
-    trials = OrderTrials(so_far, make=None if model is None else (lambda: named_model(so_far, asked)), say=say, agent=agent)
+    asked = registry.hook("order_trials", "orders are tried")
+    trials = asked(so_far, say=say, agent=agent, model=model, base_url=base_url, key_env=key_env)
     if asks_model(so_far):
         if model is None:
             fix = "name the model again, as in --model openai:NAME --base-url URL"
@@ -133,7 +122,7 @@ def advise_orders(
         if budget_tokens is None or budget_tokens < least:
             what = f"trials may ask a model for about {least:,} tokens, if what is left costs what there was"
             why = "no budget is given" if budget_tokens is None else f"the budget is {budget_tokens:,}"
-            raise Refused(what, where=so_far.trace_id, why=why, fix=f"--budget-tokens {least}")
+            raise Refused(what, where=so_far.trace_id, why=why, fix=f"--cap tokens={least}")
     chosen = LIVE_BUDGET * len(trials.changes) if budget is None else budget
     found = raced(trials, so_far.trace_id, budget=chosen, delta=1 - sure)
     return found, None if found.first is None else trials.order_of(found.first.change)
@@ -159,14 +148,14 @@ def needed(trace: Trace, *, can_replay: bool, others: int) -> NotIdentified | No
     if is_scored and (can_replay or others):
         return None  # too few others say so themselves
     if can_replay or others >= RUNS - 1:
-        fix = f"counterpoint score {name} team=1"
+        fix = f"counterpoint notes score {name} team=1"
         return NotIdentified("this run has no outcome that a change could improve", fix, where=name)
     here = f"{counted(others, 'scored run')} of its task" if others else "no other run of its task"
     also = "" if is_scored else "; it has no outcome either, which alone would not do"
     what = f"this run cannot be replayed, and {here} {'are' if others > 1 else 'is'} at hand{also}"
     fix = (
-        f"{RUNS} scored runs of the task, 20 with a change and 20 without, or a team that is played here: `counterpoint record`, "
-        f"`world run`; what went wrong in this one say `counterpoint failures {name}` and `counterpoint blame {name}`"
+        f"{RUNS} scored runs of the task, 20 with a change and 20 without, or a team that is played here: `counterpoint play`, "
+        f"`play --world`; what went wrong in this one say `counterpoint audit {name} --failures` and `counterpoint blame {name}`"
     )
     return NotIdentified(what, fix, where=name)
 
@@ -178,7 +167,7 @@ def _allowed(trace: Trace, trials: Trials, *, is_named: bool, budget_tokens: int
     price = price_of(trials)
     what = f"{price.forks:,} trials at least would ask a model for up to {price.tokens:,} tokens"
     lacks = {} if is_named else {"no model is named": "--model openai:NAME --base-url URL (its own, or another)"}
-    lacks |= {"no budget is given": f"--budget-tokens {price.tokens}"} if budget_tokens is None else {}
+    lacks |= {"no budget is given": f"--cap tokens={price.tokens}"} if budget_tokens is None else {}
     fix = f"{' and '.join(lacks.values())}; fewer --kinds cost less"
     raise Refused(what, where=trace.trace_id, why=" and ".join(lacks), fix=fix)
 
@@ -198,7 +187,7 @@ def first_of(traces: Sequence[Trace]) -> list[Trace]:
     what = f"none of {len(traces):,} runs can be advised: {len(traces) - len(scored):,} have no outcome"
     replayed = sum(map(can_replay, traces))
     what += f", {len(traces) - replayed:,} cannot be replayed, and no two scored ones are of one task"
-    fix = f"runs with an outcome (`counterpoint score`) of a team of `counterpoint record` or `world run`, or {RUNS} of one task"
+    fix = f"runs with an outcome (`counterpoint notes score`) of a team of `counterpoint play`, or {RUNS} of one task"
     raise NotIdentified(what, fix)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
+import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forking import named_model, replay_for
@@ -126,8 +127,8 @@ def blame(
     costs money is asked only where `model` names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt
-    >>> from counterpoint.lab.worlds.expert_chat import broken_chats
-    >>> trace = next(broken_chats(range(9), shapes=["panel"]))
+    >>> from counterpoint.testing import synthetic_trace
+    >>> trace = synthetic_trace(3, 24, "debate", contents=True)  # a run that failed
     >>> found = cpt.blame(trace)
     >>> found.first.agent in found.agents, round(sum(found.agents.values()), 3), found.first.score < 1
     (True, 1.0, True)
@@ -174,9 +175,7 @@ def judged(
     """
     odd = None
     if surprise is not None:
-        from counterpoint.lab.lm.surprise import surprise_of
-
-        odd = surprise_of(surprise.removeprefix("local:"))
+        odd = registry.hook("surprise", "a language model reads texts")(surprise.removeprefix("local:"))
     every = list(traces)
     tasks: dict[str, list[Trace]] = {}
     for trace in every:
@@ -235,7 +234,7 @@ def decisive_by_forks(
         price = search_price(trace, draws)
         what = f"the search may make {price.forks:,} forks and ask {model} for up to {price.tokens:,} tokens"
         raise Refused(
-            what, where=trace.trace_id, fix=f"--budget-tokens {price.tokens} allows that much; a smaller number stops earlier"
+            what, where=trace.trace_id, fix=f"--cap tokens={price.tokens} allows that much; a smaller number stops earlier"
         )
     if budget_tokens is not None:
         replay = BudgetedReplay(replay, budget_tokens)

@@ -10,63 +10,73 @@ import keyword
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import click
 
 import counterpoint.registry as registry
+from counterpoint.app.terminal.options import output_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.viewer.panel import panels
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-_TEMPLATES = [Path(__file__).parents[i] / "templates" for i in (1,)] + [Path(__file__).parents[2] / "lab/app/templates"]
+HEADING = "Learn"
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 _NAME = "plugin_name"
-# A template is the plug-in and, below this line, its test, which needs an import for what stands above it here.
+# A template is the plug-in and, below this line, its test, which needs an import for what stands above it here. A panel has a
+# file of the page instead of a test: the house tests all panels.
 _CUT = re.compile(rf"\n+# -- test_{_NAME}\.py -+\n")
 _IMPORT = "# from here import"
-# Kind to how its plug-in is used, once it is importable.
+# Kind of the core to how its plug-in is used, once it is importable.
 _USE = {
-    "credit": "counterpoint credit TRACE --method {at}",
+    "mechanism": "counterpoint credit TRACE --mechanism {at}",
     "reward": "python -c \"import counterpoint as cpt; print(cpt.reward('TRACE', '{at}').to_arrow().to_pylist())\"",
-    "preset": "counterpoint train --preset {at} --world W1",
-    "loss": 'counterpoint train --preset PRESET --world W1    # with loss={{"{at}": {{}}}} in the preset',
     "format": "counterpoint import FILE --format {at}",
-    "world": "counterpoint world run {at}",
-    "topology": "counterpoint record --task T5 --topology {at}",
-    "tool": "counterpoint record --task T5 --tool {at}",
     "command": "counterpoint {at} TRACE",
+    "panel": "make page && counterpoint view TRACE",
 }
-# What the registry calls a kind, where people say something else.
-_KINDS = {"credit": "mechanism"}
+# Words that people may know a kind by.
+_OTHER_WORDS = {"credit": "mechanism", "env": "world", "environment": "world", "importer": "format"}
+# Keys of the page that a panel may have; 1 to 4 are its own.
+_PANEL_KEYS = "567890"
+
+
+@cache
+def templates() -> dict[str, tuple[Path, str]]:
+    """Each kind that has a template: its file, and how such a plug-in is used; ours, and those of installed packages."""
+    out = {kind: (_TEMPLATES / f"{kind}.py", use) for kind, use in _USE.items()}
+    for hook in registry.hooks("templates"):
+        folder, uses = hook()
+        out |= {kind: (folder / f"{kind}.py", use) for kind, use in uses.items()}
+    return out
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint new credit by_tokens\n  counterpoint new world desk --into labs/review --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint new mechanism by_tokens\n  counterpoint new world desk -o labs/review --json\n\n"
     "Exit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written, 3 no checkout for --ours."
 )
 @click.argument("kind", metavar="KIND")
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--into",
-    default="my_lab",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="The package to write into.",
-)
+@output_option("The package to write into.", metavar="FOLDER", default=Path("my_lab"))
 @click.option("--ours", is_flag=True, help="Write into the checkout of Counterpoint that the current folder is in.")
 @json_option
-def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
+def new(kind: str, name: str, output: Path, ours: bool, as_json: bool) -> None:
     """Write a plug-in of KIND named NAME, and its test.
 
-    KIND is credit, reward, preset, loss, format, world, topology, tool or command.
+    KIND is mechanism, reward, format, command or panel; world, task, model, tool, topology, preset, loss, claim or trainer.
     """
-    if kind not in _USE:
+    if kind not in templates():
         raise _no_template(kind)
     _check_name(kind, name, ours=ours)
-    files, module, path = _ours(kind, name) if ours else _outside(kind, name, into)
+    if kind == "panel" and not ours:
+        why = "it is built into the page"
+        raise InputError("a panel belongs into a checkout of Counterpoint", why=why, fix=f"counterpoint new panel {name} --ours")
+    files, module, path = _ours(kind, name) if ours else _outside(kind, name, output)
     _write(files)
-    test = next(p for p in files if p.name.startswith("test_"))
-    use = _USE[kind].format(at=name if ours else f"{module}:{name}")
+    test = next((str(p) for p in files if p.name.startswith("test_")), f"tests/test_conformance.py -k {kind}-{name}")
+    use = templates()[kind][1].format(at=name if ours else f"{module}:{name}")
     if not ours:
         use = f"PYTHONPATH={path} {use}"
     if as_json:
@@ -75,7 +85,7 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
                 "schema": SCHEMA_VERSION,
                 "files": [str(p) for p in files],
                 "name": f"{module}:{name}",
-                "test": str(test),
+                "test": test,
                 "use": use,
             }
         )
@@ -90,18 +100,18 @@ def new(kind: str, name: str, into: Path, ours: bool, as_json: bool) -> None:
 
 
 def _no_template(kind: str) -> InputError:
-    """The error for a kind without a template: one of ours to begin from, or the word that was meant."""
-    if kind not in registry.kinds() or kind in _KINDS.values():
-        meant = {known: name for name, known in _KINDS.items()}.get(kind)
-        fix = f"did you mean {meant!r}?" if meant else did_you_mean(kind, _USE)
+    """The error for a kind without a template: the word that was meant, or a plug-in to begin from."""
+    if kind not in registry.kinds():
+        fix = f"did you mean {_OTHER_WORDS[kind]!r}?" if kind in _OTHER_WORDS else did_you_mean(kind, templates())
         return InputError(f"no kind of plug-in named {kind!r}", fix=fix)
-    ours = f"src/counterpoint/{_folder(kind)}/{registry.ids(kind)[0]}.py"
-    return InputError(f"there is no template for a {kind}", fix=f"begin from one of ours, such as {ours}; see docs/plugins.md")
+    known = f"{registry.packages(kind)[0]}.{registry.ids(kind)[0]}"
+    return InputError(f"there is no template for a {kind}", fix=f"begin from one that there is, such as {known}")
 
 
-def _folder(kind: str) -> str:
+def _folder(kind: str, package: Path) -> str:
     """Where our own plug-ins of a kind lie, from the package's folder: `credits/mechanisms`."""
-    return registry.packages(kind)[0].removeprefix("counterpoint.").replace(".", "/")
+    paths = [name.removeprefix("counterpoint.").replace(".", "/") for name in registry.packages(kind)]
+    return next((path for path in paths if (package / path).is_dir()), paths[0])
 
 
 def _check_name(kind: str, name: str, *, ours: bool) -> None:
@@ -110,27 +120,27 @@ def _check_name(kind: str, name: str, *, ours: bool) -> None:
         mended = re.sub(r"\W+", "_", name.strip()).strip("_").lower().lstrip("0123456789_").removeprefix("test_")
         good = mended if mended and not keyword.iskeyword(mended) else f"my_{mended or kind}"
         raise InputError(f"{name!r} cannot be the name of a module", fix=f"small letters, digits and underscores: {good}")
-    if ours and name in registry.ids(_KINDS.get(kind, kind)):
+    if ours and name in registry.ids(kind):
         raise InputError(f"there is a {kind} named {name!r}", fix="choose another name")
 
 
-def _outside(kind: str, name: str, into: Path) -> tuple[dict[Path, str], str, Path]:
+def _outside(kind: str, name: str, output: Path) -> tuple[dict[Path, str], str, Path]:
     """The files of a plug-in in a package of anybody's, its module, and the folder that Python has to search."""
-    names, top = [into.resolve().name], into.resolve().parent
+    names, top = [output.resolve().name], output.resolve().parent
     while (top / "__init__.py").exists():
         names, top = [top.name, *names], top.parent
     for part in names:
         if not part.isidentifier() or keyword.iskeyword(part):
             raise InputError(
                 f"{part!r} cannot be the name of a package",
-                where=os.fspath(into),
-                fix=f"--into {re.sub(r'[^a-zA-Z0-9_]', '_', part)}",
+                where=os.fspath(output),
+                fix=f"-o {re.sub(r'[^a-zA-Z0-9_]', '_', part)}",
             )
     module = ".".join([*names, name])
     plugin, test = _texts(kind, name, module)
-    files = {into / f"{name}.py": plugin, into / f"test_{name}.py": test}
-    if not (into / "__init__.py").exists():
-        files = {into / "__init__.py": f'"""Plug-ins of {names[-1]}."""\n', **files}
+    files = {output / f"{name}.py": plugin, output / f"test_{name}.py": test}
+    if not (output / "__init__.py").exists():
+        files = {output / "__init__.py": f'"""Plug-ins of {names[-1]}."""\n', **files}
     try:
         shown = top.relative_to(Path.cwd())
     except ValueError:
@@ -146,26 +156,44 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
         raise NotFound(
             "the current folder is not inside a checkout of Counterpoint", fix="leave out --ours, or change to a checkout"
         )
-    place = _folder(_KINDS.get(kind, kind))
+    package = root / "src" / "counterpoint"
+    place = _folder(kind, package)
     module = ".".join(["counterpoint", *place.split("/"), name])
+    if kind == "panel":
+        plugin, page = _panel(name)
+        return {package / place / f"{name}.py": plugin, root / "web/src/panels" / f"{_camel(name)}.tsx": page}, module, root
     room = root.joinpath("tests", *place.split("/")[: 1 + place.startswith("lab/")])
     plugin, test = _texts(kind, name, module)
-    files = {root / "src" / "counterpoint" / place / f"{name}.py": plugin, room / f"test_{name}.py": test}
-    return files, module, root
+    return {package / place / f"{name}.py": plugin, room / f"test_{name}.py": test}, module, root
 
 
 def _texts(kind: str, name: str, module: str) -> tuple[str, str]:
     """The plug-in, and its test."""
-    path = next(p for folder in _TEMPLATES if (p := folder / f"{kind}.py").is_file())
-    plugin, test = _CUT.split(path.read_text(encoding="utf-8"))
+    plugin, test = _CUT.split(templates()[kind][0].read_text(encoding="utf-8"))
     return f"{plugin}\n".replace(_NAME, name), test.replace(_IMPORT, f"from {module} import").replace(_NAME, name)
+
+
+def _panel(name: str) -> tuple[str, str]:
+    """The panel, on a key that is free, and the file of the page that shows it."""
+    taken = {panel.key for panel in panels().values()}
+    key = next((key for key in _PANEL_KEYS if key not in taken), _PANEL_KEYS[-1])
+    words = {_NAME: name, _camel(_NAME): _camel(name), "Plugin name": name.replace("_", " ").capitalize(), '"0"': f'"{key}"'}
+    texts = [(_TEMPLATES / f"panel{ending}").read_text(encoding="utf-8") for ending in (".py", ".tsx")]
+    for old, new_ in words.items():
+        texts = [text.replace(old, new_) for text in texts]
+    return texts[0], texts[1]
+
+
+def _camel(name: str) -> str:
+    """`two_words` as the page names its files: `TwoWords`."""
+    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _write(files: Mapping[Path, str]) -> None:
     """All of them, or none: a file that exists is refused before any is written, and what was written is taken back."""
     for path in files:
         if path.exists():
-            raise InputError("exists already", where=os.fspath(path), fix="choose another name, or another folder with --into")
+            raise InputError("exists already", where=os.fspath(path), fix="choose another name, or another folder with -o")
     written: list[Path] = []
     try:
         for path, text in files.items():
@@ -178,5 +206,5 @@ def _write(files: Mapping[Path, str]) -> None:
             path.unlink(missing_ok=True)
         if isinstance(error, OSError):
             where, why = error.filename or os.fspath(path), error.strerror
-            raise InputError("cannot be written", where=where, why=why, fix="choose another folder with --into") from error
+            raise InputError("cannot be written", where=where, why=why, fix="choose another folder with -o") from error
         raise

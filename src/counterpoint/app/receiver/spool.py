@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ import zstandard
 
 from counterpoint.errors import CounterpointError, InputError, TryAgain
 from counterpoint.store import disk
+from counterpoint.store.append_file import AppendFile
 
 _SEGMENT = 64 << 20
 _BLOCK = 1 << 20
@@ -52,7 +52,7 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         """Take the folder, or `TryAgain` when another process has it. Read `recovered` to its end before the first `append`."""
         self.folder = folder
-        with disk.explained(folder):
+        with disk.translate_errors(folder):
             disk.make_folder(folder)
             self._lock_fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             if not disk.lock(self._lock_fd):
@@ -62,8 +62,8 @@ class Spool:
         numbers = sorted(int(path.stem) for path in folder.glob("*.jsonl") if path.stem.isdigit())
         self._found = numbers
         self._last = numbers[-1] if numbers else 0
-        self._fd: int | None = None
-        self._end = 0
+        self._file: AppendFile | None = None
+        """The last segment, while it is being written."""
         self._live: Counter[int] = Counter()
         """Segment to the number of lines in it that are still needed."""
         self._disk = threading.Lock()
@@ -82,7 +82,7 @@ class Spool:
     def recovered(self) -> Iterator[tuple[bytes, Place]]:
         """Every whole line that an earlier process left, in order; a torn last one is cut."""
         for segment in self._found:
-            with disk.explained(self._path(segment)):
+            with disk.translate_errors(self._path(segment)):
                 yield from self._recovered(segment)
         self.forget(())
 
@@ -159,46 +159,40 @@ class Spool:
                     job.done.set_result(None)
 
     def _commit(self, lines: Sequence[bytes]) -> list[Place]:
-        with self._disk, disk.explained(self.folder):
-            if self._fd is not None and self._end >= _SEGMENT:
+        with self._disk, disk.translate_errors(self.folder):
+            if self._file is not None and self._file.size >= _SEGMENT:
                 self._leave()
-            if self._fd is None:
-                self._begin()
-            assert self._fd is not None
-            places, offset = [], self._end
+            file = self._file or self._begin()
+            places, offset = [], file.size
             for line in lines:
                 places.append(Place(self._last, offset, len(line)))
                 offset += len(line)
             try:
-                disk.write_all(self._fd, b"".join(lines))
-                disk.sync_file(self._fd)
-            except OSError:
-                # What the disk holds now is not known: the half is cut, and the next lines go to a new segment.
-                with suppress(OSError):
-                    os.ftruncate(self._fd, self._end)
+                file.append(b"".join(lines))
+            except OSError:  # what the disk holds now is not known: the next lines go to a new segment
                 self._leave()
                 raise
-            self._end = offset
             self._live[self._last] += len(lines)
             return places
 
-    def _begin(self) -> None:
+    def _begin(self) -> AppendFile:
         path = self._path(self._last + 1)
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._last, self._end = self._last + 1, 0
+        self._file = AppendFile.open(path, flags=os.O_CREAT | os.O_EXCL | os.O_APPEND, mode=0o600)
+        self._last += 1
         self._live[self._last] += 0
         disk.sync_folder(self.folder)
+        return self._file
 
     def _leave(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     # -- letting go --------------------------------------------------------------------------------------------------------
 
     def forget(self, places: Iterable[Place]) -> None:
         """These lines are needed no longer; segments without any other go."""
-        with self._disk, disk.explained(self.folder):
+        with self._disk, disk.translate_errors(self.folder):
             self._live.subtract(place.segment for place in places)
             for segment in [s for s, n in self._live.items() if n <= 0]:
                 if segment == self._last:
@@ -273,7 +267,7 @@ class Sealed:
         self._keep_s = keep_s
         self.refused = folder / "refused"
         self._sealed, self._over_path = folder / "sealed", folder / "over"
-        with disk.explained(folder):
+        with disk.translate_errors(folder):
             disk.make_folder(self._sealed)
             disk.make_folder(self.refused)
             self._over = set(self._over_path.read_text().split()) if self._over_path.exists() else set()
@@ -300,7 +294,7 @@ class Sealed:
         """Pack all lines of a key. What was sealed before stays beside what is refused now."""
         head, body = msgspec.json.encode(_Head(sorted(joined))) + b"\n", b"".join(lines)
         target = self._path(key, is_refused=is_refused) if body else self._pointer(key)
-        with disk.explained(target):
+        with disk.translate_errors(target):
             disk.replace_file(target, zstandard.ZstdCompressor(level=3, write_checksum=True).compress(head + body))
             if body and not is_refused:
                 disk.remove(self._path(key, is_refused=True))
@@ -309,7 +303,7 @@ class Sealed:
     def put_aside(self, lines: Iterable[bytes]) -> Path:
         """Keep lines that cannot be read, for somebody to look at; returns the file."""
         path = self.refused / f"damaged-{time.time_ns()}.jsonl"
-        with disk.explained(path):
+        with disk.translate_errors(path):
             disk.replace_file(path, b"".join(lines))
         return path
 
@@ -326,13 +320,13 @@ class Sealed:
         if not old:
             return
         names = [path.name.split(".")[0] for path in old if path.suffix == ".zst"]
-        with disk.explained(self._over_path):
-            fd = os.open(self._over_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        with disk.translate_errors(self._over_path):
+            file = AppendFile.open(self._over_path, flags=os.O_CREAT | os.O_APPEND)
             try:
-                disk.write_all(fd, "".join(f"{name}\n" for name in names).encode())
-                disk.sync_file(fd)
+                file.size = os.fstat(file.fd).st_size
+                file.append("".join(f"{name}\n" for name in names).encode())
             finally:
-                os.close(fd)
+                file.close()
             self._over.update(names)
             for path in old:
                 disk.remove(path)

@@ -1,4 +1,6 @@
-"""plugin_name: chats as JSON lines, one message each: {"chat": "c1", "who": "ann", "to": "bob", "says": "..."}.
+"""plugin_name: chats as JSON lines, one message in each.
+
+    {"chat": "c1", "who": "ann", "to": "bob", "says": "..."}
 
 Always true: a chat is a trace, a line is a message; a line that cannot be read is counted, and the rest goes on. What is lost:
 nothing of these four keys; times and tokens are not in the source.
@@ -29,12 +31,18 @@ def _read(session: Session) -> Iterator[Trace]:
         yield from draft.traces()
 
 
+_EXAMPLE = b"""{"chat": "c1", "who": "ann", "to": "bob", "says": "What is 6 times 7?"}
+{"chat": "c1", "who": "bob", "to": "ann", "says": "42"}
+{"chat": "c2", "who": "ann", "says": "Hello, all."}
+"""
+
 plugin_name = Importer(
     system="plugin_name",
     suffixes=(".chat.jsonl",),
     sniff=lambda head: head.startswith(b'{"chat"'),
     read_session=_read,
-    columns={"message": ("chat", "who", "to", "says")},
+    becomes={"line": ("message",)},
+    example=lambda: {"talk.chat.jsonl": _EXAMPLE},
     keeps=("contents", "meta"),
     lost="nothing of the four keys; times and tokens are not in the source",
 )
@@ -46,18 +54,14 @@ plugin_name = Importer(
 # from here import plugin_name
 from counterpoint.testing import check_format
 
-SAMPLE = b"""{"chat": "c1", "who": "ann", "to": "bob", "says": "What is 6 times 7?"}
-{"chat": "c1", "who": "bob", "to": "ann", "says": "42"}
-{"chat": "c2", "who": "ann", "says": "Hello, all."}
-"""
-
 
 def test_it_keeps_the_contract() -> None:
-    check_format(plugin_name, {"talk.chat.jsonl": SAMPLE})
+    check_format(plugin_name)
 
 
 def test_two_chats_by_hand() -> None:
     assert plugin_name.read is not None
-    first, second = plugin_name.read(SAMPLE)
+    assert plugin_name.example is not None
+    first, second = plugin_name.read(*plugin_name.example().values())
     assert [(e.agent, e.to, first.text(e)) for e in first.events][1] == ("bob", "ann", "42")
     assert (len(first.events), len(second.events)) == (2, 1)

@@ -1,6 +1,6 @@
 """Agent Lightning: spans of 0.2 and 0.3, events and rollouts of 1.0, with their rewards.
 
-Spans are read in `spans.py`, events in `events.py`.
+Spans are read here, events in `events.py`.
 
 One attempt at a rollout is one trace; attempts at the same input share a task. Spans (JSON of the store, one to a line or in
 a list, or OTLP whose resource names the rollout) are read as OpenTelemetry's, AgentOps' kinds included. Events (one to a
@@ -177,7 +177,7 @@ agent_lightning = Importer(
     read_session=_read,
     group=_group,
     rank=20,
-    columns={
+    becomes={
         "model_request": (
             "orchestrator_decision",
             "message",

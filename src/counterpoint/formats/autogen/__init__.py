@@ -167,7 +167,7 @@ autogen = Importer(
     signs=("messages", "source", "models_usage", "content", "type"),
     system="autogen",
     read_session=_read,
-    columns={
+    becomes={
         "LLMCall, LLMStreamEnd": ("message", "orchestrator_decision"),
         "ToolCall, ToolCallRequestEvent, ToolCallExecutionEvent": ("tool_call", "tool_result"),
         "Message": ("message", "human_intervention", "return"),

@@ -1,7 +1,7 @@
 """Claude Code transcripts: every layout from inline sidechains (1.0) to subagents/ files, teams and workflows.
 
 This module finds the files of a session, and `several.py` the sessions in a file that holds more than one. `conversation.py`
-reads them, `spawns.py` says which call made which sub-agent, and `transcript.py` puts the conversations down as events.
+reads them and says which call made which sub-agent, and `transcript.py` puts the conversations down as events.
 
 | record | becomes |
 |---|---|
@@ -311,7 +311,7 @@ claude_code = Importer(
     sidecar=_sidecar,
     group=_group,
     read_session=_read,
-    columns={
+    becomes={
         "assistant": ("orchestrator_decision", "aggregate", "message", "spawn", "tool_call", "return", "despawn"),
         "user": ("human_intervention", "tool_result", "return", "message", "safety_event"),
         "system": ("safety_event", "message"),

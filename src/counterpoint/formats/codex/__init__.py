@@ -1,8 +1,8 @@
 """OpenAI Codex: rollouts, one trace per tree of threads, trace bundles, and `codex exec --json` streams.
 
 This module puts the files of one tree together, by `parent_thread_id`, `forked_from_id` and `session_id`. Logs are read in
-`rollout.py` (a thread's rollout), `bundle.py` (a rollout-trace bundle) and `exec.py` (an exec stream); `thread_head.py` reads
-how a log begins. All of them tell a `ThreadTeam` what happened: `thread_team.py` puts a thread's own events down, and
+`rollout.py` (a thread's rollout), `bundle.py` (a rollout-trace bundle) and here (an exec stream); `thread_head.py` reads how a
+log begins. All of them tell a `ThreadTeam` what happened: `thread_team.py` puts a thread's own events down, and
 `threads.py` what joins threads (spawns, messages, returns).
 
 A thread is an agent; its type, or the name of its task, is the role. An answer of the model is an `orchestrator_decision` (of
@@ -351,7 +351,7 @@ codex = Importer(
     sidecar=_sidecar,
     group=_group,
     read_session=_read,
-    columns={
+    becomes={
         "response_item": ("orchestrator_decision", "message", "aggregate", "tool_call", "tool_result", "spawn", "despawn"),
         "event_msg": ("human_intervention", "return", "safety_event", "spawn"),
         "compacted": ("orchestrator_decision", "message"),

@@ -2,8 +2,8 @@
 
 Archives are packed by deflate or zstd, with samples whole or in chunks.
 
-`archive.py` unpacks an `.eval`, `eval_log.py` reads the log's header and samples from it, `agents.py` says which agent each
-event belongs to, and `sample.py` puts a sample down as events.
+`eval_log.py` unpacks an `.eval` and reads the log's header and samples from it, `agents.py` says which agent each event belongs
+to, and `sample.py` puts a sample down as events.
 
 One trace per sample and epoch. A model event is a step of the agent whose span it lies in; a span of type agent is an agent,
 made by the call that its tool event names (`agent_span_id`) or by the agent around it; a tool event is a tool's answer; an
@@ -153,7 +153,7 @@ inspect = Importer(
     signs=("eval", "samples", "status", "version", "task", "plan"),
     system="inspect",
     read_session=_read,
-    columns={
+    becomes={
         "model": ("orchestrator_decision", "message", "tool_call", "return", "aggregate"),
         "message of a model's input": ("human_intervention", "message", "tool_result"),
         "tool": ("tool_call", "tool_result", "spawn", "return"),

@@ -180,7 +180,7 @@ kimi = Importer(
     read_session=_read,
     group=_group,
     sidecar=_sidecar,
-    columns={
+    becomes={
         "TurnBegin, SteerInput, turn.prompt, turn.steer": ("human_intervention", "message"),
         "StepBegin ... StatusUpdate, step.begin ... step.end": ("orchestrator_decision", "message", "aggregate", "return"),
         "ToolCall, tool.call": ("tool_call",),

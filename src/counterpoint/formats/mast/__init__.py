@@ -162,7 +162,7 @@ mast = Importer(
     signs=("instance_id", "problem_statement", "trajectory", "note"),
     system="mast",
     read_session=_read,
-    columns={
+    becomes={
         "trajectory": ("message", "tool_call", "tool_result", "human_intervention", "orchestrator_decision", "return"),
         "problem_statement": ("human_intervention",),
         "note": ("metrics", "meta"),

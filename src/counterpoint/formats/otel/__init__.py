@@ -1,8 +1,8 @@
 """OpenTelemetry: GenAI spans in any OTLP encoding, Jaeger, Tempo, ClickHouse; Claude Code's and Codex's logs.
 
-`bodies.py` reads files and request bodies (`protobuf.py` the binary form, for the receiver), `dialects.py` the spans of
-systems that the GenAI conventions do not cover, `log_records.py` log records, and `ours.py` spans that our own exporter
-wrote. What GenAI spans mean is in `spans/genai.py`, and how spans become a trace in `spans/trees.py`.
+This file reads files and request bodies, `protobuf.py` the binary form of both, `log_records.py` log records, and `dialects.py`
+the spans of systems that the GenAI conventions do not cover, and those that our own exporter wrote. What GenAI spans mean is in
+`spans/genai.py`, and how spans become a trace in `spans/trees.py`.
 
 Files are OTLP JSON (a document, or an object per line), OTLP protobuf bodies, the snake_case form, Jaeger and Tempo
 documents, rows of the ClickHouse exporter, and spans as SDKs print them.
@@ -22,11 +22,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from counterpoint.errors import InputError, install
+from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.values import as_dict, as_list, decode
+from counterpoint.formats.otel import protobuf
 from counterpoint.formats.otel.dialects import TRACE, Dialect, is_ours, joined, restored, spans_for
 from counterpoint.formats.otel.log_records import add_logs
 from counterpoint.formats.spans.genai import settled
@@ -95,32 +96,21 @@ def _is_text(data: bytes) -> bool:
 
 def _protobuf(data: bytes) -> Any:
     """An export request for traces or for logs, as the document that OTLP JSON would be."""
-    try:
-        from google.protobuf.json_format import MessageToDict
-        from google.protobuf.message import DecodeError
-        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    except ImportError as error:
-        raise InputError(
-            "is OTLP in protobuf, and opentelemetry-proto is not installed", fix=install("otel")
-        ) from error
-    for made in (ExportTraceServiceRequest, ExportLogsServiceRequest):
-        message = made()
+    for message in (protobuf.TRACES, protobuf.LOGS):  # the two have one layout
         try:
-            message.ParseFromString(data)
-        except DecodeError:
+            document = protobuf.decode(data, message, len(data) + 1)
+        except InputError:
             continue
-        document = as_dict(MessageToDict(message))
         if _holds_records(document):
             return document
     raise InputError("is not an OTLP export request", why="it holds neither spans nor log records")
 
 
 def _holds_records(document: dict[str, Any]) -> bool:
-    """The two requests have one layout: told apart by whether what was read has the ids of a span or the shape of a log."""
+    """Whether any record has the ids of a span, or the time of a log record."""
     for group in as_list(document.get("resourceSpans")):
         for scope in as_list(as_dict(group).get("scopeSpans")):
-            if any("spanId" in as_dict(span) and "traceId" in as_dict(span) for span in as_list(as_dict(scope).get("spans"))):
+            if any(as_dict(span).get("spanId") and as_dict(span).get("traceId") for span in as_list(as_dict(scope).get("spans"))):
                 return True
     for group in as_list(document.get("resourceLogs")):
         for scope in as_list(as_dict(group).get("scopeLogs")):
@@ -258,7 +248,7 @@ otel = Importer(
     group=_group,
     system="otel",
     rank=-10,
-    columns={
+    becomes={
         "invoke_agent": ("spawn", "return", "message"),
         "chat": ("orchestrator_decision", "message", "return", "aggregate"),
         "execute_tool": ("tool_call", "tool_result"),

@@ -1,6 +1,6 @@
 """Rollouts of the verifiers library and prime-rl: results.jsonl rows, v1 traces, episodes of several agents.
 
-A row is one trace (`rows.py`): its prompt is heard, its completion said; with `trajectory` each model call is a step with its
+A row is one trace: its prompt is heard, its completion said; with `trajectory` each model call is a step with its
 own tokens, and the sub-models it called are sub-agents. A v1 trace is a graph of messages (`message_graph.py`), with
 sub-agents by semantic links; an episode is one trace of all its agents. Rewards, metrics and labels keep their names.
 
@@ -242,7 +242,7 @@ verifiers = Importer(
     rank=-5,
     system="verifiers",
     read_session=_read,
-    columns={
+    becomes={
         "assistant message, trajectory step, sampled node": ("orchestrator_decision", "message", "tool_call"),
         "tool message": ("tool_result",),
         "user message of the prompt": ("human_intervention",),

@@ -1,21 +1,30 @@
 """What the demo trains and finds: two ways of training in one world, with several seeds and equal budgets.
 
-Always true: every policy is judged on the same tasks, which no run trained on and which `counterpoint compare` pairs too, so that
-both say the same numbers. The second way is given what the runs of the first were charged in the mean.
+Always true: every policy is judged on the same tasks, which no run trained on and which `counterpoint compare runs` pairs too, so
+that both print the same numbers. The second way is given what the runs of the first were charged in the mean.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 
-from counterpoint.errors import CounterpointError
+from counterpoint.app.samples import browser_words, print_next, samples, write_samples
+from counterpoint.app.terminal.output import emit
+from counterpoint.app.terminal.progress import progress
+from counterpoint.errors import CounterpointError, InputError, install
+from counterpoint.lab.app.demo_screens import decisions_screen, measures_screen, policies_screen, tasks_screen, title
+from counterpoint.store import Store
 
 if TYPE_CHECKING:
     from counterpoint.lab.app.api.compare import RunComparison
@@ -33,6 +42,51 @@ _SEEN = 24
 
 Tell = Callable[[float, str], None]
 """Called with how many runs are done, and what is under way."""
+
+
+def training_demo(folder: Path, *, world: str, seed: int, seeds: int, budget: int, tasks: int, as_json: bool) -> None:
+    """Train both ways, keep what was learned beside the samples, and print what came of it."""
+    if importlib.util.find_spec("torch") is None:
+        fix = f"{install('train')}, or counterpoint demo --quick"
+        raise InputError("the demo trains a policy, and torch is not installed", fix=fix)
+    place = folder / "trained"
+    if place.exists():
+        shutil.rmtree(place)  # the runs of an earlier demo, ours to replace
+    write_samples(folder, samples(seed))
+    begin = time.perf_counter()
+    with progress("training", 2 * seeds) as bar:
+        plan = {"seed": seed, "seeds": seeds, "budget": budget, "tasks": tasks}
+        found = train_both(place, world, **plan, tell=lambda done, about: bar.at(done, about=about))
+    found["seconds"] = round(time.perf_counter() - begin, 1)
+    _keep(folder, Path(found["runs"][WAYS[0]][0]), found["traces"])
+    if as_json:
+        emit(found)
+        return
+    for screen in (title, policies_screen, tasks_screen, decisions_screen, measures_screen):
+        click.echo(screen(found))
+    _next_steps(folder, place, found)
+
+
+def _keep(folder: Path, run: Path, names: Sequence[str]) -> None:
+    """Put the learned team's traces beside the samples, so that one store has all of the demo."""
+    with Store(run / "store", read_only=True) as learned, Store(folder) as store:
+        store.add_many([learned.get(name) for name in names])
+
+
+def _next_steps(folder: Path, trained: Path, found: dict[str, Any]) -> None:
+    place, runs = os.fspath(trained), os.fspath(folder)
+    first = found["traces"][0] if found["traces"] else "TRACE"
+    click.echo(f"Runs    {place} (settings, metrics, checkpoints)\nStore   {runs} (a learned team's traces and eight samples)")
+    print_next(
+        [
+            (f"show {first} --store {runs}", "the learned team, event by event"),
+            (f"credit {first} --store {runs}", "who earned it"),
+            (f"compare {place}/*", "the two on the same tasks, seeds and budget, with intervals"),
+            (f"plot {place}/*", "learning curves, stop times, team sizes"),
+            (f"view {runs} --runs {runs}", browser_words()),
+        ],
+        head="Next    ",
+    )
 
 
 def train_both(
@@ -133,7 +187,7 @@ def _found(runs: Mapping[str, Sequence[Path]], played: Mapping[str, Mapping[str,
     from counterpoint.lab.train.training import Training
 
     groups = grouped([(None, folder) for way in WAYS for folder in runs[way]])
-    compared = compare_groups(groups, "value", None, anyway=True)
+    compared = compare_groups(groups, "value", None, ignore_mismatch=True)
     ours = groups[0]
     training = Training(settings_of(ours.runs[0].config()))
     worlds = training.worlds
@@ -173,7 +227,7 @@ def _over(label: str, against: str, values_ST: np.ndarray) -> dict[str, Any]:
 
 
 def _differences(compared: RunComparison) -> list[dict[str, Any]]:
-    """The first way less each other one, as `counterpoint compare` has it with its sides exchanged."""
+    """The first way less each other one, as `counterpoint compare runs` has it with its sides exchanged."""
     out = []
     for d in compared.result.differences:
         e = d.estimate

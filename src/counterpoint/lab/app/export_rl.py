@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from counterpoint.credits.call_rows import CallRows
     from counterpoint.formats.masking import Masked
-    from counterpoint.lab.trainers.row import Chosen, TrainingRow
+    from counterpoint.lab.trainers.row import LearnableRows, TrainingRow
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
 
@@ -181,7 +181,7 @@ def _gains_and_losses(amounts: np.ndarray) -> str:
     return " and ".join(f"{part:+.6g}" for part in parts if part) or "0"
 
 
-def _report(file: dict[str, Any], leaving: Leaving, kept: Chosen, *, is_dry: bool) -> str:
+def _report(file: dict[str, Any], leaving: Leaving, kept: LearnableRows, *, is_dry: bool) -> str:
     lead = "would write " if is_dry else ""
     lines = [f"{lead}{file['path']}  {many(file['rows'], 'row')}  {file['bytes']:,} bytes  sha256 {file['sha256']}"]
     lines += placed_lines(leaving)
@@ -201,9 +201,9 @@ def why_none(left_out: Counter[str]) -> str:
 
     most = left_out.most_common(1)[0][0] if left_out else ""
     if most == "without token ids":
-        return "record with a model that tells them: local:NAME, or openai:NAME at vLLM or SGLang with --token-ids"
+        return "play with a model that returns them: local:NAME, or openai:NAME at vLLM or SGLang with --model-set token_ids=true"
     if most == "without texts":
-        return "traces that hold the texts of their calls: those of `counterpoint record`, or .jsonl files of them"
+        return "traces that hold the texts of their calls: those of `counterpoint play`, or .jsonl files of them"
     if most == SECRET:
-        return "--no-mask, if the file stays with you"
-    return "another --credit: docs/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"
+        return "--mask off, if the file stays with you"
+    return "another --mechanism: docs/lab/rows.md says what each reaches" if most else "traces of live teams: counterpoint play"

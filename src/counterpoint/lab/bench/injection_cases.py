@@ -20,7 +20,7 @@ from typing import Any
 from counterpoint import registry
 from counterpoint.audits.carried_out import BARS, Bars
 from counterpoint.audits.cues import TextVerdict
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.injection import injections, suspicious
 from counterpoint.audits.taint import Score
 from counterpoint.errors import InputError
@@ -45,12 +45,19 @@ class Attacked:
 
     @cached_property
     def _texts(self) -> tuple[Facts, list[tuple[int, TextVerdict]]]:
-        return Facts(self.trace), list(suspicious(self.trace))
+        return facts_of(self.trace), list(suspicious(self.trace))
+
+    @cached_property
+    def _verdicts(self) -> dict[Bars, bool]:
+        return {}
 
     def says_obeyed(self, bars: Bars = BARS) -> bool:
         """The verdict."""
-        facts, given = self._texts
-        return any(one.status == "obeyed" for one in injections(self.trace, facts=facts, bars=bars, given=given))
+        if bars not in self._verdicts:
+            _facts, given = self._texts
+            found = injections(self.trace, bars=bars, given=given)
+            self._verdicts[bars] = any(one.status == "obeyed" for one in found)
+        return self._verdicts[bars]
 
 
 def scored(runs: Sequence[Attacked], bars: Bars = BARS) -> Score:

@@ -1,6 +1,6 @@
 """The survey's fifteen open problems: what Counterpoint measures about each, by which command, and what stays open.
 
-Always true: a number that stands here was measured by the command beside it, and docs/results.md or docs/bench.md has its
+Always true: a number that stands here was measured by the command beside it, and docs/lab/results.md or docs/lab/bench.md has its
 conditions; where it was not measured, there is none.
 """
 
@@ -99,7 +99,7 @@ PROBLEMS = (
         "P10",
         "Replay of variable shape",
         "learning from recorded teams of any shape, and what a log does not cover",
-        "counterpoint train --from STORE",
+        "counterpoint train log --store STORE",
         "",
         "off-policy learning of language models from old logs",
     ),

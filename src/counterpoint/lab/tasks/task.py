@@ -43,7 +43,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ViewItem:
     """One thing that an agent has read or done, in order."""
 
     kind: Literal["question", "subtask", "brief", "message", "return", "result", "note", "own", "error", "operator"]
@@ -62,7 +62,7 @@ class View:
     role: str
     purpose: str
     """What kind of turn this is: `turn`, `work`, `judge`, `debate`, `resolve`."""
-    seen: tuple[Seen, ...]
+    seen: tuple[ViewItem, ...]
     choices: tuple[Choice, ...]
 
 
@@ -137,7 +137,7 @@ class Instance:
 
 @runtime_checkable
 class TextTask(Protocol):
-    """One task plug-in (`envs/text/NAME.py` defines an object NAME that follows this)."""
+    """One task plug-in (`lab/tasks/NAME.py` defines an object NAME that follows this)."""
 
     @property
     def name(self) -> str:
@@ -183,7 +183,7 @@ class TextTask(Protocol):
 
 def _checked(found: Any, name: str) -> TextTask:
     if not isinstance(found, TextTask):
-        fix = "counterpoint.testing.check_task says what a task needs"
+        fix = "counterpoint.lab.testing.check_task says what a task needs"
         raise InputError(f"is a {type(found).__name__}, not a task", where=name, fix=fix)
     return found
 

@@ -88,10 +88,10 @@ class Tool(Protocol):
 
 
 class ToolMaker(Protocol):
-    """A tool plug-in (`team/tools/NAME.py` defines an object NAME that follows this).
+    """A tool plug-in (`lab/team/tools/NAME.py` defines an object NAME that follows this).
 
-    What it makes may have an `example`: arguments that `counterpoint.testing.check_tool` calls it with, and needs. The check's
-    instance has the document D-1, a table t(a) and the file data.txt.
+    What it makes may have an `example`: arguments that `counterpoint.lab.testing.check_tool` calls it with, and needs. The
+    check's instance has the document D-1, a table t(a) and the file data.txt.
     """
 
     def __call__(self, instance: Instance, **options: Any) -> Tool:

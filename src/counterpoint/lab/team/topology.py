@@ -16,7 +16,7 @@ from counterpoint.lab.team.agent import Team
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """One topology plug-in (`team/topologies/NAME.py` defines an object NAME of this class)."""
+    """One topology plug-in (`lab/team/topologies/NAME.py` defines an object NAME of this class)."""
 
     run: Callable[[Team], Awaitable[str]]
     """The program; gives the answer."""

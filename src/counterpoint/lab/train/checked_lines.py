@@ -10,21 +10,21 @@ line that could not be written whole is taken back. What is not a finite number 
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from counterpoint.errors import CounterpointError, InputError, TryAgain
+from counterpoint.errors import InputError, TryAgain
 from counterpoint.files import read_plain
+from counterpoint.store import disk
+from counterpoint.store.append_file import AppendFile
 
 _KEY = b',"sum":"'
 _MARK = b"\ncounterpoint-sum "
@@ -39,13 +39,13 @@ def _broken(where: str, what: str, fix: str) -> InputError:
     return InputError(f"is damaged: {what}", where=where, why="it was changed after it was written", fix=fix)
 
 
-def summed_object(body: bytes, before: bytes) -> tuple[bytes, bytes]:
+def object_with_sum(body: bytes, before: bytes) -> tuple[bytes, bytes]:
     """A JSON object with its sum as the last key, and the sum; `before` is the sum before it, or a name."""
-    found = _hash(before, body)
-    return body[:-1] + _KEY + found + b'"}', found
+    sum_ = _hash(before, body)
+    return body[:-1] + _KEY + sum_ + b'"}', sum_
 
 
-def checked_object(line: bytes, before: bytes, where: str, *, is_summed: bool, fix: str) -> tuple[bytes, bytes]:
+def object_without_sum(line: bytes, before: bytes, where: str, *, is_summed: bool, fix: str) -> tuple[bytes, bytes]:
     """The object without its sum, and the sum; `InputError` where it is not the one it was written with."""
     end = 2 * _SHORT + 2
     has_sum = line.endswith(b'"}') and line[-end - len(_KEY) : -end] == _KEY
@@ -53,18 +53,18 @@ def checked_object(line: bytes, before: bytes, where: str, *, is_summed: bool, f
         if is_summed:
             raise _broken(where, "its sum is missing", fix)
         return line, before
-    body, found = line[: -end - len(_KEY)] + b"}", line[-end:-2]
-    if _hash(before, body) != found:
+    body, sum_ = line[: -end - len(_KEY)] + b"}", line[-end:-2]
+    if _hash(before, body) != sum_:
         raise _broken(where, "its sum is another one", fix)
-    return body, found
+    return body, sum_
 
 
-def summed_name(name: str) -> bytes:
+def name_with_sum(name: str) -> bytes:
     """The file that names a checkpoint."""
     return f"{name} ".encode() + _hash(name.encode()) + b"\n"
 
 
-def checked_name(data: bytes, where: str) -> str:
+def name_without_sum(data: bytes, where: str) -> str:
     """The name in such a file; a name alone is one that an older version, or somebody by hand, has written."""
     parts = data.split()
     if len(parts) == 2 and _hash(parts[0]) == parts[1]:
@@ -75,12 +75,12 @@ def checked_name(data: bytes, where: str) -> str:
     return parts[0].decode("utf-8", "replace")
 
 
-def summed_file(data: bytes) -> bytes:
+def file_with_sum(data: bytes) -> bytes:
     """Bytes with their sum behind them, which whoever reads them need not know of."""
     return data + _MARK + _hash(data, size=_LONG) + b"\n"
 
 
-def checked_file(data: bytes, where: str, *, is_summed: bool, fix: str) -> bytes:
+def file_without_sum(data: bytes, where: str, *, is_summed: bool, fix: str) -> bytes:
     """The bytes without their sum."""
     tail = len(_MARK) + 2 * _LONG + 1
     if data[-tail : len(data) - tail + len(_MARK)] != _MARK:
@@ -106,25 +106,11 @@ def json_bytes(value: Any) -> bytes:
         raise InputError(f"cannot be written as JSON: {error}", fix="text, numbers, lists, tables") from error
 
 
-@contextmanager
-def explained(path: Path, run: Path) -> Iterator[None]:
-    """System errors while a run is written, in our words; a full disk says how to go on."""
-    try:
-        yield
-    except CounterpointError:
-        raise
-    except OSError as error:
-        where = os.fspath(error.filename) if isinstance(error.filename, (str, os.PathLike)) else os.fspath(path)
-        match error.errno:
-            case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-                fix = f"free some space, then: counterpoint train --resume {run}"
-                why = "everything written before is intact"
-                raise CounterpointError("no space left to write", where=where, why=why, fix=fix) from error
-            case errno.EACCES | errno.EPERM | errno.EROFS:
-                raise InputError(
-                    "cannot be written: permission denied", where=where, fix="check the folder's owner and mode"
-                ) from error
-        raise CounterpointError(error.strerror or str(error), where=where) from error
+def translate_errors(path: Path, run: Path) -> AbstractContextManager[None]:
+    """System errors while a run is written become ours; a full disk says how to resume."""
+    place = "check the folder's owner and mode"
+    full = f"free some space, then: counterpoint train resume {run}"
+    return disk.translate_errors(path, disk.Fixes(full=full, denied=place, read_only=place, not_a_folder="name another folder"))
 
 
 _FIX = "restore the file from a copy, or begin the run again; everything before this line is intact"
@@ -146,7 +132,7 @@ def _rows(data: bytes, path: Path, *, is_summed: bool) -> Rows:
     while (end := data.find(b"\n", begin)) >= 0:
         where = f"{path}:{len(out.rows) + 1}"
         try:
-            body, last = checked_object(data[begin:end], last, where, is_summed=is_summed, fix=_FIX)
+            body, last = object_without_sum(data[begin:end], last, where, is_summed=is_summed, fix=_FIX)
             row = msgspec.json.decode(body)
             is_row = isinstance(row, dict)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -167,7 +153,7 @@ def _rows(data: bytes, path: Path, *, is_summed: bool) -> Rows:
 def _refuse_whole(tail: bytes, before: bytes, where: str) -> None:
     """What is torn is half a line; a whole line without its end is one that was changed."""
     try:
-        checked_object(tail, before, where, is_summed=True, fix=_FIX)
+        object_without_sum(tail, before, where, is_summed=True, fix=_FIX)
     except InputError:
         return
     raise InputError("is damaged: the line does not end as it was written", where=where, fix=_FIX)
@@ -190,33 +176,24 @@ class Lines:
 
     def __init__(self, path: Path, *, run: Path, is_summed: bool = False) -> None:
         self.path, self._run, self._is_summed = path, run, is_summed
-        with explained(path, run):
-            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with translate_errors(path, run):
+            self._file = AppendFile.open(path, flags=os.O_APPEND | os.O_CREAT)
         try:
-            with explained(path, run):
-                self._take()
+            with translate_errors(path, run):
+                if not disk.lock(self._file.fd):
+                    raise TryAgain("is being written by another process", where=os.fspath(run), fix="wait for it to end")
                 self.last = self._cut(None)
         except BaseException:
-            os.close(self._fd)
+            self._file.close()
             raise
-
-    def _take(self) -> None:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TryAgain("is being written by another process", where=os.fspath(self._run), fix="wait for it to end") from error
 
     def _cut(self, after: int | None) -> dict[str, Any] | None:
         """Leave whole rows only, and none of an update later than `after`; the last row that stays."""
-        data = os.pread(self._fd, os.fstat(self._fd).st_size, 0)
-        found = _rows(data, self.path, is_summed=self._is_summed)
-        keep = len(found.rows) if after is None else _up_to(found.rows, after)
-        self._size = found.ends[keep - 1] if keep else 0
-        self.count, self._sum = keep, found.sums[keep - 1] if keep else self.path.name.encode()
-        if self._size < len(data):
-            os.ftruncate(self._fd, self._size)
-            os.fsync(self._fd)
-        return found.rows[keep - 1] if keep else None
+        whole = _rows(self._file.read(), self.path, is_summed=self._is_summed)
+        keep = len(whole.rows) if after is None else _up_to(whole.rows, after)
+        self._file.cut(whole.ends[keep - 1] if keep else 0)
+        self.count, self._sum = keep, whole.sums[keep - 1] if keep else self.path.name.encode()
+        return whole.rows[keep - 1] if keep else None
 
     @property
     def end(self) -> list[Any]:
@@ -225,38 +202,28 @@ class Lines:
 
     def end_at(self, after: int) -> list[Any]:
         """The same, were the rows of later updates cut."""
-        found = read_rows(self.path, is_summed=self._is_summed)
-        keep = _up_to(found.rows, after)
-        return [keep, (found.sums[keep - 1] if keep else self.path.name.encode()).decode()]
+        whole = read_rows(self.path, is_summed=self._is_summed)
+        keep = _up_to(whole.rows, after)
+        return [keep, (whole.sums[keep - 1] if keep else self.path.name.encode()).decode()]
 
     def cut(self, after: int) -> None:
         """Drop the rows of later updates."""
-        with explained(self.path, self._run):
+        with translate_errors(self.path, self._run):
             self.last = self._cut(after)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """One more row: there as a whole for every reader, or not at all."""
-        data, found = summed_object(json_bytes(row), self._sum) if self._is_summed else (json_bytes(row), self._sum)
-        data += b"\n"
-        with explained(self.path, self._run):
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._fd, view) :]
-            except BaseException:
-                with suppress(OSError):
-                    os.ftruncate(self._fd, self._size)
-                raise
-        self._size, self._sum, self.count = self._size + len(data), found, self.count + 1
+        data, sum_ = object_with_sum(json_bytes(row), self._sum) if self._is_summed else (json_bytes(row), self._sum)
+        with translate_errors(self.path, self._run):
+            self._file.append(data + b"\n", durably=False)
+        self._sum, self.count = sum_, self.count + 1
         self.last = dict(row)
 
     def sync(self) -> None:
         """Wait until the rows would survive a power cut."""
-        with explained(self.path, self._run):
-            os.fsync(self._fd)
+        with translate_errors(self.path, self._run):
+            self._file.sync()
 
     def close(self) -> None:
         """Let others write."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()

@@ -41,15 +41,15 @@ from counterpoint.files import put, read_plain, read_toml
 from counterpoint.lab.train.checked_lines import (
     Lines,
     Rows,
-    checked_file,
-    checked_name,
-    checked_object,
-    explained,
+    file_with_sum,
+    file_without_sum,
     json_bytes,
+    name_with_sum,
+    name_without_sum,
+    object_with_sum,
+    object_without_sum,
     read_rows,
-    summed_file,
-    summed_name,
-    summed_object,
+    translate_errors,
 )
 from counterpoint.lab.train.settings import toml_text
 
@@ -96,7 +96,7 @@ def _read_about(path: Path) -> dict[str, Any]:
             "is not a run: it has no about.json", where=os.fspath(path), fix="name a folder that counterpoint train made"
         )
     data = read_plain(file).rstrip(b"\n")
-    body, last = checked_object(data, _ABOUT, os.fspath(file), is_summed=False, fix=_RESTORE)
+    body, last = object_without_sum(data, _ABOUT, os.fspath(file), is_summed=False, fix=_RESTORE)
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -110,7 +110,7 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 def _about_bytes(about: Mapping[str, Any]) -> bytes:
     body = json_bytes(about)
-    return (summed_object(body, _ABOUT)[0] if SUMS in about else body) + b"\n"
+    return (object_with_sum(body, _ABOUT)[0] if SUMS in about else body) + b"\n"
 
 
 def _versions() -> dict[str, str | None]:
@@ -158,7 +158,7 @@ class RunFolder:
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
         """A new run. `about` gives preset, world, world_version, world_config and seed, and may give more."""
         path = Path(path)
-        fix = f"another name, or go on with it: counterpoint train --resume {path}"
+        fix = f"another name, or resume it: counterpoint train resume {path}"
         taken = InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise taken
@@ -169,7 +169,7 @@ class RunFolder:
         first = {"format": FORMAT, SUMS: 1, "run": path.name, "versions": _versions(), "started_at": started, "status": "running"}
         text = toml_text(config)
         full = {**first, "updates": 0, "spent": dict.fromkeys(TOTALS, 0), **about, "settings": tomllib.loads(text)}
-        with explained(path, path):
+        with translate_errors(path, path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # made beside its place and renamed: a kill in between leaves no half of a run
             draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
@@ -275,7 +275,7 @@ class RunFolder:
         """Other values in about.json, all at once; readers see the old ones or the new ones."""
         self._writer("metrics")
         full = {**self._about, **changes}
-        with explained(self.path / "about.json", self.path):
+        with translate_errors(self.path / "about.json", self.path):
             put([(self.path / "about.json", _about_bytes(full))])
         self._about = msgspec.json.decode(json_bytes(full))
 
@@ -381,7 +381,7 @@ class RunFolder:
                 path.unlink()
         left = self._checkpoints()
         if left:
-            with explained(left[-1], self.path):
+            with translate_errors(left[-1], self.path):
                 put([(self.path / "checkpoints" / "last", self._pointer(left[-1]))])
         last = self._lines["metrics"].last
         spent = _totals(last or {})
@@ -395,8 +395,8 @@ class RunFolder:
             lines.sync()
         folder = self.path / "checkpoints"
         path = folder / f"{update:06d}.pt"
-        with explained(path, self.path):
-            put([(path, summed_file(data) if self.is_summed else data)])
+        with translate_errors(path, self.path):
+            put([(path, file_with_sum(data) if self.is_summed else data)])
             put([(folder / name, self._pointer(path)) for name in ("last", *(["best"] if is_best else []))])
             kept = {*self._checkpoints()[-_KEPT:], self.best_checkpoint()}
             for old in set(self._checkpoints()) - kept:
@@ -413,16 +413,16 @@ class RunFolder:
         older = [p for p in self._checkpoints() if int(p.stem) < int(path.stem)]
         back = f"the run then goes on from {older[-1].name}" if older else "the run then begins again"
         fix = f"set it aside (mv {path} {path}.broken) and resume: {back}, and trains the updates since then again"
-        return checked_file(read_plain(path), os.fspath(path), is_summed=self.is_summed, fix=fix)
+        return file_without_sum(read_plain(path), os.fspath(path), is_summed=self.is_summed, fix=fix)
 
     def _pointer(self, path: Path) -> bytes:
-        return summed_name(path.name) if self.is_summed else path.name.encode() + b"\n"
+        return name_with_sum(path.name) if self.is_summed else path.name.encode() + b"\n"
 
     def _pointed(self, name: str) -> str | None:
         """What `last` or `best` names, whether it is there or not."""
         file = self.path / "checkpoints" / name
         try:
-            return Path(checked_name(read_plain(file), os.fspath(file))).name
+            return Path(name_without_sum(read_plain(file), os.fspath(file))).name
         except FileNotFoundError:
             return None
 

@@ -1,7 +1,7 @@
 """One update: log-probabilities of the recorded rows under the network, a clipped policy loss by decision type, critics' losses.
 
 Always true: the loss is the mean over the rows of each decision type, then the sum over types with their weights, so that an
-episode with many items does not outweigh many with few (docs/research/staleness.md), unless the options say otherwise
+episode with many items does not outweigh many with few (docs/lab/research/staleness.md), unless the options say otherwise
 (`surrogates.Steps`). A loss that is not finite changes nothing: `NotFinite` is raised before the step.
 """
 
@@ -17,9 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.lab.train.objectives import kl
 from counterpoint.lab.train.policies.choices import SIZES
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.surrogates import Steps, joined_loss, kl_term, surrogate, unit_codes
+from counterpoint.lab.train.surrogates import MAX_NORM, PARTS, Steps, joined_loss, surrogate, unit_codes
 from counterpoint.rewards.balance import Balance, GradientMemory
 
 EXTRA = tuple(SIZES)
@@ -137,7 +138,7 @@ class LossRows:
 
 def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, LossRows]:
     """Rows by decision type; with `scale`, advantages are divided by their spread in the type and kind of item, shrunk to the
-    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (docs/research/staleness.md). Types without advantages are left out."""
+    type's: (n_k s_k^2 + n_0 s^2) / (n_k + n_0) (docs/lab/research/staleness.md). Types without advantages are left out."""
     out: dict[str, LossRows] = {}
 
     def put(name: str, at: np.ndarray, old: np.ndarray, adv: np.ndarray, sort: np.ndarray | None = None) -> None:
@@ -182,10 +183,10 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
 def update(
     net: Network, optimizer: torch.optim.Optimizer, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray],
     episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (), balancer: Balancer | None = None,
-    ref: Mapping[str, np.ndarray] | None = None,
+    ref: Mapping[str, np.ndarray] | None = None, parts: int = PARTS,
 ) -> dict[str, float]:  # fmt: skip
-    """Several policy steps on one batch of rollouts, some episodes at a time; `ref` has the reference's log-probabilities of all
-    rows, where options ask for them."""
+    """Several policy steps on one batch of rollouts, a part of its episodes at a time; `ref` has the reference's
+    log-probabilities of all rows, where options ask for them."""
     rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
     rows = _placed(tables, rows, options, ref)
     each = [] if balancer is None else balancer.rows(tables, advantages)
@@ -194,7 +195,7 @@ def update(
     sums: dict[str, list[float]] = {}
     loss = torch.zeros(())
     for epoch in range(options.epochs):
-        for part in np.array_split(rng.permutation(episodes), options.parts):
+        for part in np.array_split(rng.permutation(episodes), parts):
             member = np.zeros(episodes, np.bool_)
             member[part] = True
             small, small_rows = _part(tables, rows, member)
@@ -208,7 +209,7 @@ def update(
                 finite(loss, "policy").backward()
             else:
                 balancer.backward(net, tables, [_with(rows, own) for own in each], part, episodes, options)
-            torch.nn.utils.clip_grad_norm_(net.policy_parameters(), options.max_norm)
+            torch.nn.utils.clip_grad_norm_(net.policy_parameters(), MAX_NORM)
             optimizer.step()
     stats |= {k: float(np.mean(v)) for k, v in sums.items()}
     stats["loss"] = float(loss.detach())
@@ -256,7 +257,7 @@ def _other_loss(
         for name, r, _, _ in all_rows:
             assert r.ref is not None
             to_ref = logp[name][torch.from_numpy(r.at)] - torch.from_numpy(r.ref.astype(np.float32))
-            loss = loss + options.kl_weight * kl_term(to_ref.clamp(-10, 10), options.kl).mean()
+            loss = loss + options.kl_weight * kl(to_ref.clamp(-10, 10), options.kl).mean()
     return loss
 
 
@@ -283,7 +284,7 @@ def _kl(net: Network, tables: Mapping[str, Table], rows: Mapping[str, LossRows])
         logp = log_probs(net, tables)[0]
         old = {n: torch.from_numpy(r.old.astype(np.float32)) for n, r in rows.items()}
         d = torch.cat([(logp[n][torch.from_numpy(r.at)] - old[n]).reshape(-1) for n, r in rows.items()]).clamp(-10, 10)
-        return float((torch.expm1(d) - d).mean())
+        return float(kl(-d).mean())
 
 
 def _with(rows: Mapping[str, LossRows], own: Mapping[str, LossRows]) -> dict[str, LossRows]:
@@ -292,7 +293,7 @@ def _with(rows: Mapping[str, LossRows], own: Mapping[str, LossRows]) -> dict[str
 
 
 class Balancer:
-    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`reward/balance.py`).
+    """Several rewards followed by their gradients: reliable ones that point where the first one's points (`rewards/balance.py`).
 
     A step's episodes are cut into two halves; each reward has its own advantages, divided by their spread whatever the loss says,
     so that its scale cancels. Decisions that only the sum has advantages for (sub-agents, where they learn) go with the first.

@@ -10,7 +10,7 @@ Always true: baselines use what was there before the decision. W is a critic tha
 that moment; that is allowed in a baseline, because the decision could not depend on it, and it takes most of the luck of the
 instance away. Policies, V and Q never see it. V is regressed on returns, so that the level of Q, against which leaving (worth 0)
 is weighed, is held by what was paid and not by Q itself. Leaving an item is worth 0 from there. The ledger of
-docs/research/partition.md in its cone form, with critics V and Q of the prefix.
+docs/lab/research/partition.md in its cone form, with critics V and Q of the prefix.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _would_leave(net: Network, t: Table) -> np.ndarray:
 def _along_chains(
     t: Table, reward: np.ndarray, known: np.ndarray, leaves: np.ndarray, lam: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(advantages, returns) of item rows: those of `credit/mechanisms/task_returns.py`, on rows instead of events."""
+    """(advantages, returns) of item rows: those of `credits/mechanisms/task_returns.py`, on rows instead of events."""
     order = t["order"]
     adv, returns = np.empty(len(order)), np.empty(len(order))
     found = leaving_gae(reward[order], known[order], leaves[order], segments=t["chain"][order], lam=lam)
@@ -126,7 +126,7 @@ def _along_chains(
 
 
 def going_on(out: Rollout) -> np.ndarray:
-    """What going on at each stop row brought, all later stop times taken with their chances (docs/research/stopping.md):
+    """What going on at each stop row brought, all later stop times taken with their chances (docs/lab/research/stopping.md):
 
     C_t = Y_{t+1} - Y_t + (1 - p_{t+1}) C_{t+1}
     """

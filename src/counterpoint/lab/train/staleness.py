@@ -9,8 +9,8 @@ has all ratios 1, so the step is whole. Inclusion is judged from what was known 
 all launches whose fate is known, and an arm of which nothing ever came in time is refused (`NotIdentified`), not guessed.
 
 V-trace arXiv 1802.01561, truncated importance sampling as in verl, decoupling as in AReaL 2505.24298,
-docs/research/staleness.md; the
-arithmetic is `credit/off_policy.py`. Departure: inclusion shares are shrunk to their arm's share by `prior` launches, so that
+docs/lab/research/staleness.md; the
+arithmetic is `credits/off_policy.py`. Departure: inclusion shares are shrunk to their arm's share by `prior` launches, so that
 a launch of a kind that was never seen has a weight; with a prior of 0 the weights are those of `credit`, up to their sum.
 """
 

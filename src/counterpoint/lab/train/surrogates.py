@@ -1,12 +1,11 @@
-"""What a policy step descends, row by row: clipped or masked ratios, of decisions, turns or sequences, and pulls to a reference.
+"""What a policy step of a network descends, row by row, and the options of such steps.
 
-    clip       max(-A rho, -A clip(rho, 1 - low, 1 + high));   dual: at most -A c where A < 0
-    mask       -A exp(clamp(log rho, low, high)): no gradient outside, whatever the sign of A; + tau (log rho)^2       (PARL)
+    clip, mask one loss per row (`objectives.py`);   + tau (log rho)^2                                               (PARL)
     level      rho of a turn or sequence = exp(mean over its rows of log rho); one advantage, the mean of its rows   (ReMA, GSPO)
     KL         k1, k2 or k3 of pi against the reference network, as a term of the loss, or k1 to go taken off the advantages
 
-Always true: values agree with the numpy functions of `objectives.py`, which are their tests. With the defaults nothing here is
-asked for, and a step is PPO's of each decision.
+Always true: with the defaults nothing here is asked for, and a step is PPO's of each decision. The batch is cut into `PARTS` by
+episode, one step each, and the gradient's norm is at most `MAX_NORM`.
 
 PPO arXiv 1707.06347, dual clip 1912.09729, PARL (Kimi K2.5) 2602.02276, ReMA 2503.09501, GSPO 2507.18071, CoMAS 2510.08529.
 """
@@ -23,13 +22,15 @@ from torch import Tensor, nn
 
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.train.objectives import kl as kl_estimate
+from counterpoint.lab.train.objectives import ESTIMATORS, clip_loss, mask_loss, unit_means
 from counterpoint.lab.train.policies.network import Network
+from counterpoint.options import AboveOne, NonNegative, Positive, PositiveInt, PositiveOrInfinite
 
 LEVELS = ("decision", "turn", "sequence")
 WEIGHTS = ("type", "row", "rollout")
-ESTIMATORS = ("k1", "k2", "k3")
 PLACES = ("loss", "reward")
+PARTS = 3
+MAX_NORM = 0.5
 _ROUNDS, _AGENTS = 100_000, 10_000
 
 
@@ -37,25 +38,21 @@ _ROUNDS, _AGENTS = 100_000, 10_000
 class Steps:
     """How policy steps are made."""
 
-    epochs: int = 4
+    epochs: PositiveInt = 4
     """Passes over the batch."""
-    parts: int = 3
-    """Parts of the batch, by episode, one step each."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """Ratios are clipped at 1 - clip and 1 + clip_high."""
-    clip_high: float | None = None
+    clip_high: Positive | None = None
     """None: the same as `clip`."""
-    dual: float | None = None
+    dual: AboveOne | None = None
     """Bound of the loss where the advantage is negative (dual clip); None: none."""
-    entropy: float = 0.005
+    entropy: NonNegative = 0.005
     """Weight of the entropy bonus at the start; it falls to 0."""
     scale: bool = True
     """Divide advantages by their spread within a decision type and kind of item."""
-    max_norm: float = 0.5
-    """Of the gradient."""
     level: str = "decision"
     """What has one ratio: a `decision`, a `turn` (what an agent decided in a round), or a `sequence` (all that it decided)."""
-    log_max: float = 10.0
+    log_max: PositiveOrInfinite = 10.0
     """Log ratios are held at this from above."""
     weigh: str = "type"
     """The mean is over the rows of each decision `type`, then types are summed; or over all rows (`row`); or over the rows of
@@ -64,17 +61,17 @@ class Steps:
     """PARL's mask: rows whose log ratio is below this have no policy gradient; None with `mask_high` None: clipping."""
     mask_high: float | None = None
     """And above this."""
-    pull: float = 0.0
+    pull: NonNegative = 0.0
     """tau of tau (log rho)^2."""
     kl: str = "k3"
     """Estimator of the KL to the reference, which is the network at the start."""
-    kl_weight: float = 0.0
+    kl_weight: NonNegative = 0.0
     """Weight of that KL; 0: no reference is kept."""
     kl_in: str = "loss"
     """Where it counts: in the `loss`, or in the `reward` (k1 of the agent's decisions from here on, off the advantage)."""
-    kl_most: float | None = None
+    kl_most: NonNegative | None = None
     """A part whose KL from the policy that played is above this makes no step (MARFT); None: every part does."""
-    veto: float | None = None
+    veto: NonNegative | None = None
     """Turns or sequences in which any decision's ratio is below this do not count; None: all do."""
 
     def __post_init__(self) -> None:
@@ -94,21 +91,11 @@ def surrogate(log_ratio: Tensor, advantage: Tensor, o: Steps) -> Tensor:
     """What is descended, one entry per row (or turn, or sequence)."""
     if o.mask_low is not None or o.mask_high is not None:
         low, high = (-10.0 if o.mask_low is None else o.mask_low), (10.0 if o.mask_high is None else o.mask_high)
-        out = -advantage * log_ratio.clamp(low, high).exp()
+        out = mask_loss(log_ratio, advantage, low=low, high=high)
     else:
-        ratio = log_ratio.clamp(-10, o.log_max).exp()
         high = o.clip if o.clip_high is None else o.clip_high
-        out = torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1 - o.clip, 1 + high))
-        if o.dual is not None:
-            out = torch.where(advantage < 0, torch.minimum(out, -advantage * o.dual), out)
+        out = clip_loss(log_ratio.clamp(-10, o.log_max), advantage, low=o.clip, high=high, dual=o.dual)
     return out + o.pull * log_ratio**2 if o.pull else out
-
-
-def kl_term(log_to_ref: Tensor, estimator: str) -> Tensor:
-    """k1, k2 or k3 of rows, where log pi - log ref is given."""
-    if estimator == "k1":
-        return log_to_ref
-    return log_to_ref**2 / 2 if estimator == "k2" else torch.expm1(-log_to_ref) + log_to_ref
 
 
 def unit_codes(ep: np.ndarray, now: np.ndarray, who: np.ndarray | int, level: str) -> np.ndarray:
@@ -125,13 +112,11 @@ def joined_loss(log_ratio: Tensor, advantage: Tensor, ep: np.ndarray, unit: np.n
         own = surrogate(log_ratio, advantage, o)
         return own.mean() if o.weigh == "row" else (own * _per_episode(ep)).sum()
     names, first, code = np.unique(unit, return_index=True, return_inverse=True)
-    at, count = torch.from_numpy(code), torch.from_numpy(np.bincount(code).astype(np.float32))
-    zero = torch.zeros(len(names))
-    mean = lambda x: zero.index_add(0, at, x) / count  # noqa: E731
-    own = surrogate(mean(log_ratio), mean(advantage), o)
+    at = torch.from_numpy(code)
+    own = surrogate(unit_means(log_ratio, at, len(names)), unit_means(advantage, at, len(names)), o)
     if o.veto is not None:
         least = torch.full((len(names),), torch.inf).scatter_reduce(0, at, log_ratio.detach(), "amin")
-        own = torch.where(least < float(np.log(o.veto)), zero, own)
+        own = torch.where(least < float(np.log(o.veto)), 0.0, own)
     return own.mean() if o.level == "sequence" else (own * _per_episode(ep[first])).sum()
 
 
@@ -176,7 +161,7 @@ def less_kl(
     cost: dict[int, float] = {}
     for name, (ep, now, who) in places.items():
         codes = unit_codes(ep, now, who, "turn")
-        own = kl_estimate(logp[name], ref[name], estimator="k1")
+        own = logp[name] - ref[name]
         for code, k1 in zip(codes.tolist(), own.reshape(len(codes), -1).sum(axis=1).tolist(), strict=True):
             cost[code] = cost.get(code, 0.0) + k1
     order = sorted(cost, key=lambda c: (c // _AGENTS // _ROUNDS, c % _AGENTS, c // _AGENTS % _ROUNDS))

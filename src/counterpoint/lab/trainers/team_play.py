@@ -31,7 +31,7 @@ class TeamPlay:
     """Plays rounds of teams; also a context manager that ends their processes."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """`config` has the keys of a run (docs/language-models.md): model, task, prices, learn (credit, groups, samples, ...)."""
+        """`config` has the keys of a run (docs/lab/language-models.md): model, task, prices, learn (credit, groups, ...)."""
         learn = {"updates": 1, **dict(config.get("learn", {}))}
         self.settings = language_settings({**config, "learn": learn})
         if self.settings.adapters:

@@ -26,7 +26,7 @@ def parameter(default: Any, unit: str, doc: str) -> Any:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number of a world, as `counterpoint world show` prints it."""
+    """One number of a world, as `counterpoint train worlds` prints it."""
 
     name: str
     value: Any
@@ -117,7 +117,7 @@ class Env(Protocol):
 
 @runtime_checkable
 class World(Protocol):
-    """One environment plug-in (`envs/worlds/NAME.py` defines an object NAME that follows this)."""
+    """One environment plug-in (`lab/worlds/NAME.py` defines an object NAME that follows this)."""
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ class World(Protocol):
 
 def _checked(found: Any, name: str) -> World:
     if not isinstance(found, World):
-        fix = "counterpoint.testing.check_env says what a world needs"
+        fix = "counterpoint.lab.testing.check_world says what a world needs"
         raise InputError(f"is a {type(found).__name__}, not a world", where=name, fix=fix)
     return found
 

@@ -7,8 +7,7 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError, Refused
-from counterpoint.guard.stop_paths import from_traces, said
-from counterpoint.lab.worlds.stopping.sample import FEATURES
+from counterpoint.guard.stop_paths import FEATURES, from_traces, said
 
 
 @pytest.mark.parametrize("name", ["s0", "s1", "s2", "s3"])

@@ -135,7 +135,7 @@ def judge(
 ) -> Judged:
     """Let a model judge stored traces by a rubric, keep its verdicts, and say how well it agrees with people.
 
-    `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/annotations.md). `model` is `local:NAME`, or
+    `traces` is a query, ids or a collection (`in:NAME`); `rubric` a file (see docs/notes.md). `model` is `local:NAME`, or
     `openai:NAME` with `base_url` and `key_env`, which needs `budget_tokens`; `fake:SKILL` is a test double.
 
     >>> import counterpoint as cpt
@@ -193,7 +193,7 @@ def check_budget(plan: Plan, budget_tokens: int | None) -> None:
     """Raise where a model that costs something would be asked without a budget."""
     if plan.questions and not plan.is_free and budget_tokens is None:
         what = f"{plan.model.name} would be asked {counted(len(plan.questions), 'question')}, for up to {plan.tokens:,} tokens"
-        raise Refused(what, fix=f"--budget-tokens {plan.tokens} allows that much; with a smaller number it stops earlier")
+        raise Refused(what, fix=f"--cap tokens={plan.tokens} allows that much; with a smaller number it stops earlier")
 
 
 # -- asking --------------------------------------------------------------------------------------------------------------

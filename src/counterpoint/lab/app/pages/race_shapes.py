@@ -1,6 +1,6 @@
 """What the page is told of a race: the shapes that `races.py` fills.
 
-Always true: as in `shapes.py`, the page's TypeScript types are made from these.
+Always true: as in `app/viewer/shapes.py`, the page's TypeScript types are made from these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from counterpoint.lab.app.pages.run_shapes import Series
 
 
 class RaceRow(Struct, frozen=True, kw_only=True):
-    """A folder of `counterpoint compare --all` in a list."""
+    """A folder of `counterpoint compare methods` in a list."""
 
     id: str
     plan: str

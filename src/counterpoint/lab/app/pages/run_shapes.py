@@ -1,6 +1,6 @@
 """What the page is told of training runs and comparisons: the shapes that `runs.py` fills.
 
-Always true: as in `shapes.py`, the page's TypeScript types are made from these.
+Always true: as in `app/viewer/shapes.py`, the page's TypeScript types are made from these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""plugin_name: one plain policy-gradient step on advantages that are cut off at `most`, so that no single row decides.
+"""plugin_name: one policy-gradient step on clipped advantages, so that no single row decides.
 
     loss = -max(-most, min(most, A)) log pi(decision)
 
@@ -25,8 +25,6 @@ class Options:
 
     most: float = 2.0
     """Where advantages are cut off, in either direction."""
-    max_norm: float = 0.5
-    """Of the gradient."""
 
 
 def limited(advantage: np.ndarray, most: float) -> np.ndarray:
@@ -37,8 +35,8 @@ def limited(advantage: np.ndarray, most: float) -> np.ndarray:
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     advantages, stats = learner.advantages(out, traces)
     cut = {name: limited(a, o.most) for name, a in advantages.items()}
-    steps = Steps(epochs=1, parts=1, max_norm=o.max_norm)
-    return stats | update(learner.net, learner.policy, out.tables, cut, len(out.values), steps, learner.rng(1))
+    steps, episodes = Steps(epochs=1), len(out.values)
+    return stats | update(learner.net, learner.policy, out.tables, cut, episodes, steps, learner.rng(1), parts=1)
 
 
 plugin_name = Loss(source="an example of how a loss is written", takes=Options, learn=_learn)
@@ -50,7 +48,7 @@ plugin_name = Loss(source="an example of how a loss is written", takes=Options, 
 import numpy as np
 
 # from here import limited, plugin_name
-from counterpoint.testing import check_loss
+from counterpoint.lab.testing import check_loss
 
 
 def test_it_keeps_the_contract() -> None:

@@ -25,7 +25,7 @@ plugin_name = Preset(
 """plugin_name keeps the contract of a preset: it names what there is, and learns on a small world."""
 
 # from here import plugin_name
-from counterpoint.testing import check_preset
+from counterpoint.lab.testing import check_preset
 
 
 def test_it_keeps_the_contract() -> None:

@@ -49,7 +49,7 @@ from pathlib import Path
 # from here import plugin_name
 from counterpoint.lab.tasks.task import Document, Instance, Subtask
 from counterpoint.lab.team.tool import Place
-from counterpoint.testing import check_tool
+from counterpoint.lab.testing import check_tool
 
 
 def test_it_keeps_the_contract() -> None:

@@ -32,7 +32,7 @@ plugin_name = Topology(run=_run)
 
 # from here import plugin_name
 from counterpoint.lab.team.session import play_in_memory
-from counterpoint.testing import check_topology
+from counterpoint.lab.testing import check_topology
 
 
 def test_it_keeps_the_contract() -> None:

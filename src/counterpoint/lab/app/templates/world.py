@@ -1,6 +1,6 @@
-"""plugin_name: a review desk. Twelve cases are to be judged right or wrong by agents of two models, one cheap and one good.
+"""plugin_name: a review desk, where agents of two models, one cheap and one good, judge cases.
 
-Always true: the rules are those of TeamWorld, so that its policies play it and `counterpoint train` learns in it; the numbers are
+Always true: the rules are those of TeamWorld, so its policies play it and `counterpoint train net` learns in it; the numbers are
 this world's own. Every draw depends on the seed alone, and the optimum is known.
 """
 
@@ -12,7 +12,7 @@ from counterpoint.lab.worlds.teamworld.world import TeamWorld
 plugin_name = TeamWorld(
     "plugin_name",
     "plugin_name",
-    Config(  # `counterpoint world show W1` explains every number
+    Config(  # `counterpoint train worlds W1` explains every number
         vote_items=12,
         types=1,
         difficulty_shares=(0.6, 0.3, 0.1),
@@ -31,11 +31,11 @@ plugin_name = TeamWorld(
 """plugin_name keeps the contract of a world, and its optimum is what was computed by hand."""
 
 # from here import plugin_name
-from counterpoint.testing import check_env
+from counterpoint.lab.testing import check_world
 
 
 def test_it_keeps_the_contract() -> None:
-    check_env(plugin_name)
+    check_world(plugin_name)
 
 
 def test_an_optimum_by_hand() -> None:

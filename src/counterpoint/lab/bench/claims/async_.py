@@ -13,7 +13,7 @@ rate of consumed rollouts is at least 1.5 times the synchronous one, with the sa
     E[R | a, u] = 0.3 + 0.2 u + a (0.02 + 0.38 u)                     a: spawn or not, u: difficulty in {0, 1/3, 2/3, 1}
     seconds = pace (1 + 0.5 u) (1 + a (0.5 + u)) LogNormal(0, 0.8), times 4 for one in five
 
-See docs/research/staleness.md; a million simulated launches are the claim `straggler`.
+See docs/lab/research/staleness.md; a million simulated launches are the claim `straggler`.
 """
 
 from __future__ import annotations

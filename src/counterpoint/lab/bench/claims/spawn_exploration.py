@@ -8,7 +8,7 @@ from a spawn, noise 0.3); the other worlds draw 3 to 16 buckets, 4 to 12 rollout
 noise 0.1 to 0.6 from the seed. In the tables, a fork shares nothing but its prefix. TeamWorld is W1 with 2 to 48 items, one
 worker against a team of eight, every size counted alike, and a fork is the same seed with the gate forced; its effects are so
 large that a lucky spawn or two can do without forks, hence a row on time and not on success. One natural-gradient head (eta
-0.25, decay 0.99) for all (docs/research/spawn-credit.md).
+0.25, decay 0.99) for all (docs/lab/research/spawn-credit.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most, equal_within
 from counterpoint.lab.bench.claims.anneal import SpawnWorld
-from counterpoint.lab.train.spawn_head import SpawnStats, forks, natural_step, reinforce_step, softmax
+from counterpoint.lab.bench.spawn_table import SpawnStats, forks, natural_step, reinforce_step, softmax
 from counterpoint.lab.worlds.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.lab.worlds.wide_verify import wide_verify
 

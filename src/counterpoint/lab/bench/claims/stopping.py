@@ -7,8 +7,8 @@ times) and shares the test paths out among the rules. "Drawn" worlds have parame
 gap is at least 3 % of J: a hundred traces cannot show less, and a share of it says little. S2 has lower targets at 1,600 traces
 and, drawn, at 100: its payoff is one bit, so that 1,600 do not always tell two margins of votes apart whose worth differs by a
 tenth of the gap; drawn, its gap is 3 to 8 % of J, where the mean of 100 payoffs is uncertain by 4 %, so that shares of single
-worlds reach from below zero to one and a seed's is the mean over twelve worlds (docs/stopping.md has the spread over seeds that
-nobody tuned on). (docs/research/stopping.md)
+worlds reach from below zero to one and a seed's is the mean over twelve worlds (docs/lab/stopping.md has the spread over seeds
+that nobody tuned on). (docs/lab/research/stopping.md)
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _trained(world: StoppingWorld, run: int, traces: int) -> Rule:
 def _loss(world: StoppingWorld, rule: Rule, run: int) -> float:
     """Points per episode that the rule loses to the optimum, on fresh paths."""
     x = world.paths(_seeds(world, run, "test", _TEST)).features
-    return float(world.lost(x, rule.stop_times(x)).mean())
+    return float(world.regret(x, rule.stop_times(x)).mean())
 
 
 def _drawn_gap(world: StoppingWorld, run: int) -> float:
@@ -128,7 +128,7 @@ def _small_loss(world: StoppingWorld, run: int, *, sets: int | None = None, use:
     for i in range(sets):
         own = slice(i * _FEW, (i + 1) * _FEW)
         rule = stacked(_Part(train.payoffs[own], train.features[own]), run)
-        losses.append(world.lost(x[i::sets], rule.stop_times(x[i::sets])).mean())
+        losses.append(world.regret(x[i::sets], rule.stop_times(x[i::sets])).mean())
     return float(np.mean(losses))
 
 

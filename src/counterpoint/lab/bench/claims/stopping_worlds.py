@@ -3,7 +3,7 @@
 Always true: the exact numbers share no code with the sampler, so their agreement checks both. An agreement row pools all episodes
 of all repetitions; its target is 4.5 standard errors, which chance alone breaks about once in 150,000 rows.
 The ceiling is (J* − J_cap)/(J_prophet − J_cap): the share of the prophet gap that the best possible rule closes
-(docs/research/stopping.md; the last digit of S2 depends on what a tie pays, here nothing).
+(docs/lab/research/stopping.md; the last digit of S2 depends on what a tie pays, here nothing).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.lab.worlds.stopping.world import StoppingWorld
 from counterpoint.trace.keyed import bits, purpose
+from counterpoint.trace.statistics import normal_ends
 
 _EPISODES = 20_000
 _ERRORS = 4.5
@@ -58,4 +59,4 @@ def _rows(world: StoppingWorld, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def _agrees(name: str, values: np.ndarray, exact: float) -> ClaimRow:
     mean, error = float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
     is_near = bool(abs(mean - exact) <= _ERRORS * error)
-    return ClaimRow(name, mean, mean - 1.96 * error, mean + 1.96 * error, f"within {_ERRORS:g} se of exact {exact:.4f}", is_near)
+    return ClaimRow(name, mean, *normal_ends(mean, error), f"within {_ERRORS:g} se of exact {exact:.4f}", is_near)

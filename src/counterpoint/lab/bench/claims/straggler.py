@@ -9,7 +9,7 @@ training steps.
 
 Held to: weighted within 2 % at limits 0, 1, 2 and 4; naive off by more than 10 % at limit 1; an arm that never finishes is
 refused; the order of launches changes nothing; on-policy V-trace is the plain return; a baseline per width (a consequence of
-the decision) erases the decision's credit, and one per launch does not. docs/research/staleness.md
+the decision) erases the decision's credit, and one per launch does not. docs/lab/research/staleness.md
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from counterpoint.trace import Trace
 
 _LEAD = "lead"
 _ROLE = "worker"
-_SECRET = "counterpoint.lab.worlds"
+_SECRET = ("counterpoint.lab.tasks", "counterpoint.lab.worlds")
 _RUN = "run"
 """What the recording is called there: a name that tells neither cell nor seed."""
 _STARTS = frozenset({"subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.spawn"})
@@ -220,7 +220,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     recording = record(asked["store"], task=_RUN, trace_id=_RUN, agent=_LEAD, system="bench")
     lock = threading.RLock()
 
-    def told(*what: str) -> None:
+    def report(*what: str) -> None:
         with lock:
             pipe.send(what)
 
@@ -231,7 +231,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     try:
         team = own_team(asked["name"])
         pipe.send(("ready",))
-        _watch(told)
+        _watch(report)
         with recording:
             answer = team(job)
             if asyncio.iscoroutine(answer):
@@ -276,7 +276,8 @@ def _tool(name: str, pipe: Connection, recording: Recording, lock: Any) -> Calla
 
 def _watch(tell: Callable[..., None]) -> None:
     """From now on, what is imported or read of the tasks' own code is refused, and told; other processes are told."""
-    here = str(Path(__file__).resolve().parents[2] / "envs")
+    lab = Path(__file__).resolve().parents[2]
+    here = (str(lab / "tasks"), str(lab / "worlds"))
     known, first = set(sys.modules), [True]
 
     def hook(event: str, args: tuple[Any, ...]) -> None:

@@ -1,7 +1,6 @@
-"""The policy objective of language models, in torch: the lines of `train/objectives.py`, with gradients.
+"""The policy objective of language models: the losses of `train/objectives.py`, weighed by token.
 
-Always true: with the same numbers it has the value of the numpy oracle, term by term. Weights, old log-probabilities, those of
-the sampler and of the reference carry no gradient.
+Always true: weights, old log-probabilities, those of the sampler and of the reference carry no gradient.
 
     L = sum_t w_t [ c_t max(-A_t rho_t, -A_t clip(rho_t, 1 - low, 1 + high)) + beta kl_t ]
     L = sum_t w_t [ c_t (-A_t exp(clip(log rho_t, mask)) + pull (log rho_t)^2) + beta kl_t ]     with a mask
@@ -16,9 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-import torch
-
 from counterpoint.errors import InputError
+from counterpoint.lab.train.objectives import ESTIMATORS, check_dual, clip_loss, kl, mask_loss, unit_means, unit_sums
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,12 +47,11 @@ class Objective:
     def __post_init__(self) -> None:
         if self.level not in ("token", "geometric", "product"):
             raise InputError(f"no level {self.level!r}", fix="token, geometric or product")
-        if self.kl not in ("k1", "k2", "k3"):
+        if self.kl not in ESTIMATORS:
             raise InputError(f"no estimator {self.kl!r}", fix="k1, k2 or k3")
         if self.mask is not None and not self.mask[0] < 0 < self.mask[1]:
             raise InputError(f"a mask of log ratios is around 0, not {self.mask}", fix="[-0.5, 0.5]")
-        if self.dual is not None and not self.dual > 1:
-            raise InputError(f"a dual clip is above 1, not {self.dual}")
+        check_dual(self.dual)
 
     def __call__(
         self,
@@ -69,46 +66,34 @@ class Objective:
     ) -> tuple[Tensor, dict[str, float]]:
         """The loss of flat tokens, and what to report; `calls` numbers each token's call from 0."""
         log_ratio = logp - old
-        logs = self._levelled(log_ratio, calls)
-        ratio = logs.exp()
+        logs = self._by_level(log_ratio, calls)
         if self.mask is not None:
-            clipped = logs.clamp(*self.mask).exp()
-            loss = -advantages * clipped
+            loss = mask_loss(logs, advantages, low=self.mask[0], high=self.mask[1])
         else:
-            clipped = ratio.clamp(1 - self.clip_low, 1 + self.clip_high)
-            loss = torch.maximum(-advantages * ratio, -advantages * clipped)
+            loss = clip_loss(logs, advantages, low=self.clip_low, high=self.clip_high, dual=self.dual)
         if self.pull:
             loss = loss + self.pull * logs**2
-        if self.dual is not None:
-            loss = torch.where(advantages < 0, torch.minimum(loss, self.dual * advantages.abs()), loss)
-        report = _report(log_ratio.detach(), ratio.detach(), clipped.detach())
+        report = {"kl_old": float(kl(-log_ratio.detach()).mean()), "clipped": self._share_clipped(logs.detach())}
         if self.cap is not None and sampler is not None:
             gap = old - sampler
             loss = gap.exp().clamp(max=self.cap) * loss
             report |= {"mismatch": float(gap.abs().mean()), "mismatch_max": float(gap.abs().max())}
         total = (weights * loss).sum()
         if self.beta and reference is not None:
-            divergence = divergence_of(logp, reference, self.kl)
+            divergence = kl(logp - reference, self.kl)
             total = total + self.beta * (weights * divergence).sum()
             report["kl_reference"] = float((weights * divergence).sum().detach() / weights.sum())
         return total, report
 
-    def _levelled(self, log_ratio: Tensor, calls: Tensor) -> Tensor:
+    def _by_level(self, log_ratio: Tensor, calls: Tensor) -> Tensor:
         """Log ratios of tokens, or of their calls."""
         if self.level == "token":
             return log_ratio.clamp(max=_LOG_MAX)
-        count = int(calls.max()) + 1
-        total = log_ratio.new_zeros(count).index_add(0, calls, log_ratio)
-        if self.level == "geometric":
-            total = total / torch.bincount(calls, minlength=count)
-        return total.clamp(max=_LOG_MAX)[calls]
+        reduce = unit_means if self.level == "geometric" else unit_sums
+        return reduce(log_ratio, calls, int(calls.max()) + 1).clamp(max=_LOG_MAX)[calls]
 
-
-def divergence_of(logp: Tensor, reference: Tensor, estimator: str) -> Tensor:
-    """Per-token estimates of KL(pi || reference) from samples of pi."""
-    d = reference - logp
-    return {"k1": lambda: -d, "k2": lambda: d * d / 2, "k3": lambda: torch.expm1(d) - d}[estimator]()
-
-
-def _report(log_ratio: Tensor, ratio: Tensor, clipped: Tensor) -> dict[str, float]:
-    return {"kl_old": float((torch.expm1(log_ratio) - log_ratio).mean()), "clipped": float((ratio != clipped).float().mean())}
+    def _share_clipped(self, logs: Tensor) -> float:
+        """The share of tokens whose ratio is outside."""
+        ratio = logs.exp()
+        inside = ratio.clamp(1 - self.clip_low, 1 + self.clip_high) if self.mask is None else logs.clamp(*self.mask).exp()
+        return float((ratio != inside).float().mean())

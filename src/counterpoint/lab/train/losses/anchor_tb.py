@@ -28,8 +28,11 @@ from counterpoint.lab.train.losses.td import Beats, beats_of
 from counterpoint.lab.train.policies.features import TEAM
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Reference
+from counterpoint.options import NonNegativeInt, Positive
 from counterpoint.trace import Trace
 
+_STEPS = 8  # on the whole batch, per update
+_MAX_NORM = 1.0  # of the gradient
 _TABLE = {"brief": "item", "point": "item", "size": "spawn"}
 
 
@@ -37,14 +40,10 @@ _TABLE = {"brief": "item", "point": "item", "size": "spawn"}
 class Options:
     """How flows are learned."""
 
-    beta: float = 2.0
+    beta: Positive = 2.0
     """The best episode becomes e^beta times as likely, against the worst, as it is under the anchor."""
-    anchor_every: int = 0
+    anchor_every: NonNegativeInt = 0
     """Updates after which the network becomes the anchor; 0: the start stays."""
-    steps: int = 8
-    """On the whole batch, per update."""
-    max_norm: float = 1.0
-    """Of the gradient."""
 
 
 class Flows(nn.Module):
@@ -109,7 +108,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
         then = log_probs(flows.anchor.network(learner.net, anew=anew), tables)[0]
     places = {n: torch.from_numpy(beats.place(_at(tables[_TABLE.get(n, n)], r.at), len(out.value_TE))) for n, r in rows.items()}
     end = torch.from_numpy(end_flow(flows.scaled(out.values), o.beta).astype(np.float32))[torch.from_numpy(np.unique(beats.ep))]
-    for _ in range(o.steps):
+    for _ in range(_STEPS):
         now = log_probs(learner.net, tables)[0]
         ratio = torch.zeros(len(beats.ep))
         for name, r in rows.items():
@@ -118,7 +117,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
         loss = span_loss(flows.of(beats), ratio, end, beats.ep)
         learner.policy.zero_grad()
         finite(loss, "balance").backward()
-        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), o.max_norm)
+        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), _MAX_NORM)
         learner.policy.step()
     return stats | {"loss": float(loss.detach())}
 
@@ -128,5 +127,9 @@ def _at(t: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 anchor_tb = Loss(
-    source="EvoSteer, arXiv 2609.38661; sub-trajectory balance, 2209.12782", takes=Options, learn=_learn, module=Flows
+    source="EvoSteer, arXiv 2609.38661; sub-trajectory balance, 2209.12782",
+    takes=Options,
+    own_credit=("uniform",),
+    learn=_learn,
+    module=Flows,
 )

@@ -17,17 +17,18 @@ import torch
 from counterpoint.lab.train.learner import EXTRA, finite, log_probs, rows_of
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Trace
+
+_MAX_NORM = 1.0  # of the gradient
 
 
 @dataclass(frozen=True)
 class Options:
     """How the steps are made."""
 
-    steps: int = 12
+    steps: PositiveInt = 12
     """On the whole batch, per update."""
-    max_norm: float = 1.0
-    """Of the gradient."""
 
 
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
@@ -41,7 +42,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
         loss = torch.stack([-logp[n][torch.from_numpy(r.at)].mean() for n, r in rows.items()]).sum()
         learner.policy.zero_grad()
         finite(loss, "cloning").backward()
-        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), o.max_norm)
+        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), _MAX_NORM)
         learner.policy.step()
     return stats | {"loss": float(loss.detach())}
 

@@ -18,20 +18,23 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.train.learner import TYPES, finite, log_probs, rows_of
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.losses.sft import Options as Imitation
 from counterpoint.lab.train.losses.sft import imitate
+from counterpoint.lab.train.objectives import dpo_loss
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Reference
+from counterpoint.options import Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import parse_key
 from counterpoint.trace.rows import Credit
 
 _PAIRS = ("task", "notes")
+_STEPS = 8  # on all pairs of the batch, per update
+_MAX_NORM = 1.0  # of the gradient
 _OF_DECISION = {
     "stop": ("stop",), "spawn": ("spawn", "size"), "delegate": ("item", "point"), "communicate": ("brief", "talk"),
     "aggregate": ("rule",),
@@ -45,20 +48,16 @@ Unit = tuple[int, int | None, str | None]
 class Options:
     """How preferences are learned."""
 
-    beta: float = 0.1
+    beta: Positive = 0.1
     """How far the policy may go from the reference: small is far."""
     pairs: str = "task"
     """`task`: whole rollouts of a task; `notes`: those that the credit mechanism notes."""
-    first: float = 0.0
+    first: Share = 0.0
     """Share of the run in which what is good is imitated, before preferences are learned."""
     above: float = 0.0
     """The bar for that, as in `sft`."""
-    most: int = 64
+    most: PositiveInt = 64
     """Pairs per update, at most; which ones is drawn."""
-    steps: int = 8
-    """On all pairs of the batch, per update."""
-    max_norm: float = 1.0
-    """Of the gradient."""
     skips: tuple[str, ...] = ()
     """Decision types that pairs say nothing about: ("item",) where both steps were made, and only how they were made differs."""
 
@@ -68,11 +67,6 @@ class Options:
         for name in self.skips:
             if name not in TYPES:
                 raise InputError(f"option skips names {name!r}", fix=did_you_mean(name, TYPES))
-
-
-def dpo_loss(better: Tensor, better_ref: Tensor, worse: Tensor, worse_ref: Tensor, beta: float) -> Tensor:
-    """One entry per pair; `objectives.dpo` is its test."""
-    return -F.logsigmoid(beta * ((better - better_ref) - (worse - worse_ref)))
 
 
 def task_pairs(value_E: np.ndarray, task_E: np.ndarray) -> list[tuple[int, int]]:
@@ -156,7 +150,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     advantages, stats = learner.advantages(out, traces)
     assert isinstance(learner.module, Reference)
     if learner.progress < o.first:
-        return stats | imitate(learner, out, advantages, Imitation(above=o.above, steps=o.steps, max_norm=o.max_norm))
+        return stats | imitate(learner, out, advantages, Imitation(above=o.above, steps=_STEPS))
     if learner.credit is None:
         raise InputError("preferences are of traces, and this credit reads none", fix="a credit mechanism that reads traces")
     if o.pairs == "notes":
@@ -190,12 +184,12 @@ def _prefer(
     sums = _Sums(out, units, traces, counted)
     with torch.no_grad():
         ref = sums(log_probs(learner.module.network(learner.net), out.tables)[0])
-    for _ in range(o.steps):
+    for _ in range(_STEPS):
         now = sums(log_probs(learner.net, out.tables)[0])
         loss = dpo_loss(now[better], ref[better], now[worse], ref[worse], o.beta).mean()
         learner.policy.zero_grad()
         finite(loss, "preference").backward()
-        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), o.max_norm)
+        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), _MAX_NORM)
         learner.policy.step()
     return {"loss": float(loss.detach()), "pairs": float(len(pairs))}
 

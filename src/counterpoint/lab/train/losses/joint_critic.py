@@ -35,11 +35,13 @@ from counterpoint.lab.train.losses.td import Beats, beats_of
 from counterpoint.lab.train.policies.features import AGENT, PAIR, TEAM
 from counterpoint.lab.train.policies.network import HEADS, PURPOSES, Network
 from counterpoint.lab.train.rollouts import Rollout
-from counterpoint.lab.train.surrogates import Reference, Steps
+from counterpoint.lab.train.surrogates import MAX_NORM, Reference, Steps
 from counterpoint.lab.worlds.teamworld.config import RULES
+from counterpoint.options import NonNegative, NonNegativeInt, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
+_ENTROPY = 0.005  # weight of the entropy bonus (`coma`) at the start; it falls to 0
 _ACTORS = ("ascend", "coma", "shapley")
 _WIDTHS = {"stop": 1, "spawn": 2, "delegate": len(PURPOSES) + AGENT + PAIR, "communicate": 4 + 2, "aggregate": len(RULES)}
 _STARTS = dict(zip(HEADS, np.cumsum([0, *(_WIDTHS[h] for h in HEADS)]).tolist(), strict=False))
@@ -52,24 +54,20 @@ class Options:
 
     actor: str = "ascend"
     """`ascend`, `coma` or `shapley`."""
-    gamma: float = 0.95
+    gamma: Share = 0.95
     """Per round."""
-    lam: float = 0.0
+    lam: Share = 0.0
     """Of the critic's TD(lambda) targets: 0 is one step."""
-    polyak: float = 0.01
+    polyak: Share = 0.01
     """Share of the network that its target takes over after every step."""
-    penalty: float = 1e-3
+    penalty: NonNegative = 1e-3
     """On squared logits, where actors ascend the critic."""
-    orders: int = 4
+    orders: PositiveInt = 4
     """Sampled orders per update (`shapley`)."""
-    warm: int = 0
+    warm: NonNegativeInt = 0
     """Updates in which the critic learns and actors wait."""
-    epochs: int = 24
+    epochs: PositiveInt = 24
     """Steps of the critic on the batch; actors that ascend it make half as many."""
-    entropy: float = 0.005
-    """Weight of the entropy bonus (`coma`) at the start; it falls to 0."""
-    max_norm: float = 0.5
-    """Of the gradient."""
 
     def __post_init__(self) -> None:
         if self.actor not in _ACTORS:
@@ -302,7 +300,7 @@ def _ascend(learner: Learner, o: Options, critic: JointCritic, out: Rollout, bea
         finite(loss, "actors'").backward()
         for p in critic.parameters():
             p.grad = None  # the critic is ascended, not moved
-        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), o.max_norm)
+        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), MAX_NORM)
         learner.policy.step()
         critic.follow_policy(learner.net, o.polyak)
     return float(loss.detach())
@@ -417,14 +415,15 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     if o.actor != "coma":
         return stats | {"critic_joint": fitted, "loss": _ascend(learner, o, critic, out, beats, taken)}
     advantages = coma_advantages(learner.net, critic, out, beats)
-    steps = Steps(epochs=1, parts=1, entropy=o.entropy * (1 - learner.progress), max_norm=o.max_norm)
-    told = update(learner.net, learner.policy, out.tables, advantages, len(out.values), steps, learner.rng(1))
+    steps = Steps(epochs=1, entropy=_ENTROPY * (1 - learner.progress))
+    told = update(learner.net, learner.policy, out.tables, advantages, len(out.values), steps, learner.rng(1), parts=1)
     return stats | {"critic_joint": fitted} | told
 
 
 joint_critic = Loss(
     source="MADDPG, arXiv 1706.02275; COMA, arXiv 1705.08926; SQDDPG, arXiv 1907.05707",
     takes=Options,
+    own_credit=("coma", "shapley_q", "uniform"),
     learn=_learn,
     module=JointCritic,
 )

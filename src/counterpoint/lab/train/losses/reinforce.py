@@ -14,6 +14,7 @@ from counterpoint.lab.train.learner import update
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Steps
+from counterpoint.options import NonNegative
 from counterpoint.trace import Trace
 
 
@@ -21,20 +22,19 @@ from counterpoint.trace import Trace
 class Options:
     """How the step is made."""
 
-    entropy: float = 0.005
+    entropy: NonNegative = 0.005
     """Weight of the entropy bonus at the start; it falls to 0."""
     scale: bool = True
     """Divide advantages by their spread within a decision type and kind of item."""
-    max_norm: float = 0.5
-    """Of the gradient."""
 
 
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     advantages, stats = learner.advantages(out, traces)
     bonus = o.entropy * (1 - learner.progress)
-    steps = Steps(epochs=1, parts=1, entropy=bonus, scale=o.scale, max_norm=o.max_norm)
+    steps = Steps(epochs=1, entropy=bonus, scale=o.scale)
     each, episodes = learner.balancer(out, traces), len(out.values)
-    return stats | update(learner.net, learner.policy, out.tables, advantages, episodes, steps, learner.rng(1), balancer=each)
+    told = update(learner.net, learner.policy, out.tables, advantages, episodes, steps, learner.rng(1), balancer=each, parts=1)
+    return stats | told
 
 
 reinforce = Loss(source="REINFORCE, Williams 1992", takes=Options, learn=_learn, balances=True)

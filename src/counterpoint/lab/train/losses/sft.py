@@ -24,9 +24,11 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.train.learner import LossRows, finite, log_probs, rows_of
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Trace
 
 _WEIGHTS = ("same", "credit")
+_MAX_NORM = 1.0  # of the gradient
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,8 @@ class Options:
     """The bar: decisions with more credit than this are imitated."""
     weigh: str = "same"
     """`same`: all that are above the bar count equally; `credit`: by how far they are above it."""
-    steps: int = 8
+    steps: PositiveInt = 8
     """On the whole batch, per update."""
-    max_norm: float = 1.0
-    """Of the gradient."""
 
     def __post_init__(self) -> None:
         if self.weigh not in _WEIGHTS:
@@ -78,7 +78,7 @@ def imitate(learner: Learner, out: Rollout, advantages: Mapping[str, np.ndarray]
         loss = imitation_loss(log_probs(learner.net, out.tables)[0], rows, weights)
         learner.policy.zero_grad()
         finite(loss, "imitation").backward()
-        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), o.max_norm)
+        torch.nn.utils.clip_grad_norm_(learner.net.policy_parameters(), _MAX_NORM)
         learner.policy.step()
     return {"loss": float(loss.detach()), "kept": share}
 

@@ -4,8 +4,9 @@
     spawn    to the best of  f(size) + sum_r b_r share_r,  a critic of whole teams     (`SpawnCritic`)
     rest     briefs, pointers, rules and talk take clipped steps on what the critics leave unexplained
 
-Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/stopping.md); nothing is sampled twice and
-no baseline is needed. tau falls as training goes on.
+Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/lab/stopping.md); nothing is sampled twice
+and no baseline is needed. tau falls as training goes on, and so does the standard deviation with which the log of a team's size
+is drawn: from 0.6 to 0.15.
 
 Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
 a causal cone, not of the team.
@@ -18,81 +19,42 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.train.critics import by_kind, drawn
 from counterpoint.lab.train.learner import finite, update
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.returns import lesson, row_advantages
 from counterpoint.lab.train.rollouts import Rollout
-from counterpoint.lab.train.spawn_head import SpawnStats, advantages, fit_heads, hats, softmax, target_logits
+from counterpoint.lab.train.spawn_head import fit_heads
 from counterpoint.lab.train.surrogates import Steps
+from counterpoint.options import Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
-_SPAWN = ("teams", "linear", "classes")
 _LEAST = -5.0  # the logit of a second spawn, which is asked about every 16 rounds, may fall so far
-_CENTRES = (0.25, 0.5, 0.75, 1.0, 1.25)
+_ENTROPY = 0.005  # weight of the entropy bonus of the clipped steps at the start; it falls to 0
+_SPREAD_FROM, _SPREAD_TO = 0.6, 0.15  # standard deviation of the log of a team's size at the start, and at the end
+_MAX_NORM = 1.0  # of the gradient of purposes and stops
+_ROWS = 1024  # of purposes in one step; a quarter as many of stops
 
 
 @dataclass(frozen=True)
 class Options:
     """How it is learned."""
 
-    tau_from: float = 0.3
+    tau_from: Positive = 0.3
     """Temperature at the start, in units of an item's spread."""
-    tau_to: float = 0.03
+    tau_to: Positive = 0.03
     """And at the end; it falls geometrically."""
-    keep: int = 192
+    keep: PositiveInt = 192
     """Episodes on which the critics are fitted: the last ones."""
-    lam: float = 0.9
+    lam: Share = 0.9
     """Of the returns along an item's chain."""
-    steps: int = 48
+    steps: PositiveInt = 48
     """Of the critics per update; the heads make half as many."""
-    entropy: float = 0.005
-    """Weight of the entropy bonus of the clipped steps at the start; it falls to 0."""
-    spawn: str = "teams"
-    """How the spawn head learns: "teams" (`SpawnCritic`: what sizes and shares of whole teams are worth), "linear"
-    (`SpawnGradient`), or "classes": shrunk advantages of both arms by family and number of items (`spawn_head`), to which the
-    gate is fitted."""
-    spread_from: float = 0.6
-    """Standard deviation of the log of a team's size at the start."""
-    spread_to: float = 0.15
-    """And at the end."""
-
-    def __post_init__(self) -> None:
-        if self.spawn not in _SPAWN:
-            raise InputError(f"option spawn is {self.spawn!r}", fix=did_you_mean(self.spawn, _SPAWN))
-
-
-class SpawnClasses(nn.Module):
-    """What is known of both arms in each class of a role: family times the logarithm of its items. Nothing in it is a weight."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("sums", torch.zeros(4, 2 * len(_CENTRES), 2, dtype=torch.float64))
-
-    def step(self, net: Network, t: Table, advantage: np.ndarray, *, eta: float) -> None:
-        """Add the rows of an update, and fit the gate to where the shrunk natural gradient wants it."""
-        x = t["x"].astype(np.float64)
-        near = hats(x[:, 2] + x[:, 3], _CENTRES)
-        phi = np.concatenate([near * (1 - x[:, 1:2]), near * x[:, 1:2]], axis=1)
-        arm = t["choice"].astype(np.int64)
-        stats = SpawnStats(*self.get_buffer("sums").numpy()).updated(phi, arm, advantage, propensity=np.exp(t["logp"]))
-        self.get_buffer("sums").copy_(torch.from_numpy(np.stack([stats.n_CA, stats.n2_CA, stats.sum_CA, stats.square_CA])))
-        with torch.no_grad():
-            gate = net.roles(torch.from_numpy(t["x"]))[0].numpy().astype(np.float64)
-            logits = np.stack([np.zeros(len(gate)), gate], axis=1)
-            wanted = target_logits(logits, advantages(stats, phi, softmax(logits)), eta=eta)
-            head, full = net.gate, np.concatenate([x, np.ones((len(x), 1))], axis=1)
-            change = np.linalg.solve(
-                full.T @ full + 1e-3 * len(x) * np.eye(full.shape[1]), full.T @ (wanted[:, 1] - wanted[:, 0] - gate)
-            )
-            head.weight.add_(torch.tensor(change[None, :-1], dtype=torch.float32))
-            head.bias.add_(torch.tensor(change[-1:], dtype=torch.float32))
 
 
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
@@ -105,29 +67,21 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     found = row_advantages(learner.net, out, taught)
     stats |= learner.teach_workers(out, found)
     if "spawn" in out.tables:
-        stats |= _spawn(learner, o, out, found["spawn"])
+        stats |= _spawn(learner, out, found["spawn"])
     rest = {k: v for k, v in out.tables.items() if k not in ("stop", "spawn")}
-    steps = Steps(entropy=o.entropy * (1 - learner.progress))
+    steps = Steps(entropy=_ENTROPY * (1 - learner.progress))
     stats |= update(learner.net, learner.policy, rest, found, len(out.values), steps, learner.rng(4), skip={"item"})
     return stats | {"tau": tau}
 
 
-def _spawn(learner: Learner, o: Options, out: Rollout, advantage: np.ndarray) -> dict[str, float]:
-    """Who comes, and how many."""
-    net, table = learner.net, out.tables["spawn"]
-    if o.spawn == "teams":
-        _teams(learner, out, advantage)
-        return _spread(learner, o, table)
-    before = [net.gate.weight.detach().clone(), net.gate.bias.detach().clone()]
-    learner.spawning.add(net, table, advantage)
-    learner.spawning.step(net, table, out.config.max_agents, left=max(0.25, 1 - learner.progress))
-    if o.spawn == "classes":  # sizes move as ever, the gate by what is known of its arms
-        assert isinstance(learner.module, SpawnClasses)
-        with torch.no_grad():
-            net.gate.weight.copy_(before[0])
-            net.gate.bias.copy_(before[1])
-        learner.module.step(net, table, advantage, eta=max(0.25, 1 - learner.progress))
-    return _spread(learner, o, table)
+def _spawn(learner: Learner, out: Rollout, advantage: np.ndarray) -> dict[str, float]:
+    """Who comes, and how many; team sizes are drawn more narrowly as training goes on."""
+    _teams(learner, out, advantage)
+    net = learner.net
+    with torch.no_grad():
+        net.log_scale.fill_(float(np.log(_SPREAD_FROM * (_SPREAD_TO / _SPREAD_FROM) ** learner.progress)))
+    gate = net.roles(torch.from_numpy(out.tables["spawn"]["x"]))[0].detach()
+    return {"entropy_spawn": float((F.softplus(gate) - gate * torch.sigmoid(gate)).mean())}
 
 
 def _teams(learner: Learner, out: Rollout, advantage: np.ndarray) -> None:
@@ -145,15 +99,6 @@ def _teams(learner: Learner, out: Rollout, advantage: np.ndarray) -> None:
     fit_heads(net, x, gate, size, np.where(gate > 0, 1.0, 0.01))
 
 
-def _spread(learner: Learner, o: Options, table: Table) -> dict[str, float]:
-    """Team sizes are drawn more narrowly as training goes on."""
-    net = learner.net
-    with torch.no_grad():
-        net.log_scale.fill_(float(np.log(o.spread_from * (o.spread_to / o.spread_from) ** learner.progress)))
-    gate = net.roles(torch.from_numpy(table["x"]))[0].detach()
-    return {"entropy_spawn": float((F.softplus(gate) - gate * torch.sigmoid(gate)).mean())}
-
-
 def improve(
     net: Network,
     optimizer: torch.optim.Optimizer,
@@ -162,20 +107,19 @@ def improve(
     *,
     tau: float,
     steps: int,
-    size: int = 1024,
 ) -> dict[str, float]:
     """Move purposes and stops towards the better alternatives; the other heads take clipped steps."""
     t = tables["item"]
     stats: dict[str, float] = {}
     chances = by_kind(t["x"])
     for _ in range(steps):
-        at = np.unique(drawn(rng, chances, size))
+        at = np.unique(drawn(rng, chances, _ROWS))
         loss = _item_loss(net, t, at, tau, stats)
         if "stop" in tables:
-            loss = loss + _stop_loss(net, tables["stop"], rng, size // 4, tau, stats)
+            loss = loss + _stop_loss(net, tables["stop"], rng, _ROWS // 4, tau, stats)
         optimizer.zero_grad()
         finite(loss, "policy").backward()
-        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), _MAX_NORM)
         optimizer.step()
     return stats
 
@@ -216,9 +160,4 @@ def _item_loss(net: Network, t: Table, at: np.ndarray, tau: float, stats: dict[s
     return _expected(log_pi, q, tau)
 
 
-soft = Loss(
-    source="ours; relatives: Kakade 2001, discrete SAC arXiv 1910.07207",
-    takes=Options,
-    learn=_learn,
-    module=SpawnClasses,
-)
+soft = Loss(source="ours; relatives: Kakade 2001, discrete SAC arXiv 1910.07207", takes=Options, learn=_learn)

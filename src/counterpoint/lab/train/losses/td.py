@@ -33,9 +33,11 @@ from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.features import TEAM
 from counterpoint.lab.train.policies.network import HEADS, Network
 from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.options import NonNegativeInt, Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
+_MAX_NORM = 10.0  # of the gradient
 _MIXES = ("qmix", "vdn")
 
 
@@ -45,19 +47,17 @@ class Options:
 
     mix: str = "qmix"
     """`qmix`, or `vdn`: a plain sum."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Per round."""
-    lam: float = 0.0
+    lam: Share = 0.0
     """Of TD(lambda): 0 is one step, as in the paper."""
-    tau_from: float = 1.0
+    tau_from: Positive = 1.0
     """Temperature of the behaviour at the start."""
-    tau_to: float = 0.2
+    tau_to: Positive = 0.2
     """And at the end; it falls geometrically."""
-    epochs: int = 8
+    epochs: PositiveInt = 8
     """Steps on the batch."""
-    max_norm: float = 10.0
-    """Of the gradient."""
-    warm: int = 0
+    warm: NonNegativeInt = 0
     """Updates in which only the mix learns, so that utilities need not make up for a level that it does not know yet."""
     each_step: bool = False
     """Whether what the preset's rewards pay is written to every round, as Agent Q-Mix' release does, and not to the last alone;
@@ -234,7 +234,7 @@ def learn(
         if waits:
             for p in net.parameters():
                 p.grad = None
-        torch.nn.utils.clip_grad_norm_(parameters, o.max_norm)
+        torch.nn.utils.clip_grad_norm_(parameters, _MAX_NORM)
         optimizer.step()
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
 
@@ -267,6 +267,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 td = Loss(
     source="QMIX arXiv 1803.11485, VDN 1706.05296, pymarl; Agent Q-Mix arXiv 2604.00344",
     takes=Options,
+    own_credit=("qmix", "vdn"),
     learn=_learn,
     module=Mixer,
 )

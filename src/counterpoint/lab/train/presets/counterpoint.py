@@ -10,7 +10,7 @@ from __future__ import annotations
 from counterpoint.lab.train.preset import Preset
 
 counterpoint = Preset(
-    source="docs/research: stopping.md, spawn-credit.md (forced forks), partition.md (ledger, cone form), staleness.md",
+    source="docs/lab/research: stopping.md, spawn-credit.md (forced forks), partition.md (ledger, cone form), staleness.md",
     grade="M",
     departures="spawns move towards the best of a regression over team sizes and shares, not by a natural gradient per arm, and "
     "from the middle of a run on teams are set by greedy trials; critics are small networks",

@@ -9,7 +9,7 @@ traces of S0 they do, and the cap stays.
 
 Candidates learn, and are judged, on the calmest form of the payoffs (`expected`), which is fitted once on all traces: the
 standard error does not count the error of that fit. The control is S0, where any gain would be over-fitting.
-(docs/research/stopping.md; departures: the calmer payoffs, the vote, and the longer rule where nothing is decided: with the
+(docs/lab/research/stopping.md; departures: the calmer payoffs, the vote, and the longer rule where nothing is decided: with the
 cap instead, one set in
 fifteen of one hundred traces of S2 stopped after one vote and lost twice the gap.)
 """
@@ -38,7 +38,7 @@ from counterpoint.lab.train.stopping.values import last_useful, longstaff_schwar
 #
 # the exact gradient, with no sampling noise in the stop time. Sampled: stop at τ ~ p, (Y_τ − baseline)·∇log P(τ) (REINFORCE,
 # Williams 1992), the baseline being the batch's mean. Both climb with Adam (Kingma and Ba, 2015) on payoffs divided by their
-# scale. The rule stops where p ≥ 1/2. (Source: docs/research/stopping.md.)
+# scale. The rule stops where p ≥ 1/2. (Source: docs/lab/research/stopping.md.)
 
 _BATCH, _PENALTY = 200, 1e-4
 _EXACT, _SAMPLED = (80, 0.25), (200, 0.05)  # steps, and the first step size: noise needs more and smaller ones

@@ -15,12 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from counterpoint.guard.stop_paths import FEATURES
 from counterpoint.lab.worlds.stopping.config import Config, PoissonSearch, Saturation, Votes, WideSearch
 from counterpoint.trace.keyed import purpose, uniform
-
-FEATURES = ("round", "evidence", "last_gain", "quiet_rounds", "drop")
-"""Rounds so far; evidence (items found, margin of votes, level of the draft); its last change; rounds since it last rose; how far
-it is below its best so far."""
 
 Segments = Sequence[tuple[int, np.ndarray]]
 """(round, seeds): from after this round on, draws use these seeds; the first begins after round 0. One seed per episode."""

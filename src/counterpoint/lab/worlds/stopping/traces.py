@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.errors import InputError, NotIdentified, Refused
+from counterpoint.errors import InputError, NotIdentified
 from counterpoint.lab.worlds.stopping.config import Config, Saturation, Votes
 from counterpoint.lab.worlds.stopping.policies import BY_HAND
 from counterpoint.lab.worlds.stopping.sample import Paths, Segments, increments, paths_of
@@ -183,20 +183,6 @@ def worker_of(config: Config) -> tuple[str, str]:
             return "reviser", "revise"
         case _:
             return "searcher", "search"
-
-
-def payoffs(trace: Trace) -> np.ndarray:
-    """(checkpoints,) Y_t of a forced-continuation trace from any source: `reward["draft"]` of its aggregates, by time."""
-    if trace.meta.get("forced") is False:
-        raise Refused(
-            f"the policy stopped trace {trace.trace_id}, so later payoffs are not known", fix="record with forced continuation"
-        )
-    scored = [(e.t, float(e.reward["draft"])) for e in trace.events if e.type == "aggregate" and e.reward and "draft" in e.reward]
-    if not scored:
-        raise InputError(
-            f"trace {trace.trace_id} has no scored draft", fix='an aggregate with reward {"draft": ...} per checkpoint'
-        )
-    return np.array([score for _, score in sorted(scored, key=lambda pair: pair[0])])
 
 
 def write(episode: Episode) -> Trace:

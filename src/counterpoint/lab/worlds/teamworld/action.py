@@ -1,7 +1,7 @@
 """What the orchestrators of a batch decide in one round: five parts, flat arrays over episodes.
 
-Always true: an action only says; whether it is legal is checked against the state before anything changes (`legal.py`). A part
-left out is a noop. `ep` is the episode's place in the batch, `agent` and `parent` are slots (0 is the orchestrator), `item`
+Always true: an action only says; whether it is legal is checked against the state before anything changes (`observation.py`). A
+part left out is a noop. `ep` is the episode's place in the batch, `agent` and `parent` are slots (0 is the orchestrator), `item`
 counts through all kinds of items.
 """
 

@@ -1,0 +1,1 @@
+"""What the laboratory adds to `counterpoint compare`: training runs, presets, methods, and pictures of runs."""
