@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from counterpoint.app.terminal.options import caps_of, model_settings
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, did_you_mean
 
 gate_option = click.option(
     "--gate", "gates", multiple=True, metavar="NAME[,NAME]", help="Defences: allow_list, taint, quorum, verifier, quarantine."
@@ -24,9 +24,22 @@ workers_option = click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Processes or actors of the runner (processes unless named)."
 )
 
+_RUNNERS = ("here", "processes", "ray")
 _OF_LOCAL = ("device", "dtype", "threads", "batch", "propensities", "context")
 _OF_ENDPOINT = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries", "token_ids", "price")
 _NEEDS = dict.fromkeys(_OF_ENDPOINT, ("an endpoint", "openai:NAME")) | dict.fromkeys(_OF_LOCAL, ("a local model", "local:NAME"))
+
+
+def split_runner(text: str | None) -> tuple[str | None, str | None]:
+    """The runner and the address of its cluster, from `--runner ray:HOST:PORT`."""
+    if text is None:
+        return None, None
+    kind, _, address = text.partition(":")
+    if kind not in _RUNNERS:
+        raise InputError(f"no runner named {kind!r}", where="--runner", fix=did_you_mean(kind, _RUNNERS))
+    if address and kind != "ray":
+        raise InputError(f"the runner {kind} has no address", where="--runner", fix=f"--runner ray:{address}")
+    return kind, address or None
 
 
 def counts_of(pairs: Sequence[str], *names: str) -> dict[str, int]:

@@ -18,9 +18,8 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, 
 from counterpoint.app.terminal.progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, install
-from counterpoint.lab.app.cli._options import counts_of, names_of, runner_option, workers_option
+from counterpoint.lab.app.cli._options import counts_of, names_of, runner_option, split_runner, workers_option
 from counterpoint.lab.app.cli.compare._race import HOME, print_race
-from counterpoint.lab.app.cli.train._runs import split_runner
 
 if TYPE_CHECKING:
     from counterpoint.lab.bench.race.plan import Race

@@ -17,8 +17,7 @@ from counterpoint.app.terminal.options import allow_option, dry_run_option, outp
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
-from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.app.cli._options import runner_option, workers_option
+from counterpoint.lab.app.cli._options import runner_option, split_runner, workers_option
 
 Planned = list[tuple[Path, dict[str, Any]]]
 """Every run to be trained: its folder and its settings."""
@@ -28,7 +27,6 @@ EXIT_CODES = (
     "3 no such file, run, preset or world, 5 the world or machine lacks what is asked for,\n"
     "6 another process writes the run, 130 interrupted, or ended by SIGTERM (a checkpoint is kept)."
 )
-_RUNNERS = ("here", "processes", "ray")
 
 _TOLD = (
     runner_option,
@@ -62,18 +60,6 @@ def session_options(command: Any) -> Any:
     for option in reversed(_TOLD):
         command = option(command)
     return command
-
-
-def split_runner(text: str | None) -> tuple[str | None, str | None]:
-    """The runner and the address of its cluster, from `--runner ray:HOST:PORT`."""
-    if text is None:
-        return None, None
-    kind, _, address = text.partition(":")
-    if kind not in _RUNNERS:
-        raise InputError(f"no runner named {kind!r}", where="--runner", fix=did_you_mean(kind, _RUNNERS))
-    if address and kind != "ray":
-        raise InputError(f"the runner {kind} has no address", where="--runner", fix=f"--runner ray:{address}")
-    return kind, address or None
 
 
 def set_value(config: dict[str, Any], pair: str) -> None:

@@ -12,8 +12,8 @@ import click
 
 from counterpoint.app.terminal.options import cap_option, mechanism_option
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli._options import counts_of, names_of, preset_option
-from counterpoint.lab.app.cli.train._runs import EXIT_CODES, run_options, split_runner, train_planned
+from counterpoint.lab.app.cli._options import counts_of, names_of, preset_option, split_runner
+from counterpoint.lab.app.cli.train._runs import EXIT_CODES, run_options, train_planned
 
 
 @click.command(

@@ -14,9 +14,9 @@ import click
 
 from counterpoint.app.terminal.options import cap_option
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.app.cli._options import counts_of, preset_option
+from counterpoint.lab.app.cli._options import counts_of, preset_option, split_runner
 from counterpoint.lab.app.cli._worlds import changed_world, trainable_world
-from counterpoint.lab.app.cli.train._runs import EXIT_CODES, Planned, run_options, set_value, split_runner, train_planned
+from counterpoint.lab.app.cli.train._runs import EXIT_CODES, Planned, run_options, set_value, train_planned
 
 CAPS = {"calls": "budget_calls", "updates": "updates"}
 
