@@ -97,15 +97,15 @@ FLAGS: dict[str, dict[str, str]] = {
     "view": {"--token": "--token-file"},
     # of the laboratory
     "bench attack": {"--budget": "--cap runs=N", "--option": "--model-set"},
-    "bench card": {"--html": "-o"},
+    "bench card": {"--html": "--output"},
     "bench inject": {
         "--count": "--samples", "--harmless": "--set harmless=true", "--key-env": "--model-set key_env=NAME",
         "--subtlety": "--set subtlety=X", "--success": "--set success=X",
     },
-    "bench leaderboard": {"--html": "-o"},
+    "bench leaderboard": {"--html": "--output"},
     "bench run": {
         "--again": "--overwrite", "--limit-s": "--cap seconds=N", "--only": "bench run SUITE CELL...", "--option": "--model-set",
-        "--out": "-o",
+        "--out": "--output",
     },
     "compare": {
         "--all": "compare methods", "--anyway": "compare runs --ignore-mismatch", "--baseline": "compare runs --baseline",
@@ -115,11 +115,11 @@ FLAGS: dict[str, dict[str, str]] = {
     },
     "compare methods": {
         "--address": "--runner ray:HOST:PORT", "--budget": "--cap calls=N", "--export": "compare standings -o FILE.jsonl",
-        "--only": "compare methods METHOD...", "--out": "-o", "--released": "compare standings released",
+        "--only": "compare methods METHOD...", "--out": "--output", "--released": "compare standings released",
         "--show": "compare standings", "--table": "compare standings -o FILE.md", "--worlds": "--world",
     },
     "compare plot": {"--force": "--overwrite", "--what": "--kind"},
-    "compare presets": {"--anyway": "--ignore-mismatch", "--budget": "--cap calls=N", "--out": "-o"},
+    "compare presets": {"--anyway": "--ignore-mismatch", "--budget": "--cap calls=N", "--out": "--output"},
     "compare runs": {"--anyway": "--ignore-mismatch"},
     "models": {"--runs": "models ls RUN"},
     "models shrink": {"--rank": "models shrink RUN FOLDER RANK"},
@@ -128,9 +128,11 @@ FLAGS: dict[str, dict[str, str]] = {
         "--key-env": "--model-set key_env=NAME", "--price": "--model-set price=IN,OUT", "--rubric-example": "notes rubric",
     },
     "papers ls": {
-        "--category": "category:WORD", "--core": "core:yes", "--credit": "credit:UNIT", "--excluded": "excluded:yes",
-        "--form": "form:WORD", "--reward": "reward:R1", "--rl": "rl:yes", "--scenario": "scenario:WORD",
-        "--text": "papers ls WORDS", "--year": "year:2025",
+        "--category": "papers ls category:WORD", "--core": "papers ls core:yes", "--credit": "papers ls credit:UNIT",
+        "--excluded": "papers ls excluded:yes",
+        "--form": "papers ls form:WORD", "--reward": "papers ls reward:R1", "--rl": "papers ls rl:yes",
+        "--scenario": "papers ls scenario:WORD",
+        "--text": "papers ls WORDS", "--year": "papers ls year:2025",
     },
     "play": {
         "--budget-seconds": "--cap seconds=N", "--budget-tokens": "--cap tokens=N", "--budget-usd": "--cap usd=N",
@@ -148,14 +150,14 @@ FLAGS: dict[str, dict[str, str]] = {
     },
     "train lm": {
         "--adapters": "--set adapters=shared", "--address": "--runner ray:HOST:PORT", "--credit": "--mechanism",
-        "--device": "--set device=cuda", "--lm": "--model", "--log": "--tracker", "--out": "-o", "--push": "--to",
+        "--device": "--set device=cuda", "--lm": "--model", "--log": "--tracker", "--out": "--output", "--push": "--to",
         "--resume": "train resume", "--updates": "--cap updates=N", "--where": "--set imitate.where=QUERY",
     },
-    "train log": {"--budget": "--cap calls=N", "--from": "--store", "--log": "--tracker", "--out": "-o", "--push": "--to",
+    "train log": {"--budget": "--cap calls=N", "--from": "--store", "--log": "--tracker", "--out": "--output", "--push": "--to",
                   "--staleness": "--set staleness=N", "--updates": "--cap updates=N", "--where": "train log QUERY"},
     "train net": {
         "--address": "--runner ray:HOST:PORT", "--budget": "--cap calls=N", "--from": "train log --store",
-        "--list": "train presets", "--lm": "train lm --model", "--log": "--tracker", "--out": "-o",
+        "--list": "train presets", "--lm": "train lm --model", "--log": "--tracker", "--out": "--output",
         "--push": "--to", "--resume": "train resume", "--staleness": "--set staleness=N",
         "--updates": "--cap updates=N", "--where": "train log QUERY",
     },
@@ -163,7 +165,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--batch": "--set batch=N", "--iterations": "--set iterations=N", "--reviewer": "--set reviewer=MODEL",
         "--width": "--set width=N",
     },
-    "train stop": {"--from": "--store", "--out": "-o", "--where": "train stop QUERY"},
+    "train stop": {"--from": "--store", "--out": "--output", "--where": "train stop QUERY"},
 }  # fmt: skip
 """New command to its old flags, each with the new one."""
 
