@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.checking import check_trace
+from counterpoint.app.file_check import check_trace
 from counterpoint.app.samples import browser_words, print_next, samples, write_samples
 from counterpoint.app.terminal.options import dry_run_option, output_option, seed_option
 from counterpoint.app.terminal.output import emit, json_option, note, table

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from counterpoint.app.forking import fork_refusal, parent_of
-from counterpoint.app.pricing import cost_words
+from counterpoint.app.forks import fork_refusal, parent_of
+from counterpoint.app.price_file import cost_words
 from counterpoint.app.viewer.credit_tab import credit, default_method, team_work
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.app.viewer.trace_view import TraceView, finite, injected_orders, is_dear, sinks, view_of

@@ -70,7 +70,7 @@ def inject(
     reads. A stored run's copies are stored beside it; a file's are written with -o, or stored with --store.
     """
     from counterpoint.app.api.blame import as_scored_by
-    from counterpoint.app.forking import named_model, replay_for
+    from counterpoint.app.forks import named_model, replay_for
     from counterpoint.audits.blame.injecting import inject as planted
 
     loaded = load(trace, store=store)
