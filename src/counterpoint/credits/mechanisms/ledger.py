@@ -24,7 +24,7 @@ import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,9 +34,10 @@ from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import extension
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import beside_drafts, unused
+from counterpoint.credits.shared_options import SEED, VALUE, Q, Unit
 from counterpoint.credits.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.options import NonNegativeInt
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -164,15 +165,15 @@ def _paths(trace: Trace) -> list[Account]:
     return out
 
 
-def _run(
+def _ledger_credit(
     traces: list[Trace],
     *,
-    value: Critic = None,
-    q: Critic = None,
+    value: Annotated[Critic, VALUE] = None,
+    q: Annotated[Critic, Q] = None,
     extensions: NonNegativeInt = 0,
-    seed: NonNegativeInt = 0,
-    unit: str = "message",
-    channel: str = "team",
+    seed: Annotated[NonNegativeInt, SEED] = 0,
+    unit: Unit = "message",
+    channel: Channel = "team",
 ) -> Credit:
     wanted = LEVELS if unit == "all" else (unit,)
     if unit != "all" and unit not in LEVELS:
@@ -231,7 +232,7 @@ ledger = Mechanism(
     cost="a critic; nothing with draft scores",
     additive=True,
     source="ours: the Doob decomposition of the team reward over trace prefixes (Doob 1953), kept as accounts",
-    run=_run,
+    run=_ledger_credit,
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
     live={"value": "task:value", "unit": "agent"},

@@ -13,13 +13,14 @@ nothing. Exact for up to 8 workers, else the mean over antithetic orders. The ag
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
 from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import Game
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.credits.team_games import solve
 from counterpoint.errors import NotIdentified
 from counterpoint.options import NonNegativeInt, PositiveInt
@@ -42,12 +43,12 @@ class Merged(Protocol):
         """What the answer scores without what these workers returned."""
 
 
-def _run(
+def _remerge_credit(
     traces: Sequence[Trace],
     *,
     merged: Callable[[Trace], Merged | None] | None = None,
-    orders: PositiveInt = 64,
-    seed: NonNegativeInt = 0,
+    orders: Annotated[PositiveInt, ORDERS] = 64,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -108,7 +109,7 @@ remerge = Mechanism(
     cost="none: the merge rule and the checker, 2^n times for up to 8 workers, orders * n times for more",
     additive=True,
     source="Shapley 1953; cf. SHARP, arXiv 2602.08335. Departure: the recorded merge is made again, without placeholders",
-    run=_run,
+    run=_remerge_credit,
     needs=("merges",),
     example=lambda: Example(rollouts(), {"merged": _Counted}),
     default=Default(
