@@ -29,7 +29,7 @@ def sinks_by_effect(
     facts = facts or Facts(trace)
     may = may or may_taint(trace, facts=facts)
     found = injections(trace, facts=facts) if found is None else found
-    carried = _carried(trace, may, found)
+    carried = _compliant_acts(trace, may, found)
     out = {sink.event: _weighed(trace, sink) for sink in authority(trace, may, facts=facts)} | carried
     return sorted(out.values(), key=lambda sink: trace.index[sink.event])
 
@@ -39,7 +39,7 @@ def incidents(trace: Trace, *, facts: Facts | None = None) -> list[Sink]:
     return [sink for sink in sinks_by_effect(trace, facts=facts) if sink.status == "violation"]
 
 
-def _carried(trace: Trace, may: MayTaint, found: Sequence[Injection]) -> dict[str, Sink]:
+def _compliant_acts(trace: Trace, may: MayTaint, found: Sequence[Injection]) -> dict[str, Sink]:
     """The acts and answers that carry out an order, by their event."""
     out: dict[str, Sink] = {}
     for one in found:
