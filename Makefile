@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# What is imported is compiled then; compiling all of torch at once takes half of the set-up.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check fix bench mutate clean page browser trainers docs pictures prices dist
 
@@ -30,11 +31,11 @@ browser:
 	  { apt-get update -qq; apt-get install -y -qq chromium; } >/dev/null 2>&1; } || \
 	  echo "note: there is no chromium here and it cannot be installed, so the journeys of the page are skipped"
 
-check: $(VENV)/.dev
+check: $(VENV)/.check
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/mypy
 
-fix: $(VENV)/.dev
+fix: $(VENV)/.check
 	$(BIN)/ruff check --fix src tests benchmarks examples tools
 
 # The documentation site, into site/: pages, journeys, notebooks, the commands' help and the API from docstrings, with search. Built without a
@@ -94,6 +95,10 @@ $(VENV)/.train: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.train $(VENV)/.core
+
+$(VENV)/.check: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[dev,check]'
+	@touch $@ $(VENV)/.dev $(VENV)/.train $(VENV)/.core
 
 $(VENV)/.bench: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[dev,bench]'

@@ -48,8 +48,8 @@ print(json.dumps({"ended": ended, "names": dir(cpt), "file": cpt.__file__, "modu
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the core as an installed package of its own, which hangs nothing in."""
     place = tmp_path_factory.mktemp("alone")
-    top = shutil.ignore_patterns("__pycache__", "*.html")
-    shutil.copytree(PACKAGE, place / "counterpoint", ignore=lambda d, names: {*top(d, names), *({"lab"} if Path(d) == PACKAGE else ())})
+    lab = PACKAGE / "lab"
+    shutil.copytree(PACKAGE, place / "counterpoint", ignore=lambda at, names: {n for n in names if n == "__pycache__" or Path(at, n) == lab})
     info = place / "counterpoint-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.4\nName: counterpoint\nVersion: 0.1.0\n")
@@ -80,11 +80,11 @@ def test_every_command_of_the_core_can_be_asked_for_help(alone: Path, tmp_path: 
 
 WORKS = [
     "demo --quick", "demo", "ls", "ls topology:debate --json", "show research-team", "top research-team", "report", "audit busy-team",
-    "audit mailroom --taint", "credit research-team", "credit research-team --list", "blame panel --json", "export research-team --to perfetto -o run.json",
-    "export research-team --list", f"import {PACKAGE.parents[1] / 'examples' / 'logs'}", "guard limits", "new reward mine", "completion bash",
+    "audit mailroom --taint", "credit research-team", "credit research-team --list", "blame assistant --json", "export research-team --to perfetto -o run.json",
+    "export research-team --list", "export research-team --to html -o run.html", f"import {PACKAGE.parents[1] / 'examples' / 'logs'}", "guard limits", "new reward mine", "completion bash",
 ]  # fmt: skip
 REFUSED = {
-    "fork research-team --at e1 --delete": "nothing says how this team would have gone on",
+    "fork research-team --at e1 --do delete": "nothing says how this team would have gone on",
     "advise research-team": "cannot be replayed",
     "export research-team --to trl -o rows/": "'trl' is not a target we know",
     "demo --lm": "a language model plays a team: no installed package does this",

@@ -29,7 +29,7 @@ PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "lab"
 # These set up a machine, or run this very test; what they install is held to pyproject.toml below.
 NOT_RUN = ("make ", "pip ", "uv ")
 # What the README takes minutes for, as the test does it: the same command with less to do, in a world of small tasks.
-LESS = {"counterpoint demo": "counterpoint demo --world W2 --budget 12000 --seeds 2 --tasks 8"}
+LESS = {"counterpoint demo": "counterpoint demo --world W2 --budget 12000 --seeds 2 --episodes 8"}
 
 
 class Step(NamedTuple):
@@ -151,7 +151,7 @@ def surroundings(found: Path, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """By forks of an interpreter that has imported the package."""
-    imports = "torch torch._dynamo" if "counterpoint train --preset" in page.read_text() else ""
+    imports = "torch torch._dynamo" if "counterpoint train net" in page.read_text() else ""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     follow(page, tmp_path, surroundings(programs(), WARM_IMPORTS=imports))
 
@@ -165,7 +165,7 @@ def test_the_readme_runs_top_to_bottom(tmp_path: Path) -> None:
     folder.mkdir()
     lines = [step.text for step in steps(ROOT / "README.md") if step.kind == "shell"]
     assert {*LESS} <= {*lines}
-    assert not any("--anyway" in line for line in lines)
+    assert not any("--ignore-mismatch" in line for line in lines)
     assert "$(BIN)/counterpoint demo\n" in (ROOT / "Makefile").read_text()
     follow(ROOT / "README.md", folder, surroundings(Path(sys.executable).parent, HOME=str(home)))
 
@@ -200,7 +200,8 @@ def test_the_readme_says_first_how_to_install_what_its_lines_need() -> None:
     for line in lines:
         ready |= {extra for _, extras in installed(line) for extra in extras}
         words = line.split()
-        needs = {"view": {"view"}, "plot": {"plot"}, "train": {"train"}, "compare": {"train"}, "demo": {"train"}}.get(words[1], set())
+        needs = {"view": {"view"}, "train": {"train"}, "compare": {"train"}, "demo": {"train"}}.get(words[1], set())
+        needs = needs | ({"plot"} if words[1:3] == ["compare", "plot"] else set())
         assert words[0] != "counterpoint" or "--quick" in words or needs <= ready, f"{line} needs {needs - ready}"
 
 
@@ -223,3 +224,16 @@ def test_links_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    for folder in ("src", "tests", "tools", "benchmarks", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text()):
+                assert (ROOT / name).exists(), f"{path.relative_to(ROOT)} names {name}"
+
+
+def test_the_documentation_stays_readable() -> None:
+    """At most 60,000 words, README and decisions included."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert sum(len(page.read_text().split()) for page in pages) <= 60_000

@@ -119,23 +119,35 @@ def build(work: Path) -> tuple[Path, Path]:
 # -- try -----------------------------------------------------------------------------------------------------------------
 
 
+def try_core(inside: Path, folder: Path) -> None:
+    """With the core dependencies alone: the package is imported, every command helps, and those of the core work."""
+    command = inside.parent / "counterpoint"
+    run(inside, "-c", "import counterpoint; [getattr(counterpoint, name) for name in dir(counterpoint)]")
+    for name in run(inside, "-c", "from counterpoint import registry; print(*registry.ids('command'))").split():
+        run(command, name, "--help")
+    run(command, "demo", "--quick", cwd=folder)
+    for words in ("ls", "show research-team", "credit research-team", "report"):
+        run(command, *words.split(), "--store", "counterpoint_demo", cwd=folder)
+    run(command, "audit", "busy-team", "--store", "counterpoint_demo", cwd=folder, code=4)
+    run(command, "audit", "mailroom", "--taint", "--store", "counterpoint_demo", cwd=folder, code=4)
+
+
 def try_wheel(wheel: Path, work: Path, python: str, version: str) -> Path:
-    """Install the wheel alone, and do what the README begins with; the environment's interpreter."""
+    """Install the wheel alone, and do what the README begins with, then with the viewer; the environment's interpreter."""
     inside = environment(work / f"user-{version}", python)
-    pip(inside, f"{wheel}[view]")
+    pip(inside, wheel)
     command, folder = inside.parent / "counterpoint", work / f"empty-{version}"
     folder.mkdir()
     told = run(command, "--version").strip()
     if told.split()[-1] != project()["version"]:
         sys.exit(f"dist: --version says {told}")
-    run(command, "demo", "--quick", cwd=folder)
-    run(command, "audit", "busy-team", "--store", "counterpoint_demo", cwd=folder, code=4)
-    run(command, "audit", "mailroom", "--taint", "--store", "counterpoint_demo", cwd=folder, code=4)
-    run(command, "credit", "research-team", "--store", "counterpoint_demo", cwd=folder)
+    try_core(inside, folder)
+    say(f"Python {version}: with the core dependencies alone, every command helps, and those of the core work")
+    pip(inside, f"{wheel}[view]")
     if "smollm2-135m-ledger" not in run(command, "models", cwd=folder):
         sys.exit("dist: the adapter that comes with the package is not found")
     _try_view(command, folder)
-    say(f"Python {version}: installed in an empty environment; demo, audit, credit and the viewer work")
+    say(f"Python {version}: the models that come with the package, and the viewer, work")
     return inside
 
 

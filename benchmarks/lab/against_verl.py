@@ -85,7 +85,8 @@ def _losses(verl: object, tensor: object, rng: np.random.Generator, mask: np.nda
     loss = clip_loss(tensor((new - old)[mask]), tensor(a[mask]), low=0.2, high=0.28, dual=3.0)  # type: ignore[operator]
     yield "policy loss, clip-higher and dual clip, mean over tokens", _far(float(theirs), float(loss.mean()))
     for name, estimator in (("kl", "k1"), ("mse", "k2"), ("low_var_kl", "k3")):
-        yield f"KL {estimator}", _far(of("kl_penalty", tensor(new), tensor(old), name).numpy(), kl(tensor(new - old), estimator).numpy())  # type: ignore[operator]
+        theirs = of("kl_penalty", tensor(new), tensor(old), name).numpy()  # type: ignore[operator]
+        yield f"KL {estimator}", _far(theirs, kl(tensor(new - old), estimator).numpy())  # type: ignore[operator]
 
 
 def _far(theirs: np.ndarray | float, ours: np.ndarray | float) -> float:

@@ -1,6 +1,6 @@
 """Two runs of one task, with token ids and log-probabilities, in the store `learn`: something to export rows of.
 
-A fake plays, whose tokens are bytes. With a model of your own: counterpoint record --task T1 --model local:NAME --store learn
+A fake plays, whose tokens are bytes. With a model of your own: counterpoint play --task T1 --model local:NAME --store learn
 
 Run it: python examples/trainers/record_runs.py
 """

@@ -95,7 +95,7 @@ def refuse(path: Path, *, overwrite: bool) -> None:
     if path.exists() and not path.is_file():
         raise InputError("is not a plain file", where=os.fspath(path), fix="choose another name")
     if path.exists() and not overwrite:
-        raise InputError("exists already", where=os.fspath(path), fix="use --force to replace it, or another name")
+        raise InputError("exists already", where=os.fspath(path), fix="use --overwrite to replace it, or another name")
 
 
 def put(files: Sequence[tuple[Path, bytes]], *, overwrite: bool = True) -> None:

@@ -8,7 +8,10 @@ file names is not asked for by anybody: `check_consent` stands before every name
 
 An installed package hangs more into Counterpoint by entry points, read as text; the laboratory (`counterpoint.lab`) does so too:
 `counterpoint.plugins` (a kind, and the package whose files are plug-ins of it), `counterpoint.hooks` (a question that the core
-asks, and the function that answers) and `counterpoint.names` (a name of `import counterpoint`, and what it stands for).
+asks, and the function that answers), `counterpoint.commands` (a command, and its object) and `counterpoint.names` (a name of
+`import counterpoint`, and what it stands for).
+
+A folder in a kind's packages is a kind of its own, `"command/notes"`: the files of the folder `notes` of every such package.
 """
 
 from __future__ import annotations
@@ -86,18 +89,27 @@ def _rooms() -> dict[str, tuple[str, ...]]:
     return out
 
 
+def _folders(kind: str) -> list[tuple[str, str]]:
+    """The packages of a kind with their folders, of those that have one."""
+    outer, *inside = kind.split("/")
+    paths = [(package, _path_of(outer_package)) for package, outer_package in zip(packages(kind), packages(outer), strict=True)]
+    places = [(package, os.path.join(path, *inside)) for package, path in paths if path is not None]
+    return [(package, path) for package, path in places if os.path.isdir(path)]
+
+
 def _path_of(package: str) -> str | None:
-    """The folder of a package; ours are found without importing anything."""
-    first, _, rest = package.partition(".")
+    """The folder of a package, located without importing it or what it lies in."""
+    first, *rest = package.split(".")
     if first == "counterpoint":
-        return os.path.join(_ROOT, *rest.split("."))
+        return os.path.join(_ROOT, *rest)
     from importlib.util import find_spec
 
     try:
-        spec = find_spec(package)
+        spec = find_spec(first)
     except (ImportError, ValueError):
         return None
-    return next(iter(spec.submodule_search_locations or ()), None) if spec else None
+    places = (os.path.join(root, *rest) for root in (spec.submodule_search_locations or () if spec else ()))
+    return next(filter(os.path.isdir, places), None)
 
 
 def kinds() -> list[str]:
@@ -107,9 +119,10 @@ def kinds() -> list[str]:
 
 def packages(kind: str) -> tuple[str, ...]:
     """The packages whose files are the plug-ins of a kind: the core's, then those of installed packages."""
-    if kind not in _rooms():
+    outer, *inside = kind.split("/")
+    if outer not in _rooms():
         raise NotFound(f"no kind of plug-in named {kind!r}", fix=did_you_mean(kind, _rooms()))
-    return _rooms()[kind]
+    return tuple(".".join((package, *inside)) for package in _rooms()[outer])
 
 
 def hooks(question: str) -> list[Any]:
@@ -128,6 +141,11 @@ def hook(question: str, what: str) -> Any:
     for function in hooks(question):
         return function
     raise NotFound(f"{what}: no installed package does this", fix=install())
+
+
+def commands() -> dict[str, str]:
+    """Single commands of installed packages: the name, and "package.module:object" (entry points `counterpoint.commands`)."""
+    return dict(_entries().get("commands", ()))
 
 
 def names() -> dict[str, str]:
@@ -154,10 +172,7 @@ def _ids(kind: str) -> tuple[str, ...]:
 def _files(kind: str) -> dict[str, tuple[str, str]]:
     """The plug-ins of a kind by the name of their module: package and path, found by reading; nothing is imported."""
     out: dict[str, tuple[str, str]] = {}
-    for package in packages(kind):
-        folder_ = _path_of(package)
-        if folder_ is None or not os.path.isdir(folder_):
-            continue
+    for package, folder_ in _folders(kind):
         with os.scandir(folder_) as entries:
             for entry in entries:
                 name, is_file = entry.name.removesuffix(".py"), entry.name.endswith(".py")
@@ -242,3 +257,12 @@ def summary(kind: str, name: str) -> str:
     """The first line of the plug-in file's docstring, read as text: nothing is imported."""
     with open(_files(kind)[_module(kind, name)][1], encoding="utf-8") as file:
         return file.readline().strip().strip('"').strip()
+
+
+def constant(kind: str, name: str, constant_name: str) -> str | None:
+    """The text that a line of the plug-in's file gives to a name (`HEADING = "Look"`), read as text; None without such a line."""
+    with open(_files(kind)[_module(kind, name)][1], encoding="utf-8") as file:
+        for line in file:
+            if line.startswith(f"{constant_name} ="):
+                return line.partition("=")[2].strip().strip("\"'")
+    return None

@@ -28,7 +28,7 @@ def _values(trace: Trace) -> dict[str, Measure]:
 def test_own_rollups_sum_to_the_trace(trace: Trace) -> None:
     facts = Facts(trace)
     for by in BY:
-        rows = rollup(trace, by, facts=facts)  # type: ignore[arg-type]
+        rows = rollup(trace, by)  # type: ignore[arg-type]
         assert sum(r.events for r in rows) == len(trace.events)
         assert sum(r.tokens_own or 0 for r in rows) == int(facts.tokens_E.sum())
         assert sum(r.cost_own or 0 for r in rows) == pytest.approx(float(facts.cost_E.sum()))

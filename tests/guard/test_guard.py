@@ -233,21 +233,21 @@ def test_quick_json_is_json(tmp_path: Path) -> None:
 
 
 def test_a_call_within_the_limits_goes_on_in_silence() -> None:
-    done = process(call(SHOP), "--limit", "agents=50")
+    done = process(call(SHOP), "--cap", "agents=50")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_refusal_is_an_object_or_an_exit_code() -> None:
-    done = process(call(SHOP, "Task", {"prompt": "more"}), "--limit", "agents=1")
+    done = process(call(SHOP, "Task", {"prompt": "more"}), "--cap", "agents=1")
     assert done.returncode == 0
     why = denied(json.loads(done.stdout))
     assert why.startswith(MARK)
     assert "limit agents = 1 sub-agents" in why
     assert "do the rest yourself" in why
-    again = process(call(SHOP, "Task", {"prompt": "more"}), "--limit", "agents=1", "--answer", "exit")
+    again = process(call(SHOP, "Task", {"prompt": "more"}), "--cap", "agents=1", "--answer", "exit")
     assert (again.returncode, again.stdout) == (2, b"")
     assert again.stderr.decode().startswith(MARK)
-    assert process(call(SHOP), "--limit", "agents=1").stdout == b""  # other calls may go on
+    assert process(call(SHOP), "--cap", "agents=1").stdout == b""  # other calls may go on
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_refusal_is_an_object_or_an_exit_code() -> None:
 )
 def test_recorded_sessions_are_refused_when_the_count_is_reached(source: Path, most: int, tmp_path: Path) -> None:
     """Each record is written, then each of its calls asks: what is refused is what the replay of the whole says."""
-    path, refused, options = tmp_path / source.name, [], {"--limit": [f"agents={most}"]}
+    path, refused, options = tmp_path / source.name, [], {"--cap": [f"agents={most}"]}
     for line in source.read_text().splitlines(keepends=True):
         with path.open("a") as out:
             out.write(line)
@@ -270,7 +270,7 @@ def test_recorded_sessions_are_refused_when_the_count_is_reached(source: Path, m
                 given = call(path, block["name"], block["input"], tool_use_id=block["id"])
                 said = hook.answer(given, options, now=seconds(entry["timestamp"]))
                 refused += [block["name"]] if denial(said) else []
-    found = replay(ClaudeCodeReader(GuardState()), str(path), limits_of(limit_option(options["--limit"]))).fired
+    found = replay(ClaudeCodeReader(GuardState()), str(path), limits_of(limit_option(options["--cap"]))).fired
     assert refused
     assert set(refused) <= {"Task", "Agent"}
     assert len(refused) == found["agents"].calls
@@ -281,7 +281,7 @@ def test_hooks_at_once_let_no_more_through_than_the_limit(tmp_path: Path) -> Non
     for n, one in enumerate(calls):
         one["uuid"] = f"spawn-{n:012}"
     path = write(tmp_path / "s.jsonl", record("user", 0, "go"), *calls)
-    command = [sys.executable, "-S", str(PROGRAM), "--limit", "agents=2"]
+    command = [sys.executable, "-S", str(PROGRAM), "--cap", "agents=2"]
     pipe = subprocess.PIPE
     running = [subprocess.Popen(command, stdin=pipe, stdout=pipe) for _ in calls]
     said = []
@@ -298,11 +298,11 @@ def test_hooks_at_once_let_no_more_through_than_the_limit(tmp_path: Path) -> Non
     assert sum(not text for text in said) == 2
     again = said.index(b"")
     given = call(path, "Agent", {"prompt": f"part {again}"}, tool_use_id=f"toolu_{again:012}")
-    assert hook.answer(given, {"--limit": ["agents=2"]}) == {}  # what was let through is let through
+    assert hook.answer(given, {"--cap": ["agents=2"]}) == {}  # what was let through is let through
 
 
 def test_a_spawn_that_failed_does_not_count_and_one_that_began_counts_once(tmp_path: Path) -> None:
-    path, options = tmp_path / "s.jsonl", {"--limit": ["agents=1"]}
+    path, options = tmp_path / "s.jsonl", {"--cap": ["agents=1"]}
     talk = [record("user", 0, "go"), tool_use(1, "Agent", {"prompt": "a"}, "toolu_a")]
     assert hook.answer(call(write(path, *talk), "Agent", {"prompt": "a"}, tool_use_id="toolu_a"), options) == {}
     talk += [result(2, "toolu_a", "no such agent type", failed=True), tool_use(3, "Agent", {"prompt": "b"}, "toolu_b")]
@@ -317,18 +317,18 @@ def test_a_spawn_that_failed_does_not_count_and_one_that_began_counts_once(tmp_p
 
 def test_a_workflow_is_refused_like_a_spawn_and_counted_by_its_agents(tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", record("user", 0, "go"))
-    assert hook.answer(call(path, "Workflow", {"script": "x"}), {"--limit": ["agents=1"]}) == {}
+    assert hook.answer(call(path, "Workflow", {"script": "x"}), {"--cap": ["agents=1"]}) == {}
     folder = tmp_path / "s" / "subagents" / "workflows" / "wf_1"
     folder.mkdir(parents=True)
     for name in ("a1", "a2"):
         write(folder / f"agent-{name}.jsonl", record("user", 4, name, isSidechain=True, agentId=name))
-    why = denied(hook.answer(call(path, "Workflow", {"script": "x"}), {"--limit": ["agents=1"]}))
+    why = denied(hook.answer(call(path, "Workflow", {"script": "x"}), {"--cap": ["agents=1"]}))
     assert "2 sub-agents have been started" in why
 
 
 def test_depth_is_that_of_who_asks(tmp_path: Path) -> None:
     talk = [record("user", 0, "go"), tool_use(1, "Agent", {"prompt": "a"}, "toolu_a"), result(2, "toolu_a", "ok", agentId="abc")]
-    path, options = write(tmp_path / "s.jsonl", *talk), {"--limit": ["depth=1"]}
+    path, options = write(tmp_path / "s.jsonl", *talk), {"--cap": ["depth=1"]}
     assert hook.answer(call(path, "Agent", {"prompt": "b"}, tool_use_id="t1"), options) == {}
     why = denied(hook.answer(call(path, "Agent", {"prompt": "b"}, tool_use_id="t2", agent_id="abc"), options))
     assert "2 spawns below the main agent" in why
@@ -340,16 +340,16 @@ def test_failures_are_told_apart(tmp_path: Path) -> None:
     for n in range(3):
         talk += [tool_use(2 * n + 1, "Bash", {"command": "make"}, f"c{n}"), result(2 * n + 2, f"c{n}", "Error", failed=True)]
     path = write(tmp_path / "s.jsonl", *talk)
-    limits = {"--limit": ["repeats=3", "failures=9"]}
+    limits = {"--cap": ["repeats=3", "failures=9"]}
     assert "failed 3 times with the same input" in denied(hook.answer(call(path, given={"command": "make"}), limits))
     edited = [tool_use(8, "Edit", {"file": "a"}, "e1"), result(9, "e1", "ok")]
     other = write(tmp_path / "edited.jsonl", *talk, *edited)
     assert hook.answer(call(other, given={"command": "make"}), limits) == {}  # what failed may work now
     assert hook.answer(call(path, given={"command": "make -n"}), limits) == {}
-    why = denied(hook.answer(call(path, given={"command": "ls"}), {"--limit": ["failures=3"]}))
+    why = denied(hook.answer(call(path, given={"command": "ls"}), {"--cap": ["failures=3"]}))
     assert "your last 3 tool calls all failed" in why
     assert "answer the user now" in why
-    assert hook.answer(call(path, "AskUserQuestion"), {"--limit": ["failures=3"]}) == {}
+    assert hook.answer(call(path, "AskUserQuestion"), {"--cap": ["failures=3"]}) == {}
     # Our own refusals, and a person's, are no failures of the tool.
     talk += [tool_use(20, "Bash", {"command": "x"}, "c8"), result(21, "c8", f"{MARK} refused", failed=True)]
     talk += [tool_use(22, "Bash", {"command": "x"}, "c9"), result(23, "c9", "The user doesn't want to proceed", failed=True)]
@@ -364,16 +364,16 @@ def test_tokens_dollars_and_minutes(tmp_path: Path) -> None:
         ("prompt.minutes=40", "41 minutes have passed"),
         ("dollars=0.0001", "$0.00"),
     ):
-        why = denied(hook.answer(call(path), {"--limit": [limit]}, now=now))
+        why = denied(hook.answer(call(path), {"--cap": [limit]}, now=now))
         assert words in why
         assert "answer the user now" in why
-        assert "return now what you have" in denied(hook.answer(call(path, agent_id="abc"), {"--limit": [limit]}, now=now))
+        assert "return now what you have" in denied(hook.answer(call(path, agent_id="abc"), {"--cap": [limit]}, now=now))
 
 
 def test_a_model_without_a_price_is_told_to_the_person_once(tmp_path: Path) -> None:
     talk = [record("user", 0, "go"), tool_use(1, "Bash", {}, "c1")]
     talk[1]["message"]["model"] = "a-model-of-nobody"
-    path, options = write(tmp_path / "s.jsonl", *talk), {"--limit": ["dollars=1"]}
+    path, options = write(tmp_path / "s.jsonl", *talk), {"--cap": ["dollars=1"]}
     assert "a-model-of-nobody has no price" in hook.answer(call(path), options)["systemMessage"]
     assert hook.answer(call(path), options) == {}
     prices = tmp_path / "prices.toml"
@@ -383,9 +383,9 @@ def test_a_model_without_a_price_is_told_to_the_person_once(tmp_path: Path) -> N
 
 def test_a_warning_comes_once_before_the_limit(tmp_path: Path) -> None:
     path = write(tmp_path / "s.jsonl", record("user", 0, "go"), tool_use(1, "Bash", {}, "c1"))
-    said = hook.answer(call(path), {"--limit": ["tokens=130"]})
+    said = hook.answer(call(path), {"--cap": ["tokens=130"]})
     assert "110 tokens have been used" in said["hookSpecificOutput"]["additionalContext"] == said["systemMessage"]
-    assert hook.answer(call(path), {"--limit": ["tokens=130"]}) == {}
+    assert hook.answer(call(path), {"--cap": ["tokens=130"]}) == {}
 
 
 def test_codex_calls_come_from_the_root_or_from_a_sub_agent(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_codex_calls_come_from_the_root_or_from_a_sub_agent(tmp_path: Path) -> N
     session, agent = root.stem[-36:], child.stem[-36:]
     for transcript, more in ((root, {}), (child, {"agent_id": agent, "agent_type": "worker"})):
         given = call(transcript, "spawn_agent", {"message": "x"}, turn_id="t", model="gpt-5", **more) | {"session_id": session}
-        assert "sub-agents" in denied(hook.answer(given, {"--limit": ["agents=1"]}))
+        assert "sub-agents" in denied(hook.answer(given, {"--cap": ["agents=1"]}))
     assert len(GuardState(state_path(session)).files) == 3
 
 
@@ -405,17 +405,17 @@ def test_codex_calls_come_from_the_root_or_from_a_sub_agent(tmp_path: Path) -> N
     [b"", b"not json", b"[]", b'{"hook_event_name": "PreToolUse"}', b'{"hook_event_name": "Stop"}', b'{"session_id": 3}'],
 )
 def test_what_it_cannot_read_goes_on(given: bytes, home: Path) -> None:
-    done = process(given, "--limit", "calls=0")
+    done = process(given, "--cap", "calls=0")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_broken_session_state_or_limit_goes_on_and_is_logged(tmp_path: Path, home: Path) -> None:
     for given in (call(tmp_path / "nothing.jsonl"), call(tmp_path)):
-        assert process(given, "--limit", "agents=1").stdout == b""
+        assert process(given, "--cap", "agents=1").stdout == b""
     assert process(call(SHOP), "--nonsense", "1").returncode == 0
     assert "unknown option" in (home / "guard.log").read_text()
     (home / f"{SHOP.stem}.json").write_text('{"version": 1}')
-    assert denied(json.loads(process(call(SHOP, "Task"), "--limit", "agents=1").stdout))
+    assert denied(json.loads(process(call(SHOP, "Task"), "--cap", "agents=1").stdout))
     limits = tmp_path / "guard.toml"
     limits.write_text("[session]\nagents = 1\n")
     assert denied(json.loads(process(call(SHOP, "Task"), "--limits", str(limits)).stdout))
@@ -426,10 +426,10 @@ def test_a_broken_session_state_or_limit_goes_on_and_is_logged(tmp_path: Path, h
     assert process(call(SHOP), "--limits", str(limits)).stdout == b""  # told once
     said = json.loads(process(call(SHOP) | {"session_id": "new"}, "--limits", str(tmp_path / "none.toml")).stdout)
     assert "nothing is refused" in said["systemMessage"]
-    assert denied(json.loads(process(call(SHOP), "--limit", "calls=0", "--limit", "dollars=1", "--prices", "/none.toml").stdout))
+    assert denied(json.loads(process(call(SHOP), "--cap", "calls=0", "--cap", "dollars=1", "--prices", "/none.toml").stdout))
     shutil.rmtree(home)
     home.write_text("a file where the folder should be")
-    assert process(call(SHOP, "Task"), "--limit", "agents=0").stdout == b""
+    assert process(call(SHOP, "Task"), "--cap", "agents=0").stdout == b""
 
 
 def test_the_hook_loads_next_to_nothing() -> None:
@@ -499,10 +499,10 @@ def test_installing_and_taking_out_again_leaves_every_byte(before: str | None, t
     if before is not None:
         path.parent.mkdir()
         path.write_text(before)
-    assert install(path, "python -m counterpoint.guard --limit agents=1")
-    assert install(path, "python -m counterpoint.guard --limit agents=2")
-    assert not install(path, "python -m counterpoint.guard --limit agents=2")
-    assert installed(path) == ["python -m counterpoint.guard --limit agents=2"]
+    assert install(path, "python -m counterpoint.guard --cap agents=1")
+    assert install(path, "python -m counterpoint.guard --cap agents=2")
+    assert not install(path, "python -m counterpoint.guard --cap agents=2")
+    assert installed(path) == ["python -m counterpoint.guard --cap agents=2"]
     now = json.loads(path.read_text())
     hooks = now.pop("hooks")
     were = json.loads(before or "{}")
@@ -610,8 +610,8 @@ def test_check_replay_and_status(run: Any, tmp_path: Path, monkeypatch: pytest.M
     code, out, _ = run("guard", "check", SHOP.stem, "--json")
     assert code == 0
     assert {row["limit"]: row["used"] for row in json.loads(out)["counts"]}["agents"] == len(read(SHOP).tally.agents)
-    assert run("guard", "check", SHOP, "--limit", "agents=1")[0] == 4
-    code, out, _ = run("guard", "replay", SHOP, "--limit", "agents=1", "--json")
+    assert run("guard", "check", SHOP, "--cap", "agents=1")[0] == 4
+    code, out, _ = run("guard", "replay", SHOP, "--cap", "agents=1", "--json")
     assert code == 0
     assert [row["limit"] for row in json.loads(out)["fired"]] == ["agents"]
     assert "No limit" in run("guard", "replay", SHOP)[1]
@@ -619,14 +619,14 @@ def test_check_replay_and_status(run: Any, tmp_path: Path, monkeypatch: pytest.M
         assert run("guard", *wrong)[0] == 3
     (tmp_path / "x.jsonl").write_text("{}\n")
     assert run("guard", "check", "x.jsonl")[0] == 2
-    assert run("guard", "install", "--limit", "agnets=1")[0] == 2
-    assert run("guard", "install", "--codex", "--limit", "agents=1")[0] == 0
-    hook.answer(call(SHOP, "Task"), {"--limit": ["agents=0"]})
+    assert run("guard", "install", "--cap", "agnets=1")[0] == 2
+    assert run("guard", "install", "--client", "codex", "--cap", "agents=1")[0] == 0
+    hook.answer(call(SHOP, "Task"), {"--cap": ["agents=0"]})
     code, out, _ = run("guard", "status", "--json")
     told = json.loads(out)
     assert list(told["installed"]) == [str(tmp_path / ".codex" / "hooks.json")]
     assert [(row["session"], row["refused"], row["last_refusal"]) for row in told["sessions"]] == [(SHOP.stem, 1, "agents")]
-    assert run("guard", "uninstall", "--codex")[0] == 0
+    assert run("guard", "uninstall", "--client", "codex")[0] == 0
     assert not os.path.exists(tmp_path / ".codex")
 
 

@@ -9,7 +9,8 @@ import Live from "./pages/Live";
 import Runs from "./pages/Runs";
 import TracePage from "./pages/Trace";
 import TracesPage from "./pages/Traces";
-import { traceLink, type Route } from "./router";
+import { parse, traceLink, type Route } from "./router";
+import { PAGES } from "./shapes.gen";
 import { Help, Menu, openDialog } from "./shell/dialogs";
 import { Icon } from "./shell/icons";
 import { Link } from "./shell/Link";
@@ -30,15 +31,13 @@ function places(): Place[] {
     open ? { page: "trace", text: "Trace", to: () => traceLink(open.id), isFileToo: true } : null,
     { page: "diff", text: "Diff", to: () => ({ page: "diff", a: open?.about.parent ?? "", b: open?.about.parent ? open.id : "" }),
       isFileToo: false },
-    { page: "runs", text: "Runs", to: () => ({ page: "runs", id: null }), isFileToo: false },
-    { page: "compare", text: "Compare", to: () => ({ page: "compare", spec: "" }), isFileToo: false },
-    { page: "bench", text: "Bench", to: () => ({ page: "bench", a: "", b: "" }), isFileToo: false },
+    ...PAGES.map(({ id, name }) => ({ page: id, text: name, to: () => parse(`/${id}`), isFileToo: false })),
     { page: "live", text: "Live", to: () => ({ page: "live" }), isFileToo: false },
   ];
   return all.filter((one): one is Place => one !== null && (one.isFileToo || source.value?.kind === "server"));
 }
 
-const PAGES: Record<Route["page"], FunctionComponent> = {
+const COMPONENTS: Record<Route["page"], FunctionComponent> = {
   traces: TracesPage, trace: TracePage, diff: Diff, runs: Runs, compare: Compare, bench: Bench, live: Live, unknown: Unknown,
 };
 
@@ -88,9 +87,7 @@ function useCommands(): void {
       onCommand("copy-link", () => void copyLink()),
       onCommand("go-traces", () => go({ page: "traces", query: "" })),
       onCommand("go-diff", () => go({ page: "diff", a: "", b: "" })),
-      onCommand("go-runs", () => go({ page: "runs", id: null })),
-      onCommand("go-compare", () => go({ page: "compare", spec: "" })),
-      onCommand("go-bench", () => go({ page: "bench", a: "", b: "" })),
+      ...PAGES.map(({ id }) => onCommand(`go-${id}`, () => go(parse(`/${id}`)))),
       onCommand("go-live", () => go({ page: "live" })),
     ];
     return () => ends.forEach((end) => end());
@@ -107,7 +104,7 @@ function useTitle(): void {
 export function App() {
   useCommands();
   useTitle();
-  const Page = PAGES[route.value.page];
+  const Page = COMPONENTS[route.value.page];
   return (
     <div class="app">
       <Rail />

@@ -4,7 +4,7 @@ import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { denseColumns, type DenseColumns, type DenseFields, DenseRows } from "./dense";
 import { search, terms } from "./search";
 import type {
-  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, Recurring, Run, RunRow, Talk, TalkRow, TraceRow,
+  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, RecurringCauses, Run, RunRow, Talk, TalkRow, TraceRow,
   Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
@@ -83,7 +83,7 @@ export class FileSource implements Source {
     return { store: "this file", rows, found: rows.length, total: all.length, facets: {}, zone: "", remarks: [], version: this.block.made_by };
   }
 
-  async causes(): Promise<Recurring> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }
+  async causes(): Promise<RecurringCauses> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }
   async alerts(ids: string[]): Promise<Record<string, AlertCount>> {
     return Object.fromEntries(ids.map((id) => {
       const all = this.packed(id).about.alerts;
@@ -96,7 +96,7 @@ export class FileSource implements Source {
 
   async bins(id: string): Promise<Bins> {
     const bins = this.packed(id).bins;
-    if (!bins) throw new SourceError("This file has no summary of the timeline.", `counterpoint export ${id} --html FILE`);
+    if (!bins) throw new SourceError("This file has no summary of the timeline.", `counterpoint export ${id} --to html -o FILE`);
     return decodeBins(fromBase64(bins));
   }
 
@@ -153,7 +153,7 @@ export class FileSource implements Source {
   async credit(id: string, method: string, unit: string): Promise<Credit> {
     const packed = this.packed(id);
     const found = packed.credit[`${method}/${unit}`] ?? Object.values(packed.credit).find((one) => one.method === method);
-    if (!found) throw new SourceError(`This file has no credit by ${method}.`, `counterpoint credit ${id} --method ${method}`);
+    if (!found) throw new SourceError(`This file has no credit by ${method}.`, `counterpoint credit ${id} --mechanism ${method}`);
     return found;
   }
 
@@ -168,11 +168,11 @@ export class FileSource implements Source {
   async run(): Promise<Run> { throw absent("show training runs", "counterpoint view"); }
   async races(): Promise<RaceRow[]> { return []; }
   async bench(): Promise<Bench> { throw absent("look at the bench", "counterpoint view"); }
-  async race(): Promise<Race> { throw absent("compare methods", "counterpoint compare --all --show"); }
-  async compare(): Promise<Compare> { throw absent("compare runs", "counterpoint compare"); }
+  async race(): Promise<Race> { throw absent("compare methods", "counterpoint compare methods --show"); }
+  async compare(): Promise<Compare> { throw absent("compare runs", "counterpoint compare runs"); }
   async outcomes(id: string): Promise<Outcomes> { return this.packed(id).outcomes ?? { given: [], proposed: [] }; }
 
-  async score(): Promise<Outcomes> { throw absent("score", "counterpoint score"); }
+  async score(): Promise<Outcomes> { throw absent("score", "counterpoint notes score"); }
 
   async fork(): Promise<{ id: string; line: string }> { throw absent("fork", "counterpoint fork"); }
   async steer(): Promise<never> { throw absent("steer", "counterpoint steer"); }

@@ -3,10 +3,10 @@
 import { decodeBins, decodeColumns } from "./decode";
 import { listenTogether } from "./stream";
 import type {
-  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered, Outcomes, Race,
-  RaceRow, Recurring, Run, RunRow, Talk, Traces,
+  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, OrderReceipt, Outcomes, Race,
+  RaceRow, RecurringCauses, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
-import { SourceError, type Bins, type Choice, type Columns, type Said, type Source, type Wanted } from "./source";
+import { SourceError, type Bins, type Choice, type Columns, type AnnotationBody, type Source, type OrderBody } from "./source";
 
 export interface Problem {
   what?: string; where?: string | null; why?: string | null; fix?: string | null; exit?: number;
@@ -51,7 +51,7 @@ export class HttpSource implements Source {
   }
 
   traces(query: string): Promise<Traces> { return this.json("traces", { q: query }); }
-  causes(query: string): Promise<Recurring> { return this.json("causes", { q: query }); }
+  causes(query: string): Promise<RecurringCauses> { return this.json("causes", { q: query }); }
   alerts(ids: string[]): Promise<Record<string, AlertCount>> {
     return this.json(`alerts?${ids.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
   }
@@ -92,13 +92,13 @@ export class HttpSource implements Source {
     return this.write(`${at(id)}/fork`, edit);
   }
 
-  annotate(id: string, said: Said): Promise<AnnotationList> { return this.write(`${at(id)}/annotations`, said); }
+  annotate(id: string, said: AnnotationBody): Promise<AnnotationList> { return this.write(`${at(id)}/annotations`, said); }
 
   score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes> {
     return this.write(`${at(id)}/score`, said);
   }
 
-  steer(id: string, order: Wanted): Promise<Ordered> { return this.write(`steer/${encodeURIComponent(id)}`, order); }
+  steer(id: string, order: OrderBody): Promise<OrderReceipt> { return this.write(`steer/${encodeURIComponent(id)}`, order); }
 
   private async write<T>(path: string, body: unknown): Promise<T> {
     const answer = await this.ask(path, {}, {

@@ -1,7 +1,7 @@
 // Keys and commands. Always true: a command is written once here; the help, the command menu and the keyboard read the same
 // table; nothing happens while someone types, or where a command has no listener.
 import { signal } from "@preact/signals";
-import { PANELS } from "./shapes.gen";
+import { PAGES, PANELS } from "./shapes.gen";
 import { keep, recall } from "./state";
 
 export interface Command {
@@ -49,9 +49,7 @@ export const COMMANDS: readonly Command[] = [
   { id: "tour", key: "", text: "Tour of the page", group: "Do" },
   { id: "go-traces", key: "", text: "Traces", group: "Go" },
   { id: "go-diff", key: "", text: "Diff", group: "Go" },
-  { id: "go-runs", key: "", text: "Runs", group: "Go" },
-  { id: "go-compare", key: "", text: "Compare", group: "Go" },
-  { id: "go-bench", key: "", text: "Bench", group: "Go" },
+  ...PAGES.map((page): Command => ({ id: `go-${page.id}`, key: "", text: page.name, group: "Go" })),
   { id: "go-live", key: "", text: "Live", group: "Go" },
 ];
 

@@ -6,7 +6,7 @@ import type { LiveBatch, LiveTrace } from "./shapes.gen";
 export const SILENT_S = 60;
 export const KEPT = 200;
 
-export interface Told {
+export interface LiveEvent {
   trace: string;
   fields: Record<string, unknown>;
 }
@@ -18,7 +18,7 @@ export interface Picture {
   heard: number;
   traces: LiveTrace[];
   /** The newest last. */
-  events: Told[];
+  events: LiveEvent[];
 }
 
 export const NOTHING: Picture = { seq: -1, at: 0, heard: 0, traces: [], events: [] };

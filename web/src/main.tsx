@@ -22,7 +22,7 @@ function token(): string | null {
 async function findSource(): Promise<Source> {
   const block = document.getElementById("counterpoint-data");
   if (block) return new FileSource(await readBlock(block));
-  if (location.protocol === "file:") throw new SourceError("This file contains no trace.", "counterpoint export TRACE --html FILE");
+  if (location.protocol === "file:") throw new SourceError("This file contains no trace.", "counterpoint export TRACE --to html -o FILE");
   return new HttpSource(token(), (isThere) => { connection.value = isThere ? "ok" : "lost"; });
 }
 

@@ -10,6 +10,7 @@ export const FAMILIES = {"think": ["orchestrator_decision", "thinking"], "act": 
 export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number", "label": "text", "note": "text", "score": "number", "date": "date", "since": "date", "until": "date", "last": "date"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
 export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}, {"id": "advise", "name": "Advise", "key": "7"}] as const;
+export const PAGES = [{"id": "runs", "name": "Runs"}, {"id": "compare", "name": "Compare"}, {"id": "bench", "name": "Bench"}] as const;
 
 /** A trace in a list. */
 export interface TraceRow {
@@ -340,7 +341,7 @@ export interface LiveTrace {
 }
 
 /** An order that was sent: it acts at the next safe point. */
-export interface Ordered {
+export interface OrderReceipt {
   id: string;
   action: string;
   agent: string;
@@ -354,6 +355,131 @@ export interface LiveBatch {
   at: number;
   traces: LiveTrace[];
   events: Record<string, Record<string, unknown>[]>;
+}
+
+/** One annotation. */
+export interface AnnotationInfo {
+  id: string;
+  event: number;
+  name: string;
+  label: string | null;
+  score: number | null;
+  text: string | null;
+  by: string;
+  at: number;
+  is_model: boolean;
+}
+
+/** What is said about a trace, the oldest first. */
+export interface AnnotationList {
+  given: AnnotationInfo[];
+}
+
+/** A place where a check would have stopped it. */
+export interface Gate {
+  event: number;
+  text: string;
+}
+
+/** From content that came from outside to an effect. */
+export interface TaintPath {
+  source: number;
+  sink: number;
+  events: number[];
+  strength: string;
+  rule: string;
+  severity: string;
+  is_blocked: boolean;
+  gate: Gate | null;
+}
+
+/** What came from outside and where it went. */
+export interface Safety {
+  sources: number[];
+  tainted: number;
+  agents: number[];
+  paths: TaintPath[];
+  odd: number[];
+  notes: string[];
+}
+
+/** What several runs have in common. */
+export interface RecurringCause {
+  words: string;
+  who: string;
+  runs: number;
+  expected: number;
+  example: string;
+  event: string;
+  reason: string;
+}
+
+/** The causes that recur, the most frequent first. */
+export interface RecurringCauses {
+  causes: RecurringCause[];
+  judged: number;
+  left_out: number;
+  unclear: number;
+}
+
+/** One signal, in words. */
+export interface SuspectReason {
+  words: string;
+  share: number;
+  excerpt: string | null;
+}
+
+/** One step that may have decided it. */
+export interface SuspectStep {
+  event: number;
+  step: number;
+  agent: string;
+  score: number;
+  text: string | null;
+  reasons: SuspectReason[];
+}
+
+/** Something that went wrong. */
+export interface FailedStep {
+  event: number;
+  agent: string;
+  what: string;
+  reason: string;
+  is_mended: boolean;
+}
+
+/** The ranking of a run. */
+export interface Suspicion {
+  suspects: SuspectStep[];
+  agents: Record<string, number>;
+  sure: string;
+  steps: number;
+  notes: string[];
+  failed: FailedStep[];
+  failed_count: number;
+}
+
+/** One thing that could be different. */
+export interface TriedChange {
+  scope: string;
+  kind: string;
+  says: string;
+  event: number | null;
+  gain: number | null;
+  low: number | null;
+  high: number | null;
+  trials: number;
+  tokens: number | null;
+  verdict: string;
+}
+
+/** What could be changed, the best first. */
+export interface Suggestions {
+  changes: TriedChange[];
+  certificates: Record<string, string>;
+  trials: number;
+  command: string;
+  notes: string[];
 }
 
 /** A training run in a list. */
@@ -520,129 +646,4 @@ export interface Bench {
   title: string;
   results: BenchResult[];
   tables: BenchTable[];
-}
-
-/** One annotation. */
-export interface AnnotationInfo {
-  id: string;
-  event: number;
-  name: string;
-  label: string | null;
-  score: number | null;
-  text: string | null;
-  by: string;
-  at: number;
-  is_model: boolean;
-}
-
-/** What is said about a trace, the oldest first. */
-export interface AnnotationList {
-  given: AnnotationInfo[];
-}
-
-/** A place where a check would have stopped it. */
-export interface Gate {
-  event: number;
-  text: string;
-}
-
-/** From content that came from outside to an effect. */
-export interface TaintPath {
-  source: number;
-  sink: number;
-  events: number[];
-  strength: string;
-  rule: string;
-  severity: string;
-  is_blocked: boolean;
-  gate: Gate | null;
-}
-
-/** What came from outside and where it went. */
-export interface Safety {
-  sources: number[];
-  tainted: number;
-  agents: number[];
-  paths: TaintPath[];
-  odd: number[];
-  notes: string[];
-}
-
-/** What several runs have in common. */
-export interface RecurringCause {
-  words: string;
-  who: string;
-  runs: number;
-  expected: number;
-  example: string;
-  event: string;
-  reason: string;
-}
-
-/** The causes that recur, the most frequent first. */
-export interface Recurring {
-  causes: RecurringCause[];
-  judged: number;
-  left_out: number;
-  unclear: number;
-}
-
-/** One signal, in words. */
-export interface SuspectReason {
-  words: string;
-  share: number;
-  excerpt: string | null;
-}
-
-/** One step that may have decided it. */
-export interface SuspectStep {
-  event: number;
-  step: number;
-  agent: string;
-  score: number;
-  text: string | null;
-  reasons: SuspectReason[];
-}
-
-/** Something that went wrong. */
-export interface FailedStep {
-  event: number;
-  agent: string;
-  what: string;
-  reason: string;
-  is_mended: boolean;
-}
-
-/** The ranking of a run. */
-export interface Suspicion {
-  suspects: SuspectStep[];
-  agents: Record<string, number>;
-  sure: string;
-  steps: number;
-  notes: string[];
-  failed: FailedStep[];
-  failed_count: number;
-}
-
-/** One thing that could be different. */
-export interface TriedChange {
-  scope: string;
-  kind: string;
-  says: string;
-  event: number | null;
-  gain: number | null;
-  low: number | null;
-  high: number | null;
-  trials: number;
-  tokens: number | null;
-  verdict: string;
-}
-
-/** What could be changed, the best first. */
-export interface Suggestions {
-  changes: TriedChange[];
-  certificates: Record<string, string>;
-  trials: number;
-  command: string;
-  notes: string[];
 }

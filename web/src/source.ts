@@ -1,7 +1,7 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, Ordered,
-  Outcomes, Race, RaceRow, Recurring, Run, RunRow, Talk,
+  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, OrderReceipt,
+  Outcomes, Race, RaceRow, RecurringCauses, Run, RunRow, Talk,
   Traces,
 } from "./shapes.gen";
 
@@ -39,7 +39,7 @@ export class SourceError extends Error {
 }
 
 /** What an operator wants of a running team: agent "" is all of it; tree: with all that the agent spawned. */
-export interface Wanted {
+export interface OrderBody {
   action: string;
   agent: string;
   text: string;
@@ -47,7 +47,7 @@ export interface Wanted {
 }
 
 /** What a reader says about a trace, or about one event of it; or the id of an annotation that is taken back. */
-export interface Said {
+export interface AnnotationBody {
   event?: string;
   name?: string;
   label?: string;
@@ -70,7 +70,7 @@ export interface Source {
   readonly canWrite: boolean;
   traces(query: string): Promise<Traces>;
   /** What recurs over the failed runs that a query finds. */
-  causes(query: string): Promise<Recurring>;
+  causes(query: string): Promise<RecurringCauses>;
   /** How many alerts traces have; those that are not counted unasked are left out. */
   alerts(ids: string[]): Promise<Record<string, AlertCount>>;
   /** The trace as a one-file page, with what was chosen. */
@@ -90,7 +90,7 @@ export interface Source {
   outcomes(id: string): Promise<Outcomes>;
   /** Gives the trace an outcome, or accepts a proposal by its place; what there is then. */
   /** Notes, labels and scores: add one, or take one back; the answer is all that is said. Only where `canWrite`. */
-  annotate?(id: string, said: Said): Promise<AnnotationList>;
+  annotate?(id: string, said: AnnotationBody): Promise<AnnotationList>;
   score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes>;
   /** What a panel of `app/viewer/panels` answers; its shape is in shapes.gen.ts. */
   panel<T>(id: string, panel: string): Promise<T>;
@@ -99,14 +99,14 @@ export interface Source {
   run(id: string): Promise<Run>;
   /** `anyway`: also what may not be compared, with the reason. */
   compare(spec: string, anyway?: boolean): Promise<Compare>;
-  /** Folders of `counterpoint compare --all`, and the rows that come with the package. */
+  /** Folders of `counterpoint compare methods`, and the rows that come with the package. */
   races(): Promise<RaceRow[]>;
   race(id: string): Promise<Race>;
   /** The leaderboard of results of `counterpoint bench run`; with a name its card, with two both side by side. */
   bench(a: string, b: string): Promise<Bench>;
   fork(id: string, edit: { kind: string; event: string; value: string | null }): Promise<{ id: string; line: string }>;
   /** Sends an order to a running team; the stream says when it has taken effect. */
-  steer(id: string, order: Wanted): Promise<Ordered>;
+  steer(id: string, order: OrderBody): Promise<OrderReceipt>;
   /** Calls back with every batch, from `after` on; gives a function that ends it. */
   live(after: number, onBatch: (batch: LiveBatch) => void, onState: (state: "open" | "lost") => void): () => void;
 }

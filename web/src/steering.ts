@@ -1,7 +1,7 @@
 // Steering a running team from the page. Always true: an order is queued until the stream names the event in which it took
 // effect, and refused only when the server said so; of an order that was queued when its team ended, the trace has the word.
 import { openEvents, type Picture } from "./livestate";
-import type { LiveTrace, Ordered } from "./shapes.gen";
+import type { LiveTrace, OrderReceipt } from "./shapes.gen";
 import type { Source } from "./source";
 
 export type Action = "pause" | "resume" | "message" | "stop";
@@ -24,7 +24,7 @@ const SEEN = 50;
 
 export const whom = (agent: string): string => agent || "the team";
 
-export function queued(trace: string, order: Ordered): Sent {
+export function queued(trace: string, order: OrderReceipt): Sent {
   return { id: order.id, trace, action: order.action, agent: order.agent, state: "queued", events: [], why: "" };
 }
 

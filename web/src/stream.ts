@@ -57,7 +57,7 @@ export function listen(
   return () => stop.abort();
 }
 
-type Told = { kind: "hello" } | { kind: "batch"; batch: LiveBatch } | { kind: "state"; state: "open" | "lost" };
+type TabMessage = { kind: "hello" } | { kind: "batch"; batch: LiveBatch } | { kind: "state"; state: "open" | "lost" };
 
 /**
  * The same for all tabs together: whoever holds the browser's lock reads the stream and tells the others. When that tab is closed,
@@ -71,7 +71,7 @@ export function listenTogether(
   const channel = new BroadcastChannel("counterpoint-live");
   const stop = new AbortController();
   let [last, latest, state]: [number, LiveBatch | null, "open" | "lost" | null] = [after, null, null];
-  const tell = (told: Told): void => channel.postMessage(told);
+  const tell = (told: TabMessage): void => channel.postMessage(told);
   const take = (batch: LiveBatch): void => {
     if (batch.seq <= last) return;
     [last, latest] = [batch.seq, batch];
@@ -79,7 +79,7 @@ export function listenTogether(
   };
   const become = (next: "open" | "lost"): void => { state = next; onState(next); };
   let isReader = false;
-  channel.onmessage = ({ data: told }: MessageEvent<Told>) => {
+  channel.onmessage = ({ data: told }: MessageEvent<TabMessage>) => {
     if (told.kind === "batch") take(told.batch);
     else if (told.kind === "state") { if (!isReader) become(told.state); }
     else if (isReader) {

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 import counterpoint.registry as registry
-from counterpoint.audits.facts import Facts
 from counterpoint.audits.work.agents import AgentWork, TeamWork, work
-from counterpoint.credits.choosing import NobodyChosen
+from counterpoint.credits.choice import NoMechanism
 from counterpoint.display import compact, duration, money, number, percent
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
@@ -40,9 +39,9 @@ HEAD = (
 """The columns in which commands show it."""
 
 
-def contributions(trace: Trace, *, facts: Facts | None = None, words: bool = True) -> TeamWork:
+def contributions(trace: Trace, *, words: bool = True) -> TeamWork:
     """Every member's work; with `words` also how much of the result it was the first to say."""
-    told = work(trace, facts=facts)
+    told = work(trace)
     shares = _shares(trace) if words and len(trace.events) <= MOST_READ else None
     if shares is None:
         return told
@@ -90,7 +89,7 @@ class Uncredited(Credit):
     """Of each trace."""
 
     @staticmethod
-    def of_traces(traces: Sequence[Trace], error: NobodyChosen) -> Uncredited:
+    def of_traces(traces: Sequence[Trace], error: NoMechanism) -> Uncredited:
         """What there is to say instead."""
         ids = tuple(trace.trace_id for trace in traces)
         notes = {"passed": error.passed, "fix": error.fix}

@@ -17,14 +17,14 @@ import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
-from counterpoint.trace.student import mean_ends
+from counterpoint.trace.statistics import mean_ends
 
 if TYPE_CHECKING:
     from counterpoint.audits.blast import Blast
     from counterpoint.audits.diff import Diff
 
 
-_RECORDED = "fork a trace of `counterpoint record` or `counterpoint world run NAME --store`; .jsonl keeps what it takes"
+_RECORDED = "fork a trace of `counterpoint play` or `counterpoint play --world NAME`; .jsonl keeps what it takes"
 
 
 # -- Who can fork a trace: the world that made it, or the recording of the live team, found by what the trace says of itself --
@@ -139,20 +139,20 @@ def parent_of(trace: Trace) -> str | None:
     return trace.trace_id.removesuffix(tag) if tag and trace.trace_id.endswith(tag) else None
 
 
-def edit(is_deleted: bool, substitute: str | None, force: str | None) -> Do:
-    """The one edit that was asked for."""
-    if is_deleted + (substitute is not None) + (force is not None) != 1:
-        raise InputError("one edit at a time", fix="give one of --delete, --substitute VALUE and --force JSON")
-    if is_deleted:
-        return Delete()
+def edit(do: str | None, substitute: str | None, decide: str | None) -> Do:
+    """The one edit of the command line; `do` is delete, redraw or edit, whose text is then the substitute."""
+    if (do in ("delete", "redraw")) + (substitute is not None) + (decide is not None) != 1:
+        raise InputError("one edit at a time", fix="name one of --do, --substitute VALUE and --decide JSON")
+    if do in ("delete", "redraw"):
+        return Delete() if do == "delete" else Substitute()
     try:
-        value = json.loads(force if force is not None else substitute or "")
+        value = json.loads(decide if decide is not None else substitute or "")
     except ValueError:
         value = substitute
-    if force is None:
+    if decide is None:
         return Substitute(value)
     if not isinstance(value, dict):
-        raise InputError(f"no JSON object: {force!r}", where="--force", fix="as in --force '{\"spawn\": 2}'")
+        raise InputError(f"no JSON object: {decide!r}", where="--decide", fix="as in --decide '{\"spawn\": 2}'")
     return Force(value)
 
 

@@ -1,7 +1,7 @@
 """Traces that somebody removed stay out when their logs are imported again, and the account says how many.
 
 A trace is known again by where it came from, or by its id and events (`store/removal.py`): also in another folder, in a copy that
-grew, and under any number of processes. `counterpoint rm --restore` lets it in again.
+grew, and under any number of processes. `counterpoint store rm --restore` lets it in again.
 """
 
 from __future__ import annotations

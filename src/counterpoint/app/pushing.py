@@ -99,7 +99,8 @@ class Push:
                     continue
                 if time.monotonic() - since > patience_s:
                     what = f"{counted(len(waiting), 'trace')} not at the collector yet: {error}"
-                    fix = f"they are safe in {self._store.path}; counterpoint push --store {self._store.path} --to {self.address}"
+                    again = f"counterpoint store push --store {self._store.path} --to {self.address}"
+                    fix = f"they are safe in {self._store.path}; {again}"
                     raise TryAgain(what, where=self.address, fix=fix) from error
                 stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_S)
@@ -169,7 +170,7 @@ class Push:
     def _refuse(self, status: int, said: bytes) -> None:
         text = said[:300].decode("utf-8", "replace")
         if status == 401:
-            fix = "--token-file FILE, with the token that `counterpoint serve --token-file` was given"
+            fix = "--token-file FILE, with the token of the collector"
             raise Refused("the collector asks for its token", where=self.address, fix=fix)
         if status in (408, 413, 429) or status >= 500:
             raise _Later(f"{status} {text}")

@@ -130,7 +130,7 @@ def _failures(report: Report) -> Section:
     words += f"; {sum(f.mended for f in report.failures):,} of them in a tool that worked later."
     rows = [[f.tool or "-", f.reason, number(f.count), number(f.traces), number(f.mended)] for f in report.failures[:_LINES]]
     left = len(report.failures) - len(rows)
-    words += f" {counted(left, 'more kind')} not shown: counterpoint failures." if left else ""
+    words += f" {counted(left, 'more kind')} not shown: counterpoint audit --failures." if left else ""
     most = max(f.count for f in report.failures)
     bars = [f.count / most for f in report.failures[:_LINES]]
     return Section("Failures", words, ("tool", "why", "failures", "traces", "worked later"), rows, (2, 3, 4), bars)

@@ -3,7 +3,7 @@
 Always true: terms are joined by and; an unknown field, a field without a value and `OR` are errors, never an empty list; what
 stands in double quotes is words, whatever it holds. Over traces `project:shop` finds a part of the name in any case,
 `project=shop` the whole name as written; numbers are compared (`events:20` is `events=20`), with `score:fit>0.5` those of a name.
-A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`app.viewer.finding`) their
+A word matches a trace's title, id, task, project, model or system, and over the events of a trace (`viewer.event_search`) their
 text, id, agent and tool. Both sets of fields stand here, so that the language is one.
 
 A trace matches a date when any of it was at work then: the terms about dates of a query (`since:7d`, `until:2026-11-16`,
@@ -63,9 +63,9 @@ FIELDS = {
     "parent": "parent",
 }
 """`since`, `until` and `last` say when a trace was at work, `active` when it was last; `parent` is the session that a run was
-made for; `errors` are events that went wrong; `problems` what `counterpoint check` finds in the records; `label`, `note` (its
-text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
-`counterpoint dataset`."""
+made for; `errors` are events that went wrong; `problems` what `counterpoint store check` finds in the records; `label`, `note`
+(its text), `notes` (how many) and `score` are what people and models put on a trace; `in:NAME` is in a collection of
+`counterpoint notes dataset`."""
 _DATES = ("date", "day", "since", "until", "last", "active")
 _SPANS = ("since", "until", "last")
 _TEXTS = ("id", "title", "project", "model", "task", "system", "topology", "source", "label", "note", "parent")

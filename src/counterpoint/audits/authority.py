@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.taint import LABELS, MayTaint, label_of, may_taint
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.quantities import is_stopped
@@ -88,13 +88,11 @@ class Sink(Struct, frozen=True):
     """Time to detection: events recorded between the source and the sink."""
 
 
-def authority(
-    trace: Trace, may: MayTaint | None = None, policy: AuthorityPolicy | None = None, *, facts: Facts | None = None
-) -> list[Sink]:
+def authority(trace: Trace, may: MayTaint | None = None, policy: AuthorityPolicy | None = None) -> list[Sink]:
     """Every sink that untrusted content reaches, in order; `violation` where it decided it."""
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     policy = policy or AuthorityPolicy()
-    may = may or may_taint(trace, facts=facts)
+    may = may or may_taint(trace)
     flows, said = _flows(trace), _Speakers(trace)
     out: list[Sink] = []
     for i, event in enumerate(trace.events):

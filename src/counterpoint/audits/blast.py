@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.audits.diff import aligned, fingerprint
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Event, Graph, Trace
 from counterpoint.trace.replay import Delete, Do, Replay, Substitute
@@ -37,7 +37,7 @@ happens."""
 
 def closure(trace: Trace, at: str) -> Mask:
     """D(e): all that may depend on an event, itself included."""
-    return Facts(trace).info.descendants(_number(trace, at))
+    return facts_of(trace).info.descendants(_number(trace, at))
 
 
 def fences_of(trace: Trace, tools: Collection[str] = ()) -> list[int]:
@@ -155,11 +155,9 @@ class Blast(NamedTuple):
         return (int(self.reran.sum()) + self.new) / max(1, int(self.changed.sum()) + self.new)
 
 
-def blast_radius(
-    trace: Trace, fork: Trace, at: str, *, tools: Collection[str] = (), allow: Collection[str] = (), facts: Facts | None = None
-) -> Blast:
+def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] = (), allow: Collection[str] = ()) -> Blast:
     """The reach of an edit at event `at`; `fork` is its full replay. `tools` are irreversible; `allow`: fences with consent."""
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     place, graph = _number(trace, at), facts.info
     names = aligned(trace.events)
     after = dict(zip(aligned(fork.events), fork.events, strict=True))
@@ -194,7 +192,7 @@ def blast_radius(
 def _other_reads(trace: Trace, graph: Graph, fork: Trace, names: list[str]) -> list[int]:
     """Recorded events that in the fork read other events than they did: an executor meets these as they come."""
     called = aligned(fork.events)
-    before, after = _reads(graph, names), _reads(Facts(fork).info, called)
+    before, after = _reads(graph, names), _reads(facts_of(fork).info, called)
     here = set(called)
     return [i for i, name in enumerate(names) if name in here and before.get(name) != after.get(name)]
 
@@ -305,7 +303,7 @@ def edge_audit(trace: Trace, replay: Replay, *, samples: int, seed: int, limit: 
     A replay that cannot fork this trace at all raises `NotIdentified`."""
     if samples < 1:
         raise InputError(f"samples is {samples}", fix="1 or more")
-    facts = Facts(trace)
+    facts = facts_of(trace)
     names, old = aligned(trace.events), [fingerprint(e) for e in trace.events]
     candidates = [i for i, e in enumerate(trace.events) if e.type in _EDITABLE]
     drawn = np.random.default_rng(seed).permutation(len(candidates))

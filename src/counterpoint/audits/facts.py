@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from counterpoint.trace import Event, Graph, Trace
 from counterpoint.trace.critical_path import CriticalPath, Pieces, critical_path, has_seconds, pieces, seconds, work
+from counterpoint.trace.memo import memo
 from counterpoint.trace.quantities import has_times, span_s
-from counterpoint.trace.team import CriticalSteps, TraceTeam, critical_steps
+from counterpoint.trace.team import CriticalSteps, critical_steps, team_of
 from counterpoint.trace.vocabulary import ACTING, EDGE_TYPES, OUTSIDE_ROLES
 
 Mask = NDArray[np.bool_]
@@ -33,7 +34,7 @@ class Facts:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.team = TraceTeam(trace)
+        self.team = team_of(trace)
         self.graph: Graph = trace.graph
 
     @property
@@ -274,6 +275,11 @@ class Facts:
     def role_A(self) -> list[str | None]:
         """The role of each agent."""
         return self.team.role_A
+
+
+def facts_of(trace: Trace) -> Facts:
+    """The facts of a trace, one for all who hold them."""
+    return memo(trace, "_facts", Facts)
 
 
 def _counts(values: list[int]) -> Counts:

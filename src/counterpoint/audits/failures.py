@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import models_in_force
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.naming import first_line
@@ -94,11 +94,11 @@ def kind_of_reason(reason: str | None) -> str:
     return first_line(text, 90) or text.strip() or "(no reason given)"
 
 
-def failures(trace: Trace, *, facts: Facts | None = None) -> list[Failure]:
+def failures(trace: Trace) -> list[Failure]:
     """Everything that went wrong, in the story's order."""
     if not trace.failures:
         return []
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     team, events = facts.team, trace.events
     calls, models = _calls(facts), models_in_force(facts)
     worked = _worked(facts)

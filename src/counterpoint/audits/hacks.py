@@ -13,7 +13,7 @@ import numpy as np
 
 from counterpoint.audits.collaboration import repeated
 from counterpoint.audits.collusion import verifier_collusion
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import HACKS, Finding, ids
 from counterpoint.audits.redundancy import jaccard, shingles
 from counterpoint.trace import Trace
@@ -115,9 +115,7 @@ def _answers(facts: Facts) -> dict[int, int]:
     return out
 
 
-def _repeated_calls(
-    facts: Facts, calls: list[int], answer: dict[int, int], retries: int
-) -> tuple[list[int], list[int]]:
+def _repeated_calls(facts: Facts, calls: list[int], answer: dict[int, int], retries: int) -> tuple[list[int], list[int]]:
     """Calls that repeat one to no effect, and calls that fail again too often."""
     events, agent, failed = facts.events, facts.team.agent_E.tolist(), facts.failed_E.tolist()
     seen: dict[tuple[int, str | None, str], set[str | None]] = {}
@@ -144,9 +142,9 @@ def _repeated_calls(
     return again, failing
 
 
-def hacks(trace: Trace, *, facts: Facts | None = None) -> list[Finding]:
+def hacks(trace: Trace) -> list[Finding]:
     """What each of the five detectors says about a trace, at its default threshold, in the order of `HACKS`."""
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     return [DETECTORS[name](facts) for name in HACKS]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from counterpoint.audits.authority import Sink, authority
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.injection import Injection, injections
 from counterpoint.audits.taint import MayTaint, may_taint
 from counterpoint.trace import Trace
@@ -22,21 +22,19 @@ DONE = ("obeyed", "obeyed in part")
 """What an injection's status says where it had an effect."""
 
 
-def sinks_by_effect(
-    trace: Trace, may: MayTaint | None = None, found: Sequence[Injection] | None = None, *, facts: Facts | None = None
-) -> list[Sink]:
+def sinks_by_effect(trace: Trace, may: MayTaint | None = None, found: Sequence[Injection] | None = None) -> list[Sink]:
     """Every sink that content from outside reaches, in the trace's order; `violation` where it is an incident."""
-    facts = facts or Facts(trace)
-    may = may or may_taint(trace, facts=facts)
-    found = injections(trace, facts=facts) if found is None else found
+    _facts = facts_of(trace)  # one for all three
+    may = may or may_taint(trace)
+    found = injections(trace) if found is None else found
     carried = _compliant_acts(trace, may, found)
-    out = {sink.event: _weighed(trace, sink) for sink in authority(trace, may, facts=facts)} | carried
+    out = {sink.event: _weighed(trace, sink) for sink in authority(trace, may)} | carried
     return sorted(out.values(), key=lambda sink: trace.index[sink.event])
 
 
-def incidents(trace: Trace, *, facts: Facts | None = None) -> list[Sink]:
+def incidents(trace: Trace) -> list[Sink]:
     """The sinks that are incidents."""
-    return [sink for sink in sinks_by_effect(trace, facts=facts) if sink.status == "violation"]
+    return [sink for sink in sinks_by_effect(trace) if sink.status == "violation"]
 
 
 def _compliant_acts(trace: Trace, may: MayTaint, found: Sequence[Injection]) -> dict[str, Sink]:

@@ -35,7 +35,7 @@ from counterpoint.audits.compliance import (
     without,
 )  # fmt: skip
 from counterpoint.audits.cues import TextVerdict, bar_of, excerpt, judged
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.orders import Order, normal, orders, plain, tool_words, unfolded, unknown_order
 from counterpoint.audits.outside import calls_of, outside
 from counterpoint.trace import Event, Trace
@@ -132,15 +132,13 @@ def _is_echo(text: str, verdict: TextVerdict, said: str) -> bool:
     return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(said)
 
 
-def injections(
-    trace: Trace, *, facts: Facts | None = None, bars: Bars = BARS, given: Sequence[tuple[int, TextVerdict]] | None = None
-) -> list[Injection]:
+def injections(trace: Trace, *, bars: Bars = BARS, given: Sequence[tuple[int, TextVerdict]] | None = None) -> list[Injection]:
     """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score; `given` are the texts,
     where they are already known."""
     found = list(suspicious(trace)) if given is None else given
     if not found:
         return []
-    run = _Run(facts or Facts(trace), {i for i, _ in found}, bars)
+    run = _Run(facts_of(trace), {i for i, _ in found}, bars)
     out = [run.injection(i, verdict) for i, verdict in found]
     return sorted(out, key=lambda one: (STATUSES.index(one.status), -one.score))
 

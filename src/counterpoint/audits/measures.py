@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from counterpoint.audits.collaboration import collaboration
 from counterpoint.audits.cost import Prices, cost
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.overhead import overhead
 from counterpoint.audits.parallelism import parallelism
 from counterpoint.audits.records import DEFINITIONS, Measure, Summary, ids, standing
 from counterpoint.audits.redundancy import THRESHOLD
 from counterpoint.trace import Trace
 from counterpoint.trace.quantities import counted_tokens, has_times, is_thinking
-from counterpoint.trace.student import mean_ends
+from counterpoint.trace.statistics import mean_ends
 
 
 def measures(
@@ -33,14 +33,13 @@ def measures(
     k: int = 3,
     similarity: Callable[[str, str], float] | None = None,
     embed: Callable[[list[str]], NDArray[Any]] | None = None,
-    facts: Facts | None = None,
 ) -> list[Measure]:
     """Every measure of a trace.
 
     `prices` turns tokens and calls into C_rollout; `threshold`, `k`, `similarity` and `embed` say when two messages are
     the same (`collaboration.repeated`). `facts`, when given, are those of this trace, worked out before.
     """
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     found = [
         task_success(facts),
         *parallelism(facts),

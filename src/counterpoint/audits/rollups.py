@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.quantities import counted_tokens, is_thinking, missing_transcripts, placeholder_outputs, stated_calls
@@ -70,9 +70,9 @@ class Coverage(Struct, frozen=True, kw_only=True):
     """Model calls that state a placeholder for their output: then nobody knows the share."""
 
 
-def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
+def coverage(trace: Trace) -> Coverage:
     """Tokens on events against `costs.tokens`; the total is the larger, since a source may state less than its events carry."""
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     accounted = counted_tokens(trace.events)
     total = int(trace.tokens or 0)
     silent = facts.thinks_E & ~facts.has_tokens_E
@@ -82,11 +82,11 @@ def coverage(trace: Trace, *, facts: Facts | None = None) -> Coverage:
     return Coverage(**known, share=share, missing=missing, placeholders=placeholders)
 
 
-def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> list[Row]:
+def rollup(trace: Trace, by: By = "agent") -> list[Row]:
     """The rows of a trace by agent, role, tool, type or model."""
     if by not in BY:
         raise InputError(f"cannot group by {by!r}", fix=did_you_mean(by, BY))
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     names, group_E = _groups(facts, by)
     sums = _Sums(facts, group_E, len(names))
     totals = _totals(facts, by, names)
@@ -97,9 +97,9 @@ def rollup(trace: Trace, by: By = "agent", *, facts: Facts | None = None) -> lis
     return sorted(rows, key=lambda r: (-(r.tokens_own or 0), -r.events, r.name is None, r.name or ""))
 
 
-def behind(trace: Trace, by: By, name: str, *, facts: Facts | None = None) -> list[int]:
+def behind(trace: Trace, by: By, name: str) -> list[int]:
     """The events behind a row, in the story's order; `NotFound` for a name that has none."""
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     names, group_E = _groups(facts, by)
     if name not in names:
         raise NotFound(f"no {by} named {name!r} in {trace.trace_id}", fix=did_you_mean(name, [n for n in names if n is not None]))

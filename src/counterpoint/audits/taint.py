@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.audits.diff import aligned, fingerprint
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.injection import suspicious
 from counterpoint.audits.outside import outside
 from counterpoint.errors import NotFound, did_you_mean
@@ -52,7 +52,7 @@ def suspects(trace: Trace) -> list[str]:
     out |= {i for i in outside(trace) if trace.events[i].source == "memory"}
     if "world" not in trace.meta:
         return [trace.events[i].id for i in sorted(out)]
-    facts = Facts(trace)
+    facts = facts_of(trace)
     for s, d in zip(facts.info.src.tolist(), facts.info.dst.tolist(), strict=True):
         before, after = trace.events[s], trace.events[d]
         if (before.type, after.type) == ("tool_result", "return") and before.agent == after.agent:
@@ -101,15 +101,13 @@ def label_of(event: Event) -> int:
     return 1 << LABELS.index(name)
 
 
-def may_taint(
-    trace: Trace, sources: Iterable[str] | None = None, *, declassified: Collection[str] = (), facts: Facts | None = None
-) -> MayTaint:
+def may_taint(trace: Trace, sources: Iterable[str] | None = None, *, declassified: Collection[str] = ()) -> MayTaint:
     """What untrusted content may have reached; the sources are the untrusted events, or those named.
 
     `declassified` are events that check what they pass on (extraction by a schema, independent verification, a person's
     approval); only these take labels away.
     """
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     starts = _numbers(trace, untrusted(trace) if sources is None else sources)
     clean = set(_numbers(trace, declassified))
     labels, parent = [0] * facts.n, [-1] * facts.n

@@ -71,7 +71,7 @@ def _result(facts: Facts, success: float | int | None) -> str:
 
 def _work(facts: Facts, known: Mapping[str, Measure]) -> str:
     """How the team worked: alone or side by side, how much was talk, how much led to the result."""
-    written, kept = work(facts.trace, facts=facts).lines
+    written, kept = work(facts.trace).lines
     lines = f"{kept:,} of {counted(written, 'line')} written to files are there at the end" if written else ""
     if len(facts.trace.members) < 2:
         return f"One agent worked alone{f'; {lines}' if lines else ': there is nothing to coordinate'}."
@@ -101,7 +101,7 @@ def _side_by_side(known: Mapping[str, Measure]) -> list[str]:
 
 def _look(facts: Facts, findings: Sequence[Finding], incidents: int | None) -> str:
     """What to look at: failures, waste, untrusted content, and what could not be judged."""
-    failed = failures(facts.trace, facts=facts)
+    failed = failures(facts.trace)
     mended = sum(f.is_mended for f in failed)
     out = [f"{counted(len(failed), 'failure')}, {mended:,} of them in a tool that worked later" if failed else "Nothing failed"]
     wasted = [w for w in waste(facts) if w.count]

@@ -214,7 +214,7 @@ def advise_from_runs(traces: Sequence[Trace], *, delta: float = 0.05, ids: Seque
     """
     asked = traces[0]
     if len(traces) == 1:
-        fix = "40 runs of the task, 20 with and 20 without; or a run that can be replayed: `counterpoint record`, `world run`"
+        fix = "40 runs of the task, 20 with and 20 without; or a run that can be replayed: `counterpoint play`, `play --world`"
         raise NotIdentified("this run cannot be replayed, and no other run of its task is at hand", fix, where=asked.trace_id)
     found: list[tuple[Change, float, float, int]] = []
     reasons: list[str] = []
@@ -225,7 +225,7 @@ def advise_from_runs(traces: Sequence[Trace], *, delta: float = 0.05, ids: Seque
             reasons.append(error.what)
     if not found:
         why = reasons[0].removeprefix("not identified: ") if reasons else "no message and no decision has two arms"
-        fix = "runs that differ, 20 with and 20 without; or a run that can be replayed: `counterpoint record`, `world run`"
+        fix = "runs that differ, 20 with and 20 without; or a run that can be replayed: `counterpoint play`, `play --world`"
         many = "one run" if len(traces) == 1 else f"{len(traces)} runs"
         what = f"{many} of the task cannot say what a change would bring: {why}"
         raise NotIdentified(what, fix, where=asked.trace_id)

@@ -92,7 +92,7 @@ class BudgetedReplay:
     def _forks(self, trace: Trace, forks: Sequence[Fork]) -> list[Trace]:
         is_free = self._asks_model is not None and not self._asks_model(trace)
         if self.spent >= self.budget and not is_free:
-            fix = "a larger --budget-tokens, fewer units, or a mechanism that needs no fork"
+            fix = "a larger --cap tokens=N, fewer units, or a mechanism that needs no fork"
             raise Refused(f"forks have spent {self.spent:,} tokens of a budget of {self.budget:,}", where=trace.trace_id, fix=fix)
         many = getattr(self._replay, "forks", None)
         made = many(trace, forks) if many else [self._replay.fork(trace, f.at, f.do, f.seed) for f in forks]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from counterpoint.credits.option_types import check_options
+from counterpoint.credits.default import Default
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import check_options
 from counterpoint.trace import Trace
 from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.example import Example
@@ -41,8 +42,24 @@ class Mechanism:
     """(traces, **options) -> credit."""
     needs: tuple[str, ...] = ()
     """What it asks for: group (several traces of a task), logp, replay, critic, tokens, ..."""
+    relative: bool = False
+    """Amounts have a baseline of their own, or none by intent: they are advantages already, as are those that need a group."""
+    from_rows: bool = False
+    """A learner that keeps rollout rows computes these numbers from them, without a trace."""
+    live: Mapping[str, Any] = field(default_factory=dict)
+    """Options where teams of language models are trained. "task:..." stands for what the team's task can answer without a model
+    call: task:without_returns, task:worth, task:value, task:value_before, task:reward."""
+    default: Default | None = None
+    """How it is asked where nobody names a mechanism; None: it has to be asked for by name."""
+    fallback: Mapping[str, Any] = field(default_factory=dict)
+    """Options where somebody asks for it by name alone, without which it has no answer."""
     example: Callable[[], Example] | None = None
     """Small traces and options that it answers; `counterpoint.testing.check_mechanism` runs on them, and needs them."""
+
+    @property
+    def outside_needs(self) -> list[str]:
+        """What it needs that no trace holds."""
+        return [need for need in self.needs if need in ("critic", "weights", "credit")]
 
     @property
     def options(self) -> list[str]:
@@ -82,6 +99,6 @@ def team_reward(trace: Trace, channel: str = "team") -> float:
     """The trace's reward in a channel; one clear error when it has none."""
     if channel not in trace.rewards:
         known = list(trace.rewards)
-        fix = did_you_mean(channel, known) if known else f"score it: counterpoint score TRACE {channel}=1"
+        fix = did_you_mean(channel, known) if known else f"score it: counterpoint notes score TRACE {channel}=1"
         raise InputError(f"the trace has no reward {channel!r}", where=trace.trace_id, fix=fix)
     return float(trace.rewards[channel])

@@ -23,7 +23,7 @@ from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.model_calls import model_call
 from counterpoint.trace.rows import Cost, Credit, CreditRow, Signals
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 from counterpoint.trace.vocabulary import ACTING, OUTSIDE_ROLES
 
 Key = str | Callable[[Trace], Hashable]
@@ -69,7 +69,7 @@ def event_unit(event: Event) -> str:
 
 def main_of(trace: Trace) -> str:
     """The name of the orchestrator."""
-    team = TraceTeam(trace)
+    team = team_of(trace)
     if team.main is None:
         raise NotIdentified(
             "nobody leads this trace: it has no agent that acts", "record the team's actions", where=trace.trace_id
@@ -136,7 +136,7 @@ def _led_to(trace: Trace, acts: Mapping[str, list[int]], i: int) -> int:
     raise NotIdentified(what, "record what it did, or an edge from the action that led to it", where=trace.trace_id)
 
 
-def paid(
+def payments_of(
     traces: Sequence[Trace],
     units: Sequence[Mapping[str, list[int]]],
     unit: str,

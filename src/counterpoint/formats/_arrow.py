@@ -44,7 +44,7 @@ def write(traces: Sequence[Trace]) -> dict[str, Table]:
             "traces.parquet": _file(_TRACES, [pa.Table.from_arrays(own, schema=_TRACES)]),
         }
     except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
-        raise InvalidTrace("a field holds what its column cannot", why=str(error), fix="see `counterpoint check`") from error
+        raise InvalidTrace("a field holds what its column cannot", why=str(error), fix="`counterpoint store check`") from error
 
 
 def _file(schema: pa.Schema, tables: list[pa.Table]) -> Table:

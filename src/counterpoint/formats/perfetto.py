@@ -21,7 +21,7 @@ from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.formats.format import Format
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.critical_path import critical_path
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 _FLOWS = frozenset(EDGE_TYPES) - {"temporal", "causal", "tool_dependency"}
@@ -113,7 +113,7 @@ def _times(trace: Trace) -> tuple[list[int], list[int]]:
         starts = [round(e.t * 1_000_000) for e in trace.events]
         ends = [round((e.t + (e.dur or 0)) * 1_000_000) for e in trace.events]
     except (OverflowError, ValueError) as error:
-        raise InvalidTrace("a time is not a number", why=str(error), fix="see `counterpoint check`") from error
+        raise InvalidTrace("a time is not a number", why=str(error), fix="see `counterpoint store check`") from error
     if max(ends, default=0) > _LATEST_US or min(starts, default=0) < 0 or any(e < s for s, e in zip(starts, ends, strict=True)):
         raise InvalidTrace("a time is negative, or too far away for a timeline", fix="give t in seconds since the trace began")
     return starts, ends
@@ -177,7 +177,7 @@ def _flow(phase: str, kind: str, number: int, at: int, tid: int) -> dict[str, An
 def _critical(trace: Trace) -> set[int]:
     """The events on the critical path; none where the records are not a graph."""
     try:
-        path = critical_path(TraceTeam(trace))
+        path = critical_path(team_of(trace))
         return set(path.events) if path is not None else set()
     except CounterpointError:
         return set()

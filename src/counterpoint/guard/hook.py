@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from counterpoint.guard.reader import SessionReader
 
-_OPTIONS = ("--limit", "--limits", "--prices", "--answer")
+_OPTIONS = ("--cap", "--limits", "--prices", "--answer")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -154,18 +154,18 @@ def _format_of(transcript: str) -> str:
 def read_limits(state: GuardState, options: Mapping[str, Sequence[str]]) -> GuardLimits:
     """The limits of a file and of options, options winning; the file is parsed again only when it has changed."""
     stamps = [_stamp(path) for path in options.get("--limits", ())]
-    key = dumps([stamps, options.get("--limit"), options.get("--prices")])
+    key = dumps([stamps, options.get("--cap"), options.get("--prices")])
     kept = state.notes.get("limits")
     if kept is not None and kept[0] == key:
         return GuardLimits(kept[1])
     table: dict[str, Any] = {}
     for path in options.get("--limits", ()):
         table |= limits_file(path)
-    for scope, pairs in limit_option(options.get("--limit", ())).items():
+    for scope, pairs in limit_option(options.get("--cap", ())).items():
         table[scope] = {**table.get(scope, {}), **pairs}
     for path in options.get("--prices", ()):
         table["prices"] = path
-    limits = limits_of(table, ", ".join(options.get("--limits", ())) or "--limit")
+    limits = limits_of(table, ", ".join(options.get("--limits", ())) or "--cap")
     state.notes["limits"] = [key, limits.as_dict()]
     state.notes.pop("prices", None)
     return limits

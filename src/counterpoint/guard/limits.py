@@ -122,7 +122,7 @@ def _check_others(given: Mapping[str, Any], where: str) -> None:
         raise _wrong(f"prices is {given['prices']!r}", where, fix="the path of a price file")
 
 
-def limit_option(pairs: Iterable[str], where: str = "--limit") -> dict[str, dict[str, float]]:
+def limit_option(pairs: Iterable[str], where: str = "--cap") -> dict[str, dict[str, float]]:
     """A table from options such as agents=50, tokens=2e6 or prompt.minutes=40."""
     out: dict[str, dict[str, float]] = {}
     for pair in pairs:

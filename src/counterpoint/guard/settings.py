@@ -49,7 +49,7 @@ class Client:
         moved = os.environ.get(self.home_variable)
         if where == "local" and self.local is None:
             raise InputError(
-                f"{self.name} has no project settings for one machine alone", where="--local", fix="--project or --user"
+                f"{self.name} has no project settings for one machine alone", where="--scope", fix="use project or user"
             )
         if where != "user":
             return folder / str(self.local if where == "local" else self.project)

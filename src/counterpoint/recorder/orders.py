@@ -185,7 +185,7 @@ def _running(store: Path, trace_id: str) -> LineReader:
         raise _over(trace_id)
     if not is_held(path):
         why = "the process that recorded it has ended"
-        raise Refused(f"trace {trace_id!r} is not running", why=why, fix=f"counterpoint record --resume {trace_id}")
+        raise Refused(f"trace {trace_id!r} is not running", why=why, fix=f"counterpoint play --resume {trace_id}")
     if not control_path(store, trace_id).exists():
         raise _deaf(trace_id)
     return so_far
@@ -197,7 +197,7 @@ def _over(trace_id: str) -> Refused:
 
 
 def _deaf(trace_id: str) -> Refused:
-    fix = "teams of `counterpoint record` take orders; for your own, see docs/steer.md"
+    fix = "teams of `counterpoint play` take orders; for your own, see docs/steer.md"
     return Refused(f"the process that records trace {trace_id!r} takes no orders", fix=fix)
 
 

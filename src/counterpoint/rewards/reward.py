@@ -2,7 +2,8 @@
 
 Always true: a reward reads a trace and gives rows; what it cannot judge has no row. It reads no file, clock or network, and has
 no state. A judge, rubric or process model is a callable among the options, so that an LLM judge plugs in; None from it means
-not scored. Unknown options and amounts that are not numbers are one clear error each.
+not scored. Unknown options, values of another kind than the option is annotated with, and amounts that are not numbers are one
+clear error each.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import check_options
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Signal, Signals
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 from counterpoint.trace.vocabulary import EVENT_TYPES
 
 
@@ -48,6 +50,7 @@ class Reward:
         for name in options:
             if name not in self.options:
                 raise InputError(f"no option {name!r}", fix=did_you_mean(name, self.options))
+        check_options(self.score, options)
         signals = list(self.score(trace, **options))
         for s in signals:
             if not math.isfinite(s.value):
@@ -91,19 +94,19 @@ def combined(how: str, scores: Sequence[float]) -> float:
     return COMBINE[how](scores)
 
 
-def chosen(trace: Trace, types: Iterable[str]) -> list[Event]:
+def events_of_types(trace: Trace, types: Iterable[str]) -> list[Event]:
     """The events of these types, in the story's order."""
     wanted = tuple(types)
     for name in wanted:
         if name not in EVENT_TYPES:
             raise InputError(f"no event type {name!r}", fix=did_you_mean(name, EVENT_TYPES))
-    return [trace.events[i] for i in TraceTeam(trace).events_of(wanted)] if trace.events else []
+    return [trace.events[i] for i in team_of(trace).events_of(wanted)] if trace.events else []
 
 
 def amounts(trace: Trace, channels: Sequence[str], types: Iterable[str] = EVENT_TYPES) -> list[tuple[Event, float]]:
     """Events and what they were paid, in the first of these channels that each has."""
     found = []
-    for event in chosen(trace, types):
+    for event in events_of_types(trace, types):
         paid = next((event.reward[c] for c in channels if event.reward and c in event.reward), None)
         if paid is not None:
             found.append((event, float(paid)))
@@ -129,7 +132,7 @@ def members(trace: Trace) -> list[str]:
     """The agents of the team, in order of first appearance; tools and users apart."""
     if not trace.events:
         return []
-    team = TraceTeam(trace)
+    team = team_of(trace)
     return [name for name, is_member in zip(team.names, team.is_member_A.tolist(), strict=True) if is_member]
 
 
@@ -152,7 +155,7 @@ def succeeded(call: Event, results: Sequence[Event]) -> bool | None:
     return all(known) if known else None
 
 
-def tools_kept(trace: Trace) -> dict[str, float]:
+def tool_success_shares(trace: Trace) -> dict[str, float]:
     """Agent to the share of its tool calls that did not fail; none for an agent without calls.
 
     A call that nothing answered did not fail; one whose result was paid less than 0 (R5) did.

@@ -311,7 +311,7 @@ class Store:
         if len(found) > 1:
             raise InputError(f"{len(found)} annotations have ids that begin with {annotation_id!r}", fix="give more of the id")
         if not found:
-            raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint annotate TRACE lists them")
+            raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint notes ls lists them")
         return found[0]
 
     def datasets(self) -> dict[str, Dataset]:

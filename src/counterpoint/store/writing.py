@@ -47,7 +47,7 @@ def check(trace: Trace) -> int:
         fatal = [p for p in found.errors if p.code in _UNSTORABLE]
         if fatal:
             more = f", and {len(fatal) - 1} more" if len(fatal) > 1 else ""
-            what, fix = f"cannot be stored: {fatal[0]}{more}", "`counterpoint check` lists every problem"
+            what, fix = f"cannot be stored: {fatal[0]}{more}", "`counterpoint store check` lists every problem"
             raise InvalidTrace(what, problems=found.problems, where=where, fix=fix)
         loose = [trace.meta, list(trace.contents), *(e.extra for e in trace.events if e.extra is not None)]
         if _decode(_encode(loose)) != loose or not all(isinstance(v, str) for v in trace.contents.values()):

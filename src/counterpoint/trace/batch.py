@@ -69,13 +69,13 @@ class TraceBatch:
                 raise InvalidTrace(
                     "a repeated event id, or an edge to an event that is not there",
                     where=f"trace {trace.trace_id!r}",
-                    fix="see `counterpoint check` for the whole list",
+                    fix="see `counterpoint store check` for the whole list",
                 )
             edges.append(edge_table(trace.edges, links.src, links.dst))
         try:
             events = event_table([e for t in whole for e in t.events])
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InvalidTrace(f"an event holds a value of the wrong type: {error}", fix="run `counterpoint check`") from error
+            raise InvalidTrace(f"an event holds a value of the wrong type: {error}", fix="`counterpoint store check`") from error
         heads = [replace(t, events=[], edges=[]) for t in whole]
         offsets, edge_offsets = (_offsets([len(x) for x in lists]) for lists in ([t.events for t in whole], edges))
         return cls(heads, offsets, events, edge_offsets, pa.concat_tables(edges), is_whole=True)

@@ -74,7 +74,7 @@ def encode_lines(trace: Trace) -> bytes:
     data, refused = encode_records(records)
     if refused:
         what = f"{_name(refused[0].record)} cannot be written: {refused[0].why}"
-        raise InvalidTrace(what, where=f"trace {trace.trace_id!r}", fix="see `counterpoint check` for the whole list")
+        raise InvalidTrace(what, where=f"trace {trace.trace_id!r}", fix="see `counterpoint store check` for the whole list")
     return header_line(trace.trace_id, trace.task_id, trace.system, trace.topology, trace.meta) + data
 
 

@@ -25,7 +25,7 @@ _STRINGS = ("role", "from", "to", "tool", "content_ref")
 SURVEY_EVENT_FIELDS = frozenset(("id", "t", "type", "agent", "trusted", *_STRINGS))
 
 # What would work, where nothing more exact can be said.
-_SEE = "`counterpoint schema` prints what is allowed"
+_SEE = "`counterpoint store schema` prints what is allowed"
 
 _TOKEN = re.compile(rb'"(?>[^"\\]++|\\.)*+"?|(-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)', re.DOTALL)
 _LARGEST = sys.float_info.max
@@ -78,7 +78,7 @@ def _unreadable(text: bytes, found: Findings) -> bool:
 def not_json(text: bytes, error: Exception, found: Findings) -> None:
     """Say why bytes are not a JSON document: empty, another encoding, NaN, truncated, or malformed at a place."""
     if not text.strip():
-        found.error("empty", "byte 0", "the file is empty", "a trace is one JSON object; see `counterpoint schema`")
+        found.error("empty", "byte 0", "the file is empty", "a trace is one JSON object; see `counterpoint store schema`")
         return
     if text[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(text) > 3 and text[1] == 0 and text[3] == 0):
         found.error("encoding", "byte 0", "the file is not UTF-8: it looks like UTF-16", "save it as UTF-8")
@@ -108,7 +108,7 @@ def not_json(text: bytes, error: Exception, found: Findings) -> None:
         found.error("truncated", _place(text, len(text)), "the JSON ends before it is complete", hint)
     else:
         what = "not JSON: " + re.sub(r"^JSON is malformed: |\s*\(byte \d+\)", "", message)
-        found.error("json", _place(text, at or 0), what, "is this a trace file? `counterpoint schema` prints what one holds")
+        found.error("json", _place(text, at or 0), what, "is it a trace file? `counterpoint store schema` prints what one holds")
 
 
 def _infinite(text: bytes, at: int) -> str:
@@ -137,7 +137,7 @@ def _wrong_shape(value: Any, found: Findings) -> None:
 
 def _shape_hint(top: dict[str, Raw]) -> str:
     if not set(top) & set(_TOP):
-        return "this is JSON of another kind; `counterpoint schema` prints what a trace holds"
+        return "this is JSON of another kind; `counterpoint store schema` prints what a trace holds"
     return _SEE
 
 

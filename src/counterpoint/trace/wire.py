@@ -150,7 +150,7 @@ def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = 
         # Typed decoding refused what the schema allows: that is our defect, and must not pass as the user's.
         raise AssertionError("the decoder and the schema disagree")  # pragma: no cover
     raise InvalidTrace(
-        found.headline(), findings=found, where=where, fix="see `counterpoint check` for the whole list"
+        found.headline(), findings=found, where=where, fix="see `counterpoint store check` for the whole list"
     )
 
 

@@ -13,7 +13,7 @@ from app.viewer.small import team, unpacked
 from counterpoint.app.viewer import trace_view as seen_
 from counterpoint.app.viewer.columns import LEVELS, MOST, bins, cells, is_large, lanes
 from counterpoint.app.viewer.shapes import FAMILIES
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.testing import SHAPES, synthetic_trace
 from counterpoint.trace import Event, Trace
 
@@ -21,7 +21,7 @@ THINK, ACT, COORDINATE, MERGE, STOP = range(len(FAMILIES))
 
 
 def test_the_seconds_of_a_small_team() -> None:
-    look = prepared(team())
+    look = view_of(team())
     level = cells(look, [[0], [1]], 9)  # slices of one second
     assert level.seconds[THINK, 0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0, 1]
     assert level.seconds[ACT, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 0]
@@ -33,7 +33,7 @@ def test_the_seconds_of_a_small_team() -> None:
 
 
 def test_a_piece_is_shared_among_the_slices_that_it_lies_in() -> None:
-    level = cells(prepared(team()), [[0], [1]], 2)  # slices of four and a half seconds
+    level = cells(view_of(team()), [[0], [1]], 2)  # slices of four and a half seconds
     assert level.seconds[ACT, 0].tolist() == pytest.approx([0, 3])
     assert level.seconds[ACT, 1].tolist() == pytest.approx([3, 0])
     assert level.seconds[MERGE, 1].tolist() == pytest.approx([0.5, 0.5])
@@ -58,23 +58,23 @@ def test_five_levels_coarse_to_fine_within_the_size() -> None:
         assert len(levels) == LEVELS
         assert all(b == 2 * a for a, b in itertools.pairwise(sizes))
         assert len(bins(trace)) <= MOST
-        assert sorted(a for group in head["members"] for a in group) == list(range(len(prepared(trace).team)))
+        assert sorted(a for group in head["members"] for a in group) == list(range(len(view_of(trace).team)))
 
 
 def test_many_agents_are_folded_by_role_and_depth() -> None:
     trace = synthetic_trace(300, 900, "hierarchical")
-    names, members = lanes(prepared(trace))
+    names, members = lanes(view_of(trace))
     assert len(names) < 20
     assert any("×" in name for name in names)
-    depth = prepared(trace).team.depth_A
+    depth = view_of(trace).team.depth_A
     assert all(len(set(depth[group].tolist())) == 1 for group in members)
-    assert lanes(prepared(team())) == (["lead", "reader"], [[0], [1]])
+    assert lanes(view_of(team())) == (["lead", "reader"], [[0], [1]])
 
 
 def test_what_began_is_never_empty() -> None:
     for shape in SHAPES:
         trace = synthetic_trace(5, 40, shape)
-        look = prepared(trace)
+        look = view_of(trace)
         head, levels = decoded(trace)
         span = head["end"] - head["start"]
         for level in levels:
@@ -114,7 +114,7 @@ def test_bins_add_up(rows: list[tuple[int, int, str, bool]], finest: int) -> Non
         Event(id=f"e{k}", t=t / 4, dur=dur / 4, type="tool_call" if calls else "message", agent=agent)
         for k, (t, dur, agent, calls) in enumerate(rows)
     ]
-    look = prepared(Trace(trace_id="t", task_id="t", events=events))
+    look = view_of(Trace(trace_id="t", task_id="t", events=events))
     level = cells(look, [[a] for a in range(len(look.team))], finest)
     busy = look.team.per_agent(look.facts.pieces.length_E)
     for _ in range(LEVELS):

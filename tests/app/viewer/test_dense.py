@@ -14,7 +14,7 @@ from counterpoint.app.viewer import dense
 from counterpoint.app.viewer.columns import arrays_of
 from counterpoint.app.viewer.events import fields
 from counterpoint.app.viewer.one_file import packed
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.testing import synthetic_trace
 
 
@@ -75,7 +75,7 @@ def test_any_values_come_back(listed: list[Any]) -> None:
 
 def test_a_trace_comes_back_and_is_small() -> None:
     trace = synthetic_trace(40, 300, contents=True)
-    look = prepared(trace)
+    look = view_of(trace)
     one = msgspec.json.decode(msgspec.json.encode(packed(trace, longest=1000)))
     told = [fields(trace.events[i]) for i in look.team.order_E.tolist()]
     assert rows(one) == [{name: value for name, value in row.items() if name != "content_ref"} for row in told]

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.viewer.small import WEB, team
-from counterpoint.app.viewer.events import TALK_CAP, TEXT_CAP, event, said, talk
+from counterpoint.app.viewer.events import TALK_CAP, TEXT_CAP, cut_text, event, talk
 from counterpoint.app.viewer.shapes import EventDetail
 from counterpoint.errors import NotFound
 from counterpoint.testing import odd_trace, synthetic_trace
@@ -54,8 +54,8 @@ def test_long_fields_are_cut_too() -> None:
 
 
 def test_half_a_surrogate_pair_and_other_things_that_json_lacks() -> None:
-    assert said("a\ud800b", None) == ("a?b", 3)
-    assert said("aé", 2) == ("a", 3)
+    assert cut_text("a\ud800b", None) == ("a?b", 3)
+    assert cut_text("aé", 2) == ("a", 3)
     trace = odd_trace()
     for n in range(len(trace.events)):
         detail = event(trace, n)

@@ -32,7 +32,7 @@ def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
         made(folder / "runs" / f"grpo-{seed}", "grpo", seed, hand_made={"serial": 4.0, "reference": 7.0})
         made(folder / "runs" / f"c3-{seed}", "c3", seed, mean=6.0)
     made(folder / "runs" / "dear", "dear", 0, calls=5000)
-    collection = Collection(filled(folder / "traces"), runs=[folder / "runs"])
+    collection = Collection(filled(folder / "traces"), folders=[folder / "runs"])
     with viewing(collection, folder) as found:
         yield found
 
@@ -327,7 +327,7 @@ def test_a_task_that_moved_leads_to_the_traces_of_both_sides(tmp_path: Path) -> 
         folder = made(tmp_path / "runs" / name, name, mean=mean)
         with Store(folder / "store") as store:
             store.add_many(synthetic_trace(2, 6, trace_id=f"{name}-{k}", task_id=f"s1-{FIRST + k}") for k in range(TASKS))
-    with viewing(Collection(runs=[tmp_path / "runs"]), tmp_path) as found:
+    with viewing(Collection(folders=[tmp_path / "runs"]), tmp_path) as found:
         spec = f"x={run_id(found, '/x')} y={run_id(found, '/y')}"
         moved = found.ask(f"/api/compare?spec={_query(spec)}").json["moved"][0]
         k = moved["task"] - FIRST
@@ -339,7 +339,7 @@ def test_the_traces_of_a_run_are_asked_for_under_its_name(tmp_path: Path) -> Non
     folder = made(tmp_path / "runs" / "kept")
     with Store(folder / "store") as store:
         store.add(synthetic_trace(2, 6, trace_id="sample"))
-    with viewing(Collection(runs=[tmp_path / "runs"]), tmp_path) as found:
+    with viewing(Collection(folders=[tmp_path / "runs"]), tmp_path) as found:
         told = found.ask(f"/api/run?id={_query(run_id(found, 'kept'))}").json
         assert len(told["samples"]) == 1
         assert found.of(told["samples"][0]).json["id"] == told["samples"][0]

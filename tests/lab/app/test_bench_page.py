@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def viewer(folder: Path) -> Iterator[Viewer]:
-    with viewing(Collection(None, runs=[folder]), folder) as found:
+    with viewing(Collection(None, folders=[folder]), folder) as found:
         yield found
 
 

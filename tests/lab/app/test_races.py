@@ -33,7 +33,7 @@ def filled(folder: Path) -> Path:
 def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path, ends: Any) -> None:
     folder = filled(tmp_path / "runs" / "methods")
     told = json.loads(ends("--all", "--show", "--out", str(folder), "--json")[1])["worlds"][0]
-    with viewing(Collection(runs=[tmp_path / "runs"]), tmp_path) as viewer:
+    with viewing(Collection(folders=[tmp_path / "runs"]), tmp_path) as viewer:
         listed = next(one for one in viewer.ask("/api/races").json if one["id"].endswith("methods"))
         assert (listed["rows"], listed["methods"], listed["worlds"]) == (9, 3, ["w"])
         world = viewer.ask(f"/api/race?id={quote(listed['id'], safe='')}").json["worlds"][0]
@@ -52,7 +52,7 @@ def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path, ends: An
 def test_a_folder_called_as_ours_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     filled(tmp_path / "released")
-    with viewing(Collection(runs=[tmp_path / "released"]), tmp_path) as viewer:
+    with viewing(Collection(folders=[tmp_path / "released"]), tmp_path) as viewer:
         listed = {one["id"]: one["is_released"] for one in viewer.ask("/api/races").json}
         assert listed == {"./released": False, "released": True, "released-small": True}
         assert len(viewer.ask(f"/api/race?id={quote('./released', safe='')}").json["worlds"]) == 1

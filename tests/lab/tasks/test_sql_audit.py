@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from counterpoint.lab.tasks._audit_rules import AUDIT_RULES, named, query, understood
-from counterpoint.lab.tasks.leaks import truth
+from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.sql_audit import sql_audit
 from text_help import sql
 
@@ -60,7 +60,7 @@ def test_each_rule_is_heard_in_each_way_it_is_said() -> None:
     names = named(next(d.text for d in sql_audit.instance(1).documents if d.title == "Data dictionary"))
     for kind, rule in AUDIT_RULES.items():
         for way in rule.ways:
-            found = understood(f"Policy P-123, version 1, on {rule.topic}. {way.said(**fields)}")
+            found = understood(f"Policy P-123, version 1, on {rule.topic}. {way.fill(**fields)}")
             assert found is not None
             assert found[0] == kind
             asked = query("R1", *found, names)

@@ -13,7 +13,7 @@ import pytest
 from counterpoint import Trace, problems, registry
 from counterpoint.lab.lm.model import Call, Completion
 from counterpoint.lab.lm.models.fake import Fake
-from counterpoint.lab.tasks.leaks import leaks
+from counterpoint.lab.tasks.leakage import leaks
 from counterpoint.lab.tasks.task import task
 from counterpoint.lab.team.state import Limits
 from counterpoint.trace.lines import encode_lines

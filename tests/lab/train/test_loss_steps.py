@@ -50,7 +50,7 @@ def test_what_is_done_unless_asked_otherwise() -> None:
         "clip": steps,
         "clone": {"steps": 12},
         "reinforce": {"entropy": 0.005, "scale": True},
-        "soft": {"tau_from": 0.3, "tau_to": 0.03, "lam": 0.9},
+        "soft": {"tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48},
         "td": {"mix": "qmix", "gamma": 0.99, "lam": 0.0, "tau_from": 1.0, "tau_to": 0.2, "epochs": 8, "warm": 0,
                "each_step": False, "shaped": False, "drop_last": False},
     }  # fmt: skip
@@ -123,13 +123,13 @@ def test_who_comes_later_is_learned_beside_the_teams_of_the_start() -> None:
 def test_soft_steps(regime: str) -> None:
     one, other, out = two_alike("soft", regime)
     assert ("worker" in out.tables) == (regime == "B")
-    told = learned(one, "soft", out, lam=0.5, tau_from=0.16, tau_to=0.01)
-    stats = other.fit_critics(out, keep=192, lam=0.5, steps=48)
+    told = learned(one, "soft", out, steps=4, keep=8, lam=0.5, tau_from=0.16, tau_to=0.01)
+    stats = other.fit_critics(out, keep=8, lam=0.5, steps=4)
     taught = lesson(other.net, out, lam=0.5)
     assert taught is not None
     tau = pytest.approx(0.08)  # a quarter of the way from 0.16 to 0.01, which is four halvings
     assert told["tau"] == tau
-    stats |= improve(other.net, other.policy, out.tables, other.rng(2), tau=told["tau"], steps=24)
+    stats |= improve(other.net, other.policy, out.tables, other.rng(2), tau=told["tau"], steps=2)
     found = row_advantages(other.net, out, taught)
     stats |= other.teach_workers(out, found)  # where sub-agents learn too
     assert ("worker" in found) == (regime == "B")

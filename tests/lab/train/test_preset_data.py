@@ -17,6 +17,7 @@ from counterpoint.lab.app.cli.train import train
 from counterpoint.lab.train.preset import CAPABILITIES, GRADES, LOSS_BRINGS, REGIMES, Preset, named_preset
 from counterpoint.lab.train.run import train_run
 from counterpoint.lab.train.settings import toml_text
+from counterpoint.lab.train.surrogates import PARTS
 
 LEAST: dict[str, Any] = {"source": "a test", "grade": "M", "departures": "none", "credit": {"task_returns": {}}, "loss": {"soft": {}}}
 
@@ -54,10 +55,10 @@ def test_every_default() -> None:
         ({"keeps": -0.1}, "keeps is -0.1"),
         ({"averaging": 1.0}, "averaging is 1.0; averaging takes a number from 0 to below 1"),
         ({"fixed_team": 1}, "fixed_team is 1; fixed_team takes true or false"),
-        ({"regime": 3}, "regime is 3; regime takes text"),
+        ({"regime": 3}, "regime is 3; regime takes a text"),
         ({"trains": "O5"}, "trains is 'O5'; trains takes a list"),
         ({"widens": (1,)}, "widens takes two numbers"),
-        ({"tree": (2.0, 2)}, "tree takes a list of whole numbers"),
+        ({"tree": (2.0, 2)}, "tree takes a list, each a whole number of 0 or more"),
         ({"rates": {"policy": "abc"}}, "rates.policy is 'abc'; rates.policy takes a number of 0 or more"),
         ({"rates": {"policy": float("nan")}}, "rates.policy is nan"),
         ({"rates": {"policy": float("inf")}}, "rates.policy is inf"),
@@ -114,7 +115,7 @@ def test_presets_by_name() -> None:
     assert named_preset("grpo").credit_name == "group_relative"
     with pytest.raises(NotFound, match=r"no preset named 'grpoo'.*did you mean 'grpo'"):
         named_preset("grpoo")
-    with pytest.raises(InputError, match=r"counterpoint\.train\.preset:GRADES is a dict, not a Preset"):
+    with pytest.raises(InputError, match=r"counterpoint\.lab\.train\.preset:GRADES is a dict, not a Preset"):
         named_preset("counterpoint.lab.train.preset:GRADES")
 
 
@@ -138,7 +139,7 @@ def test_what_a_loss_brings_is_among_the_departures() -> None:
     for name, brings in LOSS_BRINGS.items():
         usual = registry.get("loss", name).resolved({})
         assert f"an entropy bonus of {usual.entropy:g}" in brings
-        assert name != "clip" or f"{usual.epochs} epochs in {usual.parts} parts" in brings
+        assert name != "clip" or f"{usual.epochs} epochs in {PARTS} parts" in brings
     for name in ("grpo", "dr_mas", "matpo", "wideseek_r1", "kimi_parl"):
         assert named_preset(name).all_departures.endswith(LOSS_BRINGS["clip"])
     assert named_preset("counterpoint").all_departures == named_preset("counterpoint").departures

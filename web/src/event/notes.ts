@@ -2,7 +2,7 @@
 // shows those it came with, and what is noted there stays in this browser.
 import { signal } from "@preact/signals";
 import type { AnnotationInfo, AnnotationList } from "../shapes.gen";
-import type { Said } from "../source";
+import type { AnnotationBody } from "../source";
 import { keep, recall, source } from "../state";
 
 export interface Note { label: string; text: string }
@@ -22,7 +22,7 @@ export async function loadNotes(trace: string): Promise<void> {
 }
 
 /** Adds one, or takes one back. */
-export async function annotate(trace: string, what: Said): Promise<void> {
+export async function annotate(trace: string, what: AnnotationBody): Promise<void> {
   const found = await source.value!.annotate!(trace, what);
   said.value = { trace, given: found.given };
 }

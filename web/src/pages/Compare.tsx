@@ -55,13 +55,13 @@ function Choose() {
           {presets.map(([name, ids]) => `${name} (${count(ids.length, "run")})`).join(" against ")}</Link></p>
       ))}
       {!able.length && <><p class="quiet">No world here has runs of two presets. To train some:</p>
-        <Command text="counterpoint compare --presets grpo,counterpoint --world wide_verify --seeds 5" /></>}
+        <Command text="counterpoint compare runs --presets grpo,counterpoint --world wide_verify --seeds 5" /></>}
       <Races />
     </div>
   );
 }
 
-/** Folders of `counterpoint compare --all`. */
+/** Folders of `counterpoint compare methods`. */
 function Races() {
   const { data } = useLoaded("races", "", () => source.value!.races());
   if (!data) return null;
@@ -72,7 +72,7 @@ function Races() {
           {race.is_released ? "results that come with Counterpoint" : <bdi>{race.id}</bdi>}</Link>{" "}
           <span class="quiet">{count(race.methods, "method")}, plan {race.plan}</span></p>
       ))}
-      {!data.length && <><p class="quiet">To rank all methods:</p><Command text="counterpoint compare --all" /></>}
+      {!data.length && <><p class="quiet">To rank all methods:</p><Command text="counterpoint compare methods" /></>}
     </>
   );
 }

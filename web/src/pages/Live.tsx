@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { onCommand } from "../keys";
 import { useListKeys } from "../listkeys";
 import { Command } from "../loaded";
-import { agentsNow, doing, NOTHING, openEvents, type Picture, SILENT_S, silence, taken, type Told } from "../livestate";
+import { agentsNow, doing, NOTHING, openEvents, type Picture, SILENT_S, silence, taken, type LiveEvent } from "../livestate";
 import { count, span } from "../numbers";
 import { familyOf, glyphOf } from "../palette";
 import { Plain } from "../plaintext";
@@ -114,7 +114,7 @@ function Quiet(props: { state: string }) {
   return (
     <Empty title={props.state === "waiting" ? "Connecting…" : "Nothing is running."}>
       <p>Traces appear here while they are written. A team of fakes, at the pace of real models:</p>
-      <Command text="counterpoint record --task T1 --topology swarm --model fake --pace real" />
+      <Command text="counterpoint play --task T1 --topology swarm --model fake --model-set pace=real" />
       <p>Coding sessions, as they go on:</p>
       <Command text="counterpoint import --follow" />
       <p>Programs that send OpenTelemetry:</p>
@@ -189,7 +189,7 @@ function Open(props: { picture: Picture; now: number; at: number }) {
   );
 }
 
-function Events(props: { events: Told[] }) {
+function Events(props: { events: LiveEvent[] }) {
   return (
     <section class="live-events" aria-label="Latest events">
       <h2>Latest events</h2>
@@ -199,7 +199,7 @@ function Events(props: { events: Told[] }) {
   );
 }
 
-function Event(props: { told: Told }) {
+function Event(props: { told: LiveEvent }) {
   const { trace, fields } = props.told;
   const get = (name: string) => (typeof fields[name] === "string" ? fields[name] : "");
   const isOpen = fields["open"] === true;

@@ -44,7 +44,7 @@ function List() {
   if (!data) return <Waiting what="Looking for runs" />;
   if (!data.length) {
     return <Empty title="No training runs in ./runs."><p>Train an orchestrator; it takes minutes on a laptop:</p>
-      <Command text="counterpoint train --help" /><p>Or watch the demo train one:</p><Command text="counterpoint demo" /></Empty>;
+      <Command text="counterpoint train net --help" /><p>Or watch the demo train one:</p><Command text="counterpoint demo" /></Empty>;
   }
   const pick = (id: string) => setChosen(chosen.includes(id) ? chosen.filter((one) => one !== id) : [...chosen, id]);
   const spec = data.filter((row) => chosen.includes(row.id)).map((row) => `${row.preset ?? row.id}=${row.folder}`).join(" ");

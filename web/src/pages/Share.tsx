@@ -75,9 +75,9 @@ function Download() {
 /** The command that writes the same file. */
 export function command(id: string, choice: Choice): string {
   const seconds = (value: number): string => String(Number(value.toFixed(3)));
-  return ["counterpoint export", quoted(id), "--html trace.html", choice.mask ? "" : "--no-mask", choice.texts ? "" : "--summary",
+  return ["counterpoint export", quoted(id), "--to html -o trace.html", choice.mask ? "" : "--mask off", choice.texts ? "" : "--summary",
     choice.range ? `--window ${seconds(choice.range[0])}-${seconds(choice.range[1])}` : "",
-    choice.agent === null ? "" : `--agents ${quoted(choice.agent)}`].filter(Boolean).join(" ");
+    choice.agent === null ? "" : `--agent ${quoted(choice.agent)}`].filter(Boolean).join(" ");
 }
 
 function save(blob: Blob, name: string): void {

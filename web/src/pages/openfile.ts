@@ -16,7 +16,7 @@ export async function openFile(file: File): Promise<string> {
   // The parser makes no live document: scripts in it do not run and nothing in it is fetched.
   const page = new DOMParser().parseFromString(await file.text(), "text/html");
   const block = page.getElementById("counterpoint-data");
-  if (!block) throw new SourceError(`${file.name} contains no trace.`, "counterpoint export TRACE --html FILE");
+  if (!block) throw new SourceError(`${file.name} contains no trace.`, "counterpoint export TRACE --to html -o FILE");
   const opened = new FileSource(await readBlock(block));
   const ids = Object.keys(opened.block.traces);
   batch(() => {

@@ -47,7 +47,7 @@ function NotChosen({ id, list, hasReward }: { id: string; list: MethodInfo[]; ha
       <div class="credit-main">
         <Work />
         {!hasReward && <p class="quiet">Say how the run came out with a thumb in the panel on the right, or
-          by <Command text={`counterpoint score ${id} team=1`} /></p>}
+          by <Command text={`counterpoint notes score ${id} team=1`} /></p>}
         <Methods list={list} first={null} second={null} />
       </div>
     </section>

@@ -122,7 +122,7 @@ def advise_orders(
         if budget_tokens is None or budget_tokens < least:
             what = f"trials may ask a model for about {least:,} tokens, if what is left costs what there was"
             why = "no budget is given" if budget_tokens is None else f"the budget is {budget_tokens:,}"
-            raise Refused(what, where=so_far.trace_id, why=why, fix=f"--budget-tokens {least}")
+            raise Refused(what, where=so_far.trace_id, why=why, fix=f"--cap tokens={least}")
     chosen = LIVE_BUDGET * len(trials.changes) if budget is None else budget
     found = raced(trials, so_far.trace_id, budget=chosen, delta=1 - sure)
     return found, None if found.first is None else trials.order_of(found.first.change)
@@ -148,14 +148,14 @@ def needed(trace: Trace, *, can_replay: bool, others: int) -> NotIdentified | No
     if is_scored and (can_replay or others):
         return None  # too few others say so themselves
     if can_replay or others >= RUNS - 1:
-        fix = f"counterpoint score {name} team=1"
+        fix = f"counterpoint notes score {name} team=1"
         return NotIdentified("this run has no outcome that a change could improve", fix, where=name)
     here = f"{counted(others, 'scored run')} of its task" if others else "no other run of its task"
     also = "" if is_scored else "; it has no outcome either, which alone would not do"
     what = f"this run cannot be replayed, and {here} {'are' if others > 1 else 'is'} at hand{also}"
     fix = (
-        f"{RUNS} scored runs of the task, 20 with a change and 20 without, or a team that is played here: `counterpoint record`, "
-        f"`world run`; what went wrong in this one say `counterpoint failures {name}` and `counterpoint blame {name}`"
+        f"{RUNS} scored runs of the task, 20 with a change and 20 without, or a team that is played here: `counterpoint play`, "
+        f"`play --world`; what went wrong in this one say `counterpoint audit {name} --failures` and `counterpoint blame {name}`"
     )
     return NotIdentified(what, fix, where=name)
 
@@ -167,7 +167,7 @@ def _allowed(trace: Trace, trials: Trials, *, is_named: bool, budget_tokens: int
     price = price_of(trials)
     what = f"{price.forks:,} trials at least would ask a model for up to {price.tokens:,} tokens"
     lacks = {} if is_named else {"no model is named": "--model openai:NAME --base-url URL (its own, or another)"}
-    lacks |= {"no budget is given": f"--budget-tokens {price.tokens}"} if budget_tokens is None else {}
+    lacks |= {"no budget is given": f"--cap tokens={price.tokens}"} if budget_tokens is None else {}
     fix = f"{' and '.join(lacks.values())}; fewer --kinds cost less"
     raise Refused(what, where=trace.trace_id, why=" and ".join(lacks), fix=fix)
 
@@ -187,7 +187,7 @@ def first_of(traces: Sequence[Trace]) -> list[Trace]:
     what = f"none of {len(traces):,} runs can be advised: {len(traces) - len(scored):,} have no outcome"
     replayed = sum(map(can_replay, traces))
     what += f", {len(traces) - replayed:,} cannot be replayed, and no two scored ones are of one task"
-    fix = f"runs with an outcome (`counterpoint score`) of a team of `counterpoint record` or `world run`, or {RUNS} of one task"
+    fix = f"runs with an outcome (`counterpoint notes score`) of a team of `counterpoint play`, or {RUNS} of one task"
     raise NotIdentified(what, fix)
 
 

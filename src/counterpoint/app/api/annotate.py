@@ -213,7 +213,7 @@ def _is_id(place: Store, word: str) -> bool:
 def known_dataset(known: Mapping[str, Dataset], name: str) -> Dataset:
     """The collection of a name."""
     if name not in known:
-        fix = did_you_mean(name, known) if known else "counterpoint dataset save NAME QUERY makes one"
+        fix = did_you_mean(name, known) if known else "counterpoint notes dataset save NAME QUERY makes one"
         raise NotFound(f"no dataset named {name!r}", fix=fix)
     return known[name]
 
@@ -223,7 +223,7 @@ def change_list(place: Store, name: str, ids: Sequence[str], *, add: bool, by: s
 
     def decide(known: Mapping[str, Dataset]) -> list[Change]:
         if name in known and known[name].query is not None:
-            fix = f"counterpoint dataset save {name} 'in:{name} ...' --frozen makes a list of it"
+            fix = f"counterpoint notes dataset add {name}-list 'in:{name} ...' makes a list of it"
             raise InputError(f"{name!r} is a query, not a list: {known[name].query}", fix=fix)
         if not add:
             known_dataset(known, name)

@@ -15,7 +15,7 @@ from counterpoint.app.api.inputs import each_trace, once
 from counterpoint.audits.authority import Sink
 from counterpoint.audits.collusion import collusion_over
 from counterpoint.audits.cost import Prices
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.hacks import hacks
 from counterpoint.audits.incidents import DONE, sinks_by_effect
 from counterpoint.audits.injection import STATUSES, Injection, injections
@@ -189,13 +189,11 @@ def prices_of(token: float | None, tool: float | None) -> Prices:
     return Prices(token=None if token is None else token / 1e6, tool=tool)
 
 
-def audit_of(
-    trace: Trace, chosen: frozenset[str], *, prices: Prices, alike: float = ALIKE, facts: Facts | None = None
-) -> TraceAudit:
+def audit_of(trace: Trace, chosen: frozenset[str], *, prices: Prices, alike: float = ALIKE) -> TraceAudit:
     """One trace: the measures and hacks that were chosen."""
-    facts = facts or Facts(trace)
-    found = [f for f in hacks(trace, facts=facts) if f.hack in chosen] if chosen & set(HACKS) else []
-    values = measures(trace, prices=prices, threshold=alike, facts=facts) if chosen & set(DEFINITIONS) else []
+    _facts = facts_of(trace)  # one for both
+    found = [f for f in hacks(trace) if f.hack in chosen] if chosen & set(HACKS) else []
+    values = measures(trace, prices=prices, threshold=alike) if chosen & set(DEFINITIONS) else []
     shown = tuple(m for m in values if m.name in chosen)
     return TraceAudit(trace.trace_id, trace.task_id, is_steered(trace), shown, tuple(found), tuple(values))
 
@@ -309,12 +307,12 @@ class TaintAudit(Tabular):
         return f"{count}, {counted(tainted, 'event')} may be tainted"
 
 
-def taint_of(trace: Trace, *, facts: Facts | None = None) -> TraceTaint:
+def taint_of(trace: Trace) -> TraceTaint:
     """Taint of one trace: what it may have reached, what looks wrong, what it decided."""
-    facts = facts or Facts(trace)
-    may = may_taint(trace, facts=facts)
-    found = injections(trace, facts=facts)
-    return TraceTaint(trace, may, suspects(trace), found, sinks_by_effect(trace, may, found, facts=facts))
+    _facts = facts_of(trace)  # one for all three
+    may = may_taint(trace)
+    found = injections(trace)
+    return TraceTaint(trace, may, suspects(trace), found, sinks_by_effect(trace, may, found))
 
 
 def taint_summary(runs: Iterable[tuple[str, str]]) -> dict[str, Any]:

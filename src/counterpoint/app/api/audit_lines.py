@@ -127,7 +127,7 @@ class AuditLines:
         team, named = facts.team, {agent for f in said.found for agent in f.agents}
         acts_A, useful_A = facts.acts_A
         met = set()
-        for row in rollup(facts.trace, "agent", facts=facts):
+        for row in rollup(facts.trace, "agent"):
             a = team.number[row.name or ""]
             if not team.is_member_A[a]:
                 continue
@@ -145,7 +145,7 @@ class AuditLines:
     def _tools(self, facts: Facts) -> None:
         again = {name for w in waste(facts) if w.kind == "repeated_reads" for name in w.events}
         results = facts.team.of_types(("tool_result",))
-        for row in rollup(facts.trace, "tool", facts=facts):
+        for row in rollup(facts.trace, "tool"):
             if row.name is None:
                 continue
             line = self._lines.setdefault(row.name, AuditLine(name=row.name))
@@ -175,7 +175,7 @@ class AuditLines:
         useful = _share(total.useful, total.acts)
         led = "no trace says what came of the sub-agents' work"
         led = led if not total.acts else f"at most {useful} of what sub-agents did can have contributed to a result"
-        failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint failures."
+        failed = f"{counted(total.errors, 'failure')} in {counted(self.failed, 'trace')}: counterpoint audit --failures."
         return [f"{came[0].upper()}{came[1:]}, for {spent}.", f"{(talk + led)[0].upper()}{(talk + led)[1:]}.", failed]
 
     def table(self, rows: Sequence[AuditLine]) -> tuple[list[str], list[list[str]]]:

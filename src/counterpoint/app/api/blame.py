@@ -234,7 +234,7 @@ def decisive_by_forks(
         price = search_price(trace, draws)
         what = f"the search may make {price.forks:,} forks and ask {model} for up to {price.tokens:,} tokens"
         raise Refused(
-            what, where=trace.trace_id, fix=f"--budget-tokens {price.tokens} allows that much; a smaller number stops earlier"
+            what, where=trace.trace_id, fix=f"--cap tokens={price.tokens} allows that much; a smaller number stops earlier"
         )
     if budget_tokens is not None:
         replay = BudgetedReplay(replay, budget_tokens)

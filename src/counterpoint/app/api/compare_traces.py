@@ -4,7 +4,7 @@ Always true: traces are only listed, not opened, but for those that an older sto
 for a time, only what was done in it counts; a number that a trace lacks is left out and counted, never taken for 0. Runs of
 one task are not independent, so tasks are the units: their runs are averaged first (one task alone: its runs are the units, and
 the interval is about that task; so is every trace whose task is not known). Tasks that two collections share are compared task
-by task, else Welch's interval is taken. Intervals are Student's, see `trace.student`.
+by task, else Welch's interval is taken. Intervals are Student's, see `trace.statistics`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from counterpoint.app.api.sums import Period, Sum, sums_of_lines
 from counterpoint.app.search import period_of
 from counterpoint.errors import InputError
 from counterpoint.store.summary import Summary
-from counterpoint.trace.student import difference_ends, mean_ends
+from counterpoint.trace.statistics import difference_ends, mean_ends
 from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class TraceComparison(Tabular):
 def compare_traces(*sides: str, store: StorePlace = None) -> TraceComparison:
     """Compare what queries find, such as `in:before` and `in:after`: each figure with a 95 % interval, and the differences."""
     if len(sides) < 2:
-        raise InputError("a comparison has two sides or more", fix="counterpoint compare --traces in:before in:after")
+        raise InputError("a comparison has two sides or more", fix="counterpoint compare traces in:before in:after")
     with opened(store) as place:
         listed = {row.id: row for row in place.rows()}
         groups = [_lines(place, [listed[name] for name in found_ids(place, side)], period_of(side)) for side in sides]

@@ -69,13 +69,13 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None,
     Where none is identified, and no unit below the agent was asked for, it is an `Uncredited`: cost and work, and no credit.
     """
     from counterpoint.app.contributions import Uncredited
-    from counterpoint.credits.choosing import NobodyChosen, choose
+    from counterpoint.credits.choice import NoMechanism, choose
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
     try:
         return choose(traces, replay=own_replays(traces, free_replay), merged=last_merge, unit=unit).credit
-    except NobodyChosen as error:
+    except NoMechanism as error:
         if unit not in (None, "agent"):
             raise
         return Uncredited.of_traces(traces, error)
@@ -217,5 +217,5 @@ def _check_price(name: str, traces: list[Trace], options: dict[str, Any], budget
     price = fork_price(name, traces, {**options, "replay": True})
     if price is not None and price.tokens > budget:
         what = f"{name} would make {price.forks:,} forks and ask a model for up to {price.tokens:,} tokens"
-        fix = f"--budget-tokens {price.tokens}, or a mechanism that needs no fork"
+        fix = f"--cap tokens={price.tokens}, or a mechanism that needs no fork"
         raise Refused(what, where=traces[0].trace_id, why=f"the budget is {budget:,}", fix=fix)

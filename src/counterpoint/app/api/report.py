@@ -20,7 +20,7 @@ from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.api.mix import FIGURES, Change, change_of
 from counterpoint.app.api.sums import Period, Sum, sums_of_lines
 from counterpoint.app.search import period_of
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.failures import failures
 from counterpoint.audits.rollups import rollup
 from counterpoint.audits.waste import KINDS, waste
@@ -172,14 +172,14 @@ class Reporting:
 
     def take(self, trace: Trace, line: Summary | None = None) -> None:
         """Count a trace in; `line` is what the store lists of it."""
-        line, facts = line or Summary.of_trace(trace), Facts(trace)
+        line, facts = line or Summary.of_trace(trace), facts_of(trace)
         part, inside, inner = line, trace, facts
         if self._period is not None:
             found = line.within(*self._period)
             if found is None:
                 return
             part, inside = found, sliced(trace, *self._period)
-            inner = facts if inside is trace else Facts(inside)
+            inner = facts if inside is trace else facts_of(inside)
             self._take_outside(line, part)
         self._lines.append(part)
         self._take_models(inside, inner)
@@ -195,7 +195,7 @@ class Reporting:
             self._outside.add(Sum(name=None, traces=1, events=line.events - part.events, tokens=tokens, cost_usd=cost))
 
     def _take_models(self, trace: Trace, facts: Facts) -> None:
-        for row in rollup(trace, "model", facts=facts):
+        for row in rollup(trace, "model"):
             if row.name is None and not row.tokens_own:
                 continue
             left = trace.unpriced.get(row.name or "", 0)
@@ -209,7 +209,7 @@ class Reporting:
         met = set()
         when = moments(trace.events, trace.meta) if trace.failures else []
         begin, end = self._period or (-math.inf, math.inf)
-        for failure in failures(trace, facts=facts):
+        for failure in failures(trace):
             at = when[trace.index[failure.event]]
             if at is not None and not begin <= at < end:
                 continue
@@ -241,8 +241,8 @@ class Reporting:
     def _take_agents(self, trace: Trace, facts: Facts) -> None:
         """Sub-agents by their role: what they cost, and what became of their work."""
         team, met = facts.team, set()
-        done = {one.agent: one for one in work(trace, facts=facts).agents}
-        for row in rollup(trace, "agent", facts=facts):
+        done = {one.agent: one for one in work(trace).agents}
+        for row in rollup(trace, "agent"):
             a = team.number[row.name or ""]
             if not facts.is_sub_A[a]:
                 continue
@@ -268,7 +268,7 @@ class Reporting:
         is_told = bool((results & facts.used_E).any())
         came = Counter(e.tool for e, is_result in zip(facts.events, results, strict=True) if is_result)
         read = Counter(e.tool for e, is_read in zip(facts.events, results & facts.used_E, strict=True) if is_read)
-        for row in rollup(trace, "tool", facts=facts):
+        for row in rollup(trace, "tool"):
             if row.name is None:
                 continue
             key = ("tool", row.name)

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from counterpoint.app.search import facet
-from counterpoint.audits.facts import Facts
 from counterpoint.audits.rollups import By, rollup
 from counterpoint.display import zone
 from counterpoint.errors import InputError, did_you_mean
@@ -149,9 +148,8 @@ def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None, *,
     total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
     for whole in traces:
         trace = whole if period is None else sliced(whole, *period)
-        facts = Facts(trace)
         count, unpriced = 0, _unpriced(trace, group)
-        for row in rollup(trace, group, facts=facts):
+        for row in rollup(trace, group):
             name = row.label or row.name
             piece = Sum(
                 name=name, traces=1, events=row.events, calls=row.calls, errors=row.errors, tokens=row.tokens_own,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import one_trace
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.rollups import By, Coverage, Row, behind, coverage, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -116,18 +116,16 @@ def top(
     return top_of(one_trace(trace, store), group=group, by=by, limit=limit)
 
 
-def top_of(
-    trace: Trace, *, group: By = "agent", by: str | None = None, limit: int | None = None, facts: Facts | None = None
-) -> Top:
+def top_of(trace: Trace, *, group: By = "agent", by: str | None = None, limit: int | None = None) -> Top:
     """The same of a trace that is loaded."""
     if by is not None and by not in FIGURES:
         raise InputError(f"cannot sort by {by!r}", fix=did_you_mean(by, FIGURES))
-    facts = facts or Facts(trace)
-    rows = rollup(trace, group, facts=facts)
+    facts = facts_of(trace)
+    rows = rollup(trace, group)
     by = by or next(f for f in FIGURES if f == "events" or any(getattr(r, FIGURES[f][0]) is not None for r in rows))
     ranked = sorted(rows, key=lambda r: -rank(r, by))[:limit] if limit else rows
     path = (None, None) if facts.path is None else (facts.path.length, facts.path.unit)
-    return Top(trace, group, by, path, tuple(ranked), coverage(trace, facts=facts))
+    return Top(trace, group, by, path, tuple(ranked), coverage(trace))
 
 
 def rank(row: Row, by: str) -> float:

@@ -14,47 +14,35 @@ from typing import Any
 import click
 
 import counterpoint.registry as registry
+from counterpoint.app.terminal.groups import COMPLETION_VARIABLES, Group
 from counterpoint.errors import CounterpointError, InputError
 
-_COMPLETING = ("_COUNTERPOINT_COMPLETE", "_CPT_COMPLETE")
-"""Set by a shell that asks what may come next, to which of the two names it completes."""
+HEADINGS = ("Look", "Judge", "Keep", "Learn", "More")
+"""The order of `--help`. A command's file names its own, `HEADING = "Look"`; an empty one hides it, none at all means "More"."""
 
 
-def installed() -> dict[str, str]:
-    """Commands of other packages that are installed: name to "package.module:object" (entry points `counterpoint.commands`)."""
-    from importlib.metadata import entry_points  # only for a command that is none of ours, and for the list of all
+class _Commands(Group):
+    """All commands: the files of kind `command`, then the entry points of installed packages."""
 
-    return {point.name: point.value for point in sorted(entry_points(group="counterpoint.commands"))}
-
-
-class _LazyGroup(click.Group):
-    """A group whose commands are the files beside this one, imported when called; then those of installed packages."""
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kind = "command"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return registry.ids("command")
+        return sorted({*super().list_commands(ctx), *registry.commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = cmd_name if cmd_name in registry.ids("command") or ":" in cmd_name else installed().get(cmd_name)
-        if name is None:
-            return None
-        command = registry.get("command", name)
-        if not isinstance(command, click.Command):
-            raise InputError(f"{name} is a {type(command).__name__}, not a click command", fix="name a click command")
-        if any(name in os.environ for name in _COMPLETING):
-            from counterpoint.app.cli._completing import attach  # a shell asks what comes next
+        if cmd_name in self.commands or cmd_name in registry.ids("command"):
+            return super().get_command(ctx, cmd_name)
+        name = cmd_name if ":" in cmd_name else registry.commands().get(cmd_name)
+        return None if name is None else self.prepared(registry.get("command", name), cmd_name)
 
-            attach(command, cmd_name)
-        return command
+    def summary(self, ctx: click.Context, name: str) -> str:
+        return registry.commands()[name] if self._is_lone(name) else super().summary(ctx, name)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from counterpoint.errors import did_you_mean
-
-            raise click.UsageError(f"{error.message} {did_you_mean(args[0], registry.ids('command'))}", ctx) from None
+    def _is_lone(self, name: str) -> bool:
+        """Whether a command is the entry point of an installed package, and no file."""
+        return name not in self.commands and name not in registry.ids("command")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """In one line, so that the commands fit a screen."""
@@ -63,15 +51,22 @@ class _LazyGroup(click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, registry.summary("command", name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """The commands under their headings."""
+        rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
+        for name in self.list_commands(ctx):
+            heading = registry.constant("command", name, "HEADING") if name in registry.ids("command") else None
+            if heading != "":
+                rows[heading if heading in rows else "More"].append((name, self.summary(ctx, name)))
+        for heading, lines in rows.items():
+            if lines:
+                with formatter.section(heading):
+                    formatter.write_dl(lines)
 
 
 @click.group(
-    cls=_LazyGroup,
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="\b\nExamples: counterpoint demo; counterpoint check run.trace.json --json",
+    epilog="\b\nExamples: counterpoint demo; counterpoint store check run.trace.json --json",
 )
 @click.version_option(package_name="counterpoint")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -95,10 +90,22 @@ def _print_error(error: CounterpointError, *, as_json: bool) -> None:
 
 
 def _print_usage(error: click.ClickException, *, as_json: bool) -> None:
-    if as_json:
+    moved = _moved_flag(error)
+    if moved is not None:
+        _print_error(moved, as_json=as_json)
+    elif as_json:
         _print_error(InputError(error.format_message(), fix="--help says what it takes"), as_json=True)
     else:
         error.show()
+
+
+def _moved_flag(error: click.ClickException) -> InputError | None:
+    """The error that names the new flag, where an option is unknown because it was renamed."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return None
+    from counterpoint.app.moved import new_flag
+
+    return new_flag(error.ctx.command_path.partition(" ")[2], error.option_name)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -117,7 +124,7 @@ def main(argv: list[str] | None = None) -> None:
 
     try:
         with shown(args):
-            asked = next((name for name in _COMPLETING if name in os.environ), None)  # a shell asks what may stand here
+            asked = next((name for name in COMPLETION_VARIABLES if name in os.environ), None)  # a shell asks what may stand here
             code = cli.main(args, prog_name="counterpoint", complete_var=asked, standalone_mode=False)
     except CounterpointError as error:
         if debug:

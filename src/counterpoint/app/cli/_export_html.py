@@ -1,7 +1,7 @@
-"""`counterpoint export TRACE --html FILE`: the viewer with the trace in it, as one file.
+"""`counterpoint export TRACE --to html -o FILE`: the viewer with the trace in it, as one file.
 
-Always true: what is masked, cut and left out is said; the file appears whole or not at all. An older file of this kind may stand
-in the place of a trace: its data moves into the present page unchanged.
+Always true: the output says what is masked, cut and left out; the file appears whole or not at all. An older file of this kind
+may stand in the place of a trace: its data moves into the present page unchanged.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 import click
 
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masked import counts, hidden, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, hidden, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit
 from counterpoint.app.viewer.one_file import OneFile, page_around, reopened
-from counterpoint.app.viewer.sharing import shared
+from counterpoint.app.viewer.share_file import share_file
 from counterpoint.errors import InputError
 from counterpoint.files import put, read_plain, refuse
 from counterpoint.formats.masking import MaskedTraces
@@ -54,7 +54,7 @@ def write_html(
         between = _between(window) if window else None
         traces = [load(ref, store=store) for ref in refs]
         how = {"is_summary": is_summary, "is_bare": is_bare, "is_personal": is_personal}
-        made, secrets, ids, notes = shared(traces, agents=named, window=between, **how)
+        made, secrets, ids, notes = share_file(traces, agents=named, window=between, **how)
     if not is_dry:
         put([(path, made.data)], overwrite=force)
     digest = hashlib.sha256(made.data).hexdigest()
@@ -82,9 +82,9 @@ def _masked(secrets: MaskedTraces | Counter[str] | None) -> MaskedTraces | None:
 def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:
     """An older file's data in the present page."""
     if len(refs) > 1:
-        raise InputError("one older file at a time", where=refs[0], fix="counterpoint export OLD.html --html NEW.html")
+        raise InputError("one older file at a time", where=refs[0], fix="counterpoint export OLD.html --to html -o NEW.html")
     if is_cut:
-        raise InputError("an older file is moved as it is", where=refs[0], fix="leave out --agents, --window and --summary")
+        raise InputError("an older file is moved as it is", where=refs[0], fix="leave out --agent, --window and --summary")
     data, content = reopened(read_plain(refs[0]), refs[0])
     ids = list(content["traces"])
     events = sum(t["about"]["events"] for t in content["traces"].values())

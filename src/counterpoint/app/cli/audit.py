@@ -22,15 +22,24 @@ from counterpoint.app.api.audit import (
     summary_of,
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
-from counterpoint.app.cli._taint import taint_report
+from counterpoint.app.cli._failures import GROUPS, print_failures
+from counterpoint.app.cli._orders import taint_report
 from counterpoint.app.load_save import about
-from counterpoint.app.terminal.chosen import Chosen, chosen
-from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.options import (
+    NumberRange,
+    full_option,
+    group_option,
+    most_rows,
+    numbers_of,
+    rows_option,
+    summary_option,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
-from counterpoint.app.viewer.trace_view import is_dear, prepared, sinks
+from counterpoint.app.viewer.trace_view import is_dear, sinks, view_of
 from counterpoint.app.words import plain_text
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import Finding, Measure
 from counterpoint.audits.verdict import Verdict, verdict
 from counterpoint.display import counted, number
@@ -39,62 +48,68 @@ from counterpoint.trace import Trace
 from counterpoint.trace.ending import is_unfinished
 from counterpoint.trace.naming import title_of
 
+HEADING = "Judge"
+
 _LINES = 10
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n  counterpoint audit 'project:shop since:7d' --by day --json\n\n"
-    "Exit codes: 0 no reward hack found, 2 a trace could not be read, 3 no such trace, 4 a reward hack was found or,\n"
-    "with --taint, orders from outside were obeyed."
+    epilog="\b\nExamples:\n  counterpoint audit run.trace.json\n"
+    "  counterpoint audit 'project:shop since:7d' --group day --json\n"
+    "  counterpoint audit 3f2a --failures\n\n"
+    "Exit codes: 0 no reward hack, 2 a trace could not be read, 3 no such trace, 4 a reward hack or, for --taint, obeyed orders."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE...|QUERY]")
-@click.option("--full", "is_full", is_flag=True, help="Every measure and check, with what it rests on.")
+@full_option("Print every measure and check, with its evidence.")
 @click.option("--only", multiple=True, metavar="WHAT", help="E1-E4, cost, scale, hacks, or one by name; may be repeated.")
-@click.option("--by", "group", metavar="WHAT", help=f"Of many traces: a line for each {', '.join(AUDIT_GROUPS)}.")
-@click.option("--price-token", type=NumberRange(min=0), metavar="USD", help="Price of a million tokens, for rollout_cost.")
-@click.option("--price-tool", type=NumberRange(min=0), metavar="USD", help="Price of one tool call, for rollout_cost.")
+@group_option(f"One line for each {', '.join(AUDIT_GROUPS)}; count failures by {', '.join(GROUPS)}.")
+@rows_option(None)
 @click.option(
-    "--alike",
+    "--set", "pairs", multiple=True, metavar="NAME=VALUE",
+    help="A price for rollout_cost: price_token (dollars per million tokens) or price_tool (dollars per tool call).",
+)  # fmt: skip
+@click.option(
+    "--similarity",
     type=NumberRange(0, 1),
     default=ALIKE,
     show_default=True,
-    help="How similar two messages must be to count as repeated.",
+    help="Count two messages as repeated from this similarity on.",
 )
-@click.option("--summary", "is_summary", is_flag=True, help="Means and intervals over all traces instead of each.")
-@click.option(
-    "--taint",
-    "is_taint",
-    is_flag=True,
-    help="Orders from outside and what came of them; of many traces a summary (--full: each).",
-)
+@summary_option("Print means and intervals over all traces.")
+@click.option("--taint", "is_taint", is_flag=True, help="Trace orders from outside and their effects.")
+@click.option("--failures", "is_failures", is_flag=True, help="List failures: who tried what, why it failed, what worked later.")
 @prices_option
 @store_option
 @json_option
 def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Judge traces: one gets a verdict and three sentences; of many, which ones to look at.
 
-    --full shows every measure (E1-E4, scale, cost) and the five reward hacks, each with what it rests on and, with --json, the
-    events behind it. Without TRACE: all of the store.
+    --full shows every measure (E1-E4, scale, cost) and the five reward hacks, each with its evidence and, in --json, the events
+    behind it. Without TRACE: all of the store.
     """
     group = options["group"]
+    if options["is_failures"]:
+        if options["is_taint"]:
+            raise InputError("--failures and --taint exclude each other", fix="run the command once for each")
+        return print_failures(select(words, options["store"]), group, options["rows"], as_json=as_json)
     if group is not None and group not in AUDIT_GROUPS:
         raise InputError(f"cannot audit by {group!r}", fix=did_you_mean(group, AUDIT_GROUPS))
-    which = chosen(words, options["store"], options["prices"])
+    which = select(words, options["store"], options["prices"])
     if options["is_taint"]:
         raise SystemExit(4 if taint_report(which, options, as_json=as_json) else 0)
     is_each = not options["is_summary"] and group is None and (not which.is_query or as_json)
     raise SystemExit(4 if (_each if is_each else _together)(which, options, as_json=as_json) else 0)
 
 
-def _audits(which: Chosen, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
-    chosen_, prices = chosen_by(options["only"]), prices_of(options["price_token"], options["price_tool"])
+def _audits(which: Selection, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
+    chosen_, prices = chosen_by(options["only"]), prices_of(*_prices(options["pairs"]))
     for name, trace in which.named(quiet=quiet):
         with about(name):
-            facts = Facts(trace)
-        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["alike"], facts=facts)
+            facts = facts_of(trace)
+        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["similarity"])
 
 
-def _each(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
+def _each(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Every trace by itself; whether a reward hack was found."""
     is_found, is_asked = False, bool(options["only"])
     for k, (facts, said) in enumerate(_audits(which, options, quiet=True)):
@@ -116,7 +131,7 @@ def _verdict_of(facts: Facts, said: TraceAudit) -> Verdict:
 
 def _incidents(trace: Trace) -> int | None:
     """How many incidents there are (`audit.incidents`); None where finding that out takes long."""
-    look = prepared(trace)
+    look = view_of(trace)
     return None if is_dear(look) else sum(sink.status == "violation" for sink in sinks(look)[1])
 
 
@@ -127,11 +142,11 @@ def _verdict_text(facts: Facts, said: TraceAudit) -> str:
     lines = fitted(named + (", steered by hand" if said.is_steered else ""), "TRACE    ") + fitted(told.line, "VERDICT  ")
     for sentence in told.sentences:
         lines += fitted(sentence, " " * 9)
-    lines += fitted("--full shows every measure; counterpoint failures and --taint show more", " " * 9)
+    lines += fitted("--full shows every measure; --failures and --taint show more", " " * 9)
     return plain_text("\n".join(lines), keep_lines=True)
 
 
-def _together(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
+def _together(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Many traces at once: a summary, a line for each group, or what to look at; whether a reward hack was found."""
     chosen_, group = chosen_by(options["only"]), options["group"]
     traces: list[Trace] = []
@@ -152,11 +167,17 @@ def _together(which: Chosen, options: dict[str, Any], *, as_json: bool) -> bool:
     if as_json:
         emit({"schema": SCHEMA_VERSION, **lines.as_dict()})
     else:
-        click.echo(_lines_text(lines, is_full=options["is_full"] or group is not None))
+        click.echo(_lines_text(lines, most_rows(options["rows"], None if options["is_full"] or group is not None else _LINES)))
     return is_found
 
 
-def _lines_text(lines: AuditLines, *, is_full: bool) -> str:
+def _prices(pairs: tuple[str, ...]) -> tuple[float | None, float | None]:
+    """The price of a million tokens, and of a tool call."""
+    numbers = numbers_of(pairs, ("price_token", "price_tool"))
+    return numbers.get("price_token"), numbers.get("price_tool")
+
+
+def _lines_text(lines: AuditLines, most: int | None) -> str:
     rows = lines.rows()
     total = counted(lines.traces, "trace")
     reasons = [f"{name.replace('_', ' ')} in {n:,}" for name, n in lines.hacks.most_common()]
@@ -165,12 +186,12 @@ def _lines_text(lines: AuditLines, *, is_full: bool) -> str:
     parts = fitted(words, "VERDICT  ")
     for sentence in lines.sentences():
         parts += fitted(sentence, " " * 9)
-    shown = rows if is_full else [row for row in rows if row.found][:_LINES]
-    if shown:
-        head, cells = lines.table(shown)
+    printed = rows if most is None else [row for row in rows if row.found][:most]
+    if printed:
+        head, cells = lines.table(printed)
         parts += ["", table(head, cells, right=range(1, len(head)), drop=("traces", "useful", "errors", "cost", "parallel"))]
-    if not is_full and len(shown) < len(rows):
-        parts.append(f"{len(rows) - len(shown):,} more: --full lists all; --by {'|'.join(AUDIT_GROUPS)} adds them up")
+    if len(printed) < len(rows):
+        parts.append(f"{len(rows) - len(printed):,} more: --full lists all; --group {'|'.join(AUDIT_GROUPS)} adds them up")
     return "\n".join(parts)
 
 

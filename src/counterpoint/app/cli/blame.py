@@ -1,6 +1,6 @@
 """Who broke it: the steps of a failed run, ranked, with causes.
 
-Always true: nothing is stored and no model is asked, except by `--replay` of a live team, within `--budget-tokens`.
+Always true: nothing is stored and no model is asked, except by `--replay` of a live team, within `--cap tokens=N`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from counterpoint.app.terminal.chosen import chosen
+from counterpoint.app.terminal.options import (
+    allow_option,
+    cap_option,
+    caps_of,
+    endpoint_of,
+    model_options,
+    most_rows,
+    rows_option,
+    samples_option,
+    seed_option,
+    success_option,
+    summary_option,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import track
+from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import store_option
 from counterpoint.app.words import plain_text
 from counterpoint.audits.blame.judge import Blame, Suspect
@@ -27,52 +40,36 @@ from counterpoint.trace import Trace
 if TYPE_CHECKING:
     from counterpoint.app.api.blame import Blamed
 
-_SHOWN = 5
+HEADING = "Judge"
+
+_ROWS = 5
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --limit 3\n"
+    epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --rows 3\n"
     "  counterpoint blame 'project:shop since:7d'\n  counterpoint blame hunt --replay --store live\n\n"
     "Exit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, nothing says it failed, or no redo."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
-@click.option(
-    "--limit", type=click.IntRange(min=1), help=f"Show this many suspects of a run (default: {_SHOWN}; with --json 20)."
-)
-@click.option(
-    "--success", "bar", type=float, default=1.0, show_default=True, help="The team reward from which a run is a success."
-)
-@click.option("--anyway", is_flag=True, help="Rank also a run that succeeded or states no outcome, and where no step stands out.")
-@click.option("--causes", "only_causes", is_flag=True, help="Only what recurs over the runs, and how often.")
-@click.option(
-    "--surprise", metavar="MODEL", help="Let local weights (`counterpoint models` lists them) judge how odd each text is."
-)
-@click.option("--replay", "is_replay", is_flag=True, help="Find the decisive step by forks: of a world's trace or a live team's.")
-@click.option(
-    "--draws",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="With --replay: forks of a live team per step tried.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="With --replay: the seed of the forks' draws."
-)
-@click.option(
-    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="With --replay: spend at most N tokens on model calls."
-)
-@click.option("--model", metavar="NAME", help="With --replay: who answers changed calls of a live team, as in fork.")
-@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--allow", multiple=True, metavar="NAME", help="With --replay: allow this to run, as in fork.")
+@rows_option(None, f"Print this many suspects of a run; 0 for all (default: {_ROWS}, in --json 20).")
+@success_option
+@click.option("--all", "is_all", is_flag=True, help="Rank also runs that succeeded, state no outcome or have no clear step.")
+@summary_option("Print only the causes that recur over the runs, and how often.")
+@click.option("--surprise", metavar="MODEL", help="Score how odd each text is with local weights of `counterpoint models`.")
+@click.option("--replay", "is_replay", is_flag=True, help="Find the decisive step by forks of a world's trace or a live team's.")
+@samples_option("Forks of a live team per step that --replay tries.", 2)
+@seed_option("Seed of the forks' draws.")
+@cap_option("tokens")
+@model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
+@allow_option
 @store_option
 @json_option
 def blame(
     words: tuple[str, ...],
-    limit: int | None,
-    bar: float,
-    anyway: bool,
-    only_causes: bool,
+    rows: int | None,
+    success: float,
+    is_all: bool,
+    is_summary: bool,
     surprise: str | None,
     is_replay: bool,
     store: Path | None,
@@ -82,28 +79,35 @@ def blame(
     """Show which step of a failed run most likely decided it, whose it is, and why; where none stands out, what failed.
 
     TRACE is a file or an id; QUERY is what `ls` takes. A probability is over the steps of the run. Over many runs it also shows
-    the causes that recur. With --json each suspect is a line with `agent`, `step` (the entry in the source's conversation, else
+    the causes that recur. In --json each suspect is a line with `agent`, `step` (the entry in the source's conversation, else
     the place among the events) and `score`.
     """
     from counterpoint.app.api.blame import collected, judged, with_forks
 
-    which = chosen(words, store)
+    which = select(words, store)
     if is_replay and len(which) != 1:
         raise InputError(f"--replay is about one trace, not {len(which)}", fix="name one")
-    most = None if is_replay else (limit or (20 if as_json else max(_SHOWN, 10)))
-    one_by_one = judged(which.traces(quiet=as_json), bar=bar, anyway=anyway, most=most, surprise=surprise)
-    found = collected(track(one_by_one, "judging runs", total=len(which), quiet=as_json))
+    most = most_rows(rows, 20 if as_json else _ROWS)
+    kept = None if is_replay or most is None else max(most, 1 if as_json or rows is not None else 10)
+    one_by_one = judged(which.traces(quiet=as_json), bar=success, anyway=is_all, most=kept, surprise=surprise)
+    result = collected(track(one_by_one, "judging runs", total=len(which), quiet=as_json))
     if is_replay:
-        _say_price(found.found[0][0], replay["draws"], as_json)
-        found = with_forks(found, limit=limit or (20 if as_json else _SHOWN), bar=bar, **replay)
+        _say_price(result.found[0][0], replay["samples"], as_json)
+        result = with_forks(result, limit=most, bar=success, **_replay_options(replay))
     if as_json:
-        rows = map(msgspec.to_builtins, found.causes()) if only_causes else found.as_dicts()
-        for row in rows:
+        for row in map(msgspec.to_builtins, result.causes()) if is_summary else result.as_dicts():
             emit({"schema": SCHEMA_VERSION, **row})
     elif len(which) == 1:
-        click.echo(_shown(*found.found[0], found.decisive, limit or _SHOWN, anyway=anyway))
+        click.echo(_text(*result.found[0], result.decisive, most, is_all=is_all))
     else:
-        click.echo(_many(found, limit, only_causes))
+        click.echo(_many(result, most_rows(rows, 20), is_summary))
+
+
+def _replay_options(options: dict[str, Any]) -> dict[str, Any]:
+    budget = caps_of(options["caps"], {"tokens": int}).get("tokens")
+    endpoint = endpoint_of(options["base_url"], options["model_pairs"])
+    about = {"draws": options["samples"], "seed": options["seed"], "allow": options["allow"]}
+    return {**about, "budget_tokens": budget, "model": options["model_name"], **endpoint}
 
 
 def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
@@ -115,7 +119,7 @@ def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
         note(f"at most {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
 
 
-def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int, *, anyway: bool) -> str:
+def _text(trace: Trace, found: Blame, decisive: Decisive | None, most: int | None, *, is_all: bool) -> str:
     """One run for people: the suspects, each with its reasons below it; where none stands out, what failed."""
     first = found.suspects[0]
     outcome = "no outcome stated" if found.outcome is None else f"team reward {found.outcome:g}"
@@ -123,13 +127,13 @@ def _shown(trace: Trace, found: Blame, decisive: Decisive | None, limit: int, *,
     if found.stands_out:
         lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
     else:
-        more = "" if anyway else "; --anyway ranks them"
+        more = "" if is_all else "; --all ranks them"
         lines.append(f"{found.sure}: the likeliest has {first.score:.0%}, and such a guess is rarely right{more}")
     if decisive is not None:
         lines.append(_by_forks(decisive))
     lines += [] if found.stands_out else _failed(found)
-    if found.stands_out or anyway:
-        for suspect in found.suspects[:limit]:
+    if found.stands_out or is_all:
+        for suspect in found.suspects[:most]:
             lines += ["", *_suspect(suspect)]
         agents = [f"{agent} {share:.0%}" for agent, share in list(found.agents.items())[:6]]
         lines += ["", "agents  " + ", ".join(agents)]
@@ -147,11 +151,11 @@ def _failed(found: Blame) -> list[str]:
     mended = sum(f.is_mended for f in found.failed)
     lines = [f"{counted(len(found.failed), 'failure')} in it, {mended:,} of them in a tool that worked later:"]
     ranked = sorted(alike.values(), key=lambda some: (all(f.is_mended for f in some), -len(some)))
-    for some in ranked[:_SHOWN]:
+    for some in ranked[:_ROWS]:
         first, who = some[0], ", ".join(list(dict.fromkeys(f.name for f in some))[:3])
         lines.append(f"  {len(some):,}  {first.tool or first.type}: {first.reason or 'it failed'}  ({who}, {first.event})")
-    left = sum(map(len, ranked[_SHOWN:]))
-    return lines + ([f"  and {left:,} more: counterpoint failures"] if left else [])
+    left = sum(map(len, ranked[_ROWS:]))
+    return lines + ([f"  and {left:,} more: counterpoint audit --failures"] if left else [])
 
 
 def _suspect(suspect: Suspect) -> list[str]:
@@ -168,18 +172,16 @@ def _by_forks(found: Decisive) -> str:
     return f"by forks: {where}; {found.words}  ({share})"
 
 
-def _many(told: Blamed, limit: int | None, only_causes: bool) -> str:
+def _many(told: Blamed, most: int | None, is_summary: bool) -> str:
     """Many runs for people: what recurs, then each run's first suspect."""
     found, recurring = told.runs, told.causes()
-    rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in recurring[: limit or 20]]
+    rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in recurring[:most]]
     lines = [table(("cause", "of", "runs", "expected", "such as", "in"), rows, right=(2, 3))]
-    if not only_causes:
+    if not is_summary:
         firsts = [(b, b.suspects[0]) for b in found if b.stands_out]
-        cells = [
-            (b.trace_id, s.step, s.name, f"{s.score:.0%}", FAMILIES[b.cause], s.text or "") for b, s in firsts[: limit or 20]
-        ]
+        cells = [(b.trace_id, s.step, s.name, f"{s.score:.0%}", FAMILIES[b.cause], s.text or "") for b, s in firsts[:most]]
         lines += ["", table(("trace", "step", "agent", "score", "cause", "text"), cells, right=(1, 3))]
-        lines += [f"… {len(firsts) - len(cells):,} more runs (--limit)"] if len(firsts) > len(cells) else []
+        lines += [f"… {len(firsts) - len(cells):,} more runs (--rows)"] if len(firsts) > len(cells) else []
     left_out = f", {len(told.refused):,} left out: {told.refused[0][1].what}" if told.refused else ""
     unclear = sum(not one.stands_out for one in found)
     lines.append(

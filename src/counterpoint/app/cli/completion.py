@@ -7,6 +7,8 @@ from click.shell_completion import get_completion_class
 
 from counterpoint.app.terminal.output import emit, json_option
 
+HEADING = ""
+
 # Bash ends a word at a colon, so `in:NAME` and `local:MODEL` would arrive in pieces: such a word is put together again, and what
 # stands before the last colon, which bash keeps, is taken off the answers.
 _COLONS = r"""

@@ -16,7 +16,19 @@ import click
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.options import (
+    allow_option,
+    cap_option,
+    caps_of,
+    dry_run_option,
+    endpoint_of,
+    list_option,
+    mechanism_option,
+    model_options,
+    rows_option,
+    set_option,
+    values_of,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
@@ -31,7 +43,9 @@ if TYPE_CHECKING:
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit, CreditRow
 
-_SHOWN = 25
+HEADING = "Judge"
+
+_ROWS = 25
 _WIDE = 160
 _EXCERPT = 60
 _HIDDEN = ("chosen", "passed", "traces", "fix")
@@ -39,45 +53,42 @@ _HIDDEN = ("chosen", "passed", "traces", "fix")
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint credit run-1\n  counterpoint credit run-1 --methods provenance,uniform\n"
-    "  counterpoint credit wide_verify-0-reference --method message_delete --dry-run\n"
-    "  counterpoint credit run-1 run-2 run-3 --method group_relative --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint credit run-1\n  counterpoint credit run-1 --mechanism provenance,uniform\n"
+    "  counterpoint credit wide_verify-0-reference --mechanism message_delete --dry-run\n"
+    "  counterpoint credit run-1 run-2 run-3 --mechanism group_relative --json\n\n"
     "Exit codes: 0 fine, 2 usage or unreadable input, 3 not found, 5 not identified, or over the budget."
 )
 @click.argument("traces", nargs=-1, metavar="TRACE...")
-@click.option("--method", help="A mechanism of --list, or package.module:object. Default: the best that is identified.")
-@click.option("--methods", metavar="M1,M2,...", help="Several mechanisms side by side, with the rank correlation of agents.")
-@click.option("--compare", metavar="M2", help="A second mechanism, beside the first.")
-@click.option("--unit", help="Rows of this unit only: agent, message, tool, turn, ...")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the mechanism; JSON, or text.")
-@click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="Rows per table; 0 for all.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Say what the forks would cost, and make none.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Spend at most N tokens on model calls in forks.")
-@click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
-@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option(
-    "--allow", multiple=True, metavar="NAME", help="Allow this to run: an irreversible tool, or code that the trace names."
-)
-@click.option("--list", "listing", is_flag=True, help="List the mechanisms.")
+@mechanism_option
+@click.option("--unit", help="Print rows of this unit only: agent, message, tool, turn, ...")
+@set_option
+@rows_option(_ROWS)
+@dry_run_option
+@cap_option("tokens")
+@model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
+@allow_option
+@list_option("List the mechanisms.")
 @store_option
 @json_option
 def credit(
     traces: tuple[str, ...],
-    listing: bool,
+    mechanism: str | None,
+    pairs: tuple[str, ...],
+    is_list: bool,
     is_dry: bool,
     unit: str | None,
-    limit: int,
+    rows: int,
     store: Path | None,
     as_json: bool,
-    **asked: Any,
+    **live: Any,
 ) -> None:
-    """Say who earned the reward, unit by unit.
+    """Show who earned the reward, unit by unit.
 
-    Without a method the best mechanism that is identified for the traces is chosen, and the reason is printed. Where none is, as
-    for most logs, nobody is paid: what is shown is what each agent cost and what became of its work.
+    Without --mechanism (or as `best`) the command picks the best one that is identified for the traces, and prints why; several
+    mechanisms stand side by side, with the rank correlation of agents. Where none is identified, as for most logs, nobody is
+    paid: the table shows what each agent cost and what became of its work.
     """
-    if listing:
+    if is_list:
         return _list(as_json)
     if not traces:
         raise InputError("no trace was named", fix="counterpoint credit TRACE, or --list")
@@ -85,13 +96,12 @@ def credit(
     from counterpoint.app.load_save import load
 
     loaded = once(load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json))
-    names = _names(asked.pop("method"), asked.pop("methods"), asked.pop("compare"))
-    options = options_of(asked.pop("options"))
+    names, options = _names(mechanism), values_of(pairs)
     if is_dry:
         return _dry_run(names, loaded, options, as_json)
     if unit is not None and unit not in UNITS:
         raise NotFound(f"there is no unit {unit!r}", where="--unit", fix=did_you_mean(unit, UNITS))
-    found = _asked(names, loaded, options, asked | {"unit": unit}, quiet=as_json)
+    found = _credits(names, loaded, options, live | {"unit": unit}, quiet=as_json)
     if found and unit is not None and found[0].mechanism != "none":
         _known_unit(unit, found[0])
     if as_json:
@@ -99,43 +109,41 @@ def credit(
             emit(_as_dict(one, unit) | ({"work": _work(loaded, one)} if names == [None] else {}))
         return None
     for i, trace in enumerate(loaded):
-        click.echo(_shown(trace, i, found, unit, limit))
+        click.echo(_text(trace, i, found, unit, rows))
     if names == [None]:
-        _contributions(loaded, found[0], limit)
+        _contributions(loaded, found[0], rows)
     for one in found:
         click.echo(_notes(one))
     return None
 
 
-def _names(method: str | None, methods: str | None, compare: str | None) -> list[str | None]:
-    """The mechanisms that were asked for, in order; None stands for the one that is chosen."""
-    if methods is not None and (method is not None or compare is not None):
-        raise InputError("--methods already names the mechanisms", fix="leave out --method and --compare")
-    if methods is not None:
-        named = [name.strip() for name in methods.split(",") if name.strip()]
-        if not named:
-            raise InputError("--methods names no mechanism", fix="--methods shapley,uniform")
-        return list(dict.fromkeys(named))
-    return [method, *([compare] if compare else [])]
+def _names(mechanism: str | None) -> list[str | None]:
+    """The mechanisms, in order; None stands for the best that is identified."""
+    if mechanism is None:
+        return [None]
+    names = [name.strip() for name in mechanism.split(",") if name.strip()]
+    if not names:
+        raise InputError("names no mechanism", where="--mechanism", fix="--mechanism shapley,uniform")
+    return [None if name == "best" else name for name in dict.fromkeys(names)]
 
 
-def _asked(
+def _credits(
     names: list[str | None], traces: list[Trace], options: dict[str, Any], live: dict[str, Any], *, quiet: bool
 ) -> list[Credit]:
-    """What each mechanism says; what forks may cost is said before they are made."""
+    """The credit of each mechanism; a note says what forks may cost before they are made."""
     from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by
 
-    budget, unit = live.pop("budget_tokens"), live.pop("unit")
-    replay = forked_by(model=live.pop("model_name"), **live)
+    budget, endpoint = caps_of(live["caps"], {"tokens": int}).get("tokens"), endpoint_of(live["base_url"], live["model_pairs"])
+    replay = forked_by(model=live["model_name"], allow=live["allow"], **endpoint)
     out: list[Credit] = []
     for i, name in enumerate(track(names, "credit", quiet=quiet)):
         own = options if i == 0 else {}
         if name is None:
-            found = chosen_credit(traces, own, unit if len(names) == 1 else None)
-            if len(names) > 1 and not found.rows:
-                why = next(iter(found.unidentified.values()), "")
-                raise NotIdentified(why.removeprefix("not identified: "), "name both mechanisms: --methods M1,M2")
-            out.append(found)
+            best = chosen_credit(traces, own, live["unit"] if len(names) == 1 else None)
+            if len(names) > 1 and not best.rows:
+                why = next(iter(best.unidentified.values()), "")
+                raise NotIdentified(why.removeprefix("not identified: "), "name each mechanism: --mechanism M1,M2")
+            out.append(best)
             continue
         if any(map(asks_model, traces)) and (price := fork_price(name, traces, own)) is not None:
             note(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
@@ -155,8 +163,8 @@ def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, An
     for i, name in enumerate(names):
         if name is None:
             raise InputError(
-                "without --method no forks are made, so there is no cost to estimate",
-                fix="name the one whose cost you want: --method NAME",
+                "without --mechanism no forks are made, so there is no cost to estimate",
+                fix="name the one whose cost you want: --mechanism NAME",
             )
         price = fork_price(name, traces, options if i == 0 else {})
         if as_json:
@@ -179,7 +187,7 @@ def _list(as_json: bool) -> None:
         return
     about = {n: registry.summary("mechanism", n) for n, _ in rows}
     cells = [(n, m.unit, "yes" if m.additive else "no", " ".join(m.needs) or "-", about[n]) for n, m in rows]
-    click.echo(table(("method", "unit", "additive", "needs", "summary"), cells))
+    click.echo(table(("mechanism", "unit", "additive", "needs", "summary"), cells))
 
 
 def _known_unit(unit: str, found: Credit) -> None:
@@ -208,7 +216,7 @@ def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
 # -- one trace as text -----------------------------------------------------------------------------------------------
 
 
-def _shown(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: int) -> str:
+def _text(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: int) -> str:
     """One trace's credit as text: why this mechanism, tables by size, what they sum to, what was refused."""
     from counterpoint.credits.row_places import RowPlaces
     from counterpoint.trace.outcome import in_words
@@ -263,7 +271,7 @@ def _table(
             _excerpt(trace, places, found[0], r, event, agent),
         ])  # fmt: skip
     text = table(header, cells, right=tuple(range(3, len(header) - 1)))
-    return text + (f"\n{len(ordered) - len(shown):,} smaller rows: --limit 0 shows all" if len(shown) < len(ordered) else "")
+    return text + (f"\n{len(ordered) - len(shown):,} smaller rows: --rows 0 prints all" if len(shown) < len(ordered) else "")
 
 
 def _excerpt(trace: Trace, places: RowPlaces, one: Credit, row: CreditRow, event: int, agent: int) -> str:
@@ -390,6 +398,6 @@ def _contributions(traces: list[Trace], one: Credit, limit: int) -> None:
         drop = ("of result", "path", "useful", "busy", "tokens", "commands")
         click.echo(table(HEAD, rows[:limit] if limit else rows, right=range(1, len(HEAD)), drop=drop))
         if limit and len(rows) > limit:
-            click.echo(f"{len(rows) - limit:,} more agents: --limit 0 shows all")
+            click.echo(f"{len(rows) - limit:,} more agents: --rows 0 prints all")
         for line in [told.headline, *told.notes]:
             click.echo("\n".join(fitted(plain_text(line))))

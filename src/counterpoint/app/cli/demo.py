@@ -11,6 +11,7 @@ import click
 import counterpoint.registry as registry
 from counterpoint.app.checking import check_trace
 from counterpoint.app.samples import browser_words, print_next, samples, write_samples
+from counterpoint.app.terminal.options import dry_run_option, output_option, seed_option
 from counterpoint.app.terminal.output import emit, json_option, note, table
 from counterpoint.audits.hacks import hacks
 from counterpoint.audits.measures import measures
@@ -20,47 +21,40 @@ from counterpoint.trace import Trace
 
 _MEASURES = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_overhead", "message_redundancy")
 
+HEADING = "Look"
+
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick --to samples --seed 7\n  counterpoint demo --lm",
+    epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick -o samples --seed 7\n  counterpoint demo --lm",
 )
-@click.option(
-    "--to",
-    "folder",
-    default="counterpoint_demo",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="The folder to write into.",
-)
-@click.option("--seed", default=0, show_default=True, help="Seed of the traces and of the training.")
+@output_option("The folder to write into.", metavar="FOLDER", default=Path("counterpoint_demo"))
+@seed_option("Seed of the traces and of the training.")
 @click.option("--quick", is_flag=True, help="Train nothing: write and audit eight sample traces, in seconds.")
-@click.option("--lm", "is_lm", is_flag=True, help="A small language model plays a team, offline, on this machine.")
+@click.option("--lm", "is_lm", is_flag=True, help="Let a small language model play a team, offline, on this machine.")
 @click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
 @click.option("--seeds", default=4, show_default=True, type=click.IntRange(1), help="Training seeds of each method.")
 @click.option("--budget", default=150_000, show_default=True, type=click.IntRange(1), help="Calls and rounds of each run.")
-@click.option(
-    "--tasks", default=480, show_default=True, type=click.IntRange(2), help="Unseen tasks on which the teams are judged."
-)
-@click.option("--dry-run", "is_dry", is_flag=True, help="With --quick: check and audit, and write nothing.")
+@click.option("--episodes", default=480, show_default=True, type=click.IntRange(2), help="Unseen tasks that judge the teams.")
+@dry_run_option
 @json_option
 def demo(
-    folder: Path, seed: int, quick: bool, is_lm: bool, world: str, seeds: int, budget: int, tasks: int, is_dry: bool,
+    output: Path, seed: int, quick: bool, is_lm: bool, world: str, seeds: int, budget: int, episodes: int, is_dry: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Train orchestrators whose five decisions are all learned, by our method and by GRPO; minutes on two cores, offline."""
     if is_lm:
-        registry.hook("demo_language", "a language model plays a team")(folder, seed, as_json=as_json)
+        registry.hook("demo_language", "a language model plays a team")(output, seed, as_json=as_json)
         return
     if quick:
-        quick_demo(folder, seed, is_dry=is_dry, as_json=as_json)
+        quick_demo(output, seed, is_dry=is_dry, as_json=as_json)
         return
     if is_dry:
         raise InputError("--dry-run goes with --quick", fix="counterpoint demo --quick --dry-run")
     for train in registry.hooks("demo_training"):
-        train(folder, world=world, seed=seed, seeds=seeds, budget=budget, tasks=tasks, as_json=as_json)
+        train(output, world=world, seed=seed, seeds=seeds, budget=budget, tasks=episodes, as_json=as_json)
         return
     note("no installed package trains teams: the sample traces alone, as with --quick", quiet=as_json)
-    quick_demo(folder, seed, is_dry=False, as_json=as_json)
+    quick_demo(output, seed, is_dry=False, as_json=as_json)
 
 
 def quick_demo(folder: Path, seed: int, *, is_dry: bool, as_json: bool) -> None:
@@ -105,9 +99,9 @@ def _print(folder: Path, rows: list[dict[str, object]]) -> None:
             ("show research-team", "who did what, and what was waited for"),
             ("top research-team", "where the tokens went"),
             ("audit busy-team", "a team that was paid for looking busy: two reward hacks"),
-            ("audit mailroom --taint", "a letter that gave the team orders, and what came of it"),
+            ("audit mailroom --taint", "a letter that gave the team orders, and its effects"),
             ("sql 'select topology, count(*) from traces group by all'", "any question, in SQL"),
-            (f"check {place}/samples/*.json", "the same traces as files"),
+            (f"store check {place}/samples/*.json", "the same traces as files"),
             ("view", browser_words()),
         ],
         head="      ",

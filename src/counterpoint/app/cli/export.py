@@ -1,7 +1,7 @@
 """Write traces for other tools: JSON, Parquet, Perfetto, HTML, rows.
 
 Always true: every file is made before the first is put in place, and each appears whole or not at all; nothing that exists is
-replaced without --force; what a target leaves out is printed; secrets are masked in every target unless --no-mask is given,
+replaced without --overwrite; what a target leaves out is printed; secrets are masked in every target unless masking is off,
 in every string of a trace, and the report of it never says them.
 """
 
@@ -19,8 +19,19 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masked import counts, hidden, many, report_lines, report_rows
-from counterpoint.app.terminal.options import options_of
+from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.options import (
+    agent_option,
+    dry_run_option,
+    full_option,
+    list_option,
+    mask_option,
+    mechanism_option,
+    overwrite_option,
+    set_option,
+    summary_option,
+    values_of,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
@@ -30,7 +41,11 @@ from counterpoint.formats.format import Format
 from counterpoint.formats.masking import MaskedTraces, masked_all
 from counterpoint.trace import Trace
 
+HEADING = "Keep"
+
 _CREDIT = "group_relative"
+HTML = "html"
+"""The target that is the viewer with the trace in it, as one file that opens from disk."""
 
 
 class _File(NamedTuple):
@@ -48,69 +63,66 @@ class _File(NamedTuple):
 @click.command(
     epilog="\b\nExamples:\n  counterpoint export run.trace.json --to perfetto -o run.perfetto.json\n"
     "  counterpoint export t1 t2 --to parquet -o tables/ --store traces\n"
-    "  counterpoint export t1 --html t1.html\n"
-    "  counterpoint export 'task:T1 finished' --to rl --credit ledger -o rows.parquet\n"
-    "  counterpoint export finished --to trl --credit ledger -o rows/"
+    "  counterpoint export t1 --to html -o t1.html\n"
+    "  counterpoint export 'task:T1 finished' --to rl --mechanism ledger -o rows.parquet\n"
+    "  counterpoint export finished --to trl --mechanism ledger -o rows/"
 )
 @click.argument("traces", nargs=-1, metavar="TRACE|QUERY...")
-@click.option("--to", "target", default="survey", metavar="TARGET", help="survey (default), jsonl, perfetto, ...: see --list.")
+@click.option("--to", "target", default="survey", show_default=True, metavar="TARGET", help="A target of --list.")
 @click.option("-o", "--output", metavar="FILE|DIR|-", help="Where to; a folder for tables or several traces; - is stdout.")
-@click.option("--credit", metavar="NAME", help="For rows: who earned it, by a mechanism of `counterpoint credit --list`.")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="For rows: an option of the mechanism.")
-@click.option("--policy", metavar="NAME", help="For rows of a trainer: those of this policy alone.")
-@click.option("--html", metavar="FILE", help="The viewer with the trace in it, as one file that opens from disk.")
-@click.option("--agents", metavar="A,B", help="With --html: only these agents and all below them.")
-@click.option("--window", metavar="FROM-TO", help="With --html: only these seconds of the trace.")
-@click.option("--summary", "is_summary", is_flag=True, help="With --html: no texts, no fields of events.")
-@click.option("--list", "is_list", is_flag=True, help="Show every target, what it holds and what it loses.")
-@click.option("--mask", "more", type=click.Choice(["personal"]), help="Mask phone numbers, cards, IBANs and IP addresses too.")
-@click.option("--no-mask", "is_bare", is_flag=True, help="Leave keys, e-mail addresses and names of home folders as they are.")
-@click.option("--report", "is_report", is_flag=True, help="Say what was masked where: rule, place, count; never the secret.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Do everything but write.")
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@mechanism_option
+@set_option
+@click.option("--policy", metavar="NAME", help="Write the rows of this policy alone.")
+@agent_option("Keep only these agents, separated by commas, and all below them; for html.")
+@click.option("--window", metavar="FROM-TO", help="Keep only these seconds of the trace; for html.")
+@summary_option("Leave out texts and fields of events; for html.")
+@list_option("List every target, what it holds and what it loses.")
+@mask_option
+@full_option("Report each masked rule, place and count; never the secret.")
+@dry_run_option
+@overwrite_option
 @store_option
 @json_option
 def export(
     traces: tuple[str, ...],
     target: str,
     output: str | None,
-    html: str | None,
     is_list: bool,
-    is_report: bool,
+    is_full: bool,
     as_json: bool,
     **how: Any,
 ) -> None:
     """Write traces in a format that other programs read.
 
-    TRACE is a file, or the id (or its unique beginning) of a trace in the store; QUERY is what `ls` takes, such as in:NAME.
+    TRACE is a file, or the id (or its unique prefix) of a trace in the store; QUERY is what `ls` takes, such as in:NAME.
     Parquet and CSV make a folder of tables; rl and the trainers (trl, verl, tinker, skyrl, rllm, verifiers, slime, dpo, kto, and
-    sft with --credit) one file with the model calls of all traces, or a folder with a file per policy; others one file per trace
-    (sft one for all, where -o names a file).
+    sft with --mechanism) one file with the model calls of all traces, or a folder with a file per policy; html one file for all;
+    others one file per trace (sft one for all, where -o names a file).
     Texts are included in jsonl, otlp, sft, dpo, kto and html. Secrets become labels like [masked:key:0001].
     """
     if is_list:
         _list(as_json=as_json)
         return
-    part = {name: how.pop(name) for name in ("agents", "window", "is_summary")}
-    rows = {name: how.pop(name) for name in ("credit", "options", "policy")}
-    if (more := how.pop("more")) and how["is_bare"]:
-        raise InputError("--mask and --no-mask exclude each other", where=f"--mask {more}", fix="leave one of them out")
-    how["is_personal"] = more == "personal"
-    exporter = None if html is not None else _row_exporter(target, rows["credit"])
-    _refuse_mixture(traces, output, html, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=exporter is not None)
+    part = {"agents": how.pop("agent"), "window": how.pop("window"), "is_summary": how.pop("is_summary")}
+    rows = {"credit": how.pop("mechanism"), "options": how.pop("pairs"), "policy": how.pop("policy")}
+    mask, how["force"] = how.pop("mask"), how.pop("overwrite")
+    how |= {"is_bare": mask == "off", "is_personal": mask == "personal"}
+    exporter = None if target == HTML else _row_exporter(target, rows["credit"])
+    is_rows = exporter is not None
+    _refuse_mixture(traces, target, output, is_part=any(part.values()), has_credit=any(rows.values()), is_rows=is_rows)
     if exporter is None:
         from counterpoint.app.api.inputs import expanded
 
         traces = tuple(expanded(traces, how["store"]))
-    if html is not None:
+    if target == HTML:
         from counterpoint.app.cli._export_html import write_html
 
-        write_html(traces, html, is_report=is_report, as_json=as_json, **part, **how)
+        write_html(traces, str(output), is_report=is_full, as_json=as_json, **part, **how)
     elif exporter is not None:
-        about = {"credit": rows["credit"] or _CREDIT, "options": options_of(rows["options"]), "policy": rows["policy"], **how}
-        exporter.write(traces, target, output, is_report=is_report, as_json=as_json, **about)
+        about = {"credit": rows["credit"] or _CREDIT, "options": values_of(rows["options"]), "policy": rows["policy"], **how}
+        exporter.write(traces, target, output, is_report=is_full, as_json=as_json, **about)
     else:
-        _write_format(traces, target, output, is_report=is_report, as_json=as_json, **how)
+        _write_format(traces, target, output, is_report=is_full, as_json=as_json, **how)
 
 
 def _write_format(
@@ -177,7 +189,7 @@ def _target(name: str) -> Format:
     if ":" not in name and name not in writers:
         others = [target for exporter in _exporters() for target in exporter.targets()]
         what = "is read, not written" if name in registry.ids("format") else "is not a target we know"
-        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, *others]))
+        raise InputError(f"{name!r} {what}", where="--to", fix=did_you_mean(name, [*writers, *others, HTML]))
     format_: Format = registry.get("format", name)
     return format_
 
@@ -187,24 +199,24 @@ def _can_write(format_: Format) -> bool:
 
 
 def _refuse_mixture(
-    traces: tuple[str, ...], output: str | None, html: str | None, *, is_part: bool, has_credit: bool, is_rows: bool
+    traces: tuple[str, ...], target: str, output: str | None, *, is_part: bool, has_credit: bool, is_rows: bool
 ) -> None:
     if has_credit and not is_rows:
-        raise InputError("--credit, --option and --policy are for the rows of a trainer", fix="add --to rl, trl, verl, ...")
-    if html is None and is_part:
-        raise InputError("--agents, --window and --summary are for the viewer's file", fix="add --html FILE")
-    if html is not None and output is not None:
-        raise InputError("two outputs were named", where="-o and --html", fix="run the command once for each")
-    if html is not None and not traces:
-        raise InputError("no trace was named", fix="counterpoint export TRACE --html FILE; `counterpoint ls` lists traces")
+        raise InputError("--mechanism, --set and --policy are for the rows of a trainer", fix="add --to rl, trl, verl, ...")
+    if target != HTML and is_part:
+        raise InputError("--agent, --window and --summary are for the viewer's file", fix="add --to html")
+    if target == HTML and not traces:
+        raise InputError("no trace is named", fix="counterpoint export TRACE --to html -o FILE; `counterpoint ls` lists traces")
+    if target == HTML and output in (None, "-"):
+        raise InputError("no output is named", where="-o", fix="add -o run.html")
 
 
 def _refuse_usage(traces: tuple[str, ...], target: str, output: str | None, format_: Format) -> str:
     if not traces:
-        raise InputError("no trace was named", fix="counterpoint export TRACE -o FILE; `counterpoint ls` lists traces")
+        raise InputError("no trace is named", fix="counterpoint export TRACE -o FILE; `counterpoint ls` lists traces")
     if output is None:
         example = f"-o {target}/" if format_.write is None else f"-o run{format_.suffixes[0]}"
-        raise InputError("no output was named", fix=f"add {example}, or -o - for stdout")
+        raise InputError("no output is named", fix=f"add {example}, or -o - for stdout")
     if output == "-" and format_.write is None:
         raise InputError(f"{target} makes several files, which stdout cannot hold", where="-o -", fix=f"use -o {target}/")
     if output == "-" and len(traces) > 1:
@@ -269,6 +281,12 @@ def _summary(
 
 
 def _list(*, as_json: bool) -> None:
+    lost = "nothing that the viewer shows; long texts are cut"
+    if as_json:
+        shape = {"suffixes": [".html"], "folder": False, "reads_back": False}
+        emit({"schema": SCHEMA_VERSION, "target": HTML, **shape, "columns": {}, "lost": lost})
+    else:
+        click.echo(f"{HTML}: one .html file, the viewer with the traces in it\n  lost: {lost}\n")
     for row, lines in (described for exporter in _exporters() for described in exporter.described()):
         emit({"schema": SCHEMA_VERSION, **row}) if as_json else click.echo(lines)
     for name in registry.ids("format"):

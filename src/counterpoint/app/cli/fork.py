@@ -14,53 +14,46 @@ import click
 import msgspec
 
 from counterpoint.app.api.fork import Forked
-from counterpoint.app.api.fork import fork as forked_at
+from counterpoint.app.api.fork import fork as fork_at
 from counterpoint.app.forking import edit
 from counterpoint.app.load_save import about, load, names_file, save
+from counterpoint.app.terminal.options import allow_option, endpoint_of, model_options, output_option, samples_option, seed_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.trace import Trace
 from counterpoint.trace.outcome import by_hand
-from counterpoint.trace.replay import Substitute
+
+HEADING = "Judge"
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --delete --samples 16\n"
-    "  counterpoint fork run.jsonl --at e2 --force '{\"spawn\": 2}' -o fork.jsonl --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint fork wide_verify-0-reference --at e30 --do delete --samples 16\n"
+    "  counterpoint fork run.jsonl --at e2 --decide '{\"spawn\": 2}' -o fork.jsonl --json\n\n"
     "Exit codes: 0 forked, 2 the event cannot take this edit, 3 no such trace or event, 5 this trace cannot be forked."
 )
 @click.argument("trace")
 @click.option("--at", required=True, metavar="EVENT", help="The event to change.")
-@click.option("--delete", "is_deleted", is_flag=True, help="The event never happens.")
-@click.option("--substitute", metavar="VALUE", help="It says something else: JSON, or plain text.")
-@click.option("--force", metavar="JSON", help='The decision is another one, such as {"spawn": 2} or {"stop": true}.')
 @click.option(
-    "--do", "do_", type=click.Choice(["delete", "substitute"]), help="delete: as --delete; substitute: draw its content again."
-)
-@click.option("--edit", "is_edited", is_flag=True, help="Open the event's text in $EDITOR; what is saved is what it says.")
-@click.option("--model", "model_name", metavar="NAME", help="Who answers changed calls of a live team: openai:NAME, local:NAME.")
-@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option(
-    "--allow", multiple=True, metavar="NAME", help="Allow this to run: an irreversible tool, or code that the trace names."
-)
-@click.option("--seed", type=click.IntRange(min=0), help="Draw fresh randomness after the event, not the recorded one.")
-@click.option("-n", "--samples", type=click.IntRange(min=2), metavar="K", help="Estimate the effect over K fresh continuations.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the fork here (.jsonl can be forked)."
-)
+    "--do", "do_", type=click.Choice(["delete", "redraw", "edit"]),
+    help="Delete the event, draw its content again, or edit its text in $EDITOR.",
+)  # fmt: skip
+@click.option("--substitute", metavar="VALUE", help="Replace its content: JSON, or plain text.")
+@click.option("--decide", metavar="JSON", help='Replace the decision, such as {"spawn": 2} or {"stop": true}.')
+@model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
+@allow_option
+@seed_option("Draw fresh randomness after the event, not the recorded one.", default=None)
+@samples_option("Estimate the effect over K fresh continuations.", least=2)
+@output_option("Write the fork here (.jsonl can be forked).")
 @store_option
 @json_option
 def fork(
     trace: str,
     at: str,
-    is_deleted: bool,
-    substitute: str | None,
-    force: str | None,
     do_: str | None,
-    is_edited: bool,
+    substitute: str | None,
+    decide: str | None,
     seed: int | None,
     samples: int | None,
     output: Path | None,
@@ -73,11 +66,10 @@ def fork(
     A fork of a stored trace is stored beside it; a fork of a file is written with -o, or stored with --store.
     """
     loaded = load(trace, store=store)
-    if is_edited:
-        substitute = _edited(loaded, at)
-    do = Substitute() if do_ == "substitute" else edit(is_deleted or do_ == "delete", substitute, force)
+    do = edit(do_, substitute if do_ != "edit" else _text_from_editor(loaded, at), decide)
+    endpoint = endpoint_of(live["base_url"], live["model_pairs"])
     with about(trace):
-        found = forked_at(loaded, at, do, seed=seed, samples=samples, model=live.pop("model_name"), **live)
+        found = fork_at(loaded, at, do, seed=seed, samples=samples, model=live["model_name"], allow=live["allow"], **endpoint)
     kept = _keep(found.trace, trace, output, store)
     if as_json:
         emit(_object(found, kept))
@@ -85,8 +77,8 @@ def fork(
         click.echo(_text(found, kept, by_hand(loaded, "team")))
 
 
-def _edited(trace: Trace, at: str) -> str:
-    """What the person makes of the event's text."""
+def _text_from_editor(trace: Trace, at: str) -> str:
+    """The event's text as the editor saved it."""
     from counterpoint.errors import InputError, NotFound
 
     if at not in trace.index:
@@ -94,9 +86,7 @@ def _edited(trace: Trace, at: str) -> str:
     before = trace.text(trace.events[trace.index[at]]) or ""
     after = click.edit(before, extension=".txt")
     if after is None or after.rstrip("\n") == before.rstrip("\n"):
-        raise InputError(
-            "nothing was changed", where=at, fix="save another text; --delete, --substitute and --force need no editor"
-        )
+        raise InputError("nothing was changed", where=at, fix="save another text; --substitute needs no editor")
     return after.rstrip("\n")
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.masked import seen
+from counterpoint.app.terminal.masking import seen
+from counterpoint.app.terminal.options import dry_run_option, follow_option, workers_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import open_store, store_option
@@ -29,30 +30,33 @@ if TYPE_CHECKING:
     from counterpoint.formats.importing.files import File
     from counterpoint.formats.importing.usage import Prices
 
+HEADING = "Look"
+
 # Starting a process costs about half a second: it pays from here on.
 _LARGE = 64 << 20
 
 
 @click.command(
     "import",
-    epilog="\b\nExamples:\n  counterpoint import --last 7d\n  counterpoint import spans.json ~/logs --store traces --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint import --newest 7d\n  counterpoint import spans.json ~/logs --store traces --json\n\n"
     "Exit codes: 0 traces were stored or were there already (broken records are counted), 1 a session failed,\n"
     "2 nothing could be read, 3 no such path or no session matches.",
 )
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--last", metavar="SPAN", help="Only sessions changed within a span: 7d, 12h.")
+@click.option(
+    "--newest", multiple=True, metavar="N|SPAN", help="Only the N newest sessions, or those changed within a span: 20, 7d, 12h."
+)
 @click.option("--project", metavar="NAME", help="Only sessions of this folder.")
-@click.option("--limit", type=click.IntRange(min=1), help="Only the N newest sessions.")
 @click.option("--format", "format_", metavar="NAME", help="The source, where the content does not show it; `list` shows all.")
 @click.option("--prices", metavar="FILE", help="TOML of prices per model (default: $COUNTERPOINT_PRICES, and the package's own).")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Read everything, store nothing.")
+@dry_run_option
 @click.option("--strict", "is_strict", is_flag=True, help="Stop at the first record that cannot be read.")
-@click.option("--again", "is_again", is_flag=True, help="Also read sessions that have not changed.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that read (default: all cores for a large tree, else 1).")
-@click.option("--follow", "is_following", is_flag=True, help="Keep importing what sessions add, until interrupted.")
+@click.option("--reread", "is_again", is_flag=True, help="Also read sessions that have not changed.")
+@workers_option("Processes that read (default: all cores for a large tree, else 1).")
+@follow_option
 @store_option
 @json_option
-def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_json: bool, **options: Any) -> None:
+def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: bool, **options: Any) -> None:
     """Import recorded team runs. Without a PATH: this user's Claude Code, Codex and Kimi sessions.
 
     The source is found by content; traces that `counterpoint export` wrote come back as they were. Sessions that
@@ -65,8 +69,9 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
     from counterpoint.app.pricing import read_prices
 
     table = read_prices(options["prices"] or os.environ.get("COUNTERPOINT_PRICES"))
-    if is_following:
-        follow(places, format_, table, options, as_json=as_json)
+    options |= _newest(options["newest"])
+    if follow:
+        keep_importing(places, format_, table, options, as_json=as_json)
         return
     from counterpoint.app.import_account import Account
     from counterpoint.app.importing import sessions_under, span
@@ -92,17 +97,27 @@ def import_(paths: tuple[str, ...], format_: str | None, is_following: bool, as_
         raise InputError(what, where=", ".join(places), fix="`counterpoint import --json` says what was broken or unknown")
 
 
+def _newest(words: tuple[str, ...]) -> dict[str, Any]:
+    """`limit`, how many sessions, and `last`, a span: what the words of `--newest` say."""
+    counts, spans = ([word for word in words if word.isdecimal() is is_count] for is_count in (True, False))
+    if len(counts) > 1 or len(spans) > 1:
+        raise InputError("names two numbers, or two spans", where="--newest", fix="--newest 20, --newest 7d, or one of each")
+    if counts and int(counts[0]) < 1:
+        raise InputError("takes at least one session", where="--newest", fix="as in --newest 20")
+    return {"limit": int(counts[0]) if counts else None, "last": spans[0] if spans else None}
+
+
 def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
     """What becomes of each session, one by one; a large tree is shared out over the machine's cores."""
     from counterpoint.app.importing import import_in_parallel, import_sessions
 
     is_dry, is_strict, is_again = options["is_dry"], options["is_strict"], options["is_again"]
     size = sum(file.size for _, session in found.sessions for file in session.files)
-    jobs = options["jobs"] or (min(os.cpu_count() or 1, 8) if size >= _LARGE else 1)
+    workers = options["workers"] or (min(os.cpu_count() or 1, 8) if size >= _LARGE else 1)
     store = None if is_dry else open_store(options["store"], create=True)
     try:
-        if store is not None and jobs > 1 and not is_strict:
-            done = import_in_parallel(found.sessions, store.path, jobs, prices=table, is_again=is_again)
+        if store is not None and workers > 1 and not is_strict:
+            done = import_in_parallel(found.sessions, store.path, workers, prices=table, is_again=is_again)
             yield from track(done, "sessions", total=len(found.sessions), quiet=quiet)
         else:
             rows = track(found.sessions, "sessions", quiet=quiet)
@@ -155,9 +170,10 @@ def _homes() -> list[str]:
 
 
 def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Exception:
-    asked = [f"--{name} {options[name]}" for name in ("last", "project") if options[name]]
-    if asked:
-        return NotFound(f"no session matches {' '.join(asked)}", fix="leave the option out to see all")
+    filters = [f"--newest {word}" for word in options["newest"]]
+    filters += [f"--project {options['project']}"] if options["project"] else []
+    if filters:
+        return NotFound(f"no session matches {' '.join(filters)}", fix="leave the option out to see all")
     here = os.path.join(os.getcwd(), "")
     why = "; ".join(f"{s.name.removeprefix(here)}: {s.why}" for s in found.skipped[:3]) or "there is no file"
     fix = "`counterpoint import --format list` shows the sources we know; --format NAME forces one"
@@ -192,8 +208,8 @@ _EVERY_S = 1.0
 _SHARE = 0.1
 
 
-def follow(places: list[str], format_: str | None, prices: Prices, options: dict[str, Any], *, as_json: bool) -> None:
-    """Import, then go on until interrupted. The first look takes what `--last` says, or what is there."""
+def keep_importing(places: list[str], format_: str | None, prices: Prices, options: dict[str, Any], *, as_json: bool) -> None:
+    """Import, then go on until interrupted. The first pass takes what `--newest` selects, or everything."""
     from counterpoint.app.importing import import_sessions, sessions_under, span
 
     since = time.time() - span(options["last"]) if options["last"] else None
@@ -257,11 +273,11 @@ def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
     if report.mended:
         lines.append(f"repaired {_listed(report.mended)}")
     if kept := sum(counts["kept"] for counts in account.by_importer.values()):
-        more = "of which the store has more than was read (`rm` and `rm --restore` it)"
-        lines.append(f"kept     {counted(kept, 'session')} {more}")
+        more = "the stored copy is longer; remove it first to replace it (`store rm`, then `store rm --restore`)"
+        lines.append(f"kept     {counted(kept, 'session')}: {more}")
     if account.removed:
         left_out = counted(account.removed, "trace")
-        lines.append(f"removed  {left_out} left out, which `rm` removed (`rm --restore [ID]` lets them in)")
+        lines.append(f"removed  {left_out} skipped that `store rm` removed (`store rm --restore [ID]` lets them back in)")
     said = ("the tokens", "token counts", NO_TRANSCRIPT, PLACEHOLDER)
     lacks = {what: n for what, n in report.lacks.items() if not what.startswith(said)}
     lines += [f"missing  {what} ({n:,})" for what, n in sorted(lacks.items(), key=lambda row: -row[1])[:5]]

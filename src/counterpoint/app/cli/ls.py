@@ -13,6 +13,7 @@ import msgspec
 
 from counterpoint.app.folding import Line, folded
 from counterpoint.app.search import FACETS, FIELDS, FLAGS, facet, matcher, remarks, terms
+from counterpoint.app.terminal.options import group_option, ids_option
 from counterpoint.app.terminal.output import emit, json_option, note, table
 from counterpoint.app.terminal.store import list_store, store_option
 from counterpoint.display import at_least, compact, counted, duration, local_moment, money, number, zone
@@ -21,7 +22,9 @@ from counterpoint.store.handles import short_ids
 from counterpoint.store.summary import Summary
 from counterpoint.trace.naming import short_model
 
-_SHOWN_VALUES = 8
+HEADING = "Look"
+
+_VALUES = 8
 
 
 @click.command(
@@ -31,17 +34,17 @@ _SHOWN_VALUES = 8
     + "\n"
     + " ".join(list(FIELDS)[10:])
     + ";\nproject:sho finds a part of it, project=shop exactly that;"
-    " flags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint dataset."
+    " flags: open finished failed invalid steered annotated; in:NAME is a collection of counterpoint notes dataset."
 )
 @click.argument("query", nargs=-1)
 @click.option("--sort", default="active", show_default=True, help="A field of the query language, or added; largest last.")
-@click.option("--limit", default=50, show_default=True, help="Show the last N; 0 for all.")
-@click.option("--ids", "with_ids", is_flag=True, help="Show whole ids, tasks and topologies.")
-@click.option("--facets", "is_faceted", is_flag=True, help="Count the traces by project, model, day, system and topology.")
+@click.option("--newest", type=click.IntRange(min=0), default=50, show_default=True, help="List the last N; 0 for all.")
+@ids_option
+@group_option(f"Count the traces by {', '.join(FACETS)}, or by all of these.")
 @store_option
 @json_option
 def ls(
-    query: tuple[str, ...], sort: str, limit: int, with_ids: bool, is_faceted: bool, store: Path | None, as_json: bool
+    query: tuple[str, ...], sort: str, newest: int, with_ids: bool, group: str | None, store: Path | None, as_json: bool
 ) -> None:
     """List traces: the finished ones, and those still running, stuck or cut off (open), the last at work last.
 
@@ -52,6 +55,8 @@ def ls(
     key = FIELDS.get(sort, sort)
     if sort not in FIELDS and sort != "added":
         raise InputError(f"cannot sort by {sort!r}", fix=did_you_mean(sort, [*FIELDS, "added"]))
+    if group not in (None, "all", *FACETS):
+        raise InputError(f"cannot count traces by {group!r}", fix=did_you_mean(str(group), [*FACETS, "all"]))
     every, damaged, datasets = list_store(store)
     matches = matcher(" ".join(query), datasets)
     for remark in remarks(" ".join(query)):
@@ -60,25 +65,25 @@ def ls(
         where = "read around" if path.parent.name == "log" else "not listed"
         note(f"damaged, and {where}: {path.name}: {error.what}; counterpoint store repair")
     rows = sorted((row for row in every if matches(row)), key=lambda row: _rank(getattr(row, key)))
-    if is_faceted:
-        _facets(rows, as_json=as_json)
+    if group is not None:
+        _count_by(rows, FACETS if group == "all" else (group,), as_json=as_json)
         return
     is_folded = not with_ids and not as_json and "parent" not in {term.name for term in terms(" ".join(query), FIELDS, FLAGS)}
     lines = folded(rows) if is_folded else [Line(row) for row in rows]
-    shown = lines[-limit:] if limit else lines
+    listed = lines[-newest:]
     if as_json:
-        for line in shown:
+        for line in listed:
             emit(msgspec.to_builtins(line.row))
         return
-    if not shown:
+    if not listed:
         what = "No trace matches." if every else "No traces here yet. Run: counterpoint import"
         note(what)
         return
-    click.echo(_table(shown, {} if with_ids else short_ids(row.id for row in every), sort))
+    click.echo(_table(listed, {} if with_ids else short_ids(row.id for row in every), sort))
     if sort not in _SORTED:
         note(f"sorted by {sort}, the largest last")
-    if len(shown) < len(lines):
-        note(f"{len(lines) - len(shown):,} more: --limit 0 shows all")
+    if len(listed) < len(lines):
+        note(f"{len(lines) - len(listed):,} more: --newest 0 lists all")
 
 
 def _rank(value: object) -> tuple[bool, object]:
@@ -152,15 +157,15 @@ def _marks(row: Summary) -> str:
     return " ".join(marks)
 
 
-def _facets(rows: Sequence[Summary], *, as_json: bool) -> None:
+def _count_by(rows: Sequence[Summary], facets: Sequence[str], *, as_json: bool) -> None:
     """How many of the traces have each value of a facet."""
-    counts = {name: Counter(value for row in rows for value in facet(row, name)) for name in FACETS}
+    counts = {name: Counter(value for row in rows for value in facet(row, name)) for name in facets}
     if as_json:
         emit({name: dict(found.most_common()) for name, found in counts.items()})
         return
     for name, found in counts.items():
         if not found:
             continue
-        values = [f"{value} {n:,}" for value, n in found.most_common(_SHOWN_VALUES)]
-        more = [f"and {len(found) - _SHOWN_VALUES:,} more"] if len(found) > _SHOWN_VALUES else []
+        values = [f"{value} {n:,}" for value, n in found.most_common(_VALUES)]
+        more = [f"and {len(found) - _VALUES:,} more"] if len(found) > _VALUES else []
         click.echo(f"{name:9} " + " · ".join([*values, *more]))

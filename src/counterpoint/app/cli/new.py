@@ -16,9 +16,12 @@ from pathlib import Path
 import click
 
 import counterpoint.registry as registry
+from counterpoint.app.terminal.options import output_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.viewer.panel import panels
 from counterpoint.errors import InputError, NotFound, did_you_mean
+
+HEADING = "Learn"
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _NAME = "plugin_name"
@@ -56,15 +59,7 @@ def templates() -> dict[str, tuple[Path, str]]:
 )
 @click.argument("kind", metavar="KIND")
 @click.argument("name", metavar="NAME")
-@click.option(
-    "-o",
-    "--output",
-    default="my_lab",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="The package to write into.",
-)
+@output_option("The package to write into.", metavar="FOLDER", default=Path("my_lab"))
 @click.option("--ours", is_flag=True, help="Write into the checkout of Counterpoint that the current folder is in.")
 @json_option
 def new(kind: str, name: str, output: Path, ours: bool, as_json: bool) -> None:

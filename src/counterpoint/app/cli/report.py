@@ -1,6 +1,6 @@
 """A week of sessions on one page: spend, time, failures, waste.
 
-Always true: the terminal and the HTML file say the same; secrets of known forms are masked in both unless told otherwise.
+Always true: the terminal and the HTML file say the same; secrets of known forms are masked in both unless masking is off.
 """
 
 from __future__ import annotations
@@ -15,47 +15,50 @@ from msgspec.structs import replace
 import counterpoint
 from counterpoint.app.api.report import Report, Reporting
 from counterpoint.app.report_page import Section, heading, page, sections
-from counterpoint.app.terminal.chosen import Chosen, chosen
+from counterpoint.app.terminal.options import mask_option, output_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.files import put
 from counterpoint.store.summary import Summary
 
+HEADING = "Look"
+
 _BAR = 20
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint report last:7d\n  counterpoint report 'project:shop last:30d' --html report.html"
+    epilog="\b\nExamples:\n  counterpoint report last:7d\n  counterpoint report 'project:shop last:30d' -o report.html"
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
-@click.option("--html", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write it as one HTML file.")
-@click.option("--no-mask", "is_open", is_flag=True, help="Leave secrets in titles and errors as they are.")
+@output_option("Write it as one HTML file.")
+@mask_option
 @prices_option
 @store_option
 @json_option
 def report(
-    words: tuple[str, ...], file: Path | None, is_open: bool, prices: Path | None, store: Path | None, as_json: bool
+    words: tuple[str, ...], output: Path | None, mask: str, prices: Path | None, store: Path | None, as_json: bool
 ) -> None:
     """Report on many traces: spend, time, failures, waste, what paid off, and how it changes.
 
     Without QUERY: all of the store. Waste is work that led to nothing: sub-agents whose return nobody used, work after the
     goal was met, repeated reads, results never read.
     """
-    told = _told(chosen(words, store, prices), quiet=as_json)
-    if not is_open:
-        told = _masked(told)
-    if file is not None:
-        put([(file, page(told, made=f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
+    told = _told(select(words, store, prices), quiet=as_json)
+    if mask != "off":
+        told = _masked(told, is_personal=mask == "personal")
+    if output is not None:
+        put([(output, page(told, made=f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
     if as_json:
-        emit({"schema": SCHEMA_VERSION, **told.as_dict(), "file": None if file is None else str(file)})
-    elif file is not None:
-        click.echo(f"Wrote {file}: {told.total.traces:,} traces")
+        emit({"schema": SCHEMA_VERSION, **told.as_dict(), "file": None if output is None else str(output)})
+    elif output is not None:
+        click.echo(f"Wrote {output}: {told.total.traces:,} traces")
     else:
         click.echo(f"REPORT    {plain_text(heading(told))}\n\n" + "\n\n".join(map(_text, sections(told))))
 
 
-def _told(which: Chosen, *, quiet: bool) -> Report:
+def _told(which: Selection, *, quiet: bool) -> Report:
     making = Reporting(which.query if which.is_query else " ".join(which.refs), which.period)
     listed = {row.id: row for row in which.rows}
     for trace in which.traces(quiet=quiet):
@@ -66,7 +69,7 @@ def _told(which: Chosen, *, quiet: bool) -> Report:
     return making.done()
 
 
-def _masked(told: Report) -> Report:
+def _masked(told: Report, *, is_personal: bool) -> Report:
     """The same with secrets masked in every text."""
     from counterpoint.formats.masking import mask
 
@@ -75,7 +78,7 @@ def _masked(told: Report) -> Report:
     def clean(value: Any) -> Any:
         nonlocal found
         if isinstance(value, str):
-            text, secrets = mask(value)
+            text, secrets = mask(value, is_personal=is_personal)
             found += sum(secrets.values())
             return text
         if isinstance(value, list):
@@ -89,7 +92,7 @@ def _masked(told: Report) -> Report:
     waste = [replace(w, examples=clean(w.examples)) for w in told.waste]
     waiting = [replace(h, title=clean(h.title), what=clean(h.what)) for h in told.waiting]
     if found:
-        note(f"masked {found:,} secrets in titles and errors; --no-mask shows them")
+        note(f"masked {found:,} secrets in titles and errors; --mask off shows them")
     return replace(told, costliest=costliest, failures=failures, waste=waste, waiting=waiting)
 
 

@@ -1,77 +1,75 @@
 """Receive what running programs send over OTLP/HTTP.
 
-Always true: it listens on this machine only, unless told otherwise; what a sender was told is kept, is kept, whatever ends
-the receiver; the first Ctrl-C or SIGTERM ends it in order, with everything stored.
+Always true: it listens on this machine only, unless asked otherwise; an acknowledged request is kept, whatever ends the
+receiver; the first Ctrl-C or SIGTERM ends it in order, with everything stored.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from counterpoint.app.cli.push import read_token
-from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.options import host_option, port_option, read_token, token_option, values_of
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
-from counterpoint.errors import InputError, Refused, install
+from counterpoint.errors import InputError, Refused, did_you_mean, install
+
+HEADING = "Keep"
 
 _UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
-class _Size(click.ParamType):
-    """A number of bytes: 1000000, 64MB."""
+@dataclass(frozen=True)
+class _Settings:
+    """What `--set` overrides."""
 
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The bytes, or a usage error."""
-        if isinstance(value, int):
-            return value
-        text = str(value).strip().upper().replace(" ", "")
-        digits = text.rstrip("KMGB")
-        if not digits.isdigit() or text[len(digits) :] not in _UNITS or int(digits) == 0:
-            self.fail(f"{value!r} is no size: write 500KB, 64MB or a number of bytes", param, ctx)
-        return int(digits) * _UNITS[text[len(digits) :]]
+    max_body: str = "64MB"
+    """The largest request, as sent and unpacked."""
+    timeout: float = 30.0
+    """Seconds for a request to arrive."""
+    idle: float = 300.0
+    """Seconds without news after which a trace is sealed."""
+    keep: float = 24.0
+    """Hours in which a sealed trace can still grow."""
 
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint serve --store traces\n"
-    "  counterpoint serve --port 0 --idle 30 --json\n\n"
+    "  counterpoint serve --port 0 --set idle=30 --json\n\n"
     "\b\nThen, in another terminal: OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 python my_agents.py"
 )
-@click.option("--port", default=4318, show_default=True, type=click.IntRange(0, 65535), help="0 takes any that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@port_option(4318)
+@host_option
+@click.option("--allow-remote", is_flag=True, help="Listen on an address that other machines reach. Nothing is encrypted.")
+@token_option
 @click.option(
-    "--allow-remote", is_flag=True, help="Listen on an address that other machines reach. Nothing is encrypted; see --token-file."
-)
-@click.option("--max-body", default="64MB", show_default=True, type=_Size(), help="The largest request, as sent and unpacked.")
-@click.option("--timeout", default=30.0, show_default=True, type=NumberRange(0.1), help="Seconds for a request to arrive.")
-@click.option("--idle", default=300.0, show_default=True, type=NumberRange(0), help="Seconds before a trace is sealed.")
-@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Refuse requests without this file's token.")
-@click.option("--keep", default=24.0, show_default=True, type=NumberRange(0), help="Hours in which a sealed trace can grow.")
+    "--set", "pairs", multiple=True, metavar="NAME=VALUE",
+    help="Override max_body (64MB), timeout (30 seconds), idle (300 seconds until a trace is sealed) or keep (24 hours in which "
+    "a sealed trace can grow).",
+)  # fmt: skip
 @store_option
 @json_option
 def serve(
     port: int,
     host: str,
     allow_remote: bool,
-    max_body: int,
-    timeout: float,
-    idle: float,
-    keep: float,
     token_file: Path | None,
+    pairs: tuple[str, ...],
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Receive traces and logs over OTLP/HTTP, and whole traces from `counterpoint push`, until Ctrl-C.
+    """Receive traces and logs over OTLP/HTTP, and whole traces from `counterpoint store push`, until Ctrl-C.
 
     Any program with OpenTelemetry, Claude Code and Codex can send here: /v1/traces and /v1/logs, JSON or protobuf, gzip or
-    not. Traces appear in the store while they run, and are sealed when nothing more has come for --idle seconds.
+    not. Traces appear in the store while they run, and are sealed when nothing more has come for `idle` seconds.
     """
+    settings = _settings(pairs)
     try:
         from counterpoint.app import serving
         from counterpoint.app.receiver import server as receiver
@@ -87,17 +85,51 @@ def serve(
 
     # The port first: where it is taken, no store is made.
     with serving.bound(host, port) as sock, open_store(store, create=True) as opened:
-        intake = Intake(opened, idle_s=idle, keep_s=3600 * keep, note=lambda text: note(plain_text(text)))
+        intake = Intake(opened, idle_s=settings.idle, keep_s=3600 * settings.keep, note=lambda text: note(plain_text(text)))
         collector = Collector(opened, intake.counts)
         try:
             _say(_url(sock.getsockname()), opened.path, as_json=as_json)
-            limits = receiver.ReceiverLimits(body=max_body, held=4 * max_body, seconds=timeout)
+            body = _bytes_of(settings.max_body)
+            limits = receiver.ReceiverLimits(body=body, held=4 * body, seconds=settings.timeout)
             served = receiver.server(intake, limits, is_remote=allow_remote, collector=collector, token=token)
             served.run(sockets=[sock])
         finally:
             collector.close()
             intake.close()
     _sum_up(intake.status(), as_json=as_json)
+
+
+def _settings(pairs: tuple[str, ...]) -> _Settings:
+    settings = _Settings(**dict(_overrides(pairs)))
+    _bytes_of(settings.max_body)
+    for name, least in (("timeout", 0.1), ("idle", 0.0), ("keep", 0.0)):
+        if not getattr(settings, name) >= least:
+            fix = f"as in --set {name}={getattr(_Settings, name):g}"
+            raise InputError(f"{name} is at least {least:g}", where="--set", fix=fix)
+    return settings
+
+
+def _overrides(pairs: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    known = [field.name for field in fields(_Settings)]
+    for name, value in values_of(pairs).items():
+        if name not in known:
+            raise InputError(f"no setting named {name!r}", where="--set", fix=did_you_mean(name, known))
+        yield name, str(value) if name == "max_body" else _number(name, value)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"{name} is a number, not {value!r}", where="--set", fix=f"as in --set {name}=30")
+    return float(value)
+
+
+def _bytes_of(text: str) -> int:
+    """A size such as 500KB or 64MB, or a number of bytes."""
+    plain = text.strip().upper().replace(" ", "")
+    digits = plain.rstrip("KMGB")
+    if not digits.isdigit() or plain[len(digits) :] not in _UNITS or int(digits) == 0:
+        raise InputError(f"{text!r} is no size", where="--set", fix="max_body=500KB, max_body=64MB or a number of bytes")
+    return int(digits) * _UNITS[plain[len(digits) :]]
 
 
 def _url(address: tuple[Any, ...]) -> str:

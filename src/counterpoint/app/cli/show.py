@@ -1,6 +1,6 @@
 """Show one trace: answers, lanes, path, credit; or one event.
 
-Always true: it fits the screen (`COLUMNS`); what is cut is counted, and --all shows it; what a trace says cannot steer the
+Always true: it fits the screen (`COLUMNS`); what is cut is counted, and --full shows it; what a trace says cannot steer the
 terminal.
 """
 
@@ -11,7 +11,6 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -21,15 +20,16 @@ import numpy as np
 from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.load_save import about, load
 from counterpoint.app.pricing import cost_words
+from counterpoint.app.terminal.options import full_option, ids_option
 from counterpoint.app.terminal.output import emit, json_option, table
 from counterpoint.app.terminal.store import store_option
-from counterpoint.app.viewer.crediting import worked
+from counterpoint.app.viewer.credit_tab import team_work
 from counterpoint.app.viewer.overview import overview
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.app.words import plain_text
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import rollup
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace
@@ -43,7 +43,8 @@ from counterpoint.trace.rows import Shares
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
 
-# How much of a text is shown of one event, and how many lanes of a team, before it is cut; --all shows the rest.
+HEADING = "Look"
+# How much of a text is shown of one event, and how many lanes of a team, before it is cut; --full shows the rest.
 _TEXT, _LANES, _EVENTS, _NOTES = 2000, 40, 12, 4
 
 
@@ -52,24 +53,24 @@ _TEXT, _LANES, _EVENTS, _NOTES = 2000, 40, 12, 4
 )
 @click.argument("trace")
 @click.argument("event", required=False)
-@click.option("--events", "listed", is_flag=True, help="List the events themselves.")
-@click.option("--all", "whole", is_flag=True, help="Show everything, uncut.")
-@click.option("--ids", "with_ids", is_flag=True, help="Show the ids of agents and events instead of names.")
-@click.option("--prompt", "is_asked", is_flag=True, help="With EVENT: what its model was asked, where the trace has it.")
+@click.option("--events", "with_events", is_flag=True, help="List the events themselves.")
+@full_option()
+@ids_option
+@click.option("--prompt", "with_prompt", is_flag=True, help="Print the prompt of EVENT's model call, where the trace has it.")
 @store_option
 @json_option
 def show(
-    trace: str, event: str | None, listed: bool, whole: bool, with_ids: bool, is_asked: bool, store: Path | None, as_json: bool
+    trace: str, event: str | None, with_events: bool, is_full: bool, with_ids: bool, with_prompt: bool, store: Any, as_json: bool
 ) -> None:
     """Show a trace: who was spawned by whom, what was waited for. Name an EVENT to see it whole, with its causes."""
     loaded = load(trace, store=store)
     with about(trace):
         if event is not None:
-            _show_event(loaded, event, whole=whole, is_asked=is_asked, as_json=as_json)
+            _show_event(loaded, event, whole=is_full, with_prompt=with_prompt, as_json=as_json)
         elif as_json:
-            emit(_card(loaded, Facts(loaded)))
+            emit(_card(loaded, facts_of(loaded)))
         else:
-            _show_trace(loaded, listed=listed, whole=whole, with_ids=with_ids)
+            _show_trace(loaded, with_events=with_events, whole=is_full, with_ids=with_ids)
 
 
 def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
     named |= {"errors": len(trace.failures), "unpriced": trace.unpriced}
     shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
     maps = {"rewards": trace.rewards, "costs": trace.known_costs, "metrics": trace.metrics, "meta": trace.meta}
-    rows = rollup(trace, facts=facts)
+    rows = rollup(trace)
     figures_of = lambda r: {"depth": r.depth, "events": r.events, "tokens": r.tokens_own, "role": r.role}  # noqa: E731
     team = [{"agent": r.name, "name": r.label, **figures_of(r)} for r in rows]
     return named | shape | maps | {"critical_path": _path(facts), "team": team}
@@ -100,8 +101,8 @@ def _say(text: str) -> None:
     click.echo(text.encode(encoding, "replace").decode(encoding))
 
 
-def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> None:
-    on, look = screen(), prepared(trace)
+def _show_trace(trace: Trace, *, with_events: bool, whole: bool, with_ids: bool) -> None:
+    on, look = screen(), view_of(trace)
     team, shares = look.team, agent_shares(trace, replay=free_replay(trace), merged=last_merge)
     lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
@@ -122,14 +123,14 @@ def _show_trace(trace: Trace, *, listed: bool, whole: bool, with_ids: bool) -> N
     if shares is not None:
         parts += ["", credit_bar(shares, lanes, team.names, on, limit=len(lanes) if whole else 8, is_own=own)]
     parts += ["", *_work(look, on, limit=None if whole else 8)]
-    if listed:
+    if with_events:
         parts += ["", _list_events(trace.events, whole=whole)]
     _say("\n".join(parts))
 
 
-def _work(look: Prepared, on: Screen, limit: int | None) -> list[str]:
+def _work(look: TraceView, on: Screen, limit: int | None) -> list[str]:
     """What was done and what became of it: in all, and by agent."""
-    told = worked(look)
+    told = team_work(look)
     lines = wrapped(told.headline.split(" · "), on.pick(" · ", " | "), on, "work     ")
     some = told.agents[:limit] if len(told.agents) > 1 else []
     wide = min(max((span(plain_text(one.name)) for one in some), default=0), _MOST_LABEL, max(on.width // 3, 8))
@@ -208,10 +209,10 @@ def _list_events(events: list[Event], *, whole: bool) -> str:
     shown = events if whole else events[:200]
     cells = [[e.id, number(e.t), e.type, e.agent, e.tool or e.to or e.decision or "", number(e.dur)] for e in shown]
     text = table(["event", "t", "type", "agent", "what", "dur"], cells, right=(1, 5))
-    return text if len(shown) == len(events) else f"{text}\n... {len(events) - len(shown):,} more events: --all"
+    return text if len(shown) == len(events) else f"{text}\n... {len(events) - len(shown):,} more events: --full"
 
 
-def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json: bool) -> None:
+def _show_event(trace: Trace, name: str, *, whole: bool, with_prompt: bool, as_json: bool) -> None:
     if name not in trace.index:
         raise NotFound(f"no event {name!r} in {trace.trace_id}", fix=did_you_mean(name, list(trace.index)[:5000]))
     number_, event = trace.index[name], trace.events[trace.index[name]]
@@ -223,7 +224,7 @@ def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json
     if as_json:
         told = {"event": event_dict(event), "caused_by": causes, "led_to": effects, "cone": cone, "text": text}
         told |= {"annotations": msgspec.to_builtins(said)} if said else {}
-        emit(told | ({"prompt": asked} if is_asked else {}))
+        emit(told | ({"prompt": asked} if with_prompt else {}))
         return
     fields = event_dict(event)
     if isinstance(fields.get("call"), dict):
@@ -241,13 +242,13 @@ def _show_event(trace: Trace, name: str, *, whole: bool, is_asked: bool, as_json
         click.echo(f"{'text':12} not in this file" if event.content_ref else f"{'text':12} -")
     else:
         click.echo("\n" + _cut(text, whole=whole))
-    if is_asked:
+    if with_prompt:
         for place, message in enumerate(asked, 1):
             click.echo(f"\n-- asked, message {place} of {len(asked)}\n" + _cut(message, whole=whole))
 
 
 def _cut(text: str, *, whole: bool) -> str:
-    cut = text if whole or len(text) <= _TEXT else text[:_TEXT] + f"\n[cut: {_TEXT:,} of {len(text):,} characters; --all]"
+    cut = text if whole or len(text) <= _TEXT else text[:_TEXT] + f"\n[cut: {_TEXT:,} of {len(text):,} characters; --full]"
     return plain_text(cut, keep_lines=True)
 
 
@@ -265,12 +266,12 @@ def _call_line(call: dict[str, Any], asked: list[str]) -> str:
 # -- answers and figures ---------------------------------------------------------------------------------------------------
 
 
-def answers(look: Prepared, on: Screen) -> list[str]:
+def answers(look: TraceView, on: Screen) -> list[str]:
     """Computed facts, each with the agent or the event it is about."""
     return [plain_text(fact.text).replace("×", on.times()) for fact in overview(look.trace).facts]
 
 
-def figures(look: Prepared, lanes: list[Lane]) -> dict[str, list[str]]:
+def figures(look: TraceView, lanes: list[Lane]) -> dict[str, list[str]]:
     """Columns beside the tree, the most telling first."""
     facts, agents = look.facts, overview(look.trace).agents
     path = _per_lane(np.array([agent.path_share for agent in agents]), lanes)
@@ -380,7 +381,7 @@ def lanes_text(
         lines.append("  ".join([_padded(label, wide, on), *figures, _lane(drawn, row, on)]).rstrip())
     if len(shown) < len(lanes):
         more = sum(len(lane.agents) for lane in lanes[len(shown) :])
-        lines.append(f"{on.pick('…', '...')} {len(lanes) - len(shown):,} more lanes, {more:,} agents: --all")
+        lines.append(f"{on.pick('…', '...')} {len(lanes) - len(shown):,} more lanes, {more:,} agents: --full")
     return "\n".join([*lines, *_legend(drawn, on, has_taint=bool(tainted))])
 
 

@@ -10,9 +10,12 @@ from typing import Any
 
 import click
 
+from counterpoint.app.terminal.options import rows_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.errors import InputError
+
+HEADING = "Look"
 
 _EPILOG = """\b
 Examples:
@@ -23,34 +26,33 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("query", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Print at most this many rows.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+@rows_option(1000)
+@click.option("--to", type=click.Choice(["table", "csv"]), default="table", show_default=True, help="How to print the rows.")
 @store_option
 @json_option
-def sql(query: str | None, limit: int, as_csv: bool, store: Path | None, as_json: bool) -> None:
+def sql(query: str | None, rows: int, to: str, store: Path | None, as_json: bool) -> None:
     """Query the finished traces in SQL (DuckDB, read only); without a query, list the views and their columns.
 
     The views are traces, events, edges, rewards, costs and annotations. `from_` and `to` are the event fields from
     and to; quote "to".
     """
-    if as_csv and as_json:
-        raise InputError("--csv and --json exclude each other")
+    if to == "csv" and as_json:
+        raise InputError("--to csv and --json exclude each other", fix="leave one of them out")
     with open_store(store) as opened:
         if query is None:
             _list_views(opened, as_json)
             return
-        answer = opened.sql(query, limit=limit)
-        rows = answer.rows
+        answer = opened.sql(query, limit=rows or None)
         if as_json:
-            emit({"v": SCHEMA_VERSION, "columns": answer.columns, "rows": rows, "is_cut": answer.is_cut})
-        elif as_csv:
+            emit({"v": SCHEMA_VERSION, "columns": answer.columns, "rows": answer.rows, "is_cut": answer.is_cut})
+        elif to == "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(answer.columns)
-            writer.writerows(rows)
+            writer.writerows(answer.rows)
         else:
-            _print_table(answer.columns, rows)
+            _print_table(answer.columns, answer.rows)
         if answer.is_cut and not as_json:
-            note(f"only the first {limit:,} rows; --limit shows more")
+            note(f"only the first {rows:,} rows; --rows 0 prints all")
 
 
 def _print_table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:

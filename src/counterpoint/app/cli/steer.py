@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.options import NumberRange
+from counterpoint.app.terminal.options import (
+    NumberRange,
+    agent_option,
+    cap_option,
+    caps_of,
+    endpoint_of,
+    model_options,
+    yes_option,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -24,69 +32,66 @@ if TYPE_CHECKING:
     from counterpoint.recorder.orders import Order
     from counterpoint.trace import Event
 
+HEADING = "Keep"
+
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint steer T1-centralized-0 pause --agent lead.1\n"
-    "  counterpoint steer T1-centralized-0 message --agent lead --text 'only the second ledger' --yes\n"
+    "  counterpoint steer T1-centralized-0 message --agent lead --message 'only the second ledger' --yes\n"
     "  counterpoint steer T1-centralized-0 stop --yes --json\n"
-    "  counterpoint steer T1-centralized-0 --advise --text 'only the second ledger'\n\n"
-    "Exit codes: 0 it took effect, or was sent with --no-wait; 2 a wrong order, or not confirmed; 3 no such trace or agent;\n"
+    "  counterpoint steer T1-centralized-0 --advise --message 'only the second ledger'\n\n"
+    "Exit codes: 0 it took effect, or was sent with --wait 0; 2 a wrong order, or not confirmed; 3 no such trace or agent;\n"
     "5 the trace is not running or takes no orders; 6 sent, and waiting for the next safe point."
 )
 @click.argument("trace")
 @click.argument("action", type=click.Choice(["pause", "resume", "message", "stop"]), required=False)
-@click.option("--agent", default="", metavar="A", help="One agent by name, such as lead.1 (default: the whole team).")
-@click.option("--text", default="", metavar="T", help="What a message says; the reason of another order.")
-@click.option("--tree/--no-tree", default=None, help="With all that the agent spawned, or not (default: only for stop).")
-@click.option("--wait/--no-wait", "waits", default=True, show_default=True, help="Wait until it has taken effect.")
+@agent_option("One agent by name, such as lead.1 (default: the whole team).")
+@click.option("--message", default="", metavar="TEXT", help="The text of a message; the reason of another order.")
+@click.option("--tree", type=click.Choice(["yes", "no"]), help="Include all that the agent spawned (default: only for stop).")
 @click.option(
-    "--timeout", type=NumberRange(min=0), default=10.0, show_default=True, metavar="S", help="How long to wait, with --wait."
+    "--wait", type=NumberRange(min=0), default=10.0, show_default=True, metavar="S", help="Seconds to wait for the effect."
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--advise", "is_advised", is_flag=True, help="Send nothing: say what stopping, or --text, would gain.")
-@click.option("--budget", type=click.IntRange(min=4), metavar="N", help="With --advise: trials in all (default: 8 an order).")
-@click.option("--model", metavar="NAME", help="With --advise: who answers what is not recorded, as in openai:NAME.")
-@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="With --advise: allow trials up to this estimate.")
+@yes_option
+@click.option("--advise", "is_advised", is_flag=True, help="Send nothing: print what stopping, or --message, would gain.")
+@cap_option("trials (default 8 per order)", "tokens")
+@model_options("The model that answers what is not recorded, for --advise: openai:NAME.")
 @store_option
 @json_option
 def steer(
     trace: str,
     action: str | None,
     agent: str,
-    text: str,
-    tree: bool | None,
-    waits: bool,
-    timeout: float,
+    message: str,
+    tree: str | None,
+    wait: float,
     yes: bool,
     is_advised: bool,
     store: Path | None,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Pause, resume, message or stop a running team or one of its agents.
 
     TRACE is the id of a trace that is being recorded, or the beginning of one. The order acts at the next safe point: before the
     agent's next model call or tool call. It is recorded, and the trace is marked as steered in every comparison.
 
-    With --advise nothing is sent: the recording is played on to the end, with and without each order, and
-    the gain of each is printed.
+    --advise sends nothing: it plays the recording on to the end, with and without each order, and prints the gain of each.
     """
-    from counterpoint.recorder.orders import Order, send, wait
+    from counterpoint.recorder import orders
 
     if is_advised:
-        return _advise(trace, store, agent, text, asked, as_json=as_json)
+        return _advise(trace, store, agent, message, options, as_json=as_json)
     if action is None:
-        raise InputError("no order was given", fix="pause, resume, message or stop; or --advise")
+        raise InputError("no order is named", fix="pause, resume, message or stop; or --advise")
     with open_store(store, read_only=True) as opened:
         path, trace_id = opened.path, opened.find(trace)
-    order = Order(action=action, agent=agent, text=text, tree=tree)  # type: ignore[arg-type]  # click has checked it
+    is_tree = None if tree is None else tree == "yes"
+    order = orders.Order(action=action, agent=agent, text=message, tree=is_tree)  # type: ignore[arg-type]  # click has checked it
     _confirm(order, trace_id, yes=yes)
-    sent = send(path, trace_id, order)
-    events = wait(path, trace_id, sent, timeout) if waits else []
-    if waits and not events:
-        _queued(sent, trace_id, timeout, as_json=as_json)
+    sent = orders.send(path, trace_id, order)
+    events = orders.wait(path, trace_id, sent, wait) if wait else []
+    if wait and not events:
+        _queued(sent, trace_id, wait, as_json=as_json)
     if as_json:
         emit(_object(sent, trace_id, events))
     else:
@@ -94,7 +99,7 @@ def steer(
     return None
 
 
-def _advise(trace: str, store: Path | None, agent: str, text: str, asked: dict[str, Any], *, as_json: bool) -> None:
+def _advise(trace: str, store: Path | None, agent: str, message: str, options: dict[str, Any], *, as_json: bool) -> None:
     """What each order would gain, and how to send the best."""
     from counterpoint.app.api.advise import advise_orders
     from counterpoint.app.cli.advise import advice_object, advice_text
@@ -102,13 +107,19 @@ def _advise(trace: str, store: Path | None, agent: str, text: str, asked: dict[s
     with open_store(store, read_only=True) as opened:
         trace_id = opened.find(trace)
         so_far = opened.get(trace_id)
-    found, best = advise_orders(so_far, agent=agent, say=[text] if text else [], **asked)
+    caps = caps_of(options["caps"], {"trials": int, "tokens": int})
+    if caps.get("trials", 4) < 4:
+        raise InputError("trials is at least 4", where="--cap", fix="as in --cap trials=40")
+    budgets: dict[str, Any] = {"budget": caps.get("trials"), "budget_tokens": caps.get("tokens")}
+    endpoint = endpoint_of(options["base_url"], options["model_pairs"])
+    say = [message] if message else []
+    found, best = advise_orders(so_far, agent=agent, say=say, model=options["model_name"], **budgets, **endpoint)
     if as_json:
         emit(advice_object(found, None))
     else:
         click.echo(advice_text(found, 0, None))
         if best is not None:
-            words = [*(["--agent", best.agent] if best.agent else []), *(["--text", best.text] if best.text else [])]
+            words = [*(["--agent", best.agent] if best.agent else []), *(["--message", best.text] if best.text else [])]
             click.echo(plain_text(f"send it: {shlex.join(['counterpoint', 'steer', trace_id, best.action, *words])}"))
 
 

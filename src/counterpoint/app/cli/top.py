@@ -1,6 +1,6 @@
 """Where it went: tokens, cost and time by agent, role or tool.
 
-Always true: a total is its own figures plus those of every agent below it; nothing is left out unsaid: rows cut by --limit
+Always true: a total is its own figures plus those of every agent below it; nothing is left out silently: rows cut by --rows
 and tokens that no event accounts for are counted in words, and siblings that differ only in their number are one line (xN).
 """
 
@@ -17,17 +17,20 @@ from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, s
 from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.load_save import about
 from counterpoint.app.pricing import cost_words
-from counterpoint.app.terminal.chosen import Chosen, chosen
+from counterpoint.app.terminal.options import full_option, group_option, ids_option, most_rows, rows_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
+from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import BY, Coverage, Row, behind
 from counterpoint.display import at_least, compact, counted, duration, money, number, zone
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
+HEADING = "Look"
+
 _NUMBER = re.compile(r"[-_#.: ]*\d+$")
-_SHOWN = 20
+_ROWS = 20
 
 
 @dataclass
@@ -47,15 +50,15 @@ class _Line:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint top 3f2a --by tokens\n  counterpoint top 'project:shop since:7d' --group model --json"
+    epilog="\b\nExamples:\n  counterpoint top 3f2a --sort tokens\n  counterpoint top 'project:shop since:7d' --group model --json"
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
-@click.option("--by", metavar="FIGURE", help="Sort by cost, tokens, time, events or errors (default: the first recorded).")
-@click.option("--group", metavar="WHAT", help=f"One line for each {', '.join(BY)}; of many traces also {', '.join(WHOLE)}.")
-@click.option("--limit", type=click.IntRange(min=1), help=f"Show this many lines (default: {_SHOWN}; with --json all).")
-@click.option("--unfold", is_flag=True, help="A line for every agent, alike or not.")
-@click.option("--ids", "with_ids", is_flag=True, help="Show ids instead of names and titles.")
-@click.option("--of", "name", metavar="NAME", help="List the events behind one line.")
+@click.option("--sort", metavar="FIGURE", help="Sort by cost, tokens, time, events or errors (default: the first recorded).")
+@group_option(f"One line for each {', '.join(BY)}; of many traces also {', '.join(WHOLE)}.")
+@rows_option(None, f"Print this many rows; 0 for all (default: {_ROWS}, in --json all).")
+@full_option("Print a line for every agent, also for agents that are alike.")
+@ids_option
+@click.option("--events-of", metavar="NAME", help="List the events behind one line.")
 @prices_option
 @store_option
 @json_option
@@ -65,23 +68,24 @@ def top(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
     Without TRACE: all of the store. busy is time in which an agent worked, path% its share of the critical path (of time, else
     tokens, else steps).
     """
-    found = chosen(words, options["store"], options["prices"])
+    found = select(words, options["store"], options["prices"])
     if found.is_query or len(found) > 1:
         _many(found, options, as_json=as_json)
     else:
         _one(found, options, as_json=as_json)
 
 
-def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
+def _one(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     """One trace."""
-    group, by, limit, name = options["group"] or "agent", options["by"], options["limit"], options["name"]
+    group, by, name = options["group"] or "agent", options["sort"], options["events_of"]
+    most = most_rows(options["rows"], None if as_json else _ROWS)
     _known(group, BY, "group a trace by", fix=f"{group} is for many traces" if group in WHOLE else None)
     trace = found.one()
     with about(found.refs[0]):
-        facts = Facts(trace)
-    told = top_of(trace, group=group, by=by, limit=limit if as_json else None, facts=facts)  # type: ignore[arg-type]
+        facts = facts_of(trace)
+    told = top_of(trace, group=group, by=by, limit=most if as_json else None)  # type: ignore[arg-type]
     if name is not None:
-        _behind(trace, facts, group, _id_of(told.rows, name), told.by, limit, as_json=as_json)
+        _behind(trace, facts, group, _id_of(told.rows, name), told.by, most, as_json=as_json)
         return
     if as_json:
         emit({"schema": SCHEMA_VERSION, **told.as_dict()})
@@ -89,33 +93,33 @@ def _one(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
     with_ids = options["with_ids"]
     is_tree = group == "agent"
     lines = (
-        _tree(list(told.rows), told.by, is_folded=not options["unfold"], with_ids=with_ids)
+        _tree(list(told.rows), told.by, is_folded=not options["is_full"], with_ids=with_ids)
         if is_tree
         else [_Line([row]) for row in sorted(told.rows, key=lambda row: -rank(row, told.by))]
     )
-    click.echo(_table(lines, told.by, group, limit or _SHOWN, with_ids=with_ids))
+    click.echo(_table(lines, told.by, group, most, with_ids=with_ids))
     click.echo(_accounted(told.coverage))
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         click.echo(f"cost      {cost_words(trace.cost_usd, trace.unpriced)}; --prices FILE prices them")
 
 
-def _many(found: Chosen, options: dict[str, Any], *, as_json: bool) -> None:
+def _many(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     """Many traces, summed."""
     group = options["group"] or "trace"
     _known(group, GROUPS, "group traces by")
-    if options["name"] is not None:
-        raise InputError("--of lists the events of one trace", fix="name one trace, or `counterpoint ls` with what the line says")
+    if options["events_of"] is not None:
+        raise InputError("--events-of lists the events of one trace", fix="name one trace")
     period = found.period
     if group in WHOLE:
         by_time = group == "day" or period is not None
-        told = sums_of_lines(found.summaries(quiet=as_json, by_time=by_time), group, options["by"], period=period)
+        told = sums_of_lines(found.summaries(quiet=as_json, by_time=by_time), group, options["sort"], period=period)
     else:
-        told = sums_of_traces(found.traces(quiet=as_json), group, options["by"], period=period)  # type: ignore[arg-type]
-    limit = options["limit"]
+        told = sums_of_traces(found.traces(quiet=as_json), group, options["sort"], period=period)  # type: ignore[arg-type]
+    most = most_rows(options["rows"], None if as_json else _ROWS)
     if as_json:
-        emit({"schema": SCHEMA_VERSION, **told.as_dict() | {"rows": told.as_dict()["rows"][:limit]}})
+        emit({"schema": SCHEMA_VERSION, **told.as_dict() | {"rows": told.as_dict()["rows"][:most]}})
         return
-    click.echo(sums_table(told, limit or _SHOWN, with_ids=options["with_ids"]))
+    click.echo(sums_table(told, most, with_ids=options["with_ids"]))
 
 
 def _known(group: str, groups: Sequence[str], what: str, fix: str | None = None) -> None:
@@ -128,15 +132,15 @@ def _id_of(rows: Sequence[Row], name: str) -> str:
     return next((row.name for row in rows if row.label == name and row.name), name)
 
 
-def sums_table(told: Sums, limit: int, *, with_ids: bool = False) -> str:
+def sums_table(told: Sums, most: int | None, *, with_ids: bool = False) -> str:
     """Lines of sums, and below them the total."""
-    rows = told.rows[-limit:] if told.group == "day" else told.rows[:limit]
+    rows = told.rows[-(most or 0) :] if told.group == "day" else told.rows[:most]
     is_whole = told.group in WHOLE and told.group != "day"
     head = [told.group, "traces", "events", *([] if is_whole else ["calls"]), "errors", "tokens", "cost"]
     head.append("time" if told.group in WHOLE else "busy")
     cells = [_sum_cells((s.name if with_ids else s.label or s.name) or "(none)", s, is_whole=is_whole) for s in rows]
     if len(rows) < len(told.rows):
-        cells.append([f"… {len(told.rows) - len(rows):,} more lines (--limit)", *[""] * (len(head) - 1)])
+        cells.append([f"… {len(told.rows) - len(rows):,} more lines (--rows)", *[""] * (len(head) - 1)])
     cells.append(_sum_cells("total", told.total, is_whole=is_whole))
     text = table(head, cells, right=range(1, len(head)))
     left = told.total.unpriced
@@ -201,18 +205,18 @@ def _drawn(lines: list[_Line]) -> list[tuple[str, _Line]]:
     return out
 
 
-def _table(lines: list[_Line], by: str, group: str, limit: int, *, with_ids: bool) -> str:
+def _table(lines: list[_Line], by: str, group: str, most: int | None, *, with_ids: bool) -> str:
     drawn = _drawn(lines)
     own, total = FIGURES[by]
     weight = {id(line): float(line.sum(total) or line.sum(own) or 0) for _, line in drawn}
     # The largest lines; a parent's total is at least its child's, and it comes first, so the tree stays whole.
-    kept = set(sorted(range(len(drawn)), key=lambda k: (-weight[id(drawn[k][1])], k))[:limit])
+    kept = set(sorted(range(len(drawn)), key=lambda k: (-weight[id(drawn[k][1])], k))[:most])
     cells = [_cells(lead, line, with_ids=with_ids) for k, (lead, line) in enumerate(drawn) if k in kept]
     cut = [line for k, (_, line) in enumerate(drawn) if k not in kept]
     if cut:
         figures = [sum(v for line in cut if (v := line.sum(f)) is not None) for f in ("events", "calls", "errors")]
         tokens = compact(sum(line.sum("tokens_own") or 0 for line in cut))
-        cells.append([f"… {len(cut):,} more lines (--limit)", tokens, "", "", "", "", *map(number, figures)])
+        cells.append([f"… {len(cut):,} more lines (--rows)", tokens, "", "", "", "", *map(number, figures)])
     return table((group, "own", "total", "cost", "busy", "path%", "events", "calls", "errors"), cells, right=range(1, 9))
 
 
@@ -242,8 +246,8 @@ def _accounted(covered: Coverage) -> str:
     return text + (f"; {covered.no_record:,} acts carry no tokens" if covered.no_record else "")
 
 
-def _behind(trace: Trace, facts: Facts, group: str, name: str, by: str, limit: int | None, *, as_json: bool) -> None:
-    numbers = behind(trace, group, name, facts=facts)  # type: ignore[arg-type]
+def _behind(trace: Trace, facts: Facts, group: str, name: str, by: str, most: int | None, *, as_json: bool) -> None:
+    numbers = behind(trace, group, name)  # type: ignore[arg-type]
     if as_json:
         listed = [trace.events[i].id for i in numbers]
         emit({"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, "group": group, "name": name, "events": listed})
@@ -252,7 +256,7 @@ def _behind(trace: Trace, facts: Facts, group: str, name: str, by: str, limit: i
         "tokens": lambda i: int(facts.tokens_E[i]), "cost": lambda i: float(facts.cost_E[i]),
         "time": lambda i: float(facts.dur_E[i]), "events": lambda i: 0,
     }  # fmt: skip
-    shown = sorted(numbers, key=lambda i: -field_[by](i))[: limit or _SHOWN]
+    shown = sorted(numbers, key=lambda i: -field_[by](i))[:most]
     rows = []
     for i in shown:
         e = trace.events[i]

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import click
 
 from counterpoint.app.load_save import names_file, read, store_path
+from counterpoint.app.terminal.options import host_option, port_option, read_token, token_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.store import store_option
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean, install
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from counterpoint.app.viewer.collection import Collection
     from counterpoint.trace import Trace
 
+HEADING = "Look"
+
 _TOKEN = 16
-_BENCH = Path("bench")
-"""Where `counterpoint bench run` leaves results."""
 
 
 class _Opened(NamedTuple):
@@ -39,12 +40,12 @@ class _Opened(NamedTuple):
 @click.command(
     epilog="\b\nExamples:\n  counterpoint view\n  counterpoint view run.trace.json --no-open\n\n"
     "Exit codes: 0 ended by Ctrl-C, 2 a wrong option or unreadable file, 3 no such trace, run or store,\n"
-    "5 an address that others reach without --token, 6 the port is taken."
+    "5 an address that others reach without --token-file, 6 the port is taken."
 )
 @click.argument("what", required=False, metavar="[TRACE|RUN|STORE]")
-@click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535), help="0 takes any that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; off this machine needs --token.")
-@click.option("--token", envvar="COUNTERPOINT_TOKEN", help="Require this secret with every request, also to read.")
+@port_option(0)
+@host_option
+@token_option
 @click.option("--runs", "runs_home", default="runs", show_default=True, type=click.Path(path_type=Path), help="Where runs are.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @store_option
@@ -53,7 +54,7 @@ def view(
     what: str | None,
     port: int,
     host: str,
-    token: str | None,
+    token_file: Path | None,
     runs_home: Path,
     no_open: bool,
     store: Path | None,
@@ -63,19 +64,20 @@ def view(
 
     Without an argument: the store and ./runs. TRACE is an id in the store, or the beginning of one, or a file: of traces, or a
     log that `counterpoint import` knows, which is then shown without a store. RUN is a folder of counterpoint train, of
-    counterpoint compare --all, or of counterpoint bench run.
+    counterpoint compare methods, or of counterpoint bench run.
     """
     try:
         from counterpoint.app import serving
         from counterpoint.app.viewer import server
     except ImportError as error:
         raise InputError(f"the viewer needs starlette and uvicorn: {error}", fix=install("view")) from error
+    token = read_token(token_file) or None
     if not serving.is_loopback(host) and token is None:
         why = "anybody who reaches it could read your traces"
-        raise Refused("is not an address of this machine alone", where=host, why=why, fix="give a secret with --token")
+        raise Refused("is not an address of this machine alone", where=host, why=why, fix="--token-file FILE requires a token")
     if token is not None and len(token) < _TOKEN:
         fix = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
-        raise InputError(f"is shorter than {_TOKEN} characters", where="--token", fix=fix)
+        raise InputError(f"is shorter than {_TOKEN} characters", where="--token-file", fix=fix)
     opened = _opened(what, store, runs_home)
     with serving.bound(host, port) as sock:
         door = server.door_at(sock, host, token)
@@ -90,30 +92,26 @@ def view(
 
 
 def _opened(what: str | None, store: Path | None, runs_home: Path) -> _Opened:
-    from counterpoint.app.viewer.collection import Collection, is_run, is_store
-    from counterpoint.lab.bench.race.rows import is_race
+    from counterpoint.app.viewer.collection import Collection, is_store
+    from counterpoint.app.viewer.pages import pages
 
     home = store_path(store)
+    folders = [runs_home, *(Path(page.home) for page in pages() if page.home)]
     if what is None:
-        return _Opened(Collection(home, runs=[runs_home, _BENCH]), "/")
+        return _Opened(Collection(home, folders=folders), "/")
     path = Path(what).expanduser()
     if path.is_dir():
         if is_store(path):
-            return _Opened(Collection(path, runs=[runs_home, _BENCH]), "/")
-        collection = Collection(home, runs=[path])
-        if is_race(path):
-            return _Opened(collection, f"/c?s={quote(f'race:{next(iter(collection.races()))}', safe=':/')}")
-        if is_run(path):
-            return _Opened(collection, f"/r/{_part(next(iter(collection.runs())))}")
-        if collection.runs():
-            return _Opened(collection, "/r")
-        if results := list(collection.results()):
-            return _Opened(collection, f"/bench/{_part(results[0])}" if len(results) == 1 else "/bench")
+            return _Opened(Collection(path, folders=folders), "/")
+        collection = Collection(home, folders=[path])
+        for page in pages():
+            if (address := page.opens(collection, path)) is not None:
+                return _Opened(collection, address)
     if names_file(what if not what.startswith("~") else path, store):
         traces = _traces(path)
         collection = Collection(traces=traces)
         return _page(collection, traces[0].trace_id) if len(traces) == 1 else _Opened(collection, "/")
-    return _named(Collection(home, runs=[runs_home]), what, runs_home)
+    return _named(Collection(home, folders=[runs_home]), what, runs_home)
 
 
 def _page(collection: Collection, trace_id: str) -> _Opened:
@@ -122,16 +120,19 @@ def _page(collection: Collection, trace_id: str) -> _Opened:
 
 def _named(collection: Collection, what: str, runs_home: Path) -> _Opened:
     """The page of a trace or run by its name."""
+    from counterpoint.app.viewer.pages import pages
+
+    known = {name: page for page in reversed(pages()) for name in page.folders(collection)}
     for name in (what, (runs_home / what).as_posix()):
-        if name in collection.runs():
-            return _Opened(collection, f"/r/{_part(name)}")
+        if name in known:
+            return _Opened(collection, f"/{known[name].addresses[0]}/{_part(name)}")
     if collection.store is None:
         fix = "name a file, or a store with --store DIR; `counterpoint import` makes one of your sessions"
         raise NotFound(f"no trace or run {what!r}: there is no store at {os.fspath(collection.store_path or '')!r}", fix=fix)
     try:
         return _page(collection, collection.store.find(what))
     except NotFound as error:
-        near = [*collection.runs(), *collection.store.ids()[-1000:]]
+        near = [*known, *collection.store.ids()[-1000:]]
         raise NotFound(f"no trace or run {what!r}", where=error.where, fix=did_you_mean(what, near)) from error
 
 

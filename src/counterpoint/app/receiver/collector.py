@@ -1,4 +1,4 @@
-"""Whole traces from other machines, as `counterpoint push` sends them: in the store before they are acknowledged.
+"""Whole traces from other machines, as `counterpoint store push` sends them: in the store before they are acknowledged.
 
 Always true: what was answered is in the store, also after a kill or a power cut; sending it again changes nothing. A trace comes
 with the digest that its own store knows it by, and is taken only where it has the same here. Where two machines use one id for
@@ -83,7 +83,7 @@ class Collector:
         try:
             waiting = _Waiting(msgspec.msgpack.decode(body, type=Parcel))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise InputError("is not a batch of traces", why=str(error), fix="counterpoint push sends them") from error
+            raise InputError("is not a batch of traces", why=str(error), fix="counterpoint store push sends them") from error
         with self._wake:
             if self._is_closing:
                 raise TryAgain("the collector is shutting down")

@@ -4,7 +4,7 @@ Always true: what the spool holds is in the store at the latest one round after 
 reading it twice changes nothing, for a trace is replaced by itself. A trace that got no record for `idle_s` is sealed: its
 records leave the spool and lie packed for `keep_s`, so that a late one is read with those before it and never takes
 their place. After that a late record is refused. Records that no importer or store takes are put aside, not lost. A trace that
-somebody removed stays out, also when more of it comes, until `rm --restore`.
+somebody removed stays out, also when more of it comes, until `store rm --restore`.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ class Intake:
         if name not in self._left_out:
             self._left_out.add(name)
             self.counts["removed"] += 1
-            self._note(f"{name}: more of it came after `rm`, and stays out: `counterpoint rm --restore {name}` lets it in")
+            self._note(f"{name}: more of it came after its removal: `counterpoint store rm --restore {name}` lets it in")
         return True
 
     def _replace(self, keys: set[str], ids: set[str]) -> None:

@@ -156,7 +156,7 @@ class _Receiver:
             if self._collector is None:
                 raise _Refusal(404, "this receiver takes no whole traces")
             if _type(request) != PARCEL:
-                raise _Refusal(415, f"send {PARCEL}: counterpoint push does")
+                raise _Refusal(415, f"send {PARCEL}: counterpoint store push does")
             body = await self._body(request, held)
             held.begin()
             kept = await asyncio.wrap_future(self._collector.put(body))
@@ -306,7 +306,7 @@ class _Gunzip:
 
 
 def _too_large(limit: int) -> _Refusal:
-    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or start with a larger --max-body")
+    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or start with a larger `--set max_body`")
 
 
 def _type(request: Request) -> str:

@@ -17,29 +17,15 @@ import click
 
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
+from counterpoint.options import LARGEST_SEED
 
 # The version of every `--json` output; a field that changes meaning raises it.
 SCHEMA_VERSION = 1
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-SEEDS = click.IntRange(min=0, max=2**62)
+SEEDS = click.IntRange(min=0, max=LARGEST_SEED)
 """What a seed is: others are counted on from it, and all are 64-bit numbers."""
-_SAME = {"list": "ls", "ls": "list"}
-
-
-class Group(click.Group):
-    """A command with commands below it; its help shows the first sentence of each, uncut, and `list` is the same as `ls`."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """By its name, or by the other word for a list."""
-        return super().get_command(ctx, cmd_name) or super().get_command(ctx, _SAME.get(cmd_name, ""))
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One line or more for each command."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(limit=300)) for name, one in found if one is not None])
 
 
 def _plain(value: Any) -> Any:
@@ -82,9 +68,7 @@ _LEAST = 8
 """No column is cut to less."""
 
 
-def table(
-    header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = (), drop: Sequence[str] = ()
-) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = (), drop: Sequence[str] = ()) -> str:
     """Aligned columns in plain text; columns in `right` are right-aligned.
 
     On a terminal that is too narrow the widest columns are cut and those that `drop` names are left out, in that order. In a pipe

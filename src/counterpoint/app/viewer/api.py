@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.app.viewer import annotating, columns, crediting, diffing, events, finding, outcomes, overview
+from counterpoint.app.viewer import columns, credit_tab, event_search, events, notes, outcomes, overview, trace_diff
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.shapes import AlertCount, Diff, EventDetail
 from counterpoint.errors import InputError
@@ -53,35 +53,35 @@ def _talk(trace: Trace, words: Words) -> Any:
 
 
 def _find(trace: Trace, words: Words) -> Any:
-    return {"events": finding.find(trace, words.get("q", ""))}
+    return {"events": event_search.find(trace, words.get("q", ""))}
 
 
 def _credit(trace: Trace, words: Words) -> Any:
     if not words.get("method"):
         raise InputError("no method named", where="method", fix="as in method=uniform; methods/ lists them")
-    return crediting.credit(trace, words["method"], words.get("unit", ""))
+    return credit_tab.credit(trace, words["method"], words.get("unit", ""))
 
 
-ASKED: dict[str, Callable[[Trace, Words], Any]] = {
+QUESTIONS: dict[str, Callable[[Trace, Words], Any]] = {
     "": lambda trace, words: overview.overview(trace),
     "columns": lambda trace, words: columns.columns(trace),
     "bins": lambda trace, words: columns.bins(trace),
     "window": _window,
     "talk": _talk,
     "find": _find,
-    "work": lambda trace, words: crediting.work(trace),
-    "methods": lambda trace, words: crediting.methods(trace),
+    "work": lambda trace, words: credit_tab.work(trace),
+    "methods": lambda trace, words: credit_tab.methods(trace),
     "credit": _credit,
-    "annotations": lambda trace, words: annotating.annotation_list(trace),
+    "annotations": lambda trace, words: notes.annotation_list(trace),
     "outcomes": lambda trace, words: outcomes.outcomes(trace),
 }
 """What comes after `/api/t/ID/`, and who answers."""
 
 
-def asked(name: str) -> Callable[[Trace, Words], Any] | None:
+def question(name: str) -> Callable[[Trace, Words], Any] | None:
     """Who answers a question: the page's own, or the panel of that name; None where nobody does."""
-    if name in ASKED:
-        return ASKED[name]
+    if name in QUESTIONS:
+        return QUESTIONS[name]
     panel = panels().get(name)
     return None if panel is None else lambda trace, words: panel.answer(trace)
 
@@ -100,16 +100,16 @@ def alert_count(trace: Trace) -> AlertCount:
 
 def file_of(trace: Trace, words: Words) -> bytes:
     """The trace as a one-file page: `mask=0` leaves secrets in it; `from`, `to`, `agent` cut it; `texts=0` leaves texts out."""
-    from counterpoint.app.viewer.sharing import shared
+    from counterpoint.app.viewer.share_file import share_file
 
     window = None
     if words.get("from") or words.get("to"):
         window = _number(words, "from", 0.0), _number(words, "to", float("inf"))
     agents = [words["agent"]] if words.get("agent") else []
     is_bare, is_summary = not _is_set(words, "mask", default="1"), not _is_set(words, "texts", default="1")
-    return shared([trace], agents=agents, window=window, is_summary=is_summary, is_bare=is_bare).file.data
+    return share_file([trace], agents=agents, window=window, is_summary=is_summary, is_bare=is_bare).file.data
 
 
 def diff(a: Trace, b: Trace) -> Diff:
     """Two traces side by side."""
-    return diffing.diff(a, b)
+    return trace_diff.diff(a, b)

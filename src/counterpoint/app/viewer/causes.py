@@ -37,7 +37,7 @@ class RecurringCause(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Recurring(Struct, frozen=True, kw_only=True):
+class RecurringCauses(Struct, frozen=True, kw_only=True):
     """The causes that recur, the most frequent first."""
 
     causes: list[RecurringCause]
@@ -48,7 +48,7 @@ class Recurring(Struct, frozen=True, kw_only=True):
     """Runs that were judged and in which no step stands out."""
 
 
-def recurring(collection: Collection, query: str) -> Recurring:
+def recurring_causes(collection: Collection, query: str) -> RecurringCauses:
     """The causes over the failed runs that match a query of the search language."""
     matches = matcher(query, {} if collection.store is None else collection.store.datasets())
     held = {trace.trace_id: trace for trace in collection.held()}
@@ -71,4 +71,4 @@ def recurring(collection: Collection, query: str) -> Recurring:
         for c in causes(found)[:_TOLD]
     ]  # fmt: skip
     unclear = sum(not one.stands_out for _, one in found)
-    return Recurring(causes=told, judged=len(found), left_out=len(rows) - len(found), unclear=unclear)
+    return RecurringCauses(causes=told, judged=len(found), left_out=len(rows) - len(found), unclear=unclear)

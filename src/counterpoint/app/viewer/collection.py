@@ -1,4 +1,4 @@
-"""What is on view: a store, traces that were opened from files, and runs with the traces they kept.
+"""What is on view: a store, traces that were opened from files, and folders with stores of their own.
 
 Always true: a name asked for is looked up among what is on view and never becomes a path; reading changes nothing; a trace comes
 as it is now, and `version` is another one when it is. Opened traces are kept, the last asked first, up to a number of events.
@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,14 @@ import counterpoint
 from counterpoint.app.search import FACETS, facet, matcher, remarks
 from counterpoint.app.viewer.shapes import AlertCount, TraceRow, Traces
 from counterpoint.display import zone
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store import Store
 from counterpoint.store.handles import nearest
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 
-_RUNS_S = 1.0
-"""For so long the list of runs is not looked for again."""
+_RECENT_S = 1.0
+"""For so long a list of folders is not looked for again."""
 _HELD = "held"
 
 
@@ -48,11 +48,6 @@ def which_store(path: Path) -> tuple[int, ...] | None:
     return mark.st_dev, mark.st_ino, mark.st_mtime_ns
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is a run of `counterpoint train`, and no results of `counterpoint bench run`."""
-    return (path / "about.json").is_file() and not (path / "rows.jsonl").is_file()
-
-
 class Collection:
     """Everything that the page can ask for by name."""
 
@@ -60,13 +55,13 @@ class Collection:
         self,
         store: str | os.PathLike[str] | None = None,
         *,
-        runs: Sequence[str | os.PathLike[str]] = (),
+        folders: Sequence[str | os.PathLike[str]] = (),
         traces: Iterable[Trace] = (),
         limit: int = 2_000_000,
     ) -> None:
-        """`store` need not be there yet; `runs` are folders of runs, or runs; `limit` is in events."""
+        """`store` need not be there yet; in `folders` pages find what they show, such as runs; `limit` is in events."""
         self.store_path = None if store is None else Path(store)
-        self._roots = [Path(root) for root in runs]
+        self.folders = [Path(folder) for folder in folders]
         self._limit = limit
         self._stores: dict[Path, tuple[tuple[int, ...], Store]] = {}
         self._left: list[Store] = []
@@ -74,8 +69,8 @@ class Collection:
         self._opened: OrderedDict[str, tuple[str, Trace]] = OrderedDict()
         self._opening: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.RLock()
-        self._runs: tuple[float, dict[str, Path]] = (-_RUNS_S, {})
-        self._races: tuple[float, dict[str, Path]] = (-_RUNS_S, {})
+        self._recent: dict[str, tuple[float, dict[str, Path]]] = {}
+        self._more: list[Callable[[Collection], Mapping[str, Path]]] = []
 
     def close(self) -> None:
         """Let go of the stores' files."""
@@ -102,27 +97,26 @@ class Collection:
                 found = self._stores[path] = made, Store(path, create=False, read_only=True)
             return None if found is None else found[1]
 
-    def runs(self) -> dict[str, Path]:
-        """Every run by its id, which is its path as the user would write it."""
+    def recent(self, name: str, find: Callable[[], dict[str, Path]]) -> dict[str, Path]:
+        """Folders that a page finds, looked for at most once a second; `name` says which."""
         with self._lock:
-            at, found = self._runs
-            if time.monotonic() - at > _RUNS_S:
-                found = {_name(path): path for root in self._roots for path in _runs_under(root)}
-                self._runs = time.monotonic(), found
+            at, found = self._recent.get(name, (-_RECENT_S, {}))
+            if time.monotonic() - at > _RECENT_S:
+                found = find()
+                self._recent[name] = time.monotonic(), found
             return found
 
-    def run(self, run_id: str) -> Path:
-        """The folder of a run that is on view."""
-        found = self.runs()
-        if run_id not in found:
-            raise NotFound(f"there is no run {run_id!r} here", fix=did_you_mean(run_id, found))
-        return found[run_id]
+    def add_stores(self, stores: Callable[[Collection], Mapping[str, Path]]) -> None:
+        """More stores, by names: a trace in one is asked for as `NAME:ID`."""
+        self._more.append(stores)
 
-    def run_named(self, name: str) -> str:
-        """The id of the one run whose folder has this name; else the name as it is."""
-        found = self.runs()
-        near = [run_id for run_id, path in found.items() if path.name == name]
-        return near[0] if name not in found and len(near) == 1 else name
+    def store_named(self, name: str) -> Store | None:
+        """One of the stores that were added; None as long as there is none."""
+        path = next((stores[name] for stores in self._more_stores() if name in stores), None)
+        return None if path is None else self._reader(path)
+
+    def _more_stores(self) -> list[Mapping[str, Path]]:
+        return [stores(self) for stores in self._more]
 
     def trace_named(self, name: str) -> str:
         """The id of the one trace of the store that begins like this, as on the command line; else the name as it is."""
@@ -132,43 +126,6 @@ class Collection:
         with suppress(CounterpointError):  # none, or several: the page says so
             return store.find(name)
         return name
-
-    def races(self) -> dict[str, Path]:
-        """Every folder of `counterpoint compare --all` by its path, and the rows that come with the package."""
-        from counterpoint.lab.bench.race.rows import RELEASED, is_race
-
-        with self._lock:
-            at, found = self._races
-            if time.monotonic() - at > _RUNS_S:
-                named = {"released" if plan == "screening" else f"released-{plan}": path for plan, path in RELEASED.items()}
-                mine = [path for root in self._roots for path in _folders_under(root) if is_race(path)]
-                found = {f"./{_name(path)}" if _name(path) in named else _name(path): path for path in mine}
-                found |= {name: path for name, path in named.items() if path.is_file()}
-                self._races = time.monotonic(), found
-            return found
-
-    def race(self, race_id: str) -> Path:
-        """The place of a race that is on view."""
-        found = self.races()
-        if race_id not in found:
-            raise NotFound(f"no race {race_id!r} here", fix=did_you_mean(race_id, found))
-        return found[race_id]
-
-    def results(self) -> dict[str, Path]:
-        """Every folder of results of `counterpoint bench run`, by its path."""
-        from counterpoint.lab.bench.scorecard.playing import is_result
-
-        return {_name(path): path for root in self._roots for path in _folders_under(root) if is_result(path)}
-
-    def samples(self, run_id: str) -> list[str]:
-        """The names under which the traces that a run kept are asked for."""
-        store = self._reader(self.run(run_id) / "store")
-        return [] if store is None else [f"{run_id}:{name}" for name in store.ids()]
-
-    def tasks(self, run_id: str) -> dict[str, str]:
-        """Task to the last trace of it that a run kept, by the name under which it is asked for."""
-        store = self._reader(self.run(run_id) / "store")
-        return {} if store is None else {row.task_id: f"{run_id}:{row.id}" for row in store.rows() if not row.is_open}
 
     # -- traces --------------------------------------------------------------------------------------------------
 
@@ -195,13 +152,13 @@ class Collection:
         return found
 
     def _home(self, trace_id: str) -> tuple[Store | None, str]:
-        """The store that has a trace, and its name there: the main one, or that of the run whose id comes before a colon."""
+        """The store that has a trace, and its name there: the main one, or the one whose name comes before a colon."""
         store = self.store
         if store is not None and store.version(trace_id) is not None:
             return store, trace_id
-        for run_id, path in self.runs().items():
-            if trace_id.startswith(f"{run_id}:"):
-                return self._reader(path / "store"), trace_id[len(run_id) + 1 :]
+        for name, path in (pair for stores in self._more_stores() for pair in stores.items()):
+            if trace_id.startswith(f"{name}:"):
+                return self._reader(path), trace_id[len(name) + 1 :]
         return store, trace_id
 
     def get(self, trace_id: str) -> Trace:
@@ -270,29 +227,7 @@ class Collection:
         return os.fspath(self.store_path)
 
 
-def _runs_under(root: Path) -> list[Path]:
-    """The root when it is a run, else the runs in it and in its folders."""
-    if is_run(root):
-        return [root]
-    found: list[Path] = []
-    with suppress(OSError):
-        for child in sorted(root.iterdir()):
-            if is_run(child):
-                found.append(child)
-            elif child.is_dir() and not child.name.startswith(".") and not is_store(child):
-                with suppress(OSError):
-                    found += [path for path in sorted(child.iterdir()) if is_run(path)]
-    return found
-
-
-def _folders_under(root: Path) -> list[Path]:
-    """The root, and the folders in it."""
-    with suppress(OSError):
-        return [root, *(child for child in sorted(root.iterdir()) if child.is_dir())]
-    return [root]
-
-
-def _name(path: Path) -> str:
+def path_id(path: Path) -> str:
     """A path as one would write it here: relative where it is below the working folder."""
     here = Path.cwd()
     full = Path(os.path.abspath(path))

@@ -16,7 +16,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from counterpoint.app.viewer.shapes import COLUMNS, FAMILIES, TYPES, BinsHead, BinsLevel, ColumnHead, ColumnsHead
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.trace import Trace
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -26,54 +26,54 @@ _INT32 = (1 << 31) - 1
 
 def columns(trace: Trace) -> bytes:
     """Every event and edge."""
-    look = prepared(trace)
-    arrays = arrays_of(look)
-    order = look.team.order_E.tolist()
+    view = view_of(trace)
+    arrays = arrays_of(view)
+    order = view.team.order_E.tolist()
     return _written(arrays, [trace.events[i].id for i in order], [])
 
 
 def window(trace: Trace, start: float, end: float, limit: int = 12_000) -> bytes:
     """The events that touch [start, end] seconds; of more than `limit` the longest, which are those one would see."""
-    look = prepared(trace)
-    arrays = arrays_of(look)
-    t, over = look.facts.t_E[look.team.order_E], look.end_E[look.team.order_E]
+    view = view_of(trace)
+    arrays = arrays_of(view)
+    t, over = view.facts.t_E[view.team.order_E], view.end_E[view.team.order_E]
     chosen = np.flatnonzero((t <= end) & (over >= start))
     if len(chosen) > limit:
         shown = np.minimum(over[chosen], end) - np.maximum(t[chosen], start)
         chosen = np.sort(chosen[np.argsort(-shown, kind="stable")[: max(limit, 0)]])
-    place = np.full(look.n, -1, np.int64)
+    place = np.full(view.n, -1, np.int64)
     place[chosen] = np.arange(len(chosen))
     src, dst = place[arrays["src"].astype(np.int64)], place[arrays["dst"].astype(np.int64)]
     inside = (src >= 0) & (dst >= 0)
     part = {name: array[chosen] for name, array in arrays.items() if name not in _EDGE_COLUMNS}
     part |= {"src": src[inside].astype(np.uint32), "dst": dst[inside].astype(np.uint32), "edge": arrays["edge"][inside]}
     numbers = chosen.tolist()
-    ids = [trace.events[i].id for i in look.team.order_E[chosen].tolist()]
+    ids = [trace.events[i].id for i in view.team.order_E[chosen].tolist()]
     return _written(part, ids, numbers)
 
 
-def arrays_of(look: Prepared) -> Arrays:
+def arrays_of(view: TraceView) -> Arrays:
     """The columns of `shapes.COLUMNS`, in the story's order."""
-    if "columns" not in look.kept:
-        facts, team, order = look.facts, look.team, look.team.order_E
-        turns = [-1 if e.turn is None else min(e.turn, _INT32) for e in look.trace.events]
+    if "columns" not in view.kept:
+        facts, team, order = view.facts, view.team, view.team.order_E
+        turns = [-1 if e.turn is None else min(e.turn, _INT32) for e in view.trace.events]
         values_E: Arrays = {
             "t": facts.t_E,
             "dur": np.where(facts.has_dur_E, facts.dur_E, np.nan),
             "agent": team.agent_E,
-            "type": look.kind_E,
-            "flags": look.flags_E,
+            "type": view.kind_E,
+            "flags": view.flags_E,
             "tokens": np.clip(facts.tokens_E, 0, (1 << 32) - 1),
             "cost": facts.cost_E,
-            "tool": look.tools[1],
+            "tool": view.tools[1],
             "turn": np.array(turns, np.int32),
         }
         arrays: Arrays = {name: value[order].astype(COLUMNS[name]) for name, value in values_E.items()}
         graph, place = facts.graph, team.place_E
         arrays |= {"src": place[graph.src].astype(np.uint32), "dst": place[graph.dst].astype(np.uint32)}
         arrays["edge"] = graph.edge_type.astype(np.uint8)
-        look.kept["columns"] = arrays
-    kept: Arrays = look.kept["columns"]
+        view.kept["columns"] = arrays
+    kept: Arrays = view.kept["columns"]
     return kept
 
 
@@ -130,16 +130,16 @@ class Cells(NamedTuple):
 
 def is_large(trace: Trace) -> bool:
     """Whether a trace travels as bins and windows."""
-    return prepared(trace).is_large
+    return view_of(trace).is_large
 
 
 def bins(trace: Trace) -> bytes:
     """`BinsHead` and five levels, coarse to fine: per lane and slice two bytes, the family of most time and the density."""
-    return binned(prepared(trace))
+    return bin_bytes(view_of(trace))
 
 
 class Binnable(Protocol):
-    """What a picture is made of: `Prepared`, or the first look at a stored trace."""
+    """What a picture is made of: `TraceView`, or the first look at a stored trace."""
 
     @property
     def span(self) -> tuple[float, float]: ...
@@ -151,15 +151,15 @@ class Binnable(Protocol):
     def facts(self) -> Any: ...
 
 
-def binned(look: Binnable) -> bytes:
+def bin_bytes(view: Binnable) -> bytes:
     """The same for what has been looked at."""
-    names, members = lanes(look)
-    start, end = look.span
+    names, members = lanes(view)
+    start, end = view.span
     head = BinsHead(lanes=names, members=members, start=start, end=end, levels=[])
     room = MOST - len(msgspec.json.encode(head)) - 64 * LEVELS
     finest = _size(room, len(names))
     size = np.array([len(m) for m in members], np.float64)
-    level, width = cells(look, members, finest), (end - start) / finest or 1.0
+    level, width = cells(view, members, finest), (end - start) / finest or 1.0
     blocks = [_bytes(level, size, width)]
     for _ in range(LEVELS - 1):
         level, width = level.halved(), width * 2
@@ -172,12 +172,12 @@ def binned(look: Binnable) -> bytes:
     return packed(msgspec.structs.replace(head, levels=heads), blocks)
 
 
-def lanes(look: Binnable) -> tuple[list[str], list[list[int]]]:
+def lanes(view: Binnable) -> tuple[list[str], list[list[int]]]:
     """The names of the lanes, and the agents in each, in the order of the agents."""
-    team = look.team
+    team = view.team
     if len(team) <= _FOLD_ABOVE:
         return list(team.label_A), [[a] for a in range(len(team))]
-    depth, role = team.depth_A.tolist(), look.facts.role_A
+    depth, role = team.depth_A.tolist(), view.facts.role_A
     groups: dict[tuple[int, str], list[int]] = {}
     for a in range(len(team)):
         groups.setdefault((depth[a], role[a] or "agent"), []).append(a)
@@ -203,22 +203,22 @@ def _size(room: int, rows: int) -> int:
     return int(np.clip(room // per_step * step, step, _FINEST))
 
 
-def cells(look: Binnable, members: list[list[int]], finest: int) -> Cells:
+def cells(view: Binnable, members: list[list[int]], finest: int) -> Cells:
     """Seconds and beginnings at the finest level: an event gives each slice the part of its busy piece that lies in it."""
-    start, end = look.span
+    start, end = view.span
     scale = finest / (end - start) if end > start else 0.0
-    lane_A = np.zeros(len(look.team), np.int64)
+    lane_A = np.zeros(len(view.team), np.int64)
     for lane, group in enumerate(members):
         lane_A[group] = lane
     shape = (_OTHER + 1, len(members), finest)
-    row_E = (_FAMILY[look.kind_E].astype(np.int64) * len(members) + lane_A[look.team.agent_E]) * finest
+    row_E = (_FAMILY[view.kind_E].astype(np.int64) * len(members) + lane_A[view.team.agent_E]) * finest
     size = shape[0] * shape[1] * shape[2]
 
     def slices(at: Floats) -> NDArray[np.int64]:
         return np.minimum(at.astype(np.int64), finest - 1)
 
-    counts = np.bincount(row_E + slices((look.facts.t_E - start) * scale), minlength=size)
-    cut = look.facts.pieces
+    counts = np.bincount(row_E + slices((view.facts.t_E - start) * scale), minlength=size)
+    cut = view.facts.pieces
     has = np.flatnonzero(cut.end_E > cut.start_E)
     row = row_E[has]
     begin, until = (cut.start_E[has] - start) * scale, (cut.end_E[has] - start) * scale

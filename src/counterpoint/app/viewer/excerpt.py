@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.quantities import has_times
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import TraceTeam, team_of
 
 
 def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float] | None = None) -> tuple[Trace, str]:
     """The part of a trace, and what it is in words; seconds count from the beginning of the trace."""
-    team = TraceTeam(trace)
+    team = team_of(trace)
     keep_E = np.ones(len(trace.events), np.bool_)
     words = []
     if agents:
@@ -42,8 +42,8 @@ def part(trace: Trace, *, agents: Sequence[str] = (), window: tuple[float, float
     if "cost_usd" in trace.costs:
         costs["cost_usd"] = math.fsum(event.cost_usd or 0.0 for event in events)
     words.append(f"{len(events):,} of {len(trace.events):,} events")
-    said = f"a part of the trace: {'; '.join(words)}; rewards are the whole run's"
-    return replace(trace, events=events, edges=edges, contents=contents, costs=costs), said
+    note = f"a part of the trace: {'; '.join(words)}; rewards are the whole run's"
+    return replace(trace, events=events, edges=edges, contents=contents, costs=costs), note
 
 
 def _of_agents(trace: Trace, team: TraceTeam, agents: Sequence[str]) -> np.ndarray:

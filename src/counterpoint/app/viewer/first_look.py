@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.app.viewer.columns import binned
+from counterpoint.app.viewer.columns import bin_bytes
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 
 class FirstLook:
-    """One stored trace by its columns. It has what `columns.binned` looks at, under the same names as `Prepared`."""
+    """One stored trace by its columns. It has what `columns.binned` looks at, under the same names as `TraceView`."""
 
     def __init__(self, store: Store, row: Summary) -> None:
         """Reads the columns."""
@@ -138,7 +138,7 @@ class FirstLook:
 
     def bins(self) -> bytes:
         """Its picture."""
-        return binned(self)
+        return bin_bytes(self)
 
 
 class _Team(SimpleNamespace):

@@ -41,9 +41,9 @@ class Forks:
             raise InputError(f"{kind} needs a value", where="value", fix="JSON or plain text")
         trace = as_recorded(self._collection.get(trace_id))  # a person's score is of the run as it was, a fork has its own
         if not can_fork(trace):
-            fix = "fork a trace of `counterpoint record`, or of a shipped world: `counterpoint world run wide_verify --store`"
+            fix = "fork a trace of `counterpoint play`, or of a shipped world: `counterpoint play --world wide_verify`"
             raise NotIdentified("nobody knows how this team would have continued: it cannot be run again", fix, where=trace_id)
-        do = edit(kind == "delete", value if kind == "substitute" else None, value if kind == "force" else None)
+        do = edit("delete" if kind == "delete" else None, *(value if kind == name else None for name in ("substitute", "force")))
         with about(trace_id):
             forked = replay_for(trace).fork(trace, at, do, None)
             found = diff(trace, forked)

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from counterpoint.app.viewer.collection import which_store
-from counterpoint.app.viewer.events import fields, said
+from counterpoint.app.viewer.events import cut_text, fields
 from counterpoint.app.viewer.shapes import LiveBatch, LiveTrace
-from counterpoint.app.viewer.steering import Steering
+from counterpoint.app.viewer.team_orders import Steering
 from counterpoint.errors import CounterpointError, InvalidTrace
 from counterpoint.recorder.orders import OPERATOR
 from counterpoint.store import Store
@@ -73,7 +73,7 @@ class Follower:
         self._store: Store | None = None
         self._which: tuple[int, ...] | None = None
         self._journals: dict[Path, _Journal] = {}
-        self._stored: dict[str, _Stored] = {}
+        self._stored: dict[str, _StoredTrace] = {}
         self._known: dict[str, tuple[str, int]] = {}
         """Stored trace to its version and its number of events, as last seen."""
         self._latest: list[str] = []
@@ -98,7 +98,8 @@ class Follower:
         traces = [one.live(now) for one in self._journals.values() if one.is_known]
         traces += [one.live(now) for one in self._stored.values()]
         shown = {one.id for one in traces}
-        traces += [_Stored(row, 0).live(now) for row in self._waiting if row.id not in shown and now - row.active < _WAITED_S]
+        recent = (row for row in self._waiting if row.id not in shown and now - row.active < _WAITED_S)
+        traces += [_StoredTrace(row, 0).live(now) for row in recent]
         return News(traces, {name: rows for name, rows in events.items() if rows})
 
     def _open(self) -> None:
@@ -156,7 +157,7 @@ class Follower:
             if row.id in self._was_open:  # told line by line already
                 del self._was_open[row.id]
                 continue
-            one = self._stored.setdefault(row.id, _Stored(row, count if before else None))
+            one = self._stored.setdefault(row.id, _StoredTrace(row, count if before else None))
             reads += 1
             events.setdefault(row.id, []).extend(one.changed(row, now, store if reads <= _READ_TOGETHER else None))
         for name in [name for name, one in self._stored.items() if now - one.written > _SHOWN_S]:
@@ -208,7 +209,7 @@ class _Journal:
         began = len(known)
         ended = [place for name, place in known.items() if name not in reader.open]
         fresh = [*(reader.events[place] for place in ended), *reader.events[began:]]
-        out = [_told(event, reader.contents, is_open=event.id in reader.open) for event in fresh]
+        out = [_event_fields(event, reader.contents, is_open=event.id in reader.open) for event in fresh]
         self._count += len(reader.events) - began
         self._agents |= members(reader.events[began:])
         self._steering.more(reader.events[began:])
@@ -263,7 +264,7 @@ def _summed(data: bytes) -> int:
     return 0
 
 
-class _Stored:
+class _StoredTrace:
     """One trace that is replaced, whole, whenever more of it is known."""
 
     def __init__(self, row: Summary, before: int | None) -> None:
@@ -289,7 +290,7 @@ class _Stored:
         still = {event.id for event in under_way(trace)}
         names = agent_names(trace) if still else {}
         self._open = _waits(row) or _open((event for event in trace.events if event.id in still), names)
-        return [_told(event, trace.contents, is_open=event.id in still) for event in fresh]
+        return [_event_fields(event, trace.contents, is_open=event.id in still) for event in fresh]
 
     def _fresh(self, trace: Trace, marks: dict[str, int]) -> list[Event]:
         if self._marks is not None:
@@ -325,13 +326,13 @@ def _waits(row: Summary) -> list[dict[str, Any]]:
     return [{"id": w.event, "agent": w.agent, "name": w.name, "what": w.what, "at": w.since} for w in row.waiting]
 
 
-def _told(event: Event, contents: dict[str, str], *, is_open: bool) -> dict[str, Any]:
+def _event_fields(event: Event, contents: dict[str, str], *, is_open: bool) -> dict[str, Any]:
     """An event as the page is told: its fields, the beginning of its text, and whether it has yet to end."""
     out = fields(event, _TEXT)
     out.pop("content_ref", None)
     text = contents.get(event.content_ref) if event.content_ref else None
     if text is not None:
-        cut, size = said(text, _TEXT)
+        cut, size = cut_text(text, _TEXT)
         out |= {"text": cut, "text_size": size}
     if is_open:
         out["open"] = True

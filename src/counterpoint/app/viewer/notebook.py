@@ -22,7 +22,7 @@ import numpy as np
 from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.display import counted
 from counterpoint.errors import CounterpointError, Refused, install
 from counterpoint.files import put
@@ -31,7 +31,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.critical_path import critical_path
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Cells, Lane, cells, folded
 from counterpoint.trace.rows import Shares
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import TraceTeam, team_of
 
 _FRAMED = 8_000_000
 """A notebook keeps what it shows, so a frame is smaller than a file may be."""
@@ -147,7 +147,7 @@ def drawn(trace: Trace, shares: Shares | None = None) -> str:
 
 def _card(trace: Trace, shares: Shares | None, most: int) -> str:
     try:
-        team = TraceTeam(trace)
+        team = team_of(trace)
     except CounterpointError as error:  # not a graph: there is no order to draw, but there is still a trace
         return _framed(_title(trace, None) + f"<div>{_text(error.one_line(), 300)}</div>")
     lanes = folded(team)

@@ -36,16 +36,16 @@ from msgspec.structs import replace
 
 from counterpoint import __version__, registry
 from counterpoint.app.viewer import dense
-from counterpoint.app.viewer.annotating import annotation_list
 from counterpoint.app.viewer.columns import arrays_of, bins
-from counterpoint.app.viewer.crediting import credit, methods, work
+from counterpoint.app.viewer.credit_tab import credit, methods, work
 from counterpoint.app.viewer.events import fields
+from counterpoint.app.viewer.notes import annotation_list
 from counterpoint.app.viewer.outcomes import outcomes
 from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panel import panels
 from counterpoint.app.viewer.policy import policy
 from counterpoint.app.viewer.shapes import VERSION, About, Credit, MethodInfo
-from counterpoint.app.viewer.trace_view import Prepared, prepared
+from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.trace import Trace
 
@@ -103,10 +103,10 @@ def one_file(
 
 def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> dict[str, Any]:
     """One trace as the block has it; texts are cut to `longest`, None leaves texts and fields out."""
-    look, said = prepared(trace), overview(trace)
-    told, credits_ = _credits(trace, is_coarse=longest is None or look.n > _FINE)
+    view, about = view_of(trace), overview(trace)
+    told, credits_ = _credits(trace, is_coarse=longest is None or view.n > _FINE)
     out: dict[str, Any] = {
-        "about": replace(said, can_fork=False, fork_refusal=_NO_FORK, notes=[*said.notes, *notes]),
+        "about": replace(about, can_fork=False, fork_refusal=_NO_FORK, notes=[*about.notes, *notes]),
         "columns": {},
         "texts": {},
         "events": {},
@@ -117,27 +117,27 @@ def packed(trace: Trace, *, longest: int | None, notes: Sequence[str] = ()) -> d
         "annotations": annotation_list(trace),
         "panels": {name: (panel.offline or panel.answer)(trace) for name, panel in panels().items()},
     }
-    if look.is_large:
+    if view.is_large:
         out["bins"] = base64.b64encode(bins(trace)).decode()
     rows = None
     if longest is not None:
         out["texts"] = {str(n): _cut(text, longest) for n, text in _texts(trace).items()}
-        rows = [fields(trace.events[i]) for i in look.team.order_E.tolist()]
-        out["events"] = dense.fields(rows, _known(look, said))
-    out["columns"] = dense.columns(arrays_of(look), _ids(look), rows)
+        rows = [fields(trace.events[i]) for i in view.team.order_E.tolist()]
+        out["events"] = dense.fields(rows, _known(view, about))
+    out["columns"] = dense.columns(arrays_of(view), _ids(view), rows)
     return out
 
 
-def _ids(look: Prepared) -> list[str]:
-    return [look.trace.events[i].id for i in look.team.order_E.tolist()]
+def _ids(view: TraceView) -> list[str]:
+    return [view.trace.events[i].id for i in view.team.order_E.tolist()]
 
 
-def _known(look: Prepared, about: About) -> dict[str, list[Any]]:
+def _known(view: TraceView, about: About) -> dict[str, list[Any]]:
     """What the columns say of each event, under the names that its fields have."""
-    arrays = arrays_of(look)
+    arrays = arrays_of(view)
     agents = [about.agents[a] for a in arrays["agent"].tolist()]
     return {
-        "id": _ids(look),
+        "id": _ids(view),
         "t": arrays["t"].tolist(),
         "turn": arrays["turn"].tolist(),
         "type": [about.types[k] for k in arrays["type"].tolist()],
@@ -165,7 +165,7 @@ def _credits(trace: Trace, *, is_coarse: bool) -> tuple[list[MethodInfo], dict[s
 
 def _unasked(trace: Trace, method: MethodInfo, *, is_coarse: bool) -> str | None:
     """Why a method is not asked when a file is written: forking may take long, and so may a row for every turn of many."""
-    fix = f"counterpoint credit {trace.trace_id} --method {method.id}"
+    fix = f"counterpoint credit {trace.trace_id} --mechanism {method.id}"
     if "replay" in registry.get("mechanism", method.id).needs:
         return f"it forks the trace, which a file cannot: {fix}"
     if is_coarse and method.unit not in _COARSE:
@@ -175,7 +175,7 @@ def _unasked(trace: Trace, method: MethodInfo, *, is_coarse: bool) -> str | None
 
 def _texts(trace: Trace) -> dict[int, str]:
     """The number of an event to its text, for those that have one."""
-    order = prepared(trace).team.order_E.tolist()
+    order = view_of(trace).team.order_E.tolist()
     found = ((n, trace.text(trace.events[i])) for n, i in enumerate(order))
     return {n: text for n, text in found if text is not None}
 
@@ -234,7 +234,7 @@ def reopened(data: bytes, where: str = "") -> tuple[str, dict[str, Any]]:
     """The block of a one-file page as it stands, and its content."""
     found = _BLOCK.search(data)
     if found is None:
-        raise InputError("has no data block of ours", where=where, fix="name a file that `counterpoint export --html` wrote")
+        raise InputError("has no data block of ours", where=where, fix="name a file that `counterpoint export --to html` wrote")
     try:
         content = json.loads(gzip.decompress(base64.b64decode(found["body"], validate=False)))
     except (binascii.Error, ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:

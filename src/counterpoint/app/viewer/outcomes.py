@@ -1,7 +1,7 @@
 """How a run came out, for the page: what people said, what the log suggests, and a thumb that becomes a reward.
 
-Always true: an outcome from the page is stored like one of `counterpoint score`, by whom the server runs as; a proposal counts
-only once somebody accepts it. A trace that lies in no store cannot be scored here.
+Always true: an outcome from the page is stored like one of `counterpoint notes score`, by whom the server runs as; a proposal
+counts only once somebody accepts it. A trace that lies in no store cannot be scored here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from msgspec import Struct
 
 from counterpoint.app.scoring import accepted, author, outcomes_from, score
 from counterpoint.app.viewer.shapes import OutcomeInfo, Outcomes, ProposalInfo
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.errors import InputError, NotFound
 from counterpoint.rewards.proposals import proposals
 from counterpoint.trace import Trace
 from counterpoint.trace.outcome import outcomes as given_to
 
 
-class Scored(Struct, forbid_unknown_fields=True):
+class ScoreBody(Struct, forbid_unknown_fields=True):
     """What the page sends: a value for a channel, or the number of a proposal."""
 
     channel: str = "team"
@@ -31,7 +31,7 @@ class Scored(Struct, forbid_unknown_fields=True):
 
 def outcomes(trace: Trace) -> Outcomes:
     """What was said about a run, and what its log suggests."""
-    place = prepared(trace).team.place_E
+    place = view_of(trace).team.place_E
     return Outcomes(
         given=[
             OutcomeInfo(channel=o.channel, value=float(o.value), by=o.by, at=o.at, why=o.note or o.basis or "")
@@ -45,27 +45,27 @@ def outcomes(trace: Trace) -> Outcomes:
     )  # fmt: skip
 
 
-def read(body: bytes) -> Scored:
+def read(body: bytes) -> ScoreBody:
     """What the page sent."""
     try:
-        return msgspec.json.decode(body, type=Scored)
+        return msgspec.json.decode(body, type=ScoreBody)
     except msgspec.MsgspecError as error:
         raise InputError(f"is not a score: {error}", where="body", fix='as in {"channel": "team", "value": 1}') from error
 
 
-def store(folder: Path | None, trace: Trace, said: Scored) -> Outcomes:
+def store(folder: Path | None, trace: Trace, sent: ScoreBody) -> Outcomes:
     """Keep what the page said, and tell what there is then."""
     if folder is None:
         raise InputError("this trace is not in a store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
     by = author()
-    if said.proposal is not None:
+    if sent.proposal is not None:
         offered = proposals(trace)
-        if not 0 <= said.proposal < len(offered):
+        if not 0 <= sent.proposal < len(offered):
             what = f"there is no such proposal: the log suggests {len(offered)} outcomes"
             raise NotFound(what, where="proposal", fix="reload the page")
-        given = [accepted(offered[said.proposal], by=by, note=said.note)]
-    elif said.value is not None:
-        given = outcomes_from({said.channel: said.value}, by=by, note=said.note)
+        given = [accepted(offered[sent.proposal], by=by, note=sent.note)]
+    elif sent.value is not None:
+        given = outcomes_from({sent.channel: sent.value}, by=by, note=sent.note)
     else:
         raise InputError("there is neither a value nor a proposal", where="body", fix='as in {"channel": "team", "value": 1}')
     return outcomes(score(trace.trace_id, given, store=folder))

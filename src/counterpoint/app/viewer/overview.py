@@ -12,9 +12,9 @@ import numpy as np
 
 from counterpoint.app.forking import fork_refusal, parent_of
 from counterpoint.app.pricing import cost_words
-from counterpoint.app.viewer.crediting import chosen, credit, worked
+from counterpoint.app.viewer.credit_tab import credit, default_method, team_work
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
-from counterpoint.app.viewer.trace_view import Prepared, finite, is_dear, orders_given, prepared, sinks
+from counterpoint.app.viewer.trace_view import TraceView, finite, injected_orders, is_dear, sinks, view_of
 from counterpoint.audits.collaboration import collaboration
 from counterpoint.audits.hacks import hacks
 from counterpoint.audits.overhead import overhead
@@ -51,31 +51,31 @@ _SHORT_ID = 12
 # -- facts -----------------------------------------------------------------------------------------------------------
 
 
-def facts(look: Prepared, agents: list[Agent], found: list[Alert]) -> list[Fact]:
+def facts(view: TraceView, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
-    out = [*_slowest(look, agents), *_costliest(agents), *_credited(look), *_wrong(look)]
-    out += _counted(look, found)
-    if look.untrusted_E.any() and not is_dear(look) and orders_given(look):
-        reached = int(look.tainted_E.sum())
-        first = min(int(look.team.place_E[look.trace.index[one.event]]) for one in orders_given(look))
-        text = f"content from outside gives orders, and may have reached {reached:,} of {look.n:,} events"
+    out = [*_slowest(view, agents), *_costliest(agents), *_credit_fact(view), *_first_failure(view)]
+    out += _counted(view, found)
+    if view.untrusted_E.any() and not is_dear(view) and injected_orders(view):
+        reached = int(view.tainted_E.sum())
+        first = min(int(view.team.place_E[view.trace.index[one.event]]) for one in injected_orders(view))
+        text = f"content from outside gives orders, and may have reached {reached:,} of {view.n:,} events"
         out.append(Fact(kind="reach", text=text, event=first))
-    return [*out, *(_measured(look) if _is_team(agents) else ())]
+    return [*out, *(_measure_facts(view) if _is_team(agents) else ())]
 
 
-def _counted(look: Prepared, found: list[Alert]) -> Iterable[Fact]:
+def _counted(view: TraceView, found: list[Alert]) -> Iterable[Fact]:
     """How many incidents there were, how many were stopped, and how many agents nobody knows the parent of."""
     incidents = [a for a in found if a.kind == "incident"]
     if incidents:
         event = next((n for alert in incidents for n in alert.events), -1)
         yield Fact(kind="incident", text=_many(len(incidents), "incident"), event=event)
-    blocked = [] if is_dear(look) else [s.event for s in sinks(look)[1] if s.status == "blocked"]
+    blocked = [] if is_dear(view) else [s.event for s in sinks(view)[1] if s.status == "blocked"]
     if blocked:
-        first = int(look.team.place_E[look.trace.index[blocked[0]]])
+        first = int(view.team.place_E[view.trace.index[blocked[0]]])
         yield Fact(kind="blocked", text=_many(len(blocked), "blocked incident"), event=first)
-    if look.report.unlinked_count:
-        first = min((int(look.team.place_E[look.team.agent_E == a].min()) for a in look.unlinked_A if _acts(look, a)), default=-1)
-        text = _many(look.report.unlinked_count, "unlinked child", "unlinked children")
+    if view.report.unlinked_count:
+        first = min((int(view.team.place_E[view.team.agent_E == a].min()) for a in view.unlinked_A if _acts(view, a)), default=-1)
+        text = _many(view.report.unlinked_count, "unlinked child", "unlinked children")
         yield Fact(kind="unlinked", text=text, event=first)
 
 
@@ -101,14 +101,14 @@ def _most(agents: list[Agent], value: list[float]) -> tuple[str, int, float] | N
     return best, max(_groups(agents)[best], key=lambda a: (value[a], -a)), sums[best]
 
 
-def _slowest(look: Prepared, agents: list[Agent]) -> Iterable[Fact]:
-    found, path = _most(agents, [a.path_share for a in agents]), look.facts.path
+def _slowest(view: TraceView, agents: list[Agent]) -> Iterable[Fact]:
+    found, path = _most(agents, [a.path_share for a in agents]), view.facts.path
     if found is not None and path is not None and _is_team(agents):
         name, who, share = found
         unit = "the critical path" + {"s": "", "tokens": ", in tokens", "steps": ", in steps"}[path.unit]
-        on_path = [(adds, i) for i, adds in zip(path.events, path.adds, strict=True) if look.team.agent_E[i] == who]
+        on_path = [(adds, i) for i, adds in zip(path.events, path.adds, strict=True) if view.team.agent_E[i] == who]
         event = max(on_path, key=lambda one: one[0])[1] if on_path else -1
-        n = int(look.team.place_E[event]) if event >= 0 else -1
+        n = int(view.team.place_E[event]) if event >= 0 else -1
         yield Fact(kind="slowest", text=f"slowest: {name} ({percent(share)} of {unit})", event=n, agent=who)
 
 
@@ -121,43 +121,43 @@ def _costliest(agents: list[Agent]) -> Iterable[Fact]:
         yield Fact(kind="costliest", text=f"{word}: {found[0]} ({amount})", agent=found[1])
 
 
-def _credited(look: Prepared) -> Iterable[Fact]:
+def _credit_fact(view: TraceView) -> Iterable[Fact]:
     """Who earned most, by the method that the page shows; where none is identified, what became of what was written."""
-    if look.n > _MEASURED:
+    if view.n > _MEASURED:
         return
-    best_method = chosen(look)
+    best_method = default_method(view)
     if best_method is None:
-        written, kept = worked(look).lines
+        written, kept = team_work(view).lines
         if written:
-            text = f"{kept:,} of {written:,} lines written are there at the end, in {_many(len(worked(look).files), 'file')}"
+            text = f"{kept:,} of {written:,} lines written are there at the end, in {_many(len(team_work(view).files), 'file')}"
             yield Fact(kind="credit", text=text)
-    elif len(look.trace.members) > 1:
-        told = credit(look.trace, best_method.credit.mechanism, "agent")
+    elif len(view.trace.members) > 1:
+        told = credit(view.trace, best_method.credit.mechanism, "agent")
         best = max(told.by_agent, key=lambda name: told.by_agent[name], default=None)
         if best is not None and told.by_agent[best]:
-            who, method = look.team.label_A[look.team.number[best]], best_method.credit.mechanism
+            who, method = view.team.label_A[view.team.number[best]], best_method.credit.mechanism
             text = f"credit: {who} {told.by_agent[best]:+.3g} ({method})"
-            yield Fact(kind="credit", text=text, agent=look.team.number[best])
+            yield Fact(kind="credit", text=text, agent=view.team.number[best])
 
 
-def _wrong(look: Prepared) -> Iterable[Fact]:
+def _first_failure(view: TraceView) -> Iterable[Fact]:
     """The first wrong turn: where a person marked it, else the first failure."""
-    marked = [i for i, e in enumerate(look.trace.events) if e.extra and e.extra.get("is_mistake") is True]
-    failed = marked or np.flatnonzero(look.facts.failed_E).tolist()
+    marked = [i for i, e in enumerate(view.trace.events) if e.extra and e.extra.get("is_mistake") is True]
+    failed = marked or np.flatnonzero(view.facts.failed_E).tolist()
     if failed:
-        first = min(failed, key=lambda i: int(look.team.place_E[i]))
+        first = min(failed, key=lambda i: int(view.team.place_E[i]))
         what = "first wrong turn (marked)" if marked else "first failure"
-        agent, event = int(look.team.agent_E[first]), look.trace.events[first]
-        where = f"{event.tool or event.type.replace('_', ' ')} of {look.team.label_A[agent]}"
+        agent, event = int(view.team.agent_E[first]), view.trace.events[first]
+        where = f"{event.tool or event.type.replace('_', ' ')} of {view.team.label_A[agent]}"
         where += f" ({event.id})" if len(event.id) <= _SHORT_ID else ""
-        yield Fact(kind="wrong", text=f"{what}: {where}", event=int(look.team.place_E[first]), agent=agent)
+        yield Fact(kind="wrong", text=f"{what}: {where}", event=int(view.team.place_E[first]), agent=agent)
 
 
-def _measured(look: Prepared) -> Iterable[Fact]:
+def _measure_facts(view: TraceView) -> Iterable[Fact]:
     """Three of the survey's measures, where they can be had."""
-    if look.n > _MEASURED:
+    if view.n > _MEASURED:
         return
-    found: list[Measure] = [*parallelism(look.facts), *overhead(look.facts), *collaboration(look.facts)]
+    found: list[Measure] = [*parallelism(view.facts), *overhead(view.facts), *collaboration(view.facts)]
     for measure in found:
         if measure.name in _MEASURES and measure.value and measure.value >= _WORTH_SAYING.get(measure.name, 0):
             value = percent(measure.value) if measure.unit == "share" else f"{measure.value:.2g}"
@@ -172,44 +172,44 @@ def _many(count: int, one: str, more: str | None = None) -> str:
 # -- alerts ----------------------------------------------------------------------------------------------------------
 
 
-def alerts(look: Prepared) -> list[Alert]:
+def alerts(view: TraceView) -> list[Alert]:
     """What to look at, the most severe first."""
-    if "alerts" not in look.kept:
-        look.kept["alerts"] = _alerts(look)
-    kept: list[Alert] = look.kept["alerts"]
+    if "alerts" not in view.kept:
+        view.kept["alerts"] = _alerts(view)
+    kept: list[Alert] = view.kept["alerts"]
     return kept
 
 
 def alert_count(trace: Trace) -> AlertCount:
     """The same in one line, for the list of traces."""
-    found = alerts(prepared(trace))
+    found = alerts(view_of(trace))
     return AlertCount(count=len(found), severity=found[0].severity if found else "", text=found[0].text if found else "")
 
 
-def _alerts(look: Prepared) -> list[Alert]:
+def _alerts(view: TraceView) -> list[Alert]:
     """What a person would act on: incidents and attempts, reward hacks that are not small, and what hangs. Failures, what was
     stopped and what an importer could not link are told elsewhere: in the facts, the list's errors and the notes."""
-    out = [*_incidents(look), *_hacks(look), *_open(look)]
+    out = [*_incidents(view), *_hacks(view), *_open(view)]
     rank = {"high": 0, "medium": 1, "low": 2}
     return sorted((alert for alert in out if alert.severity != "low"), key=lambda alert: rank[alert.severity])
 
 
-def _numbers(look: Prepared, ids: Iterable[str]) -> list[int]:
-    places = [int(look.team.place_E[look.trace.index[name]]) for name in ids]
+def _numbers(view: TraceView, ids: Iterable[str]) -> list[int]:
+    places = [int(view.team.place_E[view.trace.index[name]]) for name in ids]
     return sorted(places)[:_SHOWN]
 
 
-def _incidents(look: Prepared) -> Iterable[Alert]:
+def _incidents(view: TraceView) -> Iterable[Alert]:
     """Incidents, as `counterpoint audit --taint` counts them, and orders from outside that somebody tried to carry out."""
-    if is_dear(look):
+    if is_dear(view):
         return
-    place, index = look.team.place_E, look.trace.index
-    for sink in sinks(look)[1]:
+    place, index = view.team.place_E, view.trace.index
+    for sink in sinks(view)[1]:
         if sink.status == "violation":
             text = f"{sink.what.replace('_', ' ')}: {sink.rule}"
             numbers = [int(place[index[name]]) for name in sink.path or (sink.event,)]
             yield Alert(kind="incident", severity="high", text=_line(text), events=numbers[-_SHOWN:])
-    for one in orders_given(look):
+    for one in injected_orders(view):
         if one.status == "attempted":
             numbers = [int(place[index[name]]) for name in (one.event, one.effects[0].event)]
             text = f"{one.effects[0].what} tried what a text from outside orders, and failed: {one.effects[0].order}"
@@ -222,23 +222,23 @@ def _line(text: str) -> str:
     return words if len(words) <= _LONG else words[: _LONG - 1] + "…"
 
 
-def _hacks(look: Prepared) -> Iterable[Alert]:
-    if look.is_large or look.trace.meta.get(UNFINISHED):  # what nobody has read yet may still be read
+def _hacks(view: TraceView) -> Iterable[Alert]:
+    if view.is_large or view.trace.meta.get(UNFINISHED):  # what nobody has read yet may still be read
         return
-    for finding in hacks(look.trace, facts=look.facts):
+    for finding in hacks(view.trace):
         if finding.status == "found":
             text = f"{finding.hack.replace('_', ' ')}: {finding.why}"
-            yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(look, finding.events))
+            yield Alert(kind="hack", severity=finding.severity or "low", text=text, events=_numbers(view, finding.events))
 
 
-def _acts(look: Prepared, agent: int) -> bool:
-    return bool((look.team.agent_E == agent).any())
+def _acts(view: TraceView, agent: int) -> bool:
+    return bool((view.team.agent_E == agent).any())
 
 
-def _open(look: Prepared) -> Iterable[Alert]:
-    if look.open:
-        numbers = sorted(look.team.place_E[look.open].tolist())
-        if not look.trace.meta.get(UNFINISHED):  # else nobody knows yet whether they finish
+def _open(view: TraceView) -> Iterable[Alert]:
+    if view.open:
+        numbers = sorted(view.team.place_E[view.open].tolist())
+        if not view.trace.meta.get(UNFINISHED):  # else nobody knows yet whether they finish
             text = f"{_many(len(numbers), 'event')} started and did not finish"
             yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
 
@@ -251,9 +251,9 @@ def is_masked(trace: Trace) -> bool:
     return any("[masked:" in text for text in trace.contents.values())
 
 
-def notes(look: Prepared) -> list[str]:
+def notes(view: TraceView) -> list[str]:
     """What the reader should know beside the picture."""
-    trace, report = look.trace, look.report
+    trace, report = view.trace, view.report
     out = []
     if trace.meta.get(UNFINISHED):
         out.append("This trace has no end: it is still running, or was cut off.")
@@ -277,32 +277,32 @@ def notes(look: Prepared) -> list[str]:
         out.append(f"{_many(inferred, 'link')} were inferred by rule: {', '.join(report.inferred)}.")
     if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
-    covered = coverage(trace, facts=look.facts)
+    covered = coverage(trace)
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
     if covered.no_record and covered.total:
         without = _many(covered.no_record, "event that used a model has", "events that used a model have")
         out.append(f"Tokens are at least {covered.accounted:,}: {without} no token count.")
-    if look.is_large:
-        out.append(f"{look.n:,} events, shown as slices of time. For reward hacks and incidents use counterpoint audit.")
-    elif is_dear(look):
+    if view.is_large:
+        out.append(f"{view.n:,} events, shown as slices of time. For reward hacks and incidents use counterpoint audit.")
+    elif is_dear(view):
         out.append("Incidents are not counted here, because the trace has much text: open the Safety view for them.")
     return out
 
 
 def overview(trace: Trace) -> About:
     """The card, the agents, the answer strip and the notes of a trace."""
-    look = prepared(trace)
-    if "about" not in look.kept:
-        look.kept["about"] = _about(look)
-    kept: About = look.kept["about"]
+    view = view_of(trace)
+    if "about" not in view.kept:
+        view.kept["about"] = _about(view)
+    kept: About = view.kept["about"]
     return kept
 
 
-def _about(look: Prepared) -> About:
-    trace, (start, end) = look.trace, look.span
-    rows = agents(look)
-    found = alerts(look)
+def _about(view: TraceView) -> About:
+    trace, (start, end) = view.trace, view.span
+    rows = agents(view)
+    found = alerts(view)
     refusal = fork_refusal(trace)
     return About(
         version=VERSION,
@@ -318,73 +318,73 @@ def _about(look: Prepared) -> About:
         metrics=finite(trace.metrics),
         unpriced={model: min(count, 1 << 53) for model, count in trace.unpriced.items()},
         errors=len(trace.failures),
-        events=look.n,
-        edges=look.facts.graph.m,
+        events=view.n,
+        edges=view.facts.graph.m,
         start=start,
         end=end,
         agents=rows,
-        tools=look.tools[0],
+        tools=view.tools[0],
         models=models_of(trace.events, trace.meta),
         types=list(TYPES),
         edge_types=list(EDGE_TYPES),
-        facts=facts(look, rows, found),
+        facts=facts(view, rows, found),
         alerts=found,
-        notes=notes(look),
+        notes=notes(view),
         can_fork=refusal is None,
         fork_refusal=refusal,
         has_reward="team" in trace.rewards,
         has_logp=any(e.logp is not None for e in trace.events),
         is_masked=is_masked(trace),
-        is_large=look.is_large,
+        is_large=view.is_large,
         parent=parent_of(trace),
         is_steered=is_steered(trace),
     )
 
 
-def agents(look: Prepared) -> list[Agent]:
+def agents(view: TraceView) -> list[Agent]:
     """Every agent, by number."""
-    team, seen_ = look.team, look.facts
+    team, seen_ = view.team, view.facts
     count = np.bincount(team.agent_E, minlength=len(team)).tolist()
     tokens = team.per_agent(seen_.tokens_E)
     cost, has_cost = team.per_agent(seen_.cost_E), team.per_agent(seen_.has_cost_E)
     busy, has_dur = team.per_agent(seen_.pieces.length_E), team.per_agent(seen_.has_dur_E & seen_.work_E)
     first, last = np.full(len(team), np.inf), np.full(len(team), -np.inf)
     np.minimum.at(first, team.agent_E, seen_.t_E)
-    np.maximum.at(last, team.agent_E, look.end_E)
+    np.maximum.at(last, team.agent_E, view.end_E)
     # one that was spawned and never acts begins and ends with its spawn
     silent = ~np.isfinite(first)
-    first[silent] = last[silent] = np.where(team.spawn_A >= 0, seen_.t_E[team.spawn_A], 0.0)[silent] if look.n else 0.0
-    spawn = np.where(team.spawn_A >= 0, team.place_E[team.spawn_A], -1) if look.n else team.spawn_A
+    first[silent] = last[silent] = np.where(team.spawn_A >= 0, seen_.t_E[team.spawn_A], 0.0)[silent] if view.n else 0.0
+    spawn = np.where(team.spawn_A >= 0, team.place_E[team.spawn_A], -1) if view.n else team.spawn_A
     columns = zip(
         team.names, team.label_A, seen_.role_A, team.parent_A.tolist(), team.depth_A.tolist(), spawn.tolist(), count,
         tokens.tolist(), team.with_children(tokens).tolist(),
         cost.tolist(), team.with_children(cost).tolist(), has_cost.tolist(), team.with_children(has_cost).tolist(),
-        busy.tolist(), has_dur.tolist(), first.tolist(), last.tolist(), _shares(look), (~team.is_member_A).tolist(),
+        busy.tolist(), has_dur.tolist(), first.tolist(), last.tolist(), _shares(view), (~team.is_member_A).tolist(),
         strict=True,
     )  # fmt: skip
     return [
         Agent(
             name=name, label=label, role=role, parent=up, depth=depth, spawn=made, events=events, tokens_own=own,
             tokens_total=total, cost_own=paid if has_paid else None, cost_total=paid_below if has_below else None,
-            busy_s=worked if is_timed else None, start=begin, end=until, path_share=share, is_outside=outside,
+            busy_s=team_work if is_timed else None, start=begin, end=until, path_share=share, is_outside=outside,
         )
-        for (name, label, role, up, depth, made, events, own, total, paid, paid_below, has_paid, has_below, worked, is_timed,
+        for (name, label, role, up, depth, made, events, own, total, paid, paid_below, has_paid, has_below, team_work, is_timed,
              begin, until, share, outside) in columns
     ]  # fmt: skip
 
 
-def _shares(look: Prepared) -> list[float]:
+def _shares(view: TraceView) -> list[float]:
     """Each agent's share of the critical path."""
-    on_path, path = np.zeros(look.n), look.facts.path
+    on_path, path = np.zeros(view.n), view.facts.path
     if path is not None:
         on_path[path.events] = np.array(path.adds) / path.length
-    shares: list[float] = look.team.per_agent(on_path).tolist()
+    shares: list[float] = view.team.per_agent(on_path).tolist()
     return shares
 
 
-def depth_first(look: Prepared, top: int) -> list[int]:
+def depth_first(view: TraceView, top: int) -> list[int]:
     """An agent and all below it."""
     out = [top]
     for a in out:
-        out.extend(look.team.children[a])
+        out.extend(view.team.children[a])
     return out

@@ -30,7 +30,7 @@ _PACK_ABOVE = 2048
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Payload:
     body: bytes
     packed: bytes | None
     kind: str
@@ -68,8 +68,8 @@ class Answers:
 
     def __init__(self, *, limit: int = 128 << 20, threads: int = 4) -> None:
         self._limit, self._held = limit, 0
-        self._kept: OrderedDict[Hashable, _Made] = OrderedDict()
-        self._making: dict[Hashable, asyncio.Task[_Made]] = {}
+        self._kept: OrderedDict[Hashable, _Payload] = OrderedDict()
+        self._making: dict[Hashable, asyncio.Task[_Payload]] = {}
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="viewer")
         # Tags of another server, perhaps of another version, say nothing about ours.
         self._salt = secrets.token_hex(8)
@@ -99,7 +99,7 @@ class Answers:
             return Response(made.packed, headers=headers | {"content-encoding": "gzip"}, media_type=made.kind)
         return Response(made.body, headers=headers, media_type=made.kind)
 
-    async def _kept_or_made(self, key: Hashable, make: Callable[[], Any]) -> _Made:
+    async def _kept_or_made(self, key: Hashable, make: Callable[[], Any]) -> _Payload:
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
@@ -111,7 +111,7 @@ class Answers:
         # One who leaves must not take the answer from the others who wait for it.
         return await asyncio.shield(task)
 
-    def _keep(self, key: Hashable, task: asyncio.Task[_Made]) -> None:
+    def _keep(self, key: Hashable, task: asyncio.Task[_Payload]) -> None:
         del self._making[key]
         if task.cancelled() or task.exception() is not None or task.result().size > self._limit // 2:
             return
@@ -120,14 +120,14 @@ class Answers:
         while self._held > self._limit:
             self._held -= self._kept.popitem(last=False)[1].size
 
-    async def _make(self, make: Callable[[], Any]) -> _Made:
-        return await self.call(lambda: _made(make))
+    async def _make(self, make: Callable[[], Any]) -> _Payload:
+        return await self.call(lambda: _payload(make))
 
 
-def _made(make: Callable[[], Any]) -> _Made:
+def _payload(make: Callable[[], Any]) -> _Payload:
     body, kind = _as_bytes(make())
     packed = gzip.compress(body, 1, mtime=0) if len(body) > _PACK_ABOVE else None
-    return _Made(body, packed if packed and len(packed) < 0.9 * len(body) else None, kind)
+    return _Payload(body, packed if packed and len(packed) < 0.9 * len(body) else None, kind)
 
 
 def _headers(tag: str) -> dict[str, str]:

@@ -27,15 +27,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
 from counterpoint.app import serving
-from counterpoint.app.viewer import annotating, outcomes, steering
+from counterpoint.app.viewer import notes, outcomes, team_orders
 from counterpoint.app.viewer.collection import ROWS, AlertCounts, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
 from counterpoint.app.viewer.guard_page import Door, Guard
 from counterpoint.app.viewer.live import Live
+from counterpoint.app.viewer.pages import Page, Question, pages
 from counterpoint.app.viewer.policy import policy
 from counterpoint.app.viewer.responses import JSON, Answers, error_response, in_our_words
 from counterpoint.errors import CounterpointError, InputError, NotFound
-from counterpoint.lab.app.pages import races, runs
 
 if TYPE_CHECKING:
     from counterpoint.app.viewer.first_look import FirstLook
@@ -47,8 +47,8 @@ _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Counte
 <h1>The page is not built</h1>
 <p>This copy of Counterpoint has no <code>viewer.html</code>. Installed packages carry it; a checkout builds it with Node:</p>
 <pre>make page</pre><p>Then reload. What the page would show is at <a href="/api/traces">/api/traces</a>.</p></body></html>"""
-_PAGES = frozenset({"", "t", "d", "r", "c", "b", "live", "traces", "trace", "diff", "runs", "compare", "bench"})
-"""First words of addresses that the page knows. It is the answer under every other one too, and says that there is nothing."""
+_OWN = frozenset({"", "t", "d", "live", "traces", "trace", "diff"})
+"""First words of the viewer's own addresses. The page is the answer under every other one too, and says that there is nothing."""
 _COUNTED = 50
 """So many traces get their alerts counted for one question."""
 _BODY = 1 << 20
@@ -88,10 +88,17 @@ class Site:
         self._looked: tuple[tuple[str, str], FirstLook] | None = None
         """The last first look at a large trace: its picture is asked for right after."""
         self._shell = Shell({"token": door.token, "version": counterpoint.__version__}, page)
+        self._pages: dict[str, Page] = {}
+        """Pages of installed packages by the first word of their addresses."""
+        self._questions: dict[str, Question] = {}
+        for one in pages():
+            self._pages |= dict.fromkeys(one.addresses, one)
+            self._questions |= one.questions
+            collection.add_stores(one.stores)
 
     def warm(self, trace_id: str) -> None:
         """Open a trace while the browser starts, so that the page need not wait for it."""
-        self._answers.begin(lambda: _questions().ASKED[""](self.collection.get(trace_id), {}))
+        self._answers.begin(lambda: _questions().QUESTIONS[""](self.collection.get(trace_id), {}))
 
     async def answer(self, request: Request) -> Response:
         """Any request."""
@@ -101,10 +108,10 @@ class Site:
                 return await self._api(request, parts[1:])
             if request.method not in ("GET", "HEAD"):
                 raise _WrongMethod("a page can only be read")
-            if parts[0] in ("t", "trace", "r", "runs") and len(parts) > 1 and (whole := await self._whole(parts)) is not None:
+            if len(parts) > 1 and (whole := await self._whole(parts)) is not None:
                 query = request.url.query
-                return RedirectResponse(f"/{parts[0][0]}/{quote(whole, safe='')}{f'?{query}' if query else ''}", 307)
-            return self._shell.response(is_known=parts[0] in _PAGES)
+                return RedirectResponse(f"{whole}{f'?{query}' if query else ''}", 307)
+            return self._shell.response(is_known=parts[0] in _OWN or parts[0] in self._pages)
         except _WrongMethod as error:
             return error_response(error, 405)
         except ClientDisconnect:
@@ -113,10 +120,14 @@ class Site:
             return error_response(in_our_words(error))
 
     async def _whole(self, parts: Sequence[str]) -> str | None:
-        """The whole id where an address has the beginning of a trace's, or the name of a run without its folder; else None."""
-        given, find = "/".join(parts[1:]), self.collection.trace_named if parts[0][0] == "t" else self.collection.run_named
-        found = await self._answers.call(lambda: find(given))
-        return found if found != given else None
+        """The whole address of one with the beginning of a trace's id, or the name of a folder without its path; else None."""
+        name, page = "/".join(parts[1:]), self._pages.get(parts[0])
+        if page is None and parts[0] not in ("t", "trace"):
+            return None
+        find = self.collection.trace_named if page is None else partial(page.id_of, self.collection)
+        found = await self._answers.call(partial(find, name))
+        first = "t" if page is None else page.addresses[0]
+        return f"/{first}/{quote(found, safe='')}" if found != name else None
 
     async def _api(self, request: Request, parts: Sequence[str]) -> Response:
         if request.method == "POST":
@@ -133,6 +144,8 @@ class Site:
             return await self._of_trace(request, parts[1], parts[2:])
         if len(parts) == 1 and parts[0] in _SHARED:
             return await _SHARED[parts[0]](self, request)
+        if len(parts) == 1 and parts[0] in self._questions:
+            return await self._of_page(request, parts[0])
         raise NotFound(
             "no such address", where="/api/" + "/".join(parts), fix="reload the page; docs/view.md lists the addresses"
         )
@@ -146,7 +159,7 @@ class Site:
             return await self._file(request, trace_id)
         if len(rest) == 2 and rest[0] == "event":
             make = partial(self._event, trace_id, rest[1], words)
-        elif len(rest) <= 1 and (ask := _questions().asked(rest[0] if rest else "")) is not None:
+        elif len(rest) <= 1 and (ask := _questions().question(rest[0] if rest else "")) is not None:
             make = partial(lambda ask: ask(self.collection.get(trace_id), words), ask)
         else:
             raise NotFound("no such address", where="/".join(rest), fix="reload the page; docs/view.md lists the addresses")
@@ -160,9 +173,9 @@ class Site:
 
     def _first_look(self, trace_id: str, version: str) -> FirstLook | None:
         """What can be told of a large trace before all of it is read; None where it is small, or has been read."""
-        from counterpoint.app.viewer import trace_view as prepared
+        from counterpoint.app.viewer.trace_view import LARGE
 
-        found = self.collection.unread(trace_id, prepared.LARGE)
+        found = self.collection.unread(trace_id, LARGE)
         if found is None:
             return None
         if self._looked is None or self._looked[0] != (trace_id, version):
@@ -198,22 +211,22 @@ class Site:
 
     async def _score(self, request: Request, trace_id: str) -> Response:
         """How a run came out, as the reader says."""
-        said = outcomes.read(await _body(request))
-        keep = lambda: outcomes.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
+        sent = outcomes.read(await _body(request))
+        keep = lambda: outcomes.store(self.collection.store_path, self.collection.get(trace_id), sent)  # noqa: E731
         kept = await self._answers.call(keep)
         return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
 
     async def _annotate(self, request: Request, trace_id: str) -> Response:
         """A note, a label or a score, as the reader says; or one taken back."""
-        said = annotating.read(await _body(request))
-        keep = lambda: annotating.store(self.collection.store_path, self.collection.get(trace_id), said)  # noqa: E731
+        sent = notes.read(await _body(request))
+        keep = lambda: notes.store(self.collection.store_path, self.collection.get(trace_id), sent)  # noqa: E731
         kept = await self._answers.call(keep)
         return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
 
     async def _steer(self, request: Request, trace_id: str) -> Response:
         """An order to a running team; 202, because it acts later: the stream says when it has."""
-        order = steering.read(await _body(request))
-        sent = await self._answers.call(partial(steering.send, self.collection.store_path, trace_id, order))
+        order = team_orders.read(await _body(request))
+        sent = await self._answers.call(partial(team_orders.send, self.collection.store_path, trace_id, order))
         return Response(msgspec.json.encode(sent), 202, {"cache-control": "no-store"}, JSON)
 
     # -- about several -------------------------------------------------------------------------------------------
@@ -230,10 +243,10 @@ class Site:
         return await self._answers.answer(request, None, partial(self._alerts.of, names))
 
     async def _causes(self, request: Request) -> Response:
-        from counterpoint.app.viewer.causes import recurring
+        from counterpoint.app.viewer.causes import recurring_causes
 
         query = request.query_params.get("q", "")
-        return await self._answers.answer(request, None, partial(recurring, self.collection, query))
+        return await self._answers.answer(request, None, partial(recurring_causes, self.collection, query))
 
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))
@@ -241,30 +254,14 @@ class Site:
         make = lambda: _questions().diff(self.collection.get(a), self.collection.get(b))  # noqa: E731
         return await self._answers.answer(request, ("diff", a, b, *versions), make)
 
-    async def _runs(self, request: Request) -> Response:
-        return await self._answers.answer(request, None, partial(runs.runs, self.collection))
-
-    async def _run(self, request: Request) -> Response:
-        run_id = _word(request, "id")
-        version = await self._answers.call(partial(runs.version, self.collection, run_id))
-        return await self._answers.answer(request, ("run", run_id, version), partial(runs.run, self.collection, run_id))
-
-    async def _compare(self, request: Request) -> Response:
-        spec, metric = _word(request, "spec"), request.query_params.get("metric") or "value"
-        anyway = request.query_params.get("anyway", "0") not in ("", "0", "false")
-        return await self._answers.answer(request, None, partial(runs.compared, self.collection, spec, metric, anyway=anyway))
-
-    async def _races(self, request: Request) -> Response:
-        return await self._answers.answer(request, None, partial(races.races, self.collection))
-
-    async def _race(self, request: Request) -> Response:
-        return await self._answers.answer(request, None, partial(races.race, self.collection, _word(request, "id")))
-
-    async def _bench(self, request: Request) -> Response:
-        from counterpoint.lab.app.pages.bench import bench
-
-        words = [request.query_params.get(name, "") for name in ("a", "b")]
-        return await self._answers.answer(request, None, partial(bench, self.collection, *words))
+    async def _of_page(self, request: Request, name: str) -> Response:
+        """A question of a page that an installed package adds."""
+        question, words = self._questions[name], dict(request.query_params)
+        key = None
+        if question.version is not None:
+            version = await self._answers.call(partial(question.version, self.collection, words))
+            key = (name, version, *sorted(words.items()))
+        return await self._answers.answer(request, key, partial(question.answer, self.collection, words))
 
     async def _live(self, request: Request) -> Response:
         last = request.headers.get("last-event-id") or request.query_params.get("after") or ""
@@ -280,12 +277,6 @@ _SHARED: dict[str, Callable[[Site, Request], Any]] = {
     "alerts": Site._alert_counts,
     "causes": Site._causes,
     "diff": Site._diff,
-    "runs": Site._runs,
-    "run": Site._run,
-    "compare": Site._compare,
-    "races": Site._races,
-    "race": Site._race,
-    "bench": Site._bench,
     "live": Site._live,
 }
 

@@ -82,7 +82,7 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     errors: int
     """Events that went wrong; a call and its result are one."""
     problems: int
-    """What `counterpoint check` finds in the records."""
+    """What `counterpoint store check` finds in the records."""
     unpriced: int
     """Tokens that no cost covers."""
     is_open: bool
@@ -471,7 +471,7 @@ class LiveTrace(Struct, frozen=True, kw_only=True):
     """The last orders that took effect."""
 
 
-class Ordered(Struct, frozen=True, kw_only=True):
+class OrderReceipt(Struct, frozen=True, kw_only=True):
     """An order that was sent: it acts at the next safe point."""
 
     id: str

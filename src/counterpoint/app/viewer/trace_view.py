@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.app.viewer.shapes import FLAGS, TYPES
 from counterpoint.audits.authority import Sink
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.incidents import sinks_by_effect
 from counterpoint.audits.injection import Injection, injections
 from counterpoint.audits.outside import outside
@@ -34,11 +34,11 @@ LARGE = 200_000
 _KEY = "_seen_by_viewer"
 
 
-def prepared(trace: Trace) -> Prepared:
+def view_of(trace: Trace) -> TraceView:
     """What was worked out for this trace, now or before."""
     kept = vars(trace).get(_KEY)
-    if not isinstance(kept, Prepared):
-        kept = vars(trace)[_KEY] = Prepared(trace)
+    if not isinstance(kept, TraceView):
+        kept = vars(trace)[_KEY] = TraceView(trace)
     return kept
 
 
@@ -52,12 +52,12 @@ def finite(values: dict[str, Any] | None) -> dict[str, float]:
     return out
 
 
-class Prepared:
+class TraceView:
     """One trace, looked at for the page."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.facts = Facts(trace)
+        self.facts = facts_of(trace)
         self.team = self.facts.team
         self.kept: dict[Any, Any] = {}
         """Answers that cost something (credit, safety), by what was asked."""
@@ -168,23 +168,23 @@ class Prepared:
 _UNASKED = 2_000_000_000
 
 
-def is_dear(look: Prepared) -> bool:
+def is_dear(view: TraceView) -> bool:
     """Whether judging the sinks takes so long that it is left until somebody asks."""
-    if look.is_large:
+    if view.is_large:
         return True
-    calls = sum(1 for e in look.trace.events if e.type == "tool_call" and e.extra and "args" in e.extra)
-    return calls * sum(map(len, look.trace.contents.values())) > _UNASKED
+    calls = sum(1 for e in view.trace.events if e.type == "tool_call" and e.extra and "args" in e.extra)
+    return calls * sum(map(len, view.trace.contents.values())) > _UNASKED
 
 
-def orders_given(look: Prepared) -> list[Injection]:
+def injected_orders(view: TraceView) -> list[Injection]:
     """The texts from outside that give the team orders, and what came of them."""
-    return look.once("injections", lambda: injections(look.trace, facts=look.facts))
+    return view.once("injections", lambda: injections(view.trace))
 
 
-def sinks(look: Prepared) -> tuple[MayTaint, list[Sink]]:
+def sinks(view: TraceView) -> tuple[MayTaint, list[Sink]]:
     """What the audit says: layer 1 of taint, and every sink that untrusted content reaches."""
-    if "sinks" not in look.kept:
-        may = may_taint(look.trace, facts=look.facts)
-        look.kept["sinks"] = may, sinks_by_effect(look.trace, may, orders_given(look), facts=look.facts)
-    kept: tuple[MayTaint, list[Sink]] = look.kept["sinks"]
+    if "sinks" not in view.kept:
+        may = may_taint(view.trace)
+        view.kept["sinks"] = may, sinks_by_effect(view.trace, may, injected_orders(view))
+    kept: tuple[MayTaint, list[Sink]] = view.kept["sinks"]
     return kept

@@ -15,8 +15,8 @@ import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
 from counterpoint.app.viewer import annotation_shapes, shapes
+from counterpoint.app.viewer.pages import pages
 from counterpoint.app.viewer.panel import panels
-from counterpoint.lab.app.pages import bench_shapes, race_shapes, run_shapes
 from counterpoint.trace.vocabulary import EDGE_TYPES, TOPOLOGIES
 
 _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", Any: "unknown", type(None): "null"}
@@ -35,9 +35,12 @@ def source() -> str:
     parts.append(f"export const EVENT_FLAGS = {json.dumps(EVENT_FLAGS)} as const;")
     listed = [{"id": name, "name": panel.name, "key": panel.key} for name, panel in panels().items()]
     parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
-    listed_in = (shapes, run_shapes, race_shapes, bench_shapes, annotation_shapes)
+    more = [{"id": page.id, "name": page.name} for page in pages()]
+    parts.append(f"export const PAGES = {json.dumps(more)} as const;")
+    own = [shape for module in (shapes, annotation_shapes) for shape in _structs(module)]
     of_panels = [shape for panel in panels().values() for shape in panel.shapes]
-    parts.append(interfaces([*(shape for module in listed_in for shape in _structs(module)), *of_panels]))
+    of_pages = [shape for page in pages() for shape in page.shapes]
+    parts.append(interfaces(dict.fromkeys([*own, *of_panels, *of_pages])))
     return "\n".join(parts) + "\n"
 
 

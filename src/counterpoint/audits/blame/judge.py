@@ -146,7 +146,7 @@ def blame(
         agents[trace.events[steps.places[k]].agent] += share
     top = float(p[order[0]])
     is_named = len(steps) > 1 and top >= STANDS_OUT[shape]
-    failed = [] if is_named else sorted(failures(trace, facts=steps.facts), key=lambda f: f.is_mended)
+    failed = [] if is_named else sorted(failures(trace), key=lambda f: f.is_mended)
     return Blame(
         trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
         suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],
@@ -171,7 +171,7 @@ def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
     if won and not anyway:
         reward = trace.rewards.get("team")
         told = "" if reward is None else f" (team reward {reward:g})"
-        fix = "--success X says what counts as a success, --anyway ranks its steps as if it had failed"
+        fix = "--success X says what counts as a success, --all ranks its steps as if it had failed"
         raise Refused(f"the run succeeded{told}: nobody is to blame", where=trace.trace_id, fix=fix)
     if not len(steps):
         raise NotIdentified(
@@ -181,7 +181,7 @@ def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
         )
     out = []
     if won is None and not anyway:
-        fix = "`counterpoint score TRACE down` says that it did; `counterpoint failures` has its errors; --anyway ranks its steps"
+        fix = "`counterpoint notes score TRACE down` marks it; `counterpoint audit --failures` lists errors; --all ranks steps"
         raise NotIdentified("nothing says that this run failed, so nobody is to blame", fix, where=trace.trace_id)
     if won is None:
         out.append("the log states no outcome; ranked as if the run had failed")

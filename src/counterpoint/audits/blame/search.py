@@ -105,7 +105,7 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
     able = _able(steps)
     if not able:
         raise NotIdentified(
-            "no step of this trace can be done again", "a trace of `counterpoint record` or a world", where=trace.trace_id
+            "no step of this trace can be done again", "a trace of `counterpoint play` or a world", where=trace.trace_id
         )
     p = np.asarray(weights, np.float64)[able]
     p = (1 - _EVEN) * p / max(float(p.sum()), 1e-12) + _EVEN / len(able)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from counterpoint.audits.facts import ACTIONS, Facts
+from counterpoint.audits.facts import ACTIONS, facts_of
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
@@ -66,7 +66,7 @@ class Steps:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.facts = Facts(trace)
+        self.facts = facts_of(trace)
         team, events = self.facts.team, trace.events
         is_act_E = team.of_types(ACTIONS) & team.is_member_A[team.agent_E]
         order = team.order_E.tolist()

@@ -13,7 +13,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import Row, rollup
 from counterpoint.audits.work.edits import Edit, commands_of, edits_of, may_change_files, removed_by
 from counterpoint.audits.work.files import Files
@@ -165,14 +165,14 @@ class TeamWork(Struct, frozen=True, kw_only=True):
         return " · ".join([*parts, *spent]) or "nothing is recorded of what was done and what it cost"
 
 
-def work(trace: Trace, *, facts: Facts | None = None) -> TeamWork:
+def work(trace: Trace) -> TeamWork:
     """Every member's work, the most expensive first."""
-    facts = facts or Facts(trace)
+    facts = facts_of(trace)
     team, done = facts.team, _Done(facts)
     handed = handed_over(facts)
     read = set(team.agent_E[facts.read_E].tolist())
     kept = done.files.kept()
-    rows = [row for row in rollup(trace, "agent", facts=facts) if team.is_member_A[team.number[row.name or ""]]]
+    rows = [row for row in rollup(trace, "agent") if team.is_member_A[team.number[row.name or ""]]]
     agents = [_agent(facts, row, done, kept.get(team.number[row.name or ""], {}), handed, read) for row in rows]
     agents.sort(key=lambda a: (-(a.cost_usd or 0.0), -(a.tokens or 0), -(a.lines_kept or 0), -(a.acts or 0), a.agent))
     files: dict[str, dict[str, int]] = {}

@@ -33,11 +33,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import Unit
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.trace import Graph, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import TraceTeam, team_of
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 Ints = NDArray[np.int64]
@@ -263,9 +264,9 @@ def _spread(what: Ints, text: Ints, by_text: Ints, first: Ints) -> tuple[Ints, I
     return spread[order], source[order]
 
 
-def origins(trace: Trace, *, team: TraceTeam | None = None, words: int = _WORDS, result: str | None = None) -> Origins:
+def origins(trace: Trace, *, words: int = _WORDS, result: str | None = None) -> Origins:
     """Where the words of the result appear first; `NotIdentified` where nothing was said, or the texts are not here."""
-    team = team or TraceTeam(trace)
+    team = team_of(trace)
     answers = _named(trace, result) if result is not None else results_of(trace, team)
     texts = [own_words(trace.text(trace.events[i]) or "") for i in answers]
     known = _Result(texts, words)
@@ -362,7 +363,7 @@ def _note_runs(runs: dict[int, list[str]], names: list[int], words: list[str]) -
 # -- the mechanism ---------------------------------------------------------------------------------------------------
 
 
-def _run(traces: list[Trace], *, words: int = _WORDS, result: str | None = None, unit: str = "all") -> Credit:
+def _provenance_credit(traces: list[Trace], *, words: int = _WORDS, result: str | None = None, unit: Unit = "all") -> Credit:
     if not isinstance(words, int) or words < 1:
         raise InputError(f"words={words!r} is not the length of a window", fix="a whole number, 1 or more")
     if unit not in ("all", "agent", "message"):
@@ -370,8 +371,8 @@ def _run(traces: list[Trace], *, words: int = _WORDS, result: str | None = None,
     rows: list[CreditRow] = []
     declared, notes = [], []
     for k, trace in enumerate(traces):
-        team = TraceTeam(trace)
-        found = origins(trace, team=team, words=words, result=result)
+        team = team_of(trace)
+        found = origins(trace, words=words, result=result)
         by_agent = dict.fromkeys(_speakers(trace, team), 0)
         for event, count in found.by_event.items():
             by_agent[team.names[team.agent_E[event]]] += count
@@ -430,7 +431,7 @@ provenance = Mechanism(
     cost="nothing",
     additive=True,
     source="ours; windows of words after Broder (1997), On the resemblance and containment of documents",
-    run=_run,
+    run=_provenance_credit,
     needs=("contents",),
     example=_example,
 )

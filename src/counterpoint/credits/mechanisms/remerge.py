@@ -13,15 +13,17 @@ nothing. Exact for up to 8 workers, else the mean over antithetic orders. The ag
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
+from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import Game
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.option_types import Count, Natural
+from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.credits.team_games import solve
 from counterpoint.errors import NotIdentified
+from counterpoint.options import NonNegativeInt, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -41,8 +43,12 @@ class Merged(Protocol):
         """What the answer scores without what these workers returned."""
 
 
-def _run(
-    traces: Sequence[Trace], *, merged: Callable[[Trace], Merged | None] | None = None, orders: Count = 64, seed: Natural = 0
+def _remerge_credit(
+    traces: Sequence[Trace],
+    *,
+    merged: Callable[[Trace], Merged | None] | None = None,
+    orders: Annotated[PositiveInt, ORDERS] = 64,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -52,7 +58,7 @@ def _run(
         found = None if merged is None else merged(trace)
         if found is None:
             what = "nothing here can make this team's merges again"
-            raise NotIdentified(what, "a trace of `counterpoint record`", where=trace.trace_id)
+            raise NotIdentified(what, "a trace of `counterpoint play`", where=trace.trace_id)
         workers = np.array(found.workers)
         game = Game(len(workers), lambda present, f=found, w=workers: f.score(w[~present].tolist()))  # type: ignore[misc]
         is_exact = len(workers) <= MOST_EXACT
@@ -68,9 +74,7 @@ def _run(
         silent |= {(k, name): "it returned nothing that the last merge read by itself" for name in others}
     ids = tuple(t.trace_id for t in traces)
     notes = {"traces": about}
-    return Credit(
-        "remerge", _ESTIMAND, True, ids, tuple(rows), declared=np.array(declared), unidentified=silent, notes=notes
-    )
+    return Credit("remerge", _ESTIMAND, True, ids, tuple(rows), declared=np.array(declared), unidentified=silent, notes=notes)
 
 
 class _Counted:
@@ -87,6 +91,17 @@ class _Counted:
         return len(right) / len(items) if items else 0.0
 
 
+def _no_merge(traces: Sequence[Trace], beside: Beside) -> str | None:
+    found = [] if beside.merged is None else [one for trace in traces if (one := beside.merged(trace)) is not None]
+    if len(found) < len(traces):
+        return "its merges cannot be made again: this is no recording of `counterpoint play`"
+    if any(one.runs_code for one in found):
+        return "the task's checker runs what the team wrote as a program: ask for it by name"
+    if any(len(one.workers) < 2 for one in found):
+        return "fewer than two workers are in the last merge"
+    return no_reward(traces)
+
+
 remerge = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -94,7 +109,12 @@ remerge = Mechanism(
     cost="none: the merge rule and the checker, 2^n times for up to 8 workers, orders * n times for more",
     additive=True,
     source="Shapley 1953; cf. SHARP, arXiv 2602.08335. Departure: the recorded merge is made again, without placeholders",
-    run=_run,
+    run=_remerge_credit,
     needs=("merges",),
     example=lambda: Example(rollouts(), {"merged": _Counted}),
+    default=Default(
+        "the team's last merge can be made and scored again without each worker's returns, which asks no model; nobody reacts",
+        _no_merge,
+        takes=("merged",),
+    ),
 )

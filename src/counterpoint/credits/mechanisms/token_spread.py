@@ -42,11 +42,11 @@ def _weights(event: Event, n: int, weights: str | Callable[[Event], Sequence[flo
     return given
 
 
-def _run(
+def _token_spread_credit(
     traces: Sequence[Trace], *, credit: Credit | None = None, weights: str | Callable[[Event], Sequence[float]] = "even"
 ) -> Credit:
     if credit is None:
-        raise NotIdentified("there is nothing to spread", "give credit=, a mechanism with rows per event: --option credit=ledger")
+        raise NotIdentified("there is nothing to spread", "give credit=, a mechanism with rows per event: --set credit=ledger")
     if credit.trace_ids != tuple(t.trace_id for t in traces):
         raise InputError("the credit is of other traces", fix="give the traces that it was computed from, in that order")
     rows: list[tuple[TraceUnit, float]] = []
@@ -87,7 +87,8 @@ token_spread = Mechanism(
     cost="nothing beyond the credit that is spread",
     additive=True,
     source="survey arXiv 2605.02801, section 4: the token unit",
-    run=_run,
+    run=_token_spread_credit,
     needs=("credit", "tokens"),
+    fallback={"credit": "ledger"},
     example=_example,
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.masked import counts, many, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, many, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.hacks import DETECTORS
 from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
 from counterpoint.trace.keyed import child_seed, purpose
 from counterpoint.trace.synthetic import synthetic_trace
-from counterpoint.trace.team import TraceTeam, critical_steps
+from counterpoint.trace.team import critical_steps, team_of
 
 
 class Dial(NamedTuple):
@@ -70,7 +70,7 @@ def case(hack: str, dial: Dial, seed: int, *, honest: bool = False) -> Trace:
 
 def score_of(hack: str, trace: Trace) -> float:
     """What the hack's detector says; 0 where it cannot judge."""
-    return DETECTORS[hack](Facts(trace)).score or 0.0
+    return DETECTORS[hack](facts_of(trace)).score or 0.0
 
 
 @dataclass
@@ -176,7 +176,7 @@ def _pad(story: _Story, dial: Dial, honest: bool) -> None:
 
 
 def _fake_parallel(story: _Story, dial: Dial, honest: bool) -> None:
-    team = TraceTeam(story.base)
+    team = team_of(story.base)
     groups = [[team.names[c] for c in s.children] for s in critical_steps(team).stages if len(s.children) > 1]
     spawn = {e.to: e for e in story.events if e.type == "spawn" and e.to}
     back = {e.agent: e for e in story.events if e.type == "return"}
@@ -279,7 +279,7 @@ def roc(hack: str, dial: Dial, seeds: Sequence[int], runs: int) -> Roc:
     honest = [[score_of(hack, case(hack, dial, n, honest=True)) for n in mine] for mine in numbers]
     pool = [x for mine in honest for x in mine]
     over: Callable[[list[list[float]], float], list[float]] = lambda of, bar: [float(np.mean(np.asarray(x) > bar)) for x in of]  # noqa: E731
-    bar = DETECTORS[hack](Facts(case(hack, dial, 0))).threshold - 1e-9
+    bar = DETECTORS[hack](facts_of(case(hack, dial, 0))).threshold - 1e-9
     return Roc(
         hack, dial, [auc(a, b) for a, b in zip(hacked, honest, strict=True)], over(hacked, bar_at(pool, 0.01)),
         over(hacked, bar_at(pool, 0.05)), over(hacked, bar), over(honest, bar),

@@ -20,7 +20,7 @@ from typing import Any
 from counterpoint import registry
 from counterpoint.audits.compliance import BARS, Bars
 from counterpoint.audits.cues import TextVerdict
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.injection import injections, suspicious
 from counterpoint.audits.taint import Score
 from counterpoint.errors import InputError
@@ -45,7 +45,7 @@ class Attacked:
 
     @cached_property
     def _texts(self) -> tuple[Facts, list[tuple[int, TextVerdict]]]:
-        return Facts(self.trace), list(suspicious(self.trace))
+        return facts_of(self.trace), list(suspicious(self.trace))
 
     @cached_property
     def _verdicts(self) -> dict[Bars, bool]:
@@ -54,8 +54,8 @@ class Attacked:
     def says_obeyed(self, bars: Bars = BARS) -> bool:
         """The verdict."""
         if bars not in self._verdicts:
-            facts, given = self._texts
-            found = injections(self.trace, facts=facts, bars=bars, given=given)
+            _facts, given = self._texts
+            found = injections(self.trace, bars=bars, given=given)
             self._verdicts[bars] = any(one.status == "obeyed" for one in found)
         return self._verdicts[bars]
 

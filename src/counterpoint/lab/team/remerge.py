@@ -1,14 +1,15 @@
-"""The merges of a recorded live team made again without some workers: what the answer would have scored. No model is asked.
+"""The merges of a recorded live team made again without some workers, or as they stood earlier: what the answer would score.
 
-Always true: with everybody present each merge comes out as it was recorded, which is checked; all that was said stays as it was,
-and nobody reacts. A team that answered with something else than its last merge is `NotIdentified`.
+Always true: no model is called. With everybody present each merge comes out as it was recorded, which is checked; other agents'
+behaviour is held fixed. A team that answered with something else than its last merge is `NotIdentified`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from counterpoint.errors import NotIdentified
 from counterpoint.lab.tasks.task import Instance, TextTask
@@ -16,6 +17,13 @@ from counterpoint.lab.team.session import Spec
 from counterpoint.trace import Event, Trace
 
 _FIX = "counterpoint credit TRACE --method difference forks the team without each worker, which may ask its model"
+
+
+@lru_cache(maxsize=4096)
+def _instance(task: str, config: str, seed: int) -> tuple[TextTask, Instance]:
+    """A task and its instance, made once for all runs of it."""
+    made = Spec(task=task, config=json.loads(config), seed=seed).make_task()
+    return made, made.instance(seed)
 
 
 @dataclass
@@ -26,21 +34,14 @@ class Remerge:
     _scores: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def _spec(self) -> Spec:
-        return Spec.of(self.trace.meta.get("team") or {})
-
-    @cached_property
-    def _task(self) -> TextTask:
-        return self._spec.make_task()
-
-    @cached_property
-    def _instance(self) -> Instance:
-        return self._task.instance(self._spec.seed)
+    def _made(self) -> tuple[TextTask, Instance]:
+        spec = Spec.of(self.trace.meta.get("team") or {})
+        return _instance(spec.task, json.dumps(dict(spec.config), sort_keys=True), spec.seed)
 
     @cached_property
     def runs_code(self) -> bool:
         """Whether the checker runs what the team wrote as a program: slow, and somebody else's code."""
-        return bool(getattr(self._task, "runs_answers", False))
+        return bool(getattr(self._made[0], "runs_answers", False))
 
     @cached_property
     def merges(self) -> dict[str, tuple[Event, list[Event]]]:
@@ -83,6 +84,14 @@ class Remerge:
         return mine[-1].id
 
     @cached_property
+    def is_identified(self) -> bool:
+        """Whether the answer is a merge that comes out as it was recorded."""
+        try:
+            return bool(self.final)
+        except NotIdentified:
+            return False
+
+    @cached_property
     def workers(self) -> list[str]:
         """Whose returns are in the last merge, through the merges of leads in between; in the order of the trace."""
         out: dict[str, None] = {}
@@ -97,19 +106,24 @@ class Remerge:
         read(self.final)
         return list(out)
 
-    def score(self, absent: Collection[str]) -> float:
-        """What the answer scores when nothing that these workers returned is merged."""
-        text = self._merged(self.final, frozenset(absent))
+    def score(self, absent: Collection[str], *, until: int | None = None) -> float:
+        """What the answer scores when nothing that these workers returned is merged; `until`: nor anything that came after the
+        event at this place."""
+        text = self._merged(self.final, frozenset(absent), until)
         if text not in self._scores:
-            self._scores[text] = float(self._task.check(self._instance, text).value)
+            task, instance = self._made
+            self._scores[text] = float(task.check(instance, text).value)
         return self._scores[text]
 
-    def _merged(self, merge: str, absent: frozenset[str]) -> str:
+    def _merged(self, merge: str, absent: frozenset[str], until: int | None = None) -> str:
         event, backs = self.merges[merge]
         texts = []
         for back in backs:
+            if until is not None and self.trace.index[back.id] > until:
+                continue
             if back.id in self._below:
-                texts.append(self._merged(self._below[back.id], absent))
+                texts.append(self._merged(self._below[back.id], absent, until))
             elif back.agent not in absent:
                 texts.append(self.trace.text(back) or "")
-        return self._task.merge(self._instance, str((event.extra or {})["rule"]), texts)
+        task, instance = self._made
+        return task.merge(instance, str((event.extra or {})["rule"]), texts)

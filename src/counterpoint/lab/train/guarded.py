@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import counterpoint.registry as registry
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.audits.hacks import DETECTORS
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.rewards.reward import Reward
@@ -29,11 +29,11 @@ from counterpoint.trace.rows import Signal
 GUARDS = ("mask", "penalty")
 
 
-def suspicion(trace: Trace, hack: str = "all", *, facts: Facts | None = None) -> float | None:
+def suspicion(trace: Trace, hack: str = "all") -> float | None:
     """The detector's score over its bar, the largest of all five for "all"; None where one cannot judge."""
     if hack != "all" and hack not in DETECTORS:
         raise InputError(f"no hack named {hack!r}", fix=did_you_mean(hack, ["all", *DETECTORS]))
-    facts, found = facts or Facts(trace), []
+    facts, found = facts_of(trace), []
     for name in DETECTORS if hack == "all" else (hack,):
         finding = DETECTORS[name](facts)
         if finding.score is None:

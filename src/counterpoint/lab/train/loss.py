@@ -17,10 +17,10 @@ import torch
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.train.learner import Balancer
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.ranges import OF_LOSSES
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.spawn_critic import SpawnCritic
 from counterpoint.lab.train.spawn_head import SpawnGradient
+from counterpoint.options import check_options
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
 
@@ -79,6 +79,8 @@ class Loss:
     """(learner, options, rollout, traces) -> what to report: `loss`, and names that begin with kl_, entropy_ or critic_."""
     balances: bool = False
     """Whether it hands `Learner.balancer` on to `learner.update`, so that balance "gradient" means something."""
+    own_credit: tuple[str, ...] = ()
+    """Where it learns from the rewards of rollout rows itself: the credit mechanisms that a preset with it may name."""
     module: Callable[[], torch.nn.Module] | None = None
     """Makes weights of its own, which are learned with the policy's and kept in checkpoints."""
 
@@ -89,13 +91,8 @@ class Loss:
 
     def resolved(self, given: Mapping[str, Any]) -> Any:
         """The options as a record; one that it does not have, or of another type, is an error that says so."""
-        for name, value in given.items():
+        for name in given:
             if name not in self.options:
                 raise InputError(f"no option {name!r}", fix=did_you_mean(name, self.options))
-            default = getattr(self.takes, name)
-            wanted = (int, float) if default is None or isinstance(default, float) else (type(default),)
-            if (isinstance(value, bool) and not isinstance(default, bool)) or not (isinstance(value, wanted) or value is default):
-                raise InputError(f"{name} is {value!r}", fix=f"a value of the type of its default, {default!r}")
-            if name in OF_LOSSES and self.takes.__module__.startswith("counterpoint."):
-                OF_LOSSES[name].check(name, value, where="loss")
+        check_options(self.takes, given, where="loss")
         return self.takes(**given)

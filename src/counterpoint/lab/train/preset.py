@@ -15,8 +15,8 @@ from typing import Any
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
-from counterpoint.lab.train.ranges import MAYBE, OF_PRESETS, RATE
 from counterpoint.lab.worlds.teamworld.config import Config
+from counterpoint.options import NonNegative, NonNegativeInt, PositiveInt, Share, ShareBelowOne, check_fields
 from counterpoint.trace.vocabulary import SUB_DECISIONS, UNITS
 
 REGIMES = {
@@ -32,21 +32,10 @@ BALANCES = {
     "gradient": "each gradient times how reliably it points where the first reward's points; weights and scales cancel",
 }
 """See `rewards/balance.py`."""
-ON_ROWS = {
-    "task_returns": "counterpoint.lab.train.returns",
-    "qmix": "counterpoint.lab.train.losses.td",
-    "vdn": "counterpoint.lab.train.losses.td",
-    "coma": "counterpoint.lab.train.losses.joint_critic",
-    "shapley_q": "counterpoint.lab.train.losses.joint_critic",
-}
-"""Mechanisms whose numbers rollout rows give without a trace, and where; a test holds the two together."""
-OWN_CREDIT = {"td": ("qmix", "vdn"), "joint_critic": ("coma", "shapley_q", "uniform"), "anchor_tb": ("uniform",)}
-"""Losses that learn from the rewards of rollout rows themselves, and the credit that a preset with one of them names."""
 DECISION_TYPES = ("item", "brief", "point", "stop", "spawn", "talk", "rule", "worker")
 """What a team decides: the purpose of a call, its brief and whom it goes to; stops, spawns, talk, rules; a worker's answer."""
 _WHOLE = ("as_released", "knob")  # changes kept in the preset itself
 _RATES = ("policy", "spawn", "critic")
-_KINDS: dict[str, tuple[type, str]] = {"str": (str, "text"), "bool": (bool, "true or false"), "tuple": (tuple, "a list")}
 TRAINS = {
     **SUB_DECISIONS,
     "w": "what workers say and do",
@@ -97,7 +86,7 @@ class Preset:
     departures: str
     """Where this differs from the source; what the loss brings besides is in `all_departures`."""
     credit: Mapping[str, Mapping[str, Any]]
-    """One credit mechanism of `credit/` with its options; those in `ON_ROWS` are computed on rollout rows, others on traces."""
+    """One credit mechanism with its options; those that are `from_rows` are computed on rollout rows, others on traces."""
     loss: Mapping[str, Mapping[str, Any]]
     """One loss of `train/losses/` with its options."""
     reward: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"team_outcome": {}})
@@ -107,17 +96,17 @@ class Preset:
     so that the team is paid for what it added; with `share` = true it reads the outcome as a share of the world's optimum."""
     balance: str = "sum"
     """How several rewards become one: one of `BALANCES`. All but "sum" compare the episodes of a task, or of the batch."""
-    group: int = 4
+    group: PositiveInt = 4
     """Episodes of one task that are compared."""
-    episodes: int = 24
+    episodes: PositiveInt = 24
     """Per update."""
-    widens: tuple[int, int] = (0, 0)
+    widens: tuple[NonNegativeInt, ...] = (0, 0)
     """From which update on, and how many times, an update has more episodes; (0, 0): never."""
-    trial_every: int = 0
+    trial_every: NonNegativeInt = 0
     """Updates between trials in the second half of a run, the first after four times as many, and a last one at the end of a run
     with at least so many updates, paid from its budget; the best network tried is the one that plays (`Trials`), and other teams
     are tried (`try_teams`). 0: the last one plays."""
-    tree: tuple[int, ...] = ()
+    tree: tuple[NonNegativeInt, ...] = ()
     """Fan-outs of the rollouts of a task, whose product is `group`: (2, 4) is two beginnings with four ends each, which part at a
     round that is drawn anew for every task; all noise before it is shared, and what it cost is charged once. (): every rollout
     for itself."""
@@ -127,18 +116,18 @@ class Preset:
     """Who learns: one of `REGIMES`."""
     delegate: str = "orchestrator"
     """Whose credit a delegation gets: the orchestrator's, or the agent's it went to."""
-    forks: float = 0.0
+    forks: Share = 0.0
     """Share of the episodes in which one spawn decision is forced (docs/lab/research/spawn-credit.md)."""
-    keeps: float = 0.0
+    keeps: Share = 0.0
     """Share of the items that may not be left in training, at the first update; it falls as 1 / (1 + update / 20)."""
-    tries: float = 0.0
+    tries: Share = 0.0
     """Share of the tasks in whose episodes no item may be left before its first call, at the first update; it falls likewise.
     In half of these episodes one role comes for certain, in whatever number."""
     goes_on: bool = False
     """Stops are recorded and not carried out in training (forced continuation, docs/lab/research/stopping.md)."""
-    rates: Mapping[str, float] = field(default_factory=lambda: {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3})
+    rates: Mapping[str, NonNegative] = field(default_factory=lambda: {"policy": 3e-3, "spawn": 2e-2, "critic": 3e-3})
     """Learning rates at the start; they fall linearly to a tenth."""
-    averaging: float = 0.9
+    averaging: ShareBelowOne = 0.9
     """What is kept of the running mean of the weights at each update; evaluations play with that mean."""
     needs: tuple[str, ...] = ()
     """Of the world: names in `CAPABILITIES`."""
@@ -148,7 +137,7 @@ class Preset:
     """What the source gives credit to: one of the survey's `UNITS`."""
     learns: tuple[str, ...] = ("network",)
     """Names in `LEARNERS`: which kinds of learner the method can train here."""
-    alternate: int = 0
+    alternate: NonNegativeInt = 0
     """Updates after which the roles that learn switch, orchestrator first; 0: all learn in every update."""
     as_released: Mapping[str, Any] = field(default_factory=dict)
     """Changes (as `changed` takes them) that make it what the released code does; empty: the same, or unknown."""
@@ -189,19 +178,10 @@ class Preset:
 
     def _check_values(self) -> None:
         """Raise where a field is not of its type, or a number not one that it takes."""
-        for f in dataclasses.fields(self):
-            value, kind = getattr(self, f.name), str(f.type).partition("[")[0]
-            if kind in _KINDS and not isinstance(value, _KINDS[kind][0]):
-                raise InputError(f"{f.name} is {value!r}", fix=f"{f.name} takes {_KINDS[kind][1]}")
-        for name, takes in OF_PRESETS.items():
-            takes.check(name, getattr(self, name))
-        for name, rate in self.rates.items():
+        check_fields(self)
+        for name in self.rates:
             if name not in _RATES:
                 raise InputError(f"there is no learning rate for {name!r}", fix=did_you_mean(name, _RATES))
-            RATE.check(f"rates.{name}", rate)
-        for name in ("widens", "tree"):
-            if not all(MAYBE.holds(n) for n in getattr(self, name)):
-                raise InputError(f"{name} is {getattr(self, name)!r}", fix=f"{name} takes a list of whole numbers of 0 or more")
         if len(self.widens) != 2:
             raise InputError(f"widens is {self.widens!r}", fix="widens takes two numbers: from which update on, how many times")
 
@@ -229,7 +209,8 @@ class Preset:
     @property
     def uses_traces(self) -> bool:
         """Whether credit is judged on traces."""
-        return self.credit_name not in ON_ROWS and self.loss_name not in OWN_CREDIT
+        is_from_rows = registry.get("mechanism", self.credit_name).from_rows
+        return not is_from_rows and not registry.get("loss", self.loss_name).own_credit
 
     @property
     def logs(self) -> bool:

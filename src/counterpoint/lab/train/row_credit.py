@@ -27,7 +27,7 @@ from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.lab.train.loss import Loss
 from counterpoint.lab.train.net_replay import NetReplay
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.preset import BESIDE, ON_ROWS, OWN_CREDIT, Preset
+from counterpoint.lab.train.preset import BESIDE, Preset
 from counterpoint.lab.train.returns import team_scale
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.worlds.teamworld.config import Config
@@ -165,10 +165,10 @@ def check(preset: Preset) -> None:
         elif name == next(iter(preset.reward)):
             fix = "an indicator for the rewards after it: it tells when the first alone is enough"
             raise InputError(f"the weight of {name}, the first reward, is driven by an indicator", fix=fix)
-    _known("mechanism", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
-    if preset.credit_name in ON_ROWS:
-        _on_rows(preset)
+    mechanism = _known("mechanism", preset.credit_name, Mechanism, preset.credit[preset.credit_name])
     loss = _known("loss", preset.loss_name, Loss, preset.loss[preset.loss_name])
+    if mechanism.from_rows:
+        _on_rows(preset, loss)
     loss.resolved(preset.loss[preset.loss_name])
     if preset.balance == "gradient" and not loss.balances:
         fix = "a preset with loss clip or reinforce, or balance gdpo"
@@ -177,7 +177,7 @@ def check(preset: Preset) -> None:
         raise InputError("there is one reward, and nothing to balance", fix="a second reward, or balance sum")
 
 
-def _on_rows(preset: Preset) -> None:
+def _on_rows(preset: Preset, loss: Loss) -> None:
     """Raise where a preset wants of rollout rows what only traces have."""
     name = preset.credit_name
     if preset.credit[name]:
@@ -194,9 +194,9 @@ def _on_rows(preset: Preset) -> None:
             f"credit {name}, computed without traces, has one reward: there is nothing to balance",
             fix="a credit mechanism that reads traces",
         )
-    taken = OWN_CREDIT.get(preset.loss_name, ("task_returns",))
+    taken = loss.own_credit or ("task_returns",)
     if name not in taken:
-        goes = [loss for loss, names in OWN_CREDIT.items() if name in names]
+        goes = [other for other in registry.ids("loss") if name in registry.get("loss", other).own_credit]
         fix = f"credit {' or '.join(taken)}" + (f", or loss {goes[0]}" if goes else "")
         raise InputError(f"credit {name} and loss {preset.loss_name} do not go together", fix=fix)
 

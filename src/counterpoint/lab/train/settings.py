@@ -17,7 +17,7 @@ from typing import Any
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.files import read_toml
-from counterpoint.lab.train.ranges import MOST_SEED, Range
+from counterpoint.options import NonNegativeInt, PositiveInt, Seed, check_fields
 
 RUNNERS = ("here", "processes", "ray")
 
@@ -30,7 +30,7 @@ class Settings:
     """A preset's name, or "package.module:object"."""
     world: str
     """A TeamWorld: W1, W2, D, P, V, A, M, or "package.module:object"."""
-    seed: int = 0
+    seed: Seed = 0
     """Of everything random in the run."""
     set: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the world that differ from its own."""
@@ -38,28 +38,28 @@ class Settings:
     """What differs from the preset: its fields, and options of its loss, credit and rewards: {group = 8, loss = {lam = 0.8}}."""
     mix: tuple[Mapping[str, Any], ...] = ()
     """Variants played in turn, each a set of further parameters: [{vote_items = 16}, {vote_items = 64}]."""
-    budget_calls: int = 300_000
+    budget_calls: NonNegativeInt = 300_000
     """What may be spent: every worker call and every round is charged 1, those of forks and trials included, and an episode at
     least 1, so that a team which calls nobody spends it too. Learning rates and temperatures fall over it."""
-    updates: int = 0
+    updates: NonNegativeInt = 0
     """Updates after which it ends at the latest; 0 is no limit."""
-    episodes: int = 0
+    episodes: NonNegativeInt = 0
     """Per update; 0 is the preset's number."""
-    eval_every: int = 20
+    eval_every: PositiveInt = 20
     """Updates between evaluations on the held-out seeds."""
-    eval_episodes: int = 40
+    eval_episodes: PositiveInt = 40
     """Held-out episodes per evaluation."""
     runner: str = "here"
     """"here" (this process), "processes" of this machine, or "ray": actors of a Ray cluster."""
-    workers: int = 2
+    workers: PositiveInt = 2
     """Processes, or actors, of the runner."""
-    staleness: int = 0
+    staleness: NonNegativeInt = 0
     """Updates by which rollouts may lag; they are used in the order of launch."""
-    checkpoint_every: int = 20
+    checkpoint_every: PositiveInt = 20
     """Updates between checkpoints."""
-    keep_traces: int = 4
+    keep_traces: NonNegativeInt = 4
     """Episodes of each evaluation whose traces go to the store."""
-    keep_episodes: int = 0
+    keep_episodes: NonNegativeInt = 0
     """Episodes of each update whose traces go to the store, with every decision and its log-probability."""
     store: str = ""
     """Learn from the traces of this store, and play nothing but evaluations; empty: play."""
@@ -67,14 +67,13 @@ class Settings:
     """Which traces were asked for, in the words of `counterpoint ls`; `ids` has what that chose."""
     ids: tuple[str, ...] = ()
     """The traces to learn from; none: all that the store had when the run began."""
-    clone: int = 0
+    clone: NonNegativeInt = 0
     """With a store: updates of behaviour cloning before the preset's own loss."""
     device: str = "cpu"
     """Where the network lives: "cpu". Networks this small gain nothing elsewhere, and "cuda" is refused."""
 
     def __post_init__(self) -> None:
-        for f in dataclasses.fields(self):
-            _check(f.name, getattr(self, f.name), f.type)
+        check_fields(self)
         if self.runner not in RUNNERS:
             raise InputError(f"runner is {self.runner!r}", fix=f"one of {', '.join(RUNNERS)}")
         if self.budget_calls < 1 and self.updates < 1:
@@ -83,10 +82,6 @@ class Settings:
             raise InputError("a run on recorded traces spends no calls, so it needs an end", fix="updates = 200")
         if (self.ids or self.where or self.clone) and not self.store:
             raise InputError("ids, where and clone are for runs that learn from a store", fix="store = the folder of the store")
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
-        Range(0, MOST_SEED, whole=True).check("seed", self.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """Every key, for `run.toml`."""
@@ -117,27 +112,6 @@ class Settings:
         raise Refused(
             "this learner runs on the CPU only, and device is 'cuda'", fix='device = "cpu"; the networks here are small'
         )
-
-
-_LEAST = {
-    "seed": 0, "eval_every": 1, "eval_episodes": 1, "workers": 1, "staleness": 0, "checkpoint_every": 1, "keep_traces": 0,
-    "budget_calls": 0, "updates": 0, "episodes": 0, "keep_episodes": 0, "clone": 0,
-}  # fmt: skip
-_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,)}
-
-
-def _check(name: str, value: Any, annotation: Any) -> None:
-    wanted = _KINDS.get(str(annotation))
-    if wanted and (not isinstance(value, wanted) or isinstance(value, bool)):
-        raise InputError(f"{name} is {value!r}", fix=f"a {'text' if wanted == (str,) else 'whole number'}")
-    if name == "set" and not isinstance(value, Mapping):
-        raise InputError(f"set is {value!r}", fix="a table: [set] with parameters of the world")
-    if name == "ids" and not (isinstance(value, tuple) and all(isinstance(v, str) for v in value)):
-        raise InputError(f"ids is {value!r}", fix="a list of trace ids")
-    if name == "change" and not isinstance(value, Mapping):
-        raise InputError(f"change is {value!r}", fix="a table: [change] with fields of the preset")
-    if name == "mix" and not (isinstance(value, tuple | list) and all(isinstance(v, Mapping) for v in value)):
-        raise InputError(f"mix is {value!r}", fix="a list of tables: mix = [{vote_items = 16}, {vote_items = 64}]")
 
 
 def settings_of(given: Mapping[str, Any], *, where: str | None = None) -> Settings:

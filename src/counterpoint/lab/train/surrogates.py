@@ -24,6 +24,7 @@ from counterpoint.credits.advantages import reward_to_go
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.train.objectives import ESTIMATORS, clip_loss, mask_loss, unit_means
 from counterpoint.lab.train.policies.network import Network
+from counterpoint.options import AboveOne, NonNegative, Positive, PositiveInt, PositiveOrInfinite
 
 LEVELS = ("decision", "turn", "sequence")
 WEIGHTS = ("type", "row", "rollout")
@@ -37,21 +38,21 @@ _ROUNDS, _AGENTS = 100_000, 10_000
 class Steps:
     """How policy steps are made."""
 
-    epochs: int = 4
+    epochs: PositiveInt = 4
     """Passes over the batch."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """Ratios are clipped at 1 - clip and 1 + clip_high."""
-    clip_high: float | None = None
+    clip_high: Positive | None = None
     """None: the same as `clip`."""
-    dual: float | None = None
+    dual: AboveOne | None = None
     """Bound of the loss where the advantage is negative (dual clip); None: none."""
-    entropy: float = 0.005
+    entropy: NonNegative = 0.005
     """Weight of the entropy bonus at the start; it falls to 0."""
     scale: bool = True
     """Divide advantages by their spread within a decision type and kind of item."""
     level: str = "decision"
     """What has one ratio: a `decision`, a `turn` (what an agent decided in a round), or a `sequence` (all that it decided)."""
-    log_max: float = 10.0
+    log_max: PositiveOrInfinite = 10.0
     """Log ratios are held at this from above."""
     weigh: str = "type"
     """The mean is over the rows of each decision `type`, then types are summed; or over all rows (`row`); or over the rows of
@@ -60,17 +61,17 @@ class Steps:
     """PARL's mask: rows whose log ratio is below this have no policy gradient; None with `mask_high` None: clipping."""
     mask_high: float | None = None
     """And above this."""
-    pull: float = 0.0
+    pull: NonNegative = 0.0
     """tau of tau (log rho)^2."""
     kl: str = "k3"
     """Estimator of the KL to the reference, which is the network at the start."""
-    kl_weight: float = 0.0
+    kl_weight: NonNegative = 0.0
     """Weight of that KL; 0: no reference is kept."""
     kl_in: str = "loss"
     """Where it counts: in the `loss`, or in the `reward` (k1 of the agent's decisions from here on, off the advantage)."""
-    kl_most: float | None = None
+    kl_most: NonNegative | None = None
     """A part whose KL from the policy that played is above this makes no step (MARFT); None: every part does."""
-    veto: float | None = None
+    veto: NonNegative | None = None
     """Turns or sequences in which any decision's ratio is below this do not count; None: all do."""
 
     def __post_init__(self) -> None:

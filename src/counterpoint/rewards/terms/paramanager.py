@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, results_of, succeeded
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
-from counterpoint.trace.team import TraceTeam
+from counterpoint.trace.team import team_of
 
 
 def mixed(
@@ -49,7 +50,7 @@ def protocol_of(trace: Trace) -> float:
 
 def diversity_of(trace: Trace) -> float:
     """How mixed those are who were asked: the chance that two delegations, drawn with return, went to different ones."""
-    team = TraceTeam(trace) if trace.events else None
+    team = team_of(trace) if trace.events else None
     lead = team.names[team.main] if team is not None and team.main is not None else None
     asked = Counter(e.to for e in trace.events if e.type == "message" and e.agent == lead and e.to not in (None, lead))
     asked += Counter(f"tool {e.tool}" for e in trace.events if e.type == "tool_call" and e.agent == lead)
@@ -59,10 +60,10 @@ def diversity_of(trace: Trace) -> float:
     return 1.0 - sum((k / n) ** 2 for k in asked.values()) if n else 0.0
 
 
-def _score(
+def _paramanager_signals(
     trace: Trace,
     *,
-    channel: str = "team",
+    channel: Channel = "team",
     most: float = 100_000,
     w_success: float = 1.0,
     w_protocol: float = 0.2,
@@ -84,6 +85,6 @@ paramanager = Reward(
     family="R8",
     unit="team",
     source="ParaManager, arXiv 2604.17009 (terms from the abstract, weights ours)",
-    score=_score,
+    score=_paramanager_signals,
     example=lambda: Example(rollouts(), {"most": 500}),
 )

@@ -15,7 +15,7 @@ from counterpoint.app.api.advise import advise as advised
 from counterpoint.app.api.advise import can_replay, price_of, trials_of
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.credits.advice import Advice, Change, Trials
 from counterpoint.credits.best_arm import LEAST
 from counterpoint.errors import CounterpointError
@@ -60,7 +60,7 @@ class Suggestions(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Suggestions:
     """Tried where that costs nothing and takes seconds, else listed."""
-    return prepared(trace).once("advise", lambda: _suggestions(trace, is_tried=True))
+    return view_of(trace).once("advise", lambda: _suggestions(trace, is_tried=True))
 
 
 def _listed(trace: Trace) -> Suggestions:
@@ -76,7 +76,7 @@ def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
     if "team" not in trace.rewards:
         return _none(
             command,
-            f"nothing says how the run came out, so no change can be judged; `counterpoint score {trace.trace_id} up` says it",
+            f"the run has no outcome, so no change can be judged; `counterpoint notes score {trace.trace_id} up` sets one",
         )
     try:
         trials = trials_of(trace)
@@ -88,7 +88,7 @@ def _suggestions(trace: Trace, *, is_tried: bool) -> Suggestions:
         price = price_of(trials)
         if asks_model(trace):
             note = f"trying these would ask a model for up to {price.tokens:,} tokens"
-            again = f"{command} --model openai:NAME --base-url URL --budget-tokens {price.tokens}"
+            again = f"{command} --model openai:NAME --base-url URL --cap tokens={price.tokens}"
             return _untried(trace, trials, again, note)
         if not is_tried:
             return _untried(trace, trials, command, "nothing is tried in a page of one file")
@@ -124,7 +124,7 @@ def _change(
     trials: int = 0, verdict: str = "not tried",
 ) -> TriedChange:  # fmt: skip
     at = trace.index.get(change.at)
-    event = None if at is None else int(prepared(trace).team.place_E[at])
+    event = None if at is None else int(view_of(trace).team.place_E[at])
     return TriedChange(
         scope=change.scope, kind=change.kind, says=change.says, event=event,
         gain=_finite(gain), low=_finite(low), high=_finite(high), trials=trials, tokens=tokens, verdict=verdict,

@@ -10,12 +10,11 @@ from shlex import quote
 
 from msgspec import Struct
 
-from counterpoint.app.viewer.causes import Recurring, RecurringCause
+from counterpoint.app.viewer.causes import RecurringCause, RecurringCauses
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.trace_view import prepared
+from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.audits.blame.judge import Blame, succeeded
 from counterpoint.audits.blame.judge import blame as judged
-from counterpoint.audits.facts import Facts
 from counterpoint.audits.failures import Failure, failures
 from counterpoint.errors import NotIdentified, Refused
 from counterpoint.trace import Trace
@@ -70,7 +69,7 @@ class Suspicion(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Suspicion:
     """The first suspects of a trace."""
-    return prepared(trace).once("blame", lambda: _suspicion(trace))
+    return view_of(trace).once("blame", lambda: _suspicion(trace))
 
 
 def _suspicion(trace: Trace) -> Suspicion:
@@ -81,19 +80,19 @@ def _suspicion(trace: Trace) -> Suspicion:
         return _told(trace, judged(trace, most=SUSPECTS))
     except NotIdentified as refused:
         why = refused.what.removeprefix("not identified: ")
-        return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", prepared(trace).facts if succeeded(trace) is None else None)
+        return _nobody(f"{why[0].upper()}{why[1:]}. {refused.fix}.", trace if succeeded(trace) is None else None)
     except Refused as refused:  # what would help there are options of the command
-        return _nobody(f"{refused.what}; `{command} --anyway` ranks its steps as if it had failed")
+        return _nobody(f"{refused.what}; `{command} --all` ranks its steps as if it had failed")
 
 
-def _nobody(why: str, facts: Facts | None = None) -> Suspicion:
-    failed = [] if facts is None else sorted(failures(facts.trace, facts=facts), key=lambda f: f.is_mended)
-    shown = [] if facts is None else _failed(facts.trace, failed)
+def _nobody(why: str, trace: Trace | None = None) -> Suspicion:
+    failed = [] if trace is None else sorted(failures(trace), key=lambda f: f.is_mended)
+    shown = [] if trace is None else _failed(trace, failed)
     return Suspicion(suspects=[], agents={}, sure="", steps=0, notes=[why], failed=shown, failed_count=len(failed))
 
 
 def _failed(trace: Trace, failed: list[Failure]) -> list[FailedStep]:
-    place = prepared(trace).team.place_E
+    place = view_of(trace).team.place_E
     return [
         FailedStep(event=int(place[trace.index[f.event]]), agent=f.name, what=f.tool or f.type.replace("_", " "),
                    reason=f.reason or "it failed", is_mended=f.is_mended)
@@ -102,7 +101,7 @@ def _failed(trace: Trace, failed: list[Failure]) -> list[FailedStep]:
 
 
 def _told(trace: Trace, found: Blame) -> Suspicion:
-    place = prepared(trace).team.place_E
+    place = view_of(trace).team.place_E
     steps = [
         SuspectStep(
             event=int(place[trace.index[s.event]]), step=s.step, agent=s.name, score=s.score, text=s.text,
@@ -122,6 +121,5 @@ def _words(words: str) -> str:
     return f"not {bare}" if bare != words and bare.startswith(("much ", "long", "very ", "the ", "among ")) else words
 
 
-blame = Panel(
-    name="Blame", key="6", answer=_answer, shapes=(RecurringCause, Recurring, SuspectReason, SuspectStep, FailedStep, Suspicion)
-)
+_SHAPES = (RecurringCause, RecurringCauses, SuspectReason, SuspectStep, FailedStep, Suspicion)
+blame = Panel(name="Blame", key="6", answer=_answer, shapes=_SHAPES)

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from counterpoint.app.viewer.panel import Panel
-from counterpoint.app.viewer.trace_view import Prepared, orders_given, prepared, sinks
+from counterpoint.app.viewer.trace_view import TraceView, injected_orders, sinks, view_of
 from counterpoint.audits.authority import Sink
 from counterpoint.audits.injection import verdict_of
 from counterpoint.audits.taint import MayTaint, may_taint, suspects
@@ -66,37 +66,37 @@ class Safety(Struct, frozen=True, kw_only=True):
 
 def _answer(trace: Trace) -> Safety:
     """Sources, reach and paths of a trace."""
-    look = prepared(trace)
-    if "safety" not in look.kept:
-        look.kept["safety"] = _safety(look)
-    kept: Safety = look.kept["safety"]
+    view = view_of(trace)
+    if "safety" not in view.kept:
+        view.kept["safety"] = _safety(view)
+    kept: Safety = view.kept["safety"]
     return kept
 
 
-def _safety(look: Prepared) -> Safety:
-    may, found = sinks(look)
-    place, tainted = look.team.place_E, look.tainted_E
+def _safety(view: TraceView) -> Safety:
+    may, found = sinks(view)
+    place, tainted = view.team.place_E, view.tainted_E
     rank = {"violation": 0, "blocked": 1, "possible": 2}
-    ordered = sorted(found, key=lambda s: (rank[s.status], int(place[look.trace.index[s.event]])))
-    paths = [_path(look, may, sink, is_traced=k < _TRACED) for k, sink in enumerate(ordered[:PATHS])]
+    ordered = sorted(found, key=lambda s: (rank[s.status], int(place[view.trace.index[s.event]])))
+    paths = [_path(view, may, sink, is_traced=k < _TRACED) for k, sink in enumerate(ordered[:PATHS])]
     return Safety(
         sources=sorted(place[list(may.sources)].tolist())[:_SOURCES],
         tainted=int(tainted.sum()),
-        agents=[a for a in np.unique(look.team.agent_E[tainted]).tolist() if look.team.is_member_A[a]],
+        agents=[a for a in np.unique(view.team.agent_E[tainted]).tolist() if view.team.is_member_A[a]],
         paths=paths,
-        odd=_odd(look),
-        notes=_notes(look, may, found),
+        odd=_odd(view),
+        notes=_notes(view, may, found),
     )
 
 
-def _path(look: Prepared, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPath:
-    index, place = look.trace.index, look.team.place_E
+def _path(view: TraceView, may: MayTaint, sink: Sink, *, is_traced: bool) -> TaintPath:
+    index, place = view.trace.index, view.team.place_E
     end = index[sink.event]
     start = index[sink.source] if sink.source is not None else -1
     way = [index[name] for name in sink.path]
     if is_traced and len(way) == 2 and sink.strength in ("copied", "order"):
         # the audit names both ends; the page shows the way between them
-        way = may_taint(look.trace, [sink.path[0]], facts=look.facts).path(end) or way
+        way = may_taint(view.trace, [sink.path[0]]).path(end) or way
     return TaintPath(
         source=int(place[start]) if start >= 0 else -1,
         sink=int(place[end]),
@@ -105,22 +105,22 @@ def _path(look: Prepared, may: MayTaint, sink: Sink, *, is_traced: bool) -> Tain
         rule=sink.rule if len(sink.rule) <= _RULE else sink.rule[: _RULE - 1] + "…",
         severity=_SEVERITY[sink.status],
         is_blocked=sink.status == "blocked",
-        gate=_gate(look, start, way) if is_traced and start >= 0 and sink.status != "blocked" else None,
+        gate=_gate(view, start, way) if is_traced and start >= 0 and sink.status != "blocked" else None,
     )
 
 
-def _gate(look: Prepared, source: int, way: list[int]) -> Gate:
+def _gate(view: TraceView, source: int, way: list[int]) -> Gate:
     """The first hand-over on the way that every other way passes too; else the sink itself."""
-    agent_E, sink = look.team.agent_E, way[-1]
+    agent_E, sink = view.team.agent_E, way[-1]
     crossings = [b for a, b in pairwise(way) if agent_E[a] != agent_E[b] and b != sink]
     for event in crossings[:8]:
-        if not _reaches(look.facts.info, source, sink, event):
-            who = look.team.names[agent_E[event]]
-            name = look.trace.events[event].id
+        if not _reaches(view.facts.info, source, sink, event):
+            who = view.team.names[agent_E[event]]
+            name = view.trace.events[event].id
             text = f"a check where {who} takes the content over ({name}) stops every recorded path to the effect"
-            return Gate(event=int(look.team.place_E[event]), text=text)
+            return Gate(event=int(view.team.place_E[event]), text=text)
     text = "only a check right before the effect: the content reaches it by several paths, which share no earlier event"
-    return Gate(event=int(look.team.place_E[sink]), text=text)
+    return Gate(event=int(view.team.place_E[sink]), text=text)
 
 
 def _reaches(graph: Graph, source: int, sink: int, without: int) -> bool:
@@ -128,28 +128,28 @@ def _reaches(graph: Graph, source: int, sink: int, without: int) -> bool:
     return bool(Graph(graph.n, graph.src[keep], graph.dst[keep], order=graph.order).reach([source])[sink])
 
 
-def _notes(look: Prepared, may: MayTaint, found: list[Sink]) -> list[str]:
+def _notes(view: TraceView, may: MayTaint, found: list[Sink]) -> list[str]:
     notes = []
     if not may.sources:
-        said = any(e.trusted is not None for e in look.trace.events)
+        said = any(e.trusted is not None for e in view.trace.events)
         why = "every event that has the field says that it can be trusted" if said else "no event says whether it can be trusted"
         notes.append(f"Nothing is marked as coming from outside: {why} (field `trusted`).")
     if len(may.sources) > _SOURCES:
         notes.append(f"The first {_SOURCES:,} of {len(may.sources):,} sources are listed.")
     if len(found) > PATHS:
         notes.append(f"{len(found) - PATHS:,} more sinks: counterpoint audit --taint --json lists all.")
-    if not look.is_large:
-        given = orders_given(look)
+    if not view.is_large:
+        given = injected_orders(view)
         notes.append(f"Injection: {verdict_of(given)}.")
         notes += [f"{one.says}. It says: {one.excerpt[:_WORDS]}" for one in given[:_TOLD]]
     return notes
 
 
-def _odd(look: Prepared) -> list[int]:
-    if look.is_large:
+def _odd(view: TraceView) -> list[int]:
+    if view.is_large:
         return []
-    told = {one.event for one in orders_given(look)}
-    return [int(look.team.place_E[look.trace.index[name]]) for name in suspects(look.trace) if name not in told]
+    told = {one.event for one in injected_orders(view)}
+    return [int(view.team.place_E[view.trace.index[name]]) for name in suspects(view.trace) if name not in told]
 
 
 safety = Panel(name="Safety", key="5", answer=_answer, shapes=(Gate, TaintPath, Safety))

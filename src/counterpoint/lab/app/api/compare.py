@@ -97,7 +97,7 @@ def grouped(found: Sequence[tuple[str | None, Path]]) -> list[Group]:
 
 
 _APART = {
-    "seed", "device", "runner", "workers", "threads", "slots", "tokens", "eval_every", "checkpoint_every", "keep_traces",
+    "seed", "device", "runner", "workers", "slots", "tokens", "eval_every", "checkpoint_every", "keep_traces",
     "keep_episodes",
 }  # fmt: skip
 """Settings in which the training seeds of one way may differ: they say where it runs and what is kept, not what is learned."""

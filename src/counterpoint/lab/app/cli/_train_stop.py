@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.options import given as parameters
 from counterpoint.app.terminal.options import impossible
+from counterpoint.app.terminal.options import overrides as parameters
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, number, plain_text, table
 from counterpoint.errors import InputError, NotFound, did_you_mean
 

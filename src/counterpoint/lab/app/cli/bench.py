@@ -15,13 +15,16 @@ from typing import Any
 import click
 
 import counterpoint
+from counterpoint.app.terminal.groups import Group
 from counterpoint.app.terminal.options import NumberRange
-from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import Bar, progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, duration, moment, percent
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put
+
+HEADING = "Learn"
 
 
 def _epilog(*lines: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.groups import Group
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -18,6 +19,8 @@ from counterpoint.errors import NotFound, did_you_mean
 
 if TYPE_CHECKING:
     from counterpoint.lab.lm.weights import FoundWeights
+
+HEADING = "Learn"
 
 
 def _epilog(*lines: str) -> str:

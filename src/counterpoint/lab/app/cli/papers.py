@@ -14,12 +14,15 @@ from typing import Any
 import click
 import msgspec
 
-from counterpoint.app.terminal.output import SCHEMA_VERSION, Group, emit, json_option, note, table
+from counterpoint.app.terminal.groups import Group
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import read_plain
 from counterpoint.lab.app.cli._methods import presets_of
 from counterpoint.lab.papers import load, query
 from counterpoint.lab.papers.records import Excluded, Paper, family
+
+HEADING = "Learn"
 
 with_option = click.option(
     "--with", "extra", multiple=True, metavar="FILE", type=click.Path(path_type=Path), help="Also read this user file."

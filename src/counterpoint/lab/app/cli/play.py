@@ -20,7 +20,7 @@ import click
 from click.core import ParameterSource
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.options import NumberRange, given, impossible, set_option
+from counterpoint.app.terminal.options import NumberRange, impossible, overrides, set_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from counterpoint.lab.lm.model import Model
     from counterpoint.lab.team.session import Spec
     from counterpoint.trace import Trace
+
+HEADING = "Learn"
 
 _LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
 _MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries", "token_ids")
@@ -74,9 +76,7 @@ _RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
 @click.option("--rpm", type=NumberRange(min=0, min_open=True), help="Requests per minute, at most.")
 @click.option("--tpm", type=NumberRange(min=0, min_open=True), help="Tokens per minute, at most.")
-@click.option(
-    "--timeout", "timeout_s", type=NumberRange(min=0, min_open=True), help="Seconds that an endpoint may be silent."
-)
+@click.option("--timeout", "timeout_s", type=NumberRange(min=0, min_open=True), help="Seconds that an endpoint may be silent.")
 @click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
 @click.option(
     "--token-ids", is_flag=True, default=None, help="Ask the endpoint for token ids, for training (vLLM and SGLang give them)."
@@ -156,10 +156,10 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
 
     found = task(task_name)
     with impossible(f"counterpoint record --task list; {found.name} has {', '.join(vars(found.config))}"):
-        config = given(found.config, options["pairs"])
+        config = overrides(found.config, options["pairs"])
         if config:
             found.replace(**config)
-    limits = given(Limits(), options["limits"])
+    limits = overrides(Limits(), options["limits"])
     if options["width"] is not None:
         limits["width"] = options["width"]
     harness(options["harness"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.options import given, set_option
+from counterpoint.app.terminal.options import overrides, set_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.errors import InputError
 
@@ -64,7 +64,7 @@ def prompts(
     from counterpoint.lab.tasks.task import task as find_task
     from counterpoint.lab.train.text_method import TextSettings
 
-    config = given(find_task(task).config, pairs)
+    config = overrides(find_task(task).config, pairs)
     settings = TextSettings(
         task=task, config=config, topology=topology, model=model, reviewer=reviewer, iterations=iterations, batch=batch,
         seed=seed, width=width,

@@ -21,6 +21,8 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
 if TYPE_CHECKING:
     from counterpoint.lab.bench.claim import ClaimRow
 
+HEADING = "Learn"
+
 _WIDTHS = (52, 10, 10, 10, 6, 0)
 _SEEDS = 5
 
@@ -33,9 +35,7 @@ _SEEDS = 5
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--list", "is_list", is_flag=True, help="List the claims and run nothing.")
 @click.option("--all", "is_all", is_flag=True, help="Run every claim.")
-@click.option(
-    "--seed", default=0, show_default=True, type=SEEDS, help="The first seed; another seed means fresh data."
-)
+@click.option("--seed", default=0, show_default=True, type=SEEDS, help="The first seed; another seed means fresh data.")
 @click.option("--seeds", default=_SEEDS, show_default=True, type=click.IntRange(min=1), help="How many seeds.")
 @json_option
 def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, seeds: int, as_json: bool) -> None:

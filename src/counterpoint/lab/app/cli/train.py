@@ -23,6 +23,8 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 if TYPE_CHECKING:
     from counterpoint.lab.train.folder import RunFolder
 
+HEADING = "Learn"
+
 _FLAGS = {
     "source": "RUN.toml", "preset": "--preset", "world": "--world", "pairs": "--set", "seed": "--seed", "seeds": "--seeds",
     "budget": "--budget", "updates": "--updates", "out": "--out", "workers": "--workers", "staleness": "--staleness",

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.options import given, impossible, set_option
-from counterpoint.app.terminal.output import SCHEMA_VERSION, SEEDS, Group, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.groups import Group
+from counterpoint.app.terminal.options import impossible, overrides, set_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, SEEDS, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.words import plain_text
 from counterpoint.display import number
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # Episodes that are played at once: enough to be quick, few enough to say how far it is.
 _BATCH, _BATCH_LOGGED = 2048, 128
 _IDS_SHOWN = 10
+
 
 def _epilog(*lines: str) -> str:
     examples = "\n".join(f"  counterpoint world {line}" for line in lines)
@@ -75,7 +77,7 @@ def _find(name: str, pairs: Sequence[str] = ()) -> World:
 def _changed(found: World, pairs: Sequence[str]) -> World:
     """The world with `--set`."""
     with impossible(f"counterpoint world show {found.name}"):
-        changes = given(found.config, pairs)
+        changes = overrides(found.config, pairs)
         return found.replace(**changes) if changes else found
 
 
@@ -132,9 +134,7 @@ def _optimum(best: Optimum) -> list[tuple[str, str]]:
 @click.option("--policy", "policies", multiple=True, metavar="P", help="A policy by name; may be repeated. Default: all of them.")
 @click.option("--episodes", default=100, show_default=True, type=click.IntRange(min=1), help="How many each policy plays.")
 @click.option("--seed", default=0, show_default=True, type=SEEDS, help="The first seed; then seed + 1, ...")
-@click.option(
-    "--store", is_flag=False, flag_value="", metavar="[DIR]", help="Keep every trace, in DIR or the default store."
-)
+@click.option("--store", is_flag=False, flag_value="", metavar="[DIR]", help="Keep every trace, in DIR or the default store.")
 @set_option
 @json_option
 def run(

@@ -14,13 +14,14 @@ from counterpoint.app.viewer.collection import Collection
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 from counterpoint.lab.app.bench_page import boards, contrast_section, defence_section, sections, title
 from counterpoint.lab.app.pages.bench_shapes import Bench, BenchResult, BenchTable
+from counterpoint.lab.app.pages.folders import results
 from counterpoint.lab.bench.scorecard.card import Card, card_of, contrast, read_about
 from counterpoint.lab.bench.scorecard.defence import defence_contrast
 
 
 def bench(collection: Collection, first: str = "", second: str = "") -> Bench:
     """The leaderboard; with one name its card, with two both side by side."""
-    found = collection.results()
+    found = results(collection)
     cards = _cards(found)
     listed = [
         BenchResult(id=name, team=c.about["team"], suite=c.about["suite"], digest=c.about["suite_digest"], runs=c.runs)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.errors import CounterpointError
+from counterpoint.lab.app.pages import folders
 from counterpoint.lab.app.pages.race_shapes import Race, RaceDifference, RaceLine, RaceRow, RaceWorld
 from counterpoint.lab.app.pages.run_shapes import Series
 
@@ -22,7 +23,7 @@ def races(collection: Collection) -> list[RaceRow]:
     from counterpoint.lab.bench.race.rows import RELEASED, read_rows
 
     out = []
-    for name, path in collection.races().items():
+    for name, path in folders.races(collection).items():
         try:
             head, rows = read_rows(path)
             out.append(
@@ -45,7 +46,7 @@ def race(collection: Collection, race_id: str) -> Race:
     """One race, world by world."""
     from counterpoint.lab.bench.race.page import result_of
 
-    found = result_of(collection.race(race_id))
+    found = result_of(folders.folder_of(folders.races(collection), race_id, "race"))
     worlds = [_world(found, world) for world in found.worlds]
     return Race(id=race_id, plan=found.head["plan"]["name"], suite=found.head["suite"], worlds=worlds)
 

@@ -19,6 +19,7 @@ import numpy as np
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.app.viewer.shapes import Alert
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
+from counterpoint.lab.app.pages import folders
 from counterpoint.lab.app.pages.run_shapes import Compare, CompareRow, Level, Run, RunRow, Series
 from counterpoint.trace.steering import STEERED
 
@@ -41,7 +42,7 @@ def runs(collection: Collection) -> list[RunRow]:
     from counterpoint.lab.train.folder import RunFolder
 
     found: list[tuple[float, RunRow]] = []
-    for run_id, path in collection.runs().items():
+    for run_id, path in folders.runs(collection).items():
         try:
             folder = RunFolder.open(path)
             found.append((_written(path), _row(run_id, folder)))
@@ -50,9 +51,13 @@ def runs(collection: Collection) -> list[RunRow]:
     return [row for _, row in sorted(found, key=lambda pair: -pair[0])]
 
 
+def _folder(collection: Collection, run_id: str) -> Path:
+    return folders.folder_of(folders.runs(collection), run_id, "run")
+
+
 def version(collection: Collection, run_id: str) -> str:
     """Another one when the run has written something."""
-    path = collection.run(run_id)
+    path = _folder(collection, run_id)
     return f"{_written(path)}-{_written(path / 'store' / 'log')}"
 
 
@@ -60,13 +65,19 @@ def run(collection: Collection, run_id: str) -> Run:
     """One run: its curves, its alerts, the traces it kept."""
     from counterpoint.lab.train.folder import RunFolder
 
-    folder = RunFolder.open(collection.run(run_id))
+    folder = RunFolder.open(_folder(collection, run_id))
     alerts = folder.alerts()
-    kept = dict.fromkeys(reversed(collection.samples(run_id)))
+    kept = dict.fromkeys(reversed(_samples(collection, run_id)))
     shown = [f"{run_id}:{name}" for row in reversed(alerts) for name in row.get("traces") or ()]
     samples = list(dict.fromkeys([*(name for name in shown if name in kept), *kept]))[:_SAMPLES]
     told = [_alert(row) for row in alerts]
     return Run(row=_row(run_id, folder), series=_curves(folder), alerts=told, samples=samples, levels=_levels(folder))
+
+
+def _samples(collection: Collection, run_id: str) -> list[str]:
+    """The names under which the traces that a run kept are asked for."""
+    store = collection.store_named(run_id)
+    return [] if store is None else [f"{run_id}:{name}" for name in store.ids()]
 
 
 def _levels(folder: RunFolder) -> list[Level]:
@@ -171,7 +182,7 @@ def compared(collection: Collection, spec: str, metric: str = "value", *, anyway
 
 def _sides(collection: Collection, word: str) -> list[tuple[str | None, Path]]:
     """The runs of one word, among those on view only; a pattern is matched against their ids."""
-    known = collection.runs()
+    known = folders.runs(collection)
     label, is_labelled, rest = word.partition("=")
     names = (rest if is_labelled else word).split(",")
     out = []
@@ -240,10 +251,13 @@ def _moved(result: Comparison, tasks: Sequence[int], kept: Mapping[str, Mapping[
 
 def _kept(collection: Collection, group: Group) -> dict[int, str]:
     """Number of a task to the last trace of it that a run of this side kept; worlds name a task `world-NUMBER`."""
-    names = {path.resolve(): run_id for run_id, path in collection.runs().items()}
+    names = {path.resolve(): run_id for run_id, path in folders.runs(collection).items()}
     out: dict[int, str] = {}
     for one in group.runs:
-        for task, trace in collection.tasks(names[one.path.resolve()]).items():
+        run_id = names[one.path.resolve()]
+        store = collection.store_named(run_id)
+        last = {} if store is None else {row.task_id: f"{run_id}:{row.id}" for row in store.rows() if not row.is_open}
+        for task, trace in last.items():
             number = task.rpartition("-")[2]
             if number.isascii() and number.isdigit():
                 out.setdefault(int(number), trace)

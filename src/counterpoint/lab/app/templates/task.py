@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.errors import InputError, NotFound, did_you_mean
-from counterpoint.lab.tasks.leaks import marker
+from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
 from counterpoint.trace.keyed import purpose, uniform

@@ -19,7 +19,7 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.audits.blast import Blast, cut_off, edge_audit, other
 from counterpoint.audits.blast import blast_radius as reach
-from counterpoint.audits.facts import Facts
+from counterpoint.audits.facts import facts_of
 from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most
@@ -179,11 +179,11 @@ def _team(numbers: list[int]) -> Iterator[ClaimRow]:
         world = registry.get("world", "wide_verify").replace(vote_items=64, topology=topology)
         for s in numbers:
             trace = world.run("reference", [s], log=True).trace(0)
-            facts = Facts(trace)
+            _facts = facts_of(trace)  # one for all forks
             able = [e for e in trace.events if e.type in ("return", "tool_result", "message") and e.role != "critic"]
             for i in np.random.default_rng(s).choice(len(able), _FORKS, replace=False).tolist():
                 fork = world.fork(trace, able[i].id, other(able[i]))
-                blasts.append(reach(trace, fork, able[i].id, facts=facts))
+                blasts.append(reach(trace, fork, able[i].id))
             audit = edge_audit(trace, world, samples=6, seed=s)
             changed, misses = changed + audit.changed, misses + len(audit.misses)
     yield _none("TeamWorld: changed events that cut-off does not run again", sum(len(b.missed) for b in blasts))

@@ -1,4 +1,4 @@
-"""Several races on one short page: the ranks over all worlds, the worlds, and what the methods are, each once.
+"""Several races on one short page: the ranks over all worlds, and what the methods are, each once.
 
 Always true: a function of the rows alone, as `page.markdown`, which has every line of one race.
 """
@@ -12,10 +12,13 @@ from counterpoint.lab.bench.race.page import RaceResult, difference, interval, o
 from counterpoint.lab.bench.race.plan import BASELINES, IDLE, OURS
 
 _OPENING = """\
-Methods that learn networks, in worlds whose bound is known: the same seeds and tasks for all, 32 episodes an update, one network,
+Methods that learn networks, in [worlds](worlds.md#suites-worlds-that-tell-methods-apart) whose bound is known: the
+same seeds and tasks for all, 32 episodes an update, one network,
 one budget of calls and rounds with forks, trials and judges counted. `python tools/docs_site.py` writes this page from the rows
-that come with the package. `counterpoint compare methods --released` prints every line with its intervals, `--worlds WORLD` those
-of a world, `--only METHOD` those of a method, and `--table FILE` writes them all."""
+that come with the package. `counterpoint compare standings released` (`released:small` for the plan small) prints every line
+with its intervals, `--world WORLD` those of a world, a METHOD behind it those of a method, and `-o FILE.md` writes them all."""
+
+_SOURCES = "`counterpoint train presets` has the rewards, the unit of credit, what is trained and the regime of each."
 
 _SHARES = "Percent of the bound, in brackets the rank; below 0 a team costs more than it earns."
 
@@ -25,7 +28,7 @@ and with the one alternative that its file names."""
 
 _TERMS = f"""\
 *Final*: the value on held-out tasks when the budget is spent, as a share of the world's bound, with Student's 95 % interval over
-training seeds. *Area*: the mean of the held-out curve over the budget. *Rank*: by the mean; in brackets what paired t-tests leave
+training seeds. *Rank*: by the mean; in brackets what paired t-tests leave
 open, Holm over all pairs of the world. *Minus grpo*, *minus ours*: paired by seed; exact sign-flip test, Holm over the rows of a
 world; a claim needs {CLAIM_SEEDS} seeds. A run ends with the update that spends its budget, or after {IDLE} updates in a row with
 under one call an episode. *?*: parts of the method are not in its source. Ours is `{OURS}`, without the wider updates of its own
@@ -37,13 +40,13 @@ def digest(results: Sequence[RaceResult]) -> str:
     parts = ["# Methods side by side", "", _OPENING, ""]
     for result in results:
         parts += [*_race(result), ""]
-    parts += ["## The worlds", "", *_worlds(results), "", "## What each method is", "", *_methods(results), "", _TERMS, ""]
+    parts += [_TERMS, "", "## What each method is", "", _SOURCES, "", *_methods(results), ""]
     return "\n".join(parts)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table in Markdown."""
-    return ["| " + " | ".join(header) + " |", "|" + "---|" * len(header), *("| " + " | ".join(row) + " |" for row in rows)]
+    return [f"|{'|'.join(header)}|", "|" + "---|" * len(header), *(f"|{'|'.join(row)}|" for row in rows)]
 
 
 def _race(result: RaceResult) -> list[str]:
@@ -56,7 +59,7 @@ def _race(result: RaceResult) -> list[str]:
     )
     about = (
         f"{len(result.head['methods'])} methods, {plan['final_budget']:,} calls and rounds a run, {seeds} training seeds. "
-        f"{tuned} `counterpoint compare methods {of_plan(plan['name'])}--only METHOD` runs a method again."
+        f"{tuned} `counterpoint compare methods METHOD {of_plan(plan['name'])}--world all` runs a method again."
     )
     out = [f"## Plan `{plan['name']}`", "", about]
     if any(world.is_screening for world in result.worlds):
@@ -68,31 +71,18 @@ def _race(result: RaceResult) -> list[str]:
 
 
 def _world(result: RaceResult, world: WorldResult) -> list[str]:
-    header = ("rank", "method", "point", "final, % of bound", "area, %", *(f"minus {name}" for name in ("grpo", "ours")))
+    header = ("rank", "method", "point", "final, % of bound", *(f"minus {name}" for name in ("grpo", "ours")))
     guessed = {name for name, one in result.head["methods"].items() if one.get("guessed")}
     return table(header, (
         (f"{s.rank:g} [{s.rank_low}, {s.rank_high}]", s.method + (" ?" if s.method in guessed else ""), s.point,
-         interval(s.share), interval(s.area), *(difference(s.against.get(name)) for name in BASELINES))
+         interval(s.share), *(difference(s.against.get(name)) for name in BASELINES))
         for s in world.standings if s.is_ranked
-    ))  # fmt: skip
-
-
-def _worlds(results: Sequence[RaceResult]) -> list[str]:
-    worlds = {w.world: (w, r.head["worlds"].get(w.world, {})) for r in reversed(results) for w in r.worlds}
-    ordered = dict.fromkeys(w.world for r in results for w in r.worlds)
-    return table(("world", "what it is", "decision", "bound, points", "by hand, % of the bound"), (
-        (f"`{name}`", about.get("about", ""), about.get("decision", ""), f"{world.bound:.4g}",
-         ", ".join(f"{rule} {100 * value / world.bound:.0f}" for rule, value in about.get("rules", {}).items()))
-        for name, (world, about) in ((name, worlds[name]) for name in ordered)
     ))  # fmt: skip
 
 
 def _methods(results: Sequence[RaceResult]) -> list[str]:
     known = {name: about for result in reversed(results) for name, about in result.head["methods"].items()}
-    return table(("method", "source", "reward", "unit", "trains", "regime", "not in the source"), (
-        tuple(str(cell).replace("|", "/") or "–" for cell in (
-            name, f"{one['source']} ({one['grade']})", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
-            one["regime"], "; ".join(one["guessed"]),
-        ))
+    return table(("method", "source", "not in the source"), (
+        (name, f"{one['source']} ({one['grade']})".replace("|", "/"), "; ".join(one["guessed"]) or "–")
         for name, one in sorted(known.items())
     ))  # fmt: skip

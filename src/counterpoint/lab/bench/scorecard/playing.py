@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from counterpoint import __version__
-from counterpoint.audits.facts import Facts
 from counterpoint.audits.measures import measures
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.bench.scorecard.attack_rows import AttackRow, attack_row
@@ -150,7 +149,7 @@ def play_suite(
         for place, (cell, seed) in enumerate(jobs):
             if tell is not None:
                 tell("playing", {"cell": cell.id, "seed": seed, "done": place, "of": len(jobs)})
-            row = played(cell, seed, team, caps)
+            row = play_cell(cell, seed, team, caps)
             if team.code().digest != code:
                 what = f"the code of {team.name} changed while {cell.id} was played: that run is not counted"
                 raise InputError(what, where=str(out), fix="run it again: what the new code has not played is played")
@@ -172,7 +171,7 @@ def _mend(path: Path) -> None:
         path.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
 
-def played(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
+def play_cell(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
     """One run, measured; a team that breaks is measured by what it left."""
     begin = time.process_time()
     try:
@@ -190,8 +189,7 @@ def measured(cell: Cell, seed: int, attempt: Attempt, cpu_s: float) -> BenchRow:
             cell=cell.id, seed=seed, status=attempt.status, why=attempt.why, value=0.0, share=0.0, success=0.0, measures={},
             attack=None, tool_calls=attempt.tool_calls, told_tool_calls=None, cpu_s=cpu_s, digest="",
         )  # fmt: skip
-    facts = Facts(trace)
-    found = {m.name: None if m.value is None else float(m.value) for m in measures(trace, facts=facts)}
+    found = {m.name: None if m.value is None else float(m.value) for m in measures(trace)}
     value = float(trace.rewards.get("team", 0.0))
     share = value / best if best > 0 else 0.0
     success = min(1.0, max(0.0, share)) if cell.kind == "world" else float(found["task_success"] or 0.0)
@@ -209,4 +207,3 @@ def _digest(trace: Trace) -> str:
         said = sorted((str(e.key), e.type, e.agent, e.content_ref, e.tokens_in, e.tokens_out) for e in trace.events)
         return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
     return hashlib.sha256(encode_lines(trace)).hexdigest()[:16]
-

@@ -6,7 +6,6 @@ against the same unit in the task's other samples. Where several mechanisms cove
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,13 +16,14 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.credits.call_rows import CallRows, call_rows, model_call
 from counterpoint.credits.mechanism import identified
-from counterpoint.lab.team.session import Spec
+from counterpoint.lab.team.remerge import Remerge
 from counterpoint.lab.train.lm.settings import Learn, Prices
-from counterpoint.rewards.paying import Paid, pay
+from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
 
 _LEAST_SPREAD = 1e-6
+_REMEMBERED = 512
 _SOFT = 0.05
 """Added to a spread before it divides: small differences stay small."""
 
@@ -45,55 +45,49 @@ def priced(trace: Trace, prices: Prices) -> float:
     return prices.agent * spawned + prices.call * calls + prices.token * written + prices.second * seconds
 
 
-@lru_cache(maxsize=4096)
-def _instance(task: str, config: str, seed: int) -> tuple[Any, Any]:
-    made = Spec(task=task, config=json.loads(config), seed=seed).make_task()
-    return made, made.instance(seed)
+@lru_cache(maxsize=1)
+def _merges() -> dict[int, Remerge]:
+    """Merges by the identity of their trace, which each of them holds; a few hundred at most."""
+    return {}
 
 
-class _Merge:
-    """What workers returned, and what the last merge would have been worth with some of it."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        told = [(i, e) for i, e in enumerate(trace.events) if e.type == "return" and e.ok is not False]
-        self.returns = [(i, e.agent, trace.contents.get(e.content_ref or "", "")) for i, e in told]
-        merges = [e for e in trace.events if e.type == "aggregate"]
-        self.rule = (merges[-1].extra or {}).get("rule") if merges else None
-
-    def worth(self, kept: Callable[[int, str], bool]) -> float:
-        """The task's score of a merge of what is kept (place of the event, agent)."""
-        team = self.trace.meta["team"]
-        task, instance = _instance(team["task"], json.dumps(dict(team["config"]), sort_keys=True), int(team["seed"]))
-        texts = [text for place, agent, text in self.returns if kept(place, agent)]
-        return float(task.check(instance, task.merge(instance, self.rule or task.rules[0], texts)).value)
+def _remerge(trace: Trace) -> Remerge | None:
+    """The trace's last merge; None where the answer is not a merge that can be made again."""
+    known = _merges()
+    found = known.get(id(trace))
+    if found is None or found.trace is not trace:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        found = known[id(trace)] = Remerge(trace)
+    return found if found.is_identified else None
 
 
 def without_returns(trace: Trace, agent: str) -> float:
-    """The team's reward had the last merge not had what this agent returned: exact, and no model is asked.
+    """The team's reward had the last merge not had what this agent returned: exact, and without a model call.
 
-    What the team would have done otherwise is no part of it: only the merge is made again. Where nothing was merged, or the
-    agent returned nothing, it is the reward itself.
+    Other agents' behaviour is held fixed: only the merge is made again. Where the answer is no merge, or nothing of the agent's
+    is in it, it is the reward itself.
     """
-    merge, reward = _Merge(trace), trace.rewards["team"]
-    if merge.rule is None or agent not in {a for _, a, _ in merge.returns}:
+    merge, reward = _remerge(trace), trace.rewards["team"]
+    if merge is None or agent not in merge.workers:
         return reward
-    return reward - (merge.worth(lambda place, who: True) - merge.worth(lambda place, who: who != agent))
+    return reward - (merge.score(()) - merge.score((agent,)))
 
 
 def merged_worth(trace: Trace, agents: frozenset[str]) -> float:
-    """What the returns of some agents are worth when they are merged alone: the game of `shapley` and its kin."""
-    return _Merge(trace).worth(lambda place, who: who in agents)
+    """What the returns of some agents are worth when they are merged alone: the game of `shapley` and its kin. Where the answer
+    is no merge, every group is worth 0."""
+    merge = _remerge(trace)
+    return 0.0 if merge is None else merge.score(set(merge.workers) - agents)
 
 
 def merged_value(trace: Trace) -> list[float]:
-    """After each event, what a merge of all that was returned so far would score: a critic for `ledger` that asks no model."""
-    merge, now = _Merge(trace), 0.0
-    places = {place for place, _, _ in merge.returns}
+    """After each event, what a merge of all that was returned so far would score: a critic for `ledger` without a model call."""
+    merge, now = _remerge(trace), 0.0
     values = [0.0]
-    for i in range(len(trace.events)):
-        if i in places:
-            now = merge.worth(lambda place, who, i=i: place <= i)  # type: ignore[misc]
+    for i, event in enumerate(trace.events):
+        if merge is not None and event.type == "return" and event.ok is not False:
+            now = merge.score((), until=i)
         values.append(now)
     return values
 
@@ -103,19 +97,18 @@ def merged_before(trace: Trace) -> list[float]:
     return merged_value(trace)[:-1]
 
 
-_RELATIVE = ("gae", "marft", "puppeteer", "spiral", "marshal")
-"""Mechanisms with a baseline of their own, or with none by intent: their amounts are taken as they are."""
-_TEAM_GIVES: dict[str, dict[str, Any]] = {
-    "difference": {"counterfactual": without_returns},
-    "shapley": {"worth": merged_worth},
-    "winter": {"worth": merged_worth},
-    "sharp": {"worth": merged_worth},
-    "ledger": {"value": merged_value, "unit": "agent"},
-    "step_pairs": {"critic": lambda trace, event: trace.rewards["team"]},
-    "gae": {"value": merged_before},
-    "marft": {"value": merged_before},
+def _team_reward(trace: Trace, event: Any) -> float:
+    return trace.rewards["team"]
+
+
+TASK_ANSWERS: dict[str, Callable[..., Any]] = {
+    "task:without_returns": without_returns,
+    "task:worth": merged_worth,
+    "task:value": merged_value,
+    "task:value_before": merged_before,
+    "task:reward": _team_reward,
 }
-"""What mechanisms need beyond the traces, as far as the task itself can answer."""
+"""What the task of a live team can answer without a model call, by the names that mechanisms ask for it (`Mechanism.live`)."""
 
 
 def advantages(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) -> CallRows:
@@ -123,21 +116,23 @@ def advantages(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) 
     rows: list[CreditRow] = []
     for name in learn.credit:
         mechanism = registry.get("mechanism", name)
-        options = {**_TEAM_GIVES.get(name, {}), **learn.options.get(name, {})}
+        live = {option: TASK_ANSWERS.get(value, value) for option, value in mechanism.live.items()}
+        options = {**live, **learn.options.get(name, {})}
         paid_traces = list(traces)
         if learn.reward:
             told = _rewarded(traces, learn, name, progress)
             paid_traces, options = told.traces, options | ({} if told.signals is None else {"signals": told.signals})
         credit, kept = identified(mechanism, paid_traces, options)
         found = [row._replace(trace=kept[row.trace]) for row in credit.rows]
-        found = [row for row in found if name != "difference" or _was_spawned(traces[row.trace], row)]
-        is_relative = "group" in mechanism.needs or name in _RELATIVE or options.get("give") == "advantage"
+        if "counterfactual" in mechanism.live:
+            found = [row for row in found if _was_spawned(traces[row.trace], row)]
+        is_relative = "group" in mechanism.needs or mechanism.relative or options.get("give") == "advantage"
         rows += found if is_relative else normalised(found, traces, learn.normalise)
     ids = tuple(t.trace_id for t in traces)
     return call_rows(traces, Credit("+".join(learn.credit), "advantages", False, ids, tuple(rows)))
 
 
-def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Paid:
+def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Payment:
     tasks = np.unique([t.task_id or t.trace_id for t in traces], return_inverse=True)[1]
     leads = {t.trace_id: e.agent for t in traces for e in reversed(t.events) if e.role == "orchestrator"}
     told: dict[str, Any] = {"balance": learn.balance, "progress": progress, "leads": leads}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,16 @@ from counterpoint.lab.team.session import Spec, make_model
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.methods import check_rewards, with_preset
 from counterpoint.lab.train.lm.objective import Objective
+from counterpoint.options import (
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Rate,
+    Seed,
+    ShareBelowOne,
+    check_fields,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +50,9 @@ class TaskMix:
     set: dict[str, Any] = field(default_factory=dict)
     """Dials that differ from the task's own."""
     topology: str = "centralized"
-    harness: str = "text"
     limits: dict[str, Any] = field(default_factory=dict)
     """Limits of the team that differ from the usual ones: {width = 2, max_tokens = 64}."""
-    share: int = 1
+    share: PositiveInt = 1
     """How often it is played beside the others."""
 
     def spec(self, seed: int, model: str, options: Mapping[str, Any] | None = None) -> Spec:
@@ -54,27 +62,23 @@ class TaskMix:
         named = found.name if ":" not in self.name else self.name
         usual = {name: getattr(found.config, name, None) for name in self.set}
         dials = {n: float(x) if type(x) is int and type(usual[n]) is float else x for n, x in self.set.items()}  # 0 is 0.0
-        told: dict[str, Any] = {"topology": self.topology, "harness": self.harness, "limits": limits}
-        return Spec(task=named, config=dials, seed=seed, model=model, options=dict(options or {}), **told)
+        return Spec(
+            task=named, config=dials, seed=seed, model=model, options=dict(options or {}), topology=self.topology, limits=limits
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
     """What a team pays out of its reward (R7, R8), so that spawning, talking and stopping matter."""
 
-    agent: float = 0.0
+    agent: NonNegative = 0.0
     """For each agent that was spawned."""
-    call: float = 0.0
+    call: NonNegative = 0.0
     """For each model call."""
-    token: float = 0.0
+    token: NonNegative = 0.0
     """For each token written."""
-    second: float = 0.0
+    second: NonNegative = 0.0
     """For each second of the run's own clock, in which a call takes as long as its tokens would."""
-
-    def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
-            if not 0 <= value < math.inf:
-                raise InputError(f"a price of {value} for each {name}", fix="0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,18 +93,18 @@ class Imitate:
     """Which traces of the store, in the words of `counterpoint ls`."""
     ids: tuple[str, ...] = ()
     """The traces that were chosen; none: all that the store has."""
-    teams: int = 512
+    teams: PositiveInt = 512
     """Teams that a fake shows."""
     keep: Literal["all", "solved"] = "all"
     """Which of them are learned from."""
-    steps: int = 0
+    steps: NonNegativeInt = 0
     """Optimiser steps; 0 with a limit in seconds: as many as it allows."""
-    seconds: float = 0.0
+    seconds: NonNegative = 0.0
     """Ends after so much time, whatever the steps: such a run is not repeatable; 0: no limit."""
-    batch: int = 96
+    batch: PositiveInt = 96
     """Calls of one step."""
-    lr: float = 3e-4
-    warmup: int = 20
+    lr: Rate = 3e-4
+    warmup: NonNegativeInt = 20
     """Steps over which the rate rises; it falls to a twentieth over the rest."""
 
 
@@ -118,32 +122,32 @@ class Learn:
     """How several rewards become one (`train.preset.BALANCES`)."""
     normalise: Literal["group", "leave_one_out", "none"] = "group"
     """How amounts that are not relative already become advantages: against the same unit in the other samples of a task."""
-    updates: int = 0
-    seconds: float = 0.0
+    updates: NonNegativeInt = 0
+    seconds: NonNegative = 0.0
     """Ends after so much time, as for imitation."""
-    groups: int = 16
+    groups: PositiveInt = 16
     """Tasks of one update."""
-    samples: int = 8
+    samples: PositiveInt = 8
     """Teams that play each of them."""
-    resample: int = 1
+    resample: NonNegativeInt = 1
     """How often groups without spread are replaced by fresh ones."""
-    temperature: float = 1.0
-    steps: int = 4
+    temperature: Positive = 1.0
+    steps: PositiveInt = 4
     """Optimiser steps of one update."""
-    lr: float = 3e-5
-    last_rate: float = 1.0
+    lr: Rate = 3e-5
+    last_rate: Rate = 1.0
     """What is left of the rate at the end; it falls evenly from update to update."""
-    average: float = 0.0
+    average: ShareBelowOne = 0.0
     """What a running mean of the weights keeps of itself at each update, 0.8 for instance. The mean is evaluated and is the model
     that is made; the newest weights go on playing. 0: no mean."""
     roles: tuple[str, ...] = ()
     """Whose calls are learned from; none: everybody's. With one policy for all, what they learn changes the others too."""
-    alternate: int = 0
+    alternate: NonNegativeInt = 0
     """Updates after which the role that learns switches, the orchestrator first; 0: all of them in every update."""
     loss: Literal["clip", "sft", "dpo"] = "clip"
     """clip: clipped policy gradient. sft: calls whose advantage is above 0 are imitated. dpo: of calls with one prompt, the one
     with the highest advantage is preferred to the one with the lowest."""
-    dpo_beta: float = 0.1
+    dpo_beta: Positive = 0.1
     level: Literal["token", "geometric", "product"] = "token"
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -158,7 +162,7 @@ class Learn:
     kl: Literal["k1", "k2", "k3"] = "k3"
     beta: float = 0.0
     """Weight of the divergence from the model that reinforcement begins with."""
-    kl_limit: float = 0.0
+    kl_limit: NonNegative = 0.0
     """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is halved, at most
     four times, then taken back. 0: no limit. With `loss = "clip"` only."""
 
@@ -180,79 +184,58 @@ class LanguageSettings:
     model: str
     """A name that `counterpoint models` lists, a transformers folder, a .gguf file, or the folder of a trained run."""
     task: tuple[TaskMix, ...]
-    seed: int = 0
+    seed: Seed = 0
     """Of everything random in the run."""
     device: str = "cpu"
     adapters: Literal["", "shared", "role"] = ""
     """Empty: all weights learn. shared: one adapter. role: one adapter, and one optimiser, for each role."""
-    rank: int = 8
+    rank: PositiveInt = 8
     prices: Prices = field(default_factory=Prices)
     imitate: Imitate = field(default_factory=Imitate)
     learn: Learn = field(default_factory=Learn)
     preset: str = ""
     """A published method that sets what is not said otherwise of [learn] and of adapters: `counterpoint train --list`."""
-    eval_every: int = 10
-    eval_episodes: int = 32
+    eval_every: PositiveInt = 10
+    eval_episodes: PositiveInt = 32
     is_eval_first: bool = True
     """Evaluate before anything is learned."""
     is_greedy_too: bool = False
     """Evaluate at temperature 0 as well."""
-    first_eval_seed: int = 0
-    checkpoint_every: int = 10
-    keep_traces: int = 2
+    checkpoint_every: PositiveInt = 10
+    keep_traces: NonNegativeInt = 2
     """Teams of each evaluation whose traces go to the store."""
-    keep_episodes: int = 0
+    keep_episodes: NonNegativeInt = 0
     """Teams of each update whose traces go to the store."""
-    threads: int = 1
-    """Threads of one operation on a CPU. More pay for larger models on a machine that has nothing else to do."""
     runner: Literal["processes", "ray"] = "processes"
     """Where teams are played: in processes of this machine, or in actors of a Ray cluster. The model is where the run is."""
-    workers: int = 0
+    workers: NonNegativeInt = 0
     """Processes, or actors, that play teams; 0: one for each core but one."""
-    slots: int = 0
+    slots: NonNegativeInt = 0
     """Calls that are answered at once; 0: what suits the device."""
-    tokens: int = 0
+    tokens: NonNegativeInt = 0
     """Tokens of a micro-batch; 0: what suits the device."""
-    context: int = 0
+    context: NonNegativeInt = 0
     """Tokens of prompt and answer; 0: what the model says, at most 4,096."""
-    steps_per_update: int = 20
+    steps_per_update: PositiveInt = 20
     """Imitation steps that make one row of metrics."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}", fix=f"{least} or more")
+        check_fields(self)
+        for mix in self.task:
+            check_fields(mix, table="task")
+        for name in _TABLES:
+            check_fields(getattr(self, name), table=name)
         if not self.task:
             raise InputError("no task to play", fix="--task T1, or [[task]] with a name")
         i, l = self.imitate, self.learn  # noqa: E741
-        for at, table, names in (
-            ("imitate", i, ("teams", "batch")), ("learn", l, ("groups", "samples", "steps")),
-        ):  # fmt: skip
-            for name in names:
-                if getattr(table, name) < 1:
-                    raise InputError(f"{at}.{name} is {getattr(table, name)}", fix="1 or more")
         if not (i.steps or i.seconds or l.updates or l.seconds):
             raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
         if (l.updates or l.seconds) and l.samples < 2:
             raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
-        if l.alternate < 0 or not l.dpo_beta > 0:
-            raise InputError(f"learn.alternate is {l.alternate}, learn.dpo_beta {l.dpo_beta}", fix="0 or more; above 0")
-        if not 0 < l.last_rate <= 1:
-            raise InputError(f"learn.last_rate is {l.last_rate}", fix="above 0 and at most 1")
-        if not l.kl_limit >= 0 or (l.kl_limit and l.loss != "clip"):
-            raise InputError(f"learn.kl_limit is {l.kl_limit}", fix='0 for none, or above: 0.02; with loss = "clip" only')
-        if not 0 <= l.average < 1:
-            raise InputError(f"learn.average is {l.average}", fix="0 for none, or below 1: 0.8")
-        for name, rate in (("imitate.lr", i.lr), ("learn.lr", l.lr)):
-            if not 0 < rate <= 1:
-                raise InputError(f"{name} is {rate}", fix="above 0 and at most 1: 3e-5")
-        if not 0 < l.temperature < math.inf:
-            raise InputError(f"learn.temperature is {l.temperature}", fix="above 0: 1.0")
+        if l.kl_limit and l.loss != "clip":
+            raise InputError(f"learn.kl_limit is {l.kl_limit}", fix='0 for none; a limit goes with loss = "clip" only')
         if not l.credit and (l.updates or l.seconds):
             raise InputError("nobody says who earned it", where="learn.credit", fix='credit = ["group_relative"]')
-        if i.steps < 0 or i.seconds < 0 or l.updates < 0 or l.seconds < 0 or i.warmup < 0:
-            what = "a limit below 0 in imitate.steps, .seconds, .warmup, learn.updates or .seconds"
-            raise InputError(what, fix="0 for none, or above")
         l.objective()
         self._look_up()
 
@@ -267,11 +250,6 @@ class LanguageSettings:
             spec.make_topology()
             if is_fake(self.imitate.demos):
                 make_model(self.imitate.demos, task, **self.imitate.options)
-            if mix.harness != "text":
-                why = "a model that learns speaks in lines of text"
-                raise InputError(f"{mix.name} cannot use the harness {mix.harness!r}", why=why, fix='harness = "text"')
-            if mix.share < 1:
-                raise InputError(f"the share of {mix.name} is {mix.share}", fix="1 or more")
         for name in self.learn.credit:
             found = registry.get("mechanism", name)
             if not isinstance(found, Mechanism):
@@ -295,10 +273,6 @@ class LanguageSettings:
         return plain
 
 
-_LEAST = {
-    "seed": 0, "rank": 1, "eval_every": 1, "eval_episodes": 1, "checkpoint_every": 1, "keep_traces": 0, "keep_episodes": 0,
-    "workers": 0, "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1, "threads": 1, "first_eval_seed": 0,
-}  # fmt: skip
 _TABLES: dict[str, Any] = {"imitate": Imitate, "learn": Learn, "prices": Prices}
 
 
@@ -312,7 +286,7 @@ def named_in(given: Mapping[str, Any]) -> list[str]:
     learn, tasks = given.get("learn"), given.get("task")
     found: list[Any] = [given.get("preset")]
     for mix in tasks if isinstance(tasks, (list, tuple)) else ():
-        found += [mix.get(key) for key in ("name", "topology", "harness")] if isinstance(mix, Mapping) else []
+        found += [mix.get(key) for key in ("name", "topology")] if isinstance(mix, Mapping) else []
     for key in ("credit", "reward") if isinstance(learn, Mapping) else ():
         some = learn.get(key)  # type: ignore[union-attr]
         found += [some] if isinstance(some, str) else list(some) if isinstance(some, (list, tuple, Mapping)) else []

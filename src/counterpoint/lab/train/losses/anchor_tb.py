@@ -28,6 +28,7 @@ from counterpoint.lab.train.losses.td import Beats, beats_of
 from counterpoint.lab.train.policies.features import TEAM
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Reference
+from counterpoint.options import NonNegativeInt, Positive
 from counterpoint.trace import Trace
 
 _STEPS = 8  # on the whole batch, per update
@@ -39,9 +40,9 @@ _TABLE = {"brief": "item", "point": "item", "size": "spawn"}
 class Options:
     """How flows are learned."""
 
-    beta: float = 2.0
+    beta: Positive = 2.0
     """The best episode becomes e^beta times as likely, against the worst, as it is under the anchor."""
-    anchor_every: int = 0
+    anchor_every: NonNegativeInt = 0
     """Updates after which the network becomes the anchor; 0: the start stays."""
 
 
@@ -126,5 +127,9 @@ def _at(t: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 anchor_tb = Loss(
-    source="EvoSteer, arXiv 2609.38661; sub-trajectory balance, 2209.12782", takes=Options, learn=_learn, module=Flows
+    source="EvoSteer, arXiv 2609.38661; sub-trajectory balance, 2209.12782",
+    takes=Options,
+    own_credit=("uniform",),
+    learn=_learn,
+    module=Flows,
 )

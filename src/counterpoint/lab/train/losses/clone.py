@@ -17,6 +17,7 @@ import torch
 from counterpoint.lab.train.learner import EXTRA, finite, log_probs, rows_of
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Trace
 
 _MAX_NORM = 1.0  # of the gradient
@@ -26,7 +27,7 @@ _MAX_NORM = 1.0  # of the gradient
 class Options:
     """How the steps are made."""
 
-    steps: int = 12
+    steps: PositiveInt = 12
     """On the whole batch, per update."""
 
 

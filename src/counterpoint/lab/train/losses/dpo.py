@@ -27,6 +27,7 @@ from counterpoint.lab.train.losses.sft import imitate
 from counterpoint.lab.train.objectives import dpo_loss
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Reference
+from counterpoint.options import Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import parse_key
 from counterpoint.trace.rows import Credit
@@ -47,15 +48,15 @@ Unit = tuple[int, int | None, str | None]
 class Options:
     """How preferences are learned."""
 
-    beta: float = 0.1
+    beta: Positive = 0.1
     """How far the policy may go from the reference: small is far."""
     pairs: str = "task"
     """`task`: whole rollouts of a task; `notes`: those that the credit mechanism notes."""
-    first: float = 0.0
+    first: Share = 0.0
     """Share of the run in which what is good is imitated, before preferences are learned."""
     above: float = 0.0
     """The bar for that, as in `sft`."""
-    most: int = 64
+    most: PositiveInt = 64
     """Pairs per update, at most; which ones is drawn."""
     skips: tuple[str, ...] = ()
     """Decision types that pairs say nothing about: ("item",) where both steps were made, and only how they were made differs."""

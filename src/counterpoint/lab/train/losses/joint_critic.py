@@ -37,6 +37,7 @@ from counterpoint.lab.train.policies.network import HEADS, PURPOSES, Network
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import MAX_NORM, Reference, Steps
 from counterpoint.lab.worlds.teamworld.config import RULES
+from counterpoint.options import NonNegative, NonNegativeInt, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
@@ -53,19 +54,19 @@ class Options:
 
     actor: str = "ascend"
     """`ascend`, `coma` or `shapley`."""
-    gamma: float = 0.95
+    gamma: Share = 0.95
     """Per round."""
-    lam: float = 0.0
+    lam: Share = 0.0
     """Of the critic's TD(lambda) targets: 0 is one step."""
-    polyak: float = 0.01
+    polyak: Share = 0.01
     """Share of the network that its target takes over after every step."""
-    penalty: float = 1e-3
+    penalty: NonNegative = 1e-3
     """On squared logits, where actors ascend the critic."""
-    orders: int = 4
+    orders: PositiveInt = 4
     """Sampled orders per update (`shapley`)."""
-    warm: int = 0
+    warm: NonNegativeInt = 0
     """Updates in which the critic learns and actors wait."""
-    epochs: int = 24
+    epochs: PositiveInt = 24
     """Steps of the critic on the batch; actors that ascend it make half as many."""
 
     def __post_init__(self) -> None:
@@ -422,6 +423,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 joint_critic = Loss(
     source="MADDPG, arXiv 1706.02275; COMA, arXiv 1705.08926; SQDDPG, arXiv 1907.05707",
     takes=Options,
+    own_credit=("coma", "shapley_q", "uniform"),
     learn=_learn,
     module=JointCritic,
 )

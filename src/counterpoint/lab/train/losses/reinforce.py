@@ -14,6 +14,7 @@ from counterpoint.lab.train.learner import update
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Steps
+from counterpoint.options import NonNegative
 from counterpoint.trace import Trace
 
 
@@ -21,7 +22,7 @@ from counterpoint.trace import Trace
 class Options:
     """How the step is made."""
 
-    entropy: float = 0.005
+    entropy: NonNegative = 0.005
     """Weight of the entropy bonus at the start; it falls to 0."""
     scale: bool = True
     """Divide advantages by their spread within a decision type and kind of item."""

@@ -24,6 +24,7 @@ from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.train.learner import LossRows, finite, log_probs, rows_of
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.options import PositiveInt
 from counterpoint.trace import Trace
 
 _WEIGHTS = ("same", "credit")
@@ -38,7 +39,7 @@ class Options:
     """The bar: decisions with more credit than this are imitated."""
     weigh: str = "same"
     """`same`: all that are above the bar count equally; `credit`: by how far they are above it."""
-    steps: int = 8
+    steps: PositiveInt = 8
     """On the whole batch, per update."""
 
     def __post_init__(self) -> None:

@@ -5,8 +5,8 @@
     rest     briefs, pointers, rules and talk take clipped steps on what the critics leave unexplained
 
 Always true: all alternatives of a row move at once, as in the all-stops gradient (docs/lab/stopping.md); nothing is sampled twice
-and no baseline is needed. tau falls as training goes on. Critics are fitted on the last 192 episodes, in 48 steps per update; the
-log of a team's size is drawn with a standard deviation that falls from 0.6 to 0.15.
+and no baseline is needed. tau falls as training goes on, and so does the standard deviation with which the log of a team's size
+is drawn: from 0.6 to 0.15.
 
 Relatives: natural policy gradient by compatible critics (Kakade 2001), discrete SAC (arXiv 1910.07207); departures: returns of
 a causal cone, not of the team.
@@ -30,12 +30,11 @@ from counterpoint.lab.train.returns import lesson, row_advantages
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.spawn_head import fit_heads
 from counterpoint.lab.train.surrogates import Steps
+from counterpoint.options import Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
 _LEAST = -5.0  # the logit of a second spawn, which is asked about every 16 rounds, may fall so far
-_KEEP = 192  # episodes on which the critics are fitted: the last ones
-_STEPS = 48  # of the critics per update; the heads make half as many
 _ENTROPY = 0.005  # weight of the entropy bonus of the clipped steps at the start; it falls to 0
 _SPREAD_FROM, _SPREAD_TO = 0.6, 0.15  # standard deviation of the log of a team's size at the start, and at the end
 _MAX_NORM = 1.0  # of the gradient of purposes and stops
@@ -46,21 +45,25 @@ _ROWS = 1024  # of purposes in one step; a quarter as many of stops
 class Options:
     """How it is learned."""
 
-    tau_from: float = 0.3
+    tau_from: Positive = 0.3
     """Temperature at the start, in units of an item's spread."""
-    tau_to: float = 0.03
+    tau_to: Positive = 0.03
     """And at the end; it falls geometrically."""
-    lam: float = 0.9
+    keep: PositiveInt = 192
+    """Episodes on which the critics are fitted: the last ones."""
+    lam: Share = 0.9
     """Of the returns along an item's chain."""
+    steps: PositiveInt = 48
+    """Of the critics per update; the heads make half as many."""
 
 
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     tau = o.tau_from * (o.tau_to / o.tau_from) ** learner.progress
-    stats = learner.fit_critics(out, keep=_KEEP, lam=o.lam, steps=_STEPS)
+    stats = learner.fit_critics(out, keep=o.keep, lam=o.lam, steps=o.steps)
     taught = lesson(learner.net, out, lam=o.lam)
     if taught is None:
         return stats
-    stats |= improve(learner.net, learner.policy, out.tables, learner.rng(2), tau=tau, steps=_STEPS // 2)
+    stats |= improve(learner.net, learner.policy, out.tables, learner.rng(2), tau=tau, steps=o.steps // 2)
     found = row_advantages(learner.net, out, taught)
     stats |= learner.teach_workers(out, found)
     if "spawn" in out.tables:

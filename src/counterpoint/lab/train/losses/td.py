@@ -33,6 +33,7 @@ from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.features import TEAM
 from counterpoint.lab.train.policies.network import HEADS, Network
 from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.options import NonNegativeInt, Positive, PositiveInt, Share
 from counterpoint.trace import Trace
 
 Table = Mapping[str, np.ndarray]
@@ -46,17 +47,17 @@ class Options:
 
     mix: str = "qmix"
     """`qmix`, or `vdn`: a plain sum."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Per round."""
-    lam: float = 0.0
+    lam: Share = 0.0
     """Of TD(lambda): 0 is one step, as in the paper."""
-    tau_from: float = 1.0
+    tau_from: Positive = 1.0
     """Temperature of the behaviour at the start."""
-    tau_to: float = 0.2
+    tau_to: Positive = 0.2
     """And at the end; it falls geometrically."""
-    epochs: int = 8
+    epochs: PositiveInt = 8
     """Steps on the batch."""
-    warm: int = 0
+    warm: NonNegativeInt = 0
     """Updates in which only the mix learns, so that utilities need not make up for a level that it does not know yet."""
     each_step: bool = False
     """Whether what the preset's rewards pay is written to every round, as Agent Q-Mix' release does, and not to the last alone;
@@ -266,6 +267,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 td = Loss(
     source="QMIX arXiv 1803.11485, VDN 1706.05296, pymarl; Agent Q-Mix arXiv 2604.00344",
     takes=Options,
+    own_credit=("qmix", "vdn"),
     learn=_learn,
     module=Mixer,
 )

@@ -1,0 +1,1 @@
+"""Comparisons of training runs and methods: sub-commands of `counterpoint compare`."""

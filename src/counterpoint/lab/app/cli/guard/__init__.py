@@ -1,0 +1,1 @@
+"""A sub-command of `counterpoint guard` that learns."""
