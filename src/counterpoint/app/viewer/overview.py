@@ -26,7 +26,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
 from counterpoint.trace.naming import models_of, project_of, started, title_of
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 # -- The answer strip, the alerts and the notes: computed facts, each leading to an event or an agent -----------------
