@@ -145,7 +145,7 @@ def test_work_by_name() -> None:
             resolve(wrong)
     with pytest.raises(NotFound, match=r"cannot import the work 'no\.module:f': No module named 'no'"):
         resolve("no.module:f")
-    with pytest.raises(NotFound, match=r"module 'train\.runner\.runner_works' has no function 'doubel'.*did you mean 'double'"):
+    with pytest.raises(NotFound, match=r"module 'lab\.train\.runner\.runner_works' has no function 'doubel'.*did you mean 'double'"):
         resolve(WORK + "doubel")
     with pytest.raises(NotFound, match="has no function '__doc__'"):
         resolve(WORK + "__doc__")
