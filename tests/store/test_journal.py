@@ -27,7 +27,7 @@ def _event(name: str, **fields: object) -> Event:
 
 
 async def _asynced(run: Run) -> None:
-    await run.asynced()
+    await run.sync_async()
 
 
 def _journal(folder: Path) -> Path:
@@ -464,7 +464,7 @@ def test_tasks_share_syncs_too(tmp_path: Path) -> None:
     async def agent(k: int) -> None:
         for i in range(20):
             run.event(_event(f"{k}-{i}"))
-            await run.asynced()
+            await run.sync_async()
             assert f'"{k}-{i}"'.encode() in _journal(tmp_path).read_bytes()
 
     async def team() -> None:

@@ -189,7 +189,7 @@ def test_what_was_refused_is_counted_and_edges_fall_with_their_events(store: Sto
 
 
 async def _asynced(run: Run) -> None:
-    first, second = run.asynced(), run.asynced()
+    first, second = run.sync_async(), run.sync_async()
     assert first is second
     assert run.is_awaited
     assert not first.cancel()

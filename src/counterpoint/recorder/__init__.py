@@ -159,13 +159,13 @@ class Recording(Acts):
         """Wait until all that was recorded so far is on disk; whether it is. Without it that takes at most 50 ms."""
         return self.session is not None and self.session.sync()
 
-    async def asynced(self) -> bool:
+    async def sync_async(self) -> bool:
         """The same for tasks; those that wait together share one sync of the disk."""
         session = self.session
         if session is None:
             return False
         try:
-            await session.run.asynced()
+            await session.run.sync_async()
         except CounterpointError as error:
             session.note(str(error))
             return False
