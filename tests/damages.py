@@ -154,7 +154,7 @@ def _ls(folder: Path) -> Told:
     code: Any = 0
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            main(["ls", "--json", "--limit", "0", "--store", str(folder)])
+            main(["ls", "--json", "--newest", "0", "--store", str(folder)])
         except SystemExit as end:
             code = end.code
     # When a file was last written is no part of what was acknowledged.

@@ -78,9 +78,9 @@ def test_a_fork_and_credit_of_a_trace_that_names_code(
     trace = _team(live, field)
     file = save(trace, tmp_path / "trace.jsonl")
     at = trace.events[-1].id
-    for args in (("fork", file, "--at", at, "--delete"), ("fork", file, "--at", at, "--delete", "--model", "fake"),
-                 ("credit", file, "--method", "message_delete"), ("credit", file, "--method", "message_delete", "--model", "fake"),
-                 ("credit", file, "--method", "message_delete", "--allow", "strangers:other")):  # fmt: skip
+    for args in (("fork", file, "--at", at, "--do", "delete"), ("fork", file, "--at", at, "--do", "delete", "--model", "fake"),
+                 ("credit", file, "--mechanism", "message_delete"), ("credit", file, "--mechanism", "message_delete", "--model", "fake"),
+                 ("credit", file, "--mechanism", "message_delete", "--allow", "strangers:other")):  # fmt: skip
         assert _exit(*args) == 5
         assert f"--allow {TRAP}" in capsys.readouterr().err
     for ask in (lambda: replay_of(trace), lambda: replay_for(trace), lambda: credit_of("message_delete", [trace])):
@@ -88,7 +88,7 @@ def test_a_fork_and_credit_of_a_trace_that_names_code(
             ask()
     assert not can_fork(trace)
     assert not mark.exists()
-    assert _exit("fork", file, "--at", at, "--delete", "--allow", TRAP) != 0  # the trap is no task, topology or tool
+    assert _exit("fork", file, "--at", at, "--do", "delete", "--allow", TRAP) != 0  # the trap is no task, topology or tool
     assert mark.exists()
 
 
@@ -96,9 +96,9 @@ def test_a_trace_whose_world_is_code(simulated: Trace, mark: Path, tmp_path: Pat
     trace = _with(simulated, world=TRAP)
     file = save(trace, tmp_path / "trace.jsonl")
     at = next(e.id for e in trace.events if e.type == "message")
-    assert _exit("fork", file, "--at", at, "--delete") == 5
+    assert _exit("fork", file, "--at", at, "--do", "delete") == 5
     assert f"--allow {TRAP}" in capsys.readouterr().err
-    assert _exit("credit", file, "--method", "message_delete") == 5
+    assert _exit("credit", file, "--mechanism", "message_delete") == 5
     for ask in (lambda: replay_of(trace), lambda: replay_for(trace)):
         with pytest.raises(Refused, match=f"--allow {TRAP}"):
             ask()

@@ -81,10 +81,10 @@ def test_every_command_of_the_core_can_be_asked_for_help(alone: Path, tmp_path: 
 WORKS = [
     "demo --quick", "demo", "ls", "ls topology:debate --json", "show research-team", "top research-team", "report", "audit busy-team",
     "audit mailroom --taint", "credit research-team", "credit research-team --list", "blame assistant --json", "export research-team --to perfetto -o run.json",
-    "export research-team --list", "export research-team --html run.html", f"import {PACKAGE.parents[1] / 'examples' / 'logs'}", "guard limits", "new reward mine", "completion bash",
+    "export research-team --list", "export research-team --to html -o run.html", f"import {PACKAGE.parents[1] / 'examples' / 'logs'}", "guard limits", "new reward mine", "completion bash",
 ]  # fmt: skip
 REFUSED = {
-    "fork research-team --at e1 --delete": "nothing says how this team would have gone on",
+    "fork research-team --at e1 --do delete": "nothing says how this team would have gone on",
     "advise research-team": "cannot be replayed",
     "export research-team --to trl -o rows/": "'trl' is not a target we know",
     "demo --lm": "a language model plays a team: no installed package does this",

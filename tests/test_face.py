@@ -91,7 +91,7 @@ def test_what_names_no_trace_is_an_error(store: Path, tmp_path: Path) -> None:
 
 def test_credit_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = traces[0].trace_id
-    told = printed(capsys, "credit", name, "--store", store, "--method", "message_delete", "--option", "k=2")
+    told = printed(capsys, "credit", name, "--store", store, "--mechanism", "message_delete", "--set", "k=2")
     found = cpt.credit(name, "message-delete", store=store, k=2)
     assert [row["value"] for row in told["rows"]] == found.to_arrow().column("value").to_pylist()
     again = cpt.credit(traces[0], "message_delete", k=2, replay=cpt.world("W1", vote_items=8))
@@ -110,10 +110,10 @@ def test_a_reward_is_a_table(traces: list[cpt.Trace]) -> None:
 def test_audit_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [trace.trace_id for trace in traces]
     found = cpt.audit(names, store=store, price_token=2.0)
-    told = printed(capsys, "audit", names[0], "--store", store, "--price-token", 2)
+    told = printed(capsys, "audit", names[0], "--store", store, "--set", "price_token=2")
     assert told.pop("verdict")["level"] == "look", "which Python says in words with `audit.verdict.verdict`"
     assert told == plain(found.traces[0].as_dict())
-    batch = printed(capsys, "audit", *names, "--store", store, "--price-token", 2, "--summary")
+    batch = printed(capsys, "audit", *names, "--store", store, "--set", "price_token=2", "--summary")
     assert batch == plain(found.summary().as_dict())
     assert found.values("events") == {trace.trace_id: len(trace.events) for trace in traces}
     rows = found.to_arrow().to_pylist()
@@ -136,7 +136,7 @@ def test_taint_is_what_the_command_prints(tmp_path: Path, capsys: pytest.Capture
 def test_blame_is_what_the_command_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [next(broken_chats(range(9), shapes=[shape])) for shape in ("panel", "led")]
     found = cpt.blame(runs[0], limit=3)
-    told = printed(capsys, "blame", cpt.save(runs[0], tmp_path / "one.jsonl"), "--limit", 3)
+    told = printed(capsys, "blame", cpt.save(runs[0], tmp_path / "one.jsonl"), "--rows", 3)
     assert told == plain(next(found.as_dicts()))
     row = found.to_arrow().to_pylist()[0]
     assert all(row[name] == told[name] for name in ("agent", "step", "score", "event"))
@@ -150,12 +150,12 @@ def test_blame_is_what_the_command_prints(tmp_path: Path, capsys: pytest.Capture
 
 def test_top_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = traces[0].trace_id
-    told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--limit", 2)
+    told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--rows", 2)
     found = cpt.top(name, store=store, group="tool", limit=2)
     assert told == plain(found.as_dict())
     assert found.to_arrow().column("events").to_pylist() == [row["events"] for row in told["rows"]]
     row = next(row for row in found.rows if row.name is not None)
-    told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--of", row.name)
+    told = printed(capsys, "top", name, "--store", store, "--group", "tool", "--events-of", row.name)
     assert told["events"] == [event.id for event in found.events(str(row.name))]
     assert len(told["events"]) == row.events
     with pytest.raises(cpt.NotFound, match="no tool named"):
@@ -167,7 +167,7 @@ def test_top_is_what_the_command_prints(traces: list[cpt.Trace], store: Path, ca
 def test_a_fork_is_what_the_command_makes(traces: list[cpt.Trace], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = cpt.save(traces[0], tmp_path / "one.jsonl")
     at = next(event.id for event in traces[0].events if event.type == "message")
-    told = printed(capsys, "fork", file, "--at", at, "--delete", "--samples", 3)
+    told = printed(capsys, "fork", file, "--at", at, "--do", "delete", "--samples", 3)
     found = cpt.fork(file, at, cpt.Delete(), samples=3)
     assert (told["fork"], told["badges"], told["effect"]) == (found.trace.trace_id, found.counts, plain(found.effect))
     marks = found.to_arrow().column("badge").to_pylist()

@@ -98,17 +98,18 @@ def _folders(kind: str) -> list[tuple[str, str]]:
 
 
 def _path_of(package: str) -> str | None:
-    """The folder of a package; ours are located without an import."""
-    first, _, rest = package.partition(".")
+    """The folder of a package, located without importing it or what it lies in."""
+    first, *rest = package.split(".")
     if first == "counterpoint":
-        return os.path.join(_ROOT, *rest.split("."))
+        return os.path.join(_ROOT, *rest)
     from importlib.util import find_spec
 
     try:
-        spec = find_spec(package)
+        spec = find_spec(first)
     except (ImportError, ValueError):
         return None
-    return next(iter(spec.submodule_search_locations or ()), None) if spec else None
+    places = (os.path.join(root, *rest) for root in (spec.submodule_search_locations or () if spec else ()))
+    return next(filter(os.path.isdir, places), None)
 
 
 def kinds() -> list[str]:

@@ -20,11 +20,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_advice_is_printed_kept_and_given_as_json(store: Path, run: Ends, tmp_path: Path) -> None:
-    code, out, err = run("advise", "wide_verify", "--store", store, "--kinds", "width,message", "--budget", 120)
+    code, out, err = run("advise", "wide_verify", "--store", store, "--kind", "width,message", "--cap", "trials=120")
     assert (code, err) == (0, "")
     for part in ("for all runs of the task", "in this run alone", "spawn half as many", "-> "):
         assert part in out
-    code, out, _ = run("advise", "wide_verify", "--store", store, "--kinds", "width", "--apply", "-o", tmp_path / "a.jsonl", "--json")
+    code, out, _ = run("advise", "wide_verify", "--store", store, "--kind", "width", "--apply", "-o", tmp_path / "a.jsonl", "--json")
     told = json.loads(out)
     assert (code, told["first"]["kind"], told["first"]["verdict"], told["source"]) == (0, "width", "helps", "forks")
     assert run("show", told["applied"])[0] == 0
@@ -37,10 +37,10 @@ def test_advice_is_printed_kept_and_given_as_json(store: Path, run: Ends, tmp_pa
     [
         (["nothing"], 3, "nothing"),
         (["wide_verify", "--at", "e9999"], 3, "no event 'e9999'"),
-        (["wide_verify", "--kinds", "merg"], 2, "no kind of change 'merg'"),
-        (["wide_verify", "--budget", "5"], 2, "trials each"),
+        (["wide_verify", "--kind", "merg"], 2, "no kind of change 'merg'"),
+        (["wide_verify", "--cap", "trials=5"], 2, "trials each"),
         (["wide_verify", "--try-model", "worker"], 2, "names no role"),
-        (["wide_verify", "--kinds", "topology"], 5, "nothing in this run"),
+        (["wide_verify", "--kind", "topology"], 5, "nothing in this run"),
     ],
 )
 def test_bad_input_is_one_clear_error(store: Path, run: Ends, words: list[str], code: int, says: str) -> None:
@@ -58,7 +58,7 @@ def test_help_has_two_examples(run: Ends) -> None:
 
 def test_an_order_or_a_question_is_needed(store: Path, run: Ends) -> None:
     code, _, err = run("steer", "wide_verify", "--store", store)
-    assert (code, "no order was given" in err) == (2, True)
+    assert (code, "no order is named" in err) == (2, True)
     assert run("steer", "wide_verify", "--advise", "--store", store)[0] == 5
 
 
@@ -74,10 +74,10 @@ def test_a_log_says_at_once_all_that_it_needs(tmp_path: Path, run: Ends, is_scor
         opened.add(_log(2, "another task", 1.0))
     code, _, err = run("advise", "log-1", "--store", tmp_path / "s")
     assert code == 5
-    for part in ("cannot be replayed", "40 scored runs", "counterpoint record", "counterpoint failures log-1"):
+    for part in ("cannot be replayed", "40 scored runs", "counterpoint play", "counterpoint audit log-1 --failures"):
         assert part in err
     assert ("it has no outcome either, which alone would not do" in err) is not is_scored
-    assert "counterpoint score" not in err  # it would lead to this very error
+    assert "counterpoint notes score" not in err  # it would lead to this very error
 
 
 def test_an_outcome_is_asked_for_where_that_is_all_that_is_missing(tmp_path: Path, run: Ends) -> None:
@@ -85,7 +85,7 @@ def test_an_outcome_is_asked_for_where_that_is_all_that_is_missing(tmp_path: Pat
     with cpt.Store(tmp_path / "s") as opened:
         opened.add(cpt.Trace(trace_id="t", task_id="x", events=trace.events, edges=trace.edges, meta=trace.meta))
     code, _, err = run("advise", "t", "--store", tmp_path / "s")
-    assert (code, "counterpoint score t team=1" in err) == (5, True)
+    assert (code, "counterpoint notes score t team=1" in err) == (5, True)
 
 
 def test_a_query_is_advised_by_the_run_that_earned_least(tmp_path: Path, run: Ends) -> None:
@@ -96,7 +96,7 @@ def test_a_query_is_advised_by_the_run_that_earned_least(tmp_path: Path, run: En
         for trace in traces:
             opened.add(trace)
     worst = min(traces, key=lambda t: t.rewards["team"])
-    code, out, _ = run("advise", "events>0", "--store", tmp_path / "s", "--kinds", "width", "--scope", "task", "--json")
+    code, out, _ = run("advise", "events>0", "--store", tmp_path / "s", "--kind", "width", "--scope", "task", "--json")
     assert (code, json.loads(out)["trace_id"]) == (0, worst.trace_id)
     assert run("advise", "events>99999", "--store", tmp_path / "s")[0] == 3
 

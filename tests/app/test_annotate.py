@@ -39,11 +39,11 @@ def ids(*args: str) -> list[object]:
 
 @pytest.mark.usefixtures("place")
 def test_annotations_are_added_listed_found_and_taken_back() -> None:
-    (first,) = told("annotate", "run-1", "--label", "verdict=wrong", "--note", "no tests")
+    (first,) = told("notes", "add", "run-1", "--label", "verdict=wrong", "--note", "no tests")
     assert (first["trace_id"], first["label"], first["text"], first["by"]) == ("run-1", "wrong", "no tests", "ann")
-    told("annotate", "run-1", "e2", "--score", "helpful=2", "--by", "bob")
-    assert len(told("annotate", "reward>=0.5", "--label", "good")) == 2
-    assert [(a["name"], a.get("event")) for a in told("annotate", "run-1")] == [("verdict", None), ("helpful", "e2")]
+    told("notes", "add", "run-1", "e2", "--score", "helpful=2", "--author", "bob")
+    assert len(told("notes", "add", "reward>=0.5", "--label", "good")) == 2
+    assert [(a["name"], a.get("event")) for a in told("notes", "ls", "run-1")] == [("verdict", None), ("helpful", "e2")]
     assert ids("label:verdict=wrong") == ["run-1"]
     assert ids("notes>1") == ids("note:TESTS") == ids("score>1") == ids("score:helpful=2") == ["run-1"]
     assert ids("annotated") == ["run-1", "run-2", "run-3"]
@@ -51,7 +51,7 @@ def test_annotations_are_added_listed_found_and_taken_back() -> None:
     assert re.search(r"notes    verdict=wrong by ann, 20\d\d-\d\d-\d\d \d\d:\d\d: no tests  1 note on events", shown)
     assert "note         helpful=2 by bob" in CliRunner().invoke(cli, ["show", "run-1", "e2"], catch_exceptions=False).stdout
     assert [a["by"] for a in told("show", "run-1", "e2")[0]["annotations"]] == ["bob"]  # type: ignore[union-attr, index]
-    told("annotate", "--remove", str(first["id"]))
+    told("notes", "remove", str(first["id"]))
     assert ids("label:wrong") == []
     table = cpt.notes().to_arrow()
     assert table.column("name").to_pylist() == ["helpful", "label", "label"]
@@ -65,40 +65,45 @@ def test_annotations_are_added_listed_found_and_taken_back() -> None:
         (("run-9", "--note", "x"), NotFound),
         (("run-1", "e9", "--note", "x"), NotFound),
         (("run-1", "--score", "helpful"), InputError),
+        (("run-1",), InputError),
         (("reward>0", "e1", "--note", "x"), InputError),
-        (("--note", "x"), InputError),
-        (("--remove", "zz"), NotFound),
     ],
 )
 def test_what_is_no_annotation_is_an_error(args: tuple[str, ...], error: type[CounterpointError]) -> None:
     with pytest.raises(error):
-        CliRunner().invoke(cli, ["annotate", *args], catch_exceptions=False)
+        CliRunner().invoke(cli, ["notes", "add", *args], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("place")
+def test_only_an_annotation_that_is_there_can_be_removed() -> None:
+    with pytest.raises(NotFound):
+        CliRunner().invoke(cli, ["notes", "remove", "zz"], catch_exceptions=False)
 
 
 @pytest.mark.usefixtures("place")
 def test_a_collection_is_a_query_or_a_list_and_stands_wherever_a_query_does() -> None:
-    told("dataset", "save", "low", "reward<0.5")
-    told("dataset", "save", "now", "in:low", "--frozen", "--note", "as of today")
+    told("notes", "dataset", "save", "low", "reward<0.5")
+    told("notes", "dataset", "add", "now", "in:low")
     with cpt.Store("traces") as store:
         store.add(cpt.Trace(trace_id="run-9", task_id="q", events=store.get("run-1").events, rewards={"team": 0.0}))
-    assert [(d["name"], d["count"]) for d in told("dataset", "ls")] == [("low", 3), ("now", 2)]
-    assert told("dataset", "list") == told("dataset", "ls")
-    told("dataset", "add", "now", "run-9", "run-3")
-    told("dataset", "remove", "now", "in:low")
-    assert told("dataset", "show", "now")[0]["traces"] == ["run-3"]
+    assert [(d["name"], d["count"]) for d in told("notes", "dataset", "ls")] == [("low", 3), ("now", 2)]
+    assert told("notes", "dataset", "list") == told("notes", "dataset", "ls")
+    told("notes", "dataset", "add", "now", "run-9", "run-3")
+    told("notes", "dataset", "remove", "now", "in:low")
+    assert told("notes", "dataset", "show", "now")[0]["traces"] == ["run-3"]
     assert ids("in:low", "in!=now") == ["run-0", "run-1", "run-9"]
     assert cpt.dataset("both", "in:low in!=now").query == "in:low in!=now"
     assert len(cpt.audit("in:both", only="scale").traces) == 3
     assert len(told("blame", "in:low")) == 9
     told("export", "in:low", "--to", "jsonl", "-o", "out/")
     assert len(list(Path("out").iterdir())) == 3
-    CliRunner().invoke(cli, ["rm", "in:now", "--yes"], catch_exceptions=False)
-    assert told("dataset", "show", "now")[0]["traces"] == []
+    CliRunner().invoke(cli, ["store", "rm", "in:now", "--yes"], catch_exceptions=False)
+    assert told("notes", "dataset", "show", "now")[0]["traces"] == []
 
 
 @pytest.mark.usefixtures("place")
 def test_a_collection_that_cannot_be_is_refused() -> None:
-    save: Callable[..., object] = lambda *args: CliRunner().invoke(cli, ["dataset", *args], catch_exceptions=False)  # noqa: E731
+    save: Callable[..., object] = lambda *args: CliRunner().invoke(cli, ["notes", "dataset", *args], catch_exceptions=False)  # noqa: E731
     save("save", "a", "reward>0")
     save("save", "b", "in:a")
     for args, error in (
@@ -141,14 +146,13 @@ def test_two_collections_are_compared_with_intervals() -> None:
             for side in "ab" for k in range(5)
         )  # fmt: skip
         store.add(cpt.Trace(trace_id="b-none", task_id="task-0", events=events))
-    (found,) = told("compare", "--traces", "id:a-", "id:b-")
+    (found,) = told("compare", "traces", "id:a-", "id:b-")
     reward = {row["label"]: row for row in found["rows"] if row["figure"] == "reward"}  # type: ignore[index, union-attr]
     assert (reward["id:a-"]["mean"], reward["id:b-"]["mean"]) == (2.0, 12.0)
     assert reward["id:b-"]["traces"] == 5  # the trace without a reward is not a zero
     assert [reward["id:b-"][key] for key in ("diff", "diff_low", "diff_high", "tasks")] == [10.0, 10.0, 10.0, 5]
-    for args in (("id:a-",), ("id:a-", "id:b-", "--all"), ("id:a-", "id:b-", "--world", "W1")):
-        with pytest.raises(InputError):
-            CliRunner().invoke(cli, ["compare", "--traces", *args], catch_exceptions=False)
+    with pytest.raises(InputError):
+        CliRunner().invoke(cli, ["compare", "traces", "id:a-"], catch_exceptions=False)
 
 
 @pytest.mark.usefixtures("place")
@@ -168,11 +172,13 @@ def test_a_store_and_an_answer_show_themselves_in_a_notebook() -> None:
     [
         ("show run", ["run-3", "run-2", "run-1", "run-0"]),
         ("ls in:", ["in:low"]),
-        ("dataset drop ", ["low"]),
-        ("credit x --method shap", ["shapley", "shapley_q"]),
-        ("compare --presets grpo,shap", ["grpo,shapley_q"]),
+        ("notes dataset drop ", ["low"]),
+        ("credit x --mechanism shap", ["shapley", "shapley_q"]),
+        ("credit x --mechanism uniform,shap", ["uniform,shapley", "uniform,shapley_q"]),
+        ("notes s", ["score"]),
+        ("compare runs --presets grpo,shap", ["grpo,shapley_q"]),
         ("train --world W", ["W1", "W2"]),
-        ("annotate --store nowhere ", []),
+        ("notes add --store nowhere ", []),
     ],
 )
 def test_tab_offers_what_a_parameter_takes(line: str, offered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> 
     (told,) = lines(out)
     assert (told["kind"], told["is_decisive"], told["reward_without"]) == ("wrong_fact", True, 1.0)
     name = str(told["trace_id"])
-    code, out, _ = run("blame", name, "--store", live, "--json", "--limit", 3)
+    code, out, _ = run("blame", name, "--store", live, "--json", "--rows", 3)
     rows = lines(out)
     assert [r["rank"] for r in rows] == [1, 2, 3]
     assert {"agent", "step", "score"} <= rows[0].keys()
@@ -67,30 +67,30 @@ def test_a_budget_and_an_endpoint_are_said_before_they_cost(run: Ends, live: Pat
     url = ("--model", "openai:nobody", "--base-url", "http://127.0.0.1:9")
     code, _, err = run("blame", name, "--replay", *url, "--store", live)
     assert code == 5
-    assert "--budget-tokens" in err
-    code, _, err = run("blame", name, "--replay", "--budget-tokens", 0, "--store", live)
+    assert "--cap tokens=" in err
+    code, _, err = run("blame", name, "--replay", "--cap", "tokens=0", "--store", live)
     assert code == 5
     assert "budget of 0" in err
 
 
 def test_logs_as_they_come_and_many_at_once(run: Ends, tmp_path: Path) -> None:
     (path,) = sorted((LOGS / "Hand-Crafted").glob("*.json"))[:1]
-    code, out, _ = run("blame", path, "--json", "--anyway")
+    code, out, _ = run("blame", path, "--json", "--all")
     assert code == 0
     history = json.loads(path.read_text())["history"]
     for row in lines(out):
         speaker = history[int(str(row["step"]))]
         assert str(row["agent"]) in str(speaker.get("name") or speaker["role"])
     assert run("import", LOGS, "--store", tmp_path / "s")[0] == 0
-    code, out, _ = run("blame", "--store", tmp_path / "s", "--anyway")
+    code, out, _ = run("blame", "--store", tmp_path / "s", "--all")
     assert code == 0
     assert "runs judged" in out
     assert out.startswith("cause")
-    code, told, _ = run("blame", "--store", tmp_path / "s", "--anyway", "--causes", "--json")
+    code, told, _ = run("blame", "--store", tmp_path / "s", "--all", "--summary", "--json")
     unclear = int(found[1]) if (found := re.search(r"([0-9]+) in which no step stands out", out)) else 0
     assert sum(int(str(r["runs"])) for r in lines(told)) == len(list(Store(tmp_path / "s", create=False).ids())) - unclear
     assert run("blame", "--replay", "--store", tmp_path / "s")[0] == 2
-    assert run("blame", path, "--replay", "--anyway")[0] == 5
+    assert run("blame", path, "--replay", "--all")[0] == 5
 
 
 def test_inject_says_what_it_needs(run: Ends, live: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_inject_says_what_it_needs(run: Ends, live: Path, tmp_path: Path) -> Non
     assert mistake_of(load(kept)) is not None
     code, _, err = run("inject", next(LOGS.rglob("*.json")), "-o", tmp_path / "no")
     assert code == 5
-    assert "counterpoint record" in err
+    assert "counterpoint play" in err
     code, _, err = run("inject", "hunt", "--kind", "late_stop", "--store", live)
     assert code == 5
     assert "--harmless" in err
@@ -115,8 +115,8 @@ def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run
     with Store(store) as opened:
         opened.add(load("hunt", store=live))
     assert run("blame", "hunt", "--store", store)[0] == 5, "the run says itself that it succeeded"
-    assert run("score", "hunt", "down", "--by", "ann", "--store", store)[0] == 0
-    code, out, _ = run("blame", "hunt", "--limit", 1, "--store", store)
+    assert run("notes", "score", "hunt", "down", "--author", "ann", "--store", store)[0] == 0
+    code, out, _ = run("blame", "hunt", "--rows", 1, "--store", store)
     assert (code, "team reward 0;" in out) == (0, True)
     code, _, err = run("blame", "hunt", "--replay", "--store", store)
     assert code == 5
@@ -126,7 +126,7 @@ def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run
     (told,) = lines(out)
     assert (told["reward_without"], told["is_decisive"]) == (1.0, True)
     broken = str(told["trace_id"])
-    assert run("score", broken, "up", "--by", "ann", "--store", store)[0] == 0
+    assert run("notes", "score", broken, "up", "--author", "ann", "--store", store)[0] == 0
     assert run("blame", broken, "--store", store)[0] == 5, "whoever scores it decides"
     code, out, err = run("inject", broken, "--kind", "wrong_fact", "--harmless", "--count", 3, "--seed", 2, "--store", store, "--json")
     assert code == 0, err

@@ -1,4 +1,4 @@
-"""`counterpoint check` on everything that can be wrong with a file: one clear message, a place, a way out, an exit code."""
+"""`counterpoint store check` on everything that can be wrong with a file: one clear message, a place, a way out, an exit code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 
 def verdict(path: Path) -> tuple[int, dict[str, Any]]:
-    code, out, _ = run("check", str(path), "--json")
+    code, out, _ = run("store", "check", str(path), "--json")
     return code, json.loads(out)
 
 
@@ -121,7 +121,7 @@ def test_no_permission(tmp_path: Path) -> None:
             if os.geteuid() == 0:
                 os.setgid(65534)
                 os.setuid(65534)
-            code, out, _ = run("check", path.name, "--json")
+            code, out, _ = run("store", "check", path.name, "--json")
             os._exit(0 if code == 2 and "permission" in json.loads(out)["errors"][0]["what"] else 1)
         except BaseException:
             os._exit(3)
@@ -146,7 +146,7 @@ def test_a_hundred_megabytes_on_one_line(tmp_path: Path) -> None:
     path.write_bytes(doc(system="x" * 100_000_000))
     assert verdict(path)[0] == 0
     path.write_bytes(b"y" * 100_000_000)
-    code, out, _ = run("check", str(path))
+    code, out, _ = run("store", "check", str(path))
     assert code == 2
     assert len(out) < 1000
 
@@ -157,7 +157,7 @@ def test_ten_thousand_errors_are_counted_and_fifty_shown(tmp_path: Path) -> None
     path.write_bytes(head + b",".join([b'{"id":"a","t":-1,"type":"x","agent":"b"}'] * 5_000) + tail)
     code, report = verdict(path)
     assert (code, report["error_count"], len(report["errors"]), report["events"]) == (4, 10_000, 50, 5_000)
-    code, out, _ = run("check", str(path), "--limit", "3")
+    code, out, _ = run("store", "check", str(path), "--rows", "3")
     assert out.count("\n") == 5
     assert "9,997 more errors" in out
 
@@ -186,28 +186,29 @@ def test_of_several_files_the_most_serious_decides(names: list[str], code: int, 
     (tmp_path / "good.json").write_bytes(doc())
     (tmp_path / "invalid.json").write_bytes(doc(event("a"), event("a")))
     (tmp_path / "unreadable.json").write_bytes(b"{")
-    got, out, _ = run("check", *(str(tmp_path / f"{n}.json") for n in names), "--json")
+    got, out, _ = run("store", "check", *(str(tmp_path / f"{n}.json") for n in names), "--json")
     assert got == code
     assert len(out.splitlines()) == len(names)
 
 
 def test_quiet_prints_only_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "good.json").write_bytes(doc())
-    assert run("check", "-q", str(tmp_path / "good.json")) == (0, "", "")
+    assert run("store", "check", "-q", str(tmp_path / "good.json")) == (0, "", "")
 
 
 def test_trace_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "evil.json"
     path.write_bytes(doc(event("\x1b[2Jboo"), event("\x1b[2Jboo")))
-    assert "\x1b" not in run("check", str(path))[1]
+    assert "\x1b" not in run("store", "check", str(path))[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["chekc", "x"], 2, "did you mean 'check'"),
-        (["check"], 2, "Missing argument"),
-        (["check", "--limt", "3", "x"], 2, "No such option"),
+        (["stoer", "x"], 2, "did you mean 'store'"),
+        (["store", "chekc", "x"], 2, "did you mean 'check'"),
+        (["store", "check"], 2, "Missing argument"),
+        (["store", "check", "--limt", "3", "x"], 2, "No such option"),
         (["show", "no-such-trace"], 3, "no trace 'no-such-trace'"),
         (["ls"], 3, "no store here"),
     ],
@@ -257,7 +258,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
 def test_every_way_to_fail_has_its_exit_code(error: BaseException, code: int, says: str, broken: Any, capsys: Any) -> None:
     broken(error)
     with pytest.raises(SystemExit) as done:
-        main(["check", "x"])
+        main(["store", "check", "x"])
     assert done.value.code == code
     assert says in capsys.readouterr().err
 

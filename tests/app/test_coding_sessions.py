@@ -72,7 +72,7 @@ def run(capsys: pytest.CaptureFixture[str], place: str) -> Run:
 
 
 def test_a_run_scored_0_pays_nobody_anywhere(run: Run, place: str) -> None:
-    run("score", "coding", "down", "--by", "ann")
+    run("notes", "score", "coding", "down", "--author", "ann")
     shown, told = run("show", "coding"), run("credit", "coding")
     for text in (shown, told):
         assert "+0." not in text
@@ -112,7 +112,7 @@ def test_useful_work_is_one_number_everywhere(run: Run, place: str) -> None:
 def test_no_step_is_named_below_a_measured_chance(run: Run, place: str) -> None:
     assert "nothing says that this run failed" in run("blame", "coding", ends=5)
     assert blame_panel.answer(coding()).suspects == []  # type: ignore[attr-defined]
-    run("score", "coding", "down")
+    run("notes", "score", "coding", "down")
     text = run("blame", "coding")
     assert "no step stands out" in text
     assert "40 failures in it" in text
@@ -120,4 +120,4 @@ def test_no_step_is_named_below_a_measured_chance(run: Run, place: str) -> None:
     told = blame_panel.answer(replace(coding(rewards={"team": 0.0}), trace_id="failed"))
     assert (told.suspects, told.failed_count, told.sure) == ([], 40, "no step stands out")  # type: ignore[attr-defined]
     assert json.loads(run("blame", "coding", "--json").splitlines()[0])["stands_out"] is False
-    assert "step " in run("blame", "coding", "--anyway")
+    assert "step " in run("blame", "coding", "--all")

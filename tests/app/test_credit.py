@@ -47,16 +47,16 @@ def run(*args: str) -> Ended:
 
 def test_an_additive_method_shows_what_it_sums_to(stored: tuple[str, list[str]]) -> None:
     store, ids = stored
-    out = run(ids[0], "--store", store, "--method", "uniform")
+    out = run(ids[0], "--store", store, "--mechanism", "uniform")
     assert out.exit_code == 0, out.output
     assert "checked to 1e-9" in out.output
-    row = json.loads(run(ids[0], "--store", store, "--method", "uniform", "--json").output)
+    row = json.loads(run(ids[0], "--store", store, "--mechanism", "uniform", "--json").output)
     assert sum(r["value"] for r in row["rows"]) == pytest.approx(row["declared"][ids[0]], abs=1e-9)
 
 
 def test_a_world_is_the_replay_of_its_own_traces(stored: tuple[str, list[str]]) -> None:
     store, ids = stored
-    out = run(ids[0], "--store", store, "--method", "message_delete", "--limit", "3")
+    out = run(ids[0], "--store", store, "--mechanism", "message_delete", "--rows", "3")
     assert out.exit_code == 0, out.output
     assert "forks" in out.output
     assert "smaller rows" in out.output
@@ -64,16 +64,16 @@ def test_a_world_is_the_replay_of_its_own_traces(stored: tuple[str, list[str]]) 
 
 def test_two_methods_side_by_side_and_one_unit(stored: tuple[str, list[str]]) -> None:
     store, ids = stored
-    out = run(ids[0], "--store", store, "--method", "shapley", "--compare", "uniform", "--unit", "agent")
+    out = run(ids[0], "--store", store, "--mechanism", "shapley,uniform", "--unit", "agent")
     assert out.exit_code == 0, out.output
     assert out.output.splitlines()[1].split() == ["unit", "id", "agent", "shapley", "uniform"]
     assert "rank correlation of agents, shapley and uniform: not defined" in out.output
-    assert len(run(ids[0], "--store", store, "--compare", "shapley", "--json").output.splitlines()) == 2
-    three = run(ids[0], "--store", store, "--methods", "shapley,ledger,group_relative", "--unit", "agent")
+    assert len(run(ids[0], "--store", store, "--mechanism", "best,shapley", "--json").output.splitlines()) == 2
+    three = run(ids[0], "--store", store, "--mechanism", "shapley,ledger,group_relative", "--unit", "agent")
     assert three.exit_code == 0, three.output
     assert "rank correlation of agents, shapley and ledger: " in three.output
     assert "group_relative: not identified" in three.output  # one that has no answer does not hide the others
-    spread = run(ids[0], "--store", store, "--method", "token_spread", "--option", "credit=ledger", "--limit", "1")
+    spread = run(ids[0], "--store", store, "--mechanism", "token_spread", "--set", "credit=ledger", "--rows", "1")
     assert "of: ledger" in spread.output  # what is spread over tokens is named like any mechanism
 
 
@@ -97,7 +97,7 @@ def test_the_best_method_is_chosen_and_named_with_its_reason(stored: tuple[str, 
     became = {row["agent"]: row["became"] for row in told["work"]["log"]["agents"]}
     assert became["ann"].startswith("its return was used; ")
     assert became["bob"].startswith("no use of its return is seen; ")
-    out = run(str(path), "--method", "provenance")
+    out = run(str(path), "--mechanism", "provenance")
     assert re.search(r"agent +ann +0\.6667 +the key is under the stone", out.output)
     assert "67% traced to the team" in out.output
 
@@ -120,18 +120,18 @@ def log_of(tmp_path: Path) -> Path:
 
 def test_what_forks_cost_is_said_first(stored: tuple[str, list[str]]) -> None:
     store, ids = stored
-    out = run(ids[0], "--store", store, "--method", "message_delete", "--dry-run")
+    out = run(ids[0], "--store", store, "--mechanism", "message_delete", "--dry-run")
     assert re.search(r"message_delete: [\d,]+ forks of a simulated world, no model calls", out.output)
-    assert run(ids[0], "--store", store, "--method", "ledger", "--dry-run").output == "ledger: no forks, no model calls\n"
-    assert json.loads(run(ids[0], "--store", store, "--method", "difference", "--dry-run", "--json").output)["tokens"] == 0
+    assert run(ids[0], "--store", store, "--mechanism", "ledger", "--dry-run").output == "ledger: no forks, no model calls\n"
+    assert json.loads(run(ids[0], "--store", store, "--mechanism", "difference", "--dry-run", "--json").output)["tokens"] == 0
 
 
 def test_a_group_is_several_traces_of_a_task(stored: tuple[str, list[str]]) -> None:
     store, ids = stored
-    out = run(ids[0], ids[2], "--store", store, "--method", "group_relative", "--json")
+    out = run(ids[0], ids[2], "--store", store, "--mechanism", "group_relative", "--json")
     assert out.exit_code == 0, out.output
     values = [r["value"] for r in json.loads(out.output)["rows"] if r["unit"] == "team"]
-    text = run(ids[0], ids[2], "--store", store, "--method", "group_relative").output
+    text = run(ids[0], ids[2], "--store", store, "--mechanism", "group_relative").output
     assert "ddof: 1" in text  # the convention, and who was compared with whom, are printed
     assert ids[2] in text.split("compared:")[1]
     assert sum(values) == pytest.approx(0, abs=1e-9)
@@ -149,17 +149,17 @@ def test_the_mechanisms_are_listed() -> None:
     ("args", "code", "words"),
     [
         ([], 2, "no trace was named"),
-        (["{0}", "--method", "shaply"], 3, "did you mean 'shapley'"),
-        (["{0}", "--method", "counterpoint.errors:did_you_mean"], 2, "not a mechanism"),
-        (["{0}", "--option", "x"], 2, "not NAME=VALUE"),
-        (["{0}", "--method", "uniform", "--option", "by_tokns=1"], 2, "no option 'by_tokns'"),
-        (["{0}", "--option", "by=1"], 2, "belongs to a mechanism"),
-        (["{0}", "--methods", "uniform", "--compare", "ledger"], 2, "--methods already names"),
+        (["{0}", "--mechanism", "shaply"], 3, "did you mean 'shapley'"),
+        (["{0}", "--mechanism", "counterpoint.errors:did_you_mean"], 2, "not a mechanism"),
+        (["{0}", "--set", "x"], 2, "not NAME=VALUE"),
+        (["{0}", "--mechanism", "uniform", "--set", "by_tokns=1"], 2, "no option 'by_tokns'"),
+        (["{0}", "--set", "by=1"], 2, "belongs to a mechanism"),
+        (["{0}", "--mechanism", " , "], 2, "names no mechanism"),
         (["{0}", "--dry-run"], 2, "no forks are made"),
         (["{0}", "--unit", "token"], 5, "no mechanism can say which token earned it"),
         (["{0}", "--unit", "mesage"], 3, "did you mean 'message'"),
-        (["{0}", "--unit", "token", "--method", "uniform"], 3, "gives no token rows"),
-        (["{0}", "--method", "group_relative"], 5, "not identified"),
+        (["{0}", "--unit", "token", "--mechanism", "uniform"], 3, "gives no token rows"),
+        (["{0}", "--mechanism", "group_relative"], 5, "not identified"),
         (["nowhere"], 3, "nowhere"),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_trace_without_rewards_and_one_without_a_world(tmp_path: Path) -> None
 
     path = tmp_path / "made.trace.json"
     cpt.save(synthetic_trace(3, 20, "swarm"), path)
-    out = run(str(path), "--method", "message_delete")
+    out = run(str(path), "--mechanism", "message_delete")
     assert out.exit_code == 5
     assert "not identified" in out.output
 
@@ -202,7 +202,7 @@ def test_a_trace_that_two_names_mean_counts_once(stored: tuple[str, list[str]]) 
     plain = cpt.credit([ids[0], ids[2]], "group_relative", store=store)
     twice = cpt.credit([ids[0], ids[2], f"id:{ids[0]}"], "group_relative", store=store)
     assert twice.rows == plain.rows
-    asked = ("--store", store, "--method", "group_relative", "--json")
+    asked = ("--store", store, "--mechanism", "group_relative", "--json")
     once = json.loads(run(ids[0], ids[2], *asked).output)
     assert json.loads(run(ids[0], ids[0], ids[2], *asked).output)["rows"] == once["rows"]
     assert len(cpt.audit([ids[0], ids[0]], store=store, only="scale").traces) == 1

@@ -237,7 +237,7 @@ def test_what_a_span_after_a_sign_was_taken_for_is_said(tmp_path: Path, run: End
     assert remarks("since:7d until:1d date>2026-11-01 last:7d") == []
     with Store(tmp_path / "s") as store:
         store.add(days_of(datetime.now().strftime("%Y-%m-%d")))
-    for command in (["ls"], ["top"], ["report"], ["compare", "--traces", "finished"]):
+    for command in (["ls"], ["top"], ["report"], ["compare", "traces", "finished"]):
         assert "date>300d was taken for: at work since" in run(*command, "date>300d", "--store", tmp_path / "s")[2]
 
 
@@ -272,10 +272,10 @@ def test_failures_are_counted_on_the_day_they_happened(tmp_path: Path, run: Ends
     whole = days_of("2026-11-01", "2026-11-09")
     with Store(tmp_path / "s") as store:
         store.add(replace(whole, events=[whole.events[0], replace(whole.events[1], type="tool_result", tool="Bash", ok=False)]))
-    for command in (["failures", "--group", "day"], ["audit", "--by", "day"]):
+    for command in (["audit", "--failures", "--group", "day"], ["audit", "--group", "day"]):
         rows = json.loads(run(*command, "--json", "--store", tmp_path / "s", "finished")[1])["rows"]
         assert {row["name"]: row.get("failures", row.get("errors")) for row in rows if row.get("failures", row.get("errors"))} == {"2026-11-09": 1}
-    assert "0 failures" in run("failures", "until:2026-11-08", "--store", tmp_path / "s")[1]
+    assert "0 failures" in run("audit", "--failures", "until:2026-11-08", "--store", tmp_path / "s")[1]
 
 
 def test_a_period_is_whole_quarters_of_an_hour(clock: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
-    told = run(str(source), "--html", str(tmp_path / "t.html"))
+    told = run(str(source), "--to", "html", "-o", str(tmp_path / "t.html"))
     trace = counterpoint.load(source)
     trace, found = masked(trace)
     whole = content(tmp_path / "t.html")
@@ -102,8 +102,8 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
 
 def test_the_same_trace_makes_the_same_bytes(tmp_path: Path) -> None:
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
-    run(str(source), "--html", str(tmp_path / "a.html"))
-    run(str(source), "--html", str(tmp_path / "b.html"))
+    run(str(source), "--to", "html", "-o", str(tmp_path / "a.html"))
+    run(str(source), "--to", "html", "-o", str(tmp_path / "b.html"))
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 
@@ -116,12 +116,12 @@ def with_secret() -> Trace:
 def test_secrets_are_masked_and_counted(tmp_path: Path) -> None:
     source = counterpoint.save(with_secret(), tmp_path / "s.jsonl")
     runner = CliRunner()
-    text = runner.invoke(cli, ["export", str(source), "--html", str(tmp_path / "s.html")], catch_exceptions=False).stdout
+    text = runner.invoke(cli, ["export", str(source), "--to", "html", "-o", str(tmp_path / "s.html")], catch_exceptions=False).stdout
     assert re.search(r"masked +3 secrets \(2 keys, 1 e-mail\)", text)
     said = json.dumps(content(tmp_path / "s.html"))
     assert SECRET not in said
     assert "[masked:key:0001]" in said
-    bare = run(str(source), "--html", str(tmp_path / "bare.html"), "--no-mask")
+    bare = run(str(source), "--to", "html", "-o", str(tmp_path / "bare.html"), "--mask", "off")
     assert bare["masked"] is None
     assert content(tmp_path / "bare.html")["masked"] is None
     assert SECRET in json.dumps(content(tmp_path / "bare.html"))
@@ -130,7 +130,7 @@ def test_secrets_are_masked_and_counted(tmp_path: Path) -> None:
 def test_the_report_of_a_page_and_its_title_hold_no_secret(tmp_path: Path) -> None:
     trace = msgspec.structs.replace(with_secret(), trace_id=SECRET)
     source = counterpoint.save(trace, tmp_path / "s.jsonl")
-    told = run(str(source), "--html", str(tmp_path / "s.html"), "--report")
+    told = run(str(source), "--to", "html", "-o", str(tmp_path / "s.html"), "--full")
     assert {row["place"] for row in told["report"]} == {"trace_id", "contents", "event.extra.note"}
     assert told["traces"] == ["[masked:key:0001]"]
     assert SECRET not in (tmp_path / "s.html").read_text() + json.dumps(content(tmp_path / "s.html")) + json.dumps(told)
@@ -172,7 +172,7 @@ def test_a_large_trace_carries_credit_by_agent_only(monkeypatch: pytest.MonkeyPa
     one = next(iter(reopened(one_file([small()], masked=None).data)[1]["traces"].values()))
     assert {name.split("/")[1] for name in one["credit"]} <= {"team", "orchestrator", "role", "agent"}
     turns = next(m for m in one["methods"] if m["unit"] == "turn")
-    assert "--method" in turns["refusal"]
+    assert "--mechanism" in turns["refusal"]
 
 
 def test_texts_are_cut_to_fit_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,17 +192,17 @@ def test_texts_are_cut_to_fit_the_budget(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_too_large_is_refused_and_there_are_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
-    size = run(str(source), "--html", str(tmp_path / "whole.html"))["files"][0]["bytes"]
+    size = run(str(source), "--to", "html", "-o", str(tmp_path / "whole.html"))["files"][0]["bytes"]
     monkeypatch.setattr(module, "LIMIT", size - 1)
     with pytest.raises(Refused, match=r"--agents NAME .* --window FROM-TO .* --summary"):
-        run(str(source), "--html", str(tmp_path / "t.html"))
+        run(str(source), "--to", "html", "-o", str(tmp_path / "t.html"))
     assert not (tmp_path / "t.html").exists()
-    summary = run(str(source), "--html", str(tmp_path / "sum.html"), "--summary")
+    summary = run(str(source), "--to", "html", "-o", str(tmp_path / "sum.html"), "--summary")
     one = next(iter(content(tmp_path / "sum.html")["traces"].values()))
     assert one["texts"] == one["events"] == {}
     assert summary["left_out"]["texts"] > 0
     assert any("a summary" in note for note in one["about"]["notes"])
-    windowed = run(str(source), "--html", str(tmp_path / "win.html"), "--window", "0-5")
+    windowed = run(str(source), "--to", "html", "-o", str(tmp_path / "win.html"), "--window", "0-5")
     assert 0 < windowed["files"][0]["rows"] < len(small().events)
 
 
@@ -231,37 +231,36 @@ def test_a_part_is_whole_in_itself_and_says_that_it_is_one() -> None:
     [
         (["--window", "x"], "not a window of time"),
         (["--window", "9-3"], "ends before it begins"),
-        (["-o", "x.json"], "two outputs were named"),
     ],
 )
 def test_wrong_words_are_explained(more: list[str], says: str, tmp_path: Path) -> None:
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
     with pytest.raises(InputError, match=says):
-        run(str(source), "--html", str(tmp_path / "t.html"), *more)
+        run(str(source), "--to", "html", "-o", str(tmp_path / "t.html"), *more)
 
 
 def test_ways_out_are_for_the_file_only(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="add --html FILE"):
+    with pytest.raises(InputError, match="add --to html"):
         run("t", "--summary", "-o", "x")
 
 
 def test_an_existing_file_stays_without_force_and_dry_run_writes_nothing(tmp_path: Path) -> None:
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
     target = tmp_path / "t.html"
-    run(str(source), "--html", str(target), "--dry-run")
+    run(str(source), "--to", "html", "-o", str(target), "--dry-run")
     assert not target.exists()
     target.write_text("mine")
     with pytest.raises(InputError, match="exists already"):
-        run(str(source), "--html", str(target))
-    run(str(source), "--html", str(target), "--force")
+        run(str(source), "--to", "html", "-o", str(target))
+    run(str(source), "--to", "html", "-o", str(target), "--overwrite")
     assert target.read_text() != "mine"
 
 
 def test_an_old_file_moves_into_a_newer_page(tmp_path: Path, page: Path) -> None:
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
-    run(str(source), "--html", str(tmp_path / "old.html"))
+    run(str(source), "--to", "html", "-o", str(tmp_path / "old.html"))
     page.write_text(STAND_IN.replace('id="app"', 'id="app" class="newer"'))
-    told = run(str(tmp_path / "old.html"), "--html", str(tmp_path / "new.html"))
+    told = run(str(tmp_path / "old.html"), "--to", "html", "-o", str(tmp_path / "new.html"))
     assert 'class="newer"' in (tmp_path / "new.html").read_text()
     assert content(tmp_path / "new.html") == content(tmp_path / "old.html")
     assert told["notes"] == [f"the data that counterpoint {counterpoint.__version__} wrote, in the present page"]

@@ -33,18 +33,18 @@ def _vote(trace: Trace) -> Event:
     return next(e for e in trace.events if e.type == "return")
 
 
-@pytest.mark.parametrize("name", ["fork", "diff", "audit"])
+@pytest.mark.parametrize("name", ["fork", "blame", "audit"])
 def test_help_is_short_and_has_two_examples(run: Run, name: str) -> None:
     assert 10 < len(registry.summary("command", name)) < 110
     code, out, _ = run(name, "--help")
     assert code == 0
     assert "--json" in out
-    assert len([line for line in out.splitlines() if line.strip().startswith(f"counterpoint {name} ")]) == 2
+    assert len([line for line in out.splitlines() if line.strip().startswith(f"counterpoint {name} ")]) >= 2
 
 
 def test_fork_of_a_file_says_what_came_of_it_and_writes_where_told(run: Run, file: Path, trace: Trace, tmp_path: Path) -> None:
     vote = _vote(trace)
-    code, out, _ = run("fork", file, "--at", vote.id, "--delete", "-o", tmp_path / "fork.jsonl", "--json")
+    code, out, _ = run("fork", file, "--at", vote.id, "--do", "delete", "-o", tmp_path / "fork.jsonl", "--json")
     assert code == 0
     told = json.loads(out)
     fork = WORLD.fork(trace, vote.id, cpt.Delete())
@@ -66,7 +66,7 @@ def test_one_fork_is_no_effect_and_samples_give_an_interval(run: Run, file: Path
     assert "no effect" in out
     assert "not kept" in out
     first = next(e.id for e in trace.events if e.decision == "spawn")
-    code, out, _ = run("fork", file, "--at", first, "--force", '{"spawn": 1}', "--samples", 8, "--json")
+    code, out, _ = run("fork", file, "--at", first, "--decide", '{"spawn": 1}', "--samples", 8, "--json")
     assert code == 0
     effect = json.loads(out)["effect"]
     assert effect["samples"] == 8
@@ -86,30 +86,30 @@ def test_fork_of_a_stored_trace_is_stored_and_diff_compares_them(run: Run, trace
     )
     assert code == 0
     fork = json.loads(out)["kept"]
-    code, out, _ = run("diff", trace.trace_id, fork, "--store", store, "--json")
+    code, out, _ = run("compare", "traces", trace.trace_id, fork, "--store", store, "--json")
     assert code == 0
     told = json.loads(out)
     assert told["first"]["how"] == "changed"
     assert told["first"]["event"]["a"] == vote.id
     assert told["counts"]["same"] + told["counts"]["changed"] + told["counts"]["gone"] == len(trace.events)
-    code, out, _ = run("diff", trace.trace_id, fork, "--store", store)
+    code, out, _ = run("compare", "traces", trace.trace_id, fork, "--store", store)
     assert code == 0
     assert f"first divergence {vote.id} (changed)" in out
-    code, out, _ = run("diff", trace.trace_id, trace.trace_id, "--store", store)
+    code, out, _ = run("compare", "traces", trace.trace_id, trace.trace_id, "--store", store)
     assert code == 0
     assert "no event differs" in out
 
 
 def test_what_cannot_be_forked_says_why(run: Run, file: Path, trace: Trace, tmp_path: Path) -> None:
     foreign = save(Trace(trace_id="f", task_id="t", events=[Event(id="a", t=0, type="message", agent="x")]), tmp_path / "f.jsonl")
-    code, out, _ = run("fork", foreign, "--at", "a", "--delete", "--json")
+    code, out, _ = run("fork", foreign, "--at", "a", "--do", "delete", "--json")
     assert code == 5
     assert "not identified" in json.loads(out)["error"]["what"]
-    assert run("fork", file, "--at", "e99999", "--delete")[0] == 3
+    assert run("fork", file, "--at", "e99999", "--do", "delete")[0] == 3
     assert run("fork", file, "--at", "e1", "--substitute", "1")[0] == 2
     assert run("fork", file, "--at", "e1")[0] == 2
-    assert run("fork", file, "--at", "e1", "--delete", "--force", "{}")[0] == 2
-    assert run("fork", file, "--at", "e1", "--force", "[1]")[0] == 2
+    assert run("fork", file, "--at", "e1", "--do", "delete", "--decide", "{}")[0] == 2
+    assert run("fork", file, "--at", "e1", "--decide", "[1]")[0] == 2
 
 
 def test_taint_shows_the_way_and_exits_4_on_a_violation(run: Run, file: Path, tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("id_", [HAND, OTHER, "algorithm-gen", "hand-crafted/7/a"])
 @pytest.mark.parametrize(
     "command",
-    ["show {}", "top {} --json", "audit {} --json", "credit {} --json", "diff {} {}", "check {}", "export {} -o out.json",
-     "export {} --html out.html", "export {} --to perfetto -o out.perfetto.json"],
+    ["show {}", "top {} --json", "audit {} --json", "credit {} --json", "compare traces {} {}", "store check {}", "export {} -o out.json",
+     "export {} --to html -o out.html", "export {} --to perfetto -o out.perfetto.json"],
 )  # fmt: skip
 def test_an_id_with_a_slash_opens(command: str, id_: str, here: Path, run: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = run(*[word.replace("{}", id_) for word in command.split()])
@@ -55,8 +55,8 @@ def test_the_short_name_that_ls_shows_is_found_and_removed_by_it(here: Path, run
     short = handle(alike[0])
     assert short in run("ls")[1]
     assert [json.loads(row)["id"] for row in run("ls", short, "--json")[1].splitlines()] == [alike[0]]
-    assert run("rm", short[:5], "--yes")[0] != 0
-    assert run("rm", short, "--yes")[0] == 0
+    assert run("store", "rm", short[:5], "--yes")[0] != 0
+    assert run("store", "rm", short, "--yes")[0] == 0
     assert [json.loads(row)["id"] for row in run("ls", "--json")[1].splitlines()] == [HAND, OTHER, alike[1]]
 
 
@@ -78,7 +78,7 @@ OWN = "624cbf11-6a41-4692-af9c-36b3e5ca3130"
 
 
 @pytest.mark.parametrize("word", [OWN, OWN[:8], OWN[:13]])
-@pytest.mark.parametrize("command", ["show {}", "top {} --json", "audit {} --json", "ls {} --json", "check {}"])
+@pytest.mark.parametrize("command", ["show {}", "top {} --json", "audit {} --json", "ls {} --json", "store check {}"])
 def test_the_sources_own_id_opens(word: str, command: str, here: Path, run: Callable[..., tuple[int, str, str]]) -> None:
     """Where a trace is called after its set or its importer too."""
     with counterpoint.Store(here / "traces") as store:

@@ -66,7 +66,7 @@ def test_it_imports_once_and_says_what_it_found(cpt: Run, tmp_path: Path) -> Non
         before = {name: store.get(name) for name in store.ids()}
     again = told(cpt("import", CLAUDE, "--json", cwd=tmp_path))
     assert again["sources"]["claude_code"]["unchanged"] == 6
-    forced = told(cpt("import", CLAUDE, "--json", "--again", cwd=tmp_path))
+    forced = told(cpt("import", CLAUDE, "--json", "--reread", cwd=tmp_path))
     assert forced["sources"]["claude_code"]["sessions"] == 6
     with Store(tmp_path / "traces", create=False) as store:
         assert {name: store.get(name) for name in store.ids()} == before
@@ -100,15 +100,15 @@ def test_a_session_of_which_less_is_left_stays_as_it_is_stored(jobs: str, cpt: R
         shutil.rmtree(folder)
     log = tmp_path / "logs" / f"{SHOP}.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:8]))
-    done = cpt("import", "logs", "--jobs", jobs, cwd=tmp_path)
-    assert "kept     1 session of which the store has more than was read" in done.stdout
-    again = told(cpt("import", "logs", "--again", "--json", "--jobs", jobs, cwd=tmp_path))
+    done = cpt("import", "logs", "--workers", jobs, cwd=tmp_path)
+    assert "kept     1 session: the stored copy is longer" in done.stdout
+    again = told(cpt("import", "logs", "--reread", "--json", "--workers", jobs, cwd=tmp_path))
     assert again["sources"]["claude_code"]["kept"] == 1
     with Store(tmp_path / "traces", create=False) as store:
         assert store.get(SHOP) == before
-    assert cpt("rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
-    assert cpt("rm", "--restore", SHOP, cwd=tmp_path).returncode == 0
-    told(cpt("import", "logs", "--json", "--jobs", jobs, cwd=tmp_path))
+    assert cpt("store", "rm", SHOP, "--yes", cwd=tmp_path).returncode == 0
+    assert cpt("store", "rm", "--restore", SHOP, cwd=tmp_path).returncode == 0
+    told(cpt("import", "logs", "--json", "--workers", jobs, cwd=tmp_path))
     with Store(tmp_path / "traces", create=False) as store:
         assert 0 < len(store.get(SHOP).events) < len(before.events)
 
@@ -136,10 +136,10 @@ def test_strict_ends_at_the_first_broken_record(cpt: Run, tmp_path: Path) -> Non
         (["words.txt"], 2, "holds no log of a known format"),
         (["empty.jsonl"], 2, "is empty"),
         ([CLAUDE, "--format", "claud"], 3, "claude_code"),
-        ([CLAUDE, "--last", "soon"], 2, "not a span"),
+        ([CLAUDE, "--newest", "soon"], 2, "not a span"),
         ([CLAUDE, "--project", "atlantis"], 3, "--project atlantis"),
         ([CLAUDE, "--prices", "bad.toml"], 2, "not TOML"),
-        ([CLAUDE, "--limit", "0"], 2, "limit"),
+        ([CLAUDE, "--newest", "0"], 2, "at least one session"),
         ([], 3, "name a file or folder"),
     ],
 )

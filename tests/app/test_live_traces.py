@@ -36,7 +36,7 @@ def test_exports_hold_and_are_read_again(stored: Path, run: Ends, tmp_path: Path
         assert [e.id for e in again.events] == [e.id for e in trace.events]
         assert len(again.edges) == len(trace.edges)
     for name in ("t.trace.json", "t.jsonl"):
-        assert run("check", tmp_path / name)[0] == 0
+        assert run("store", "check", tmp_path / name)[0] == 0
     assert counterpoint.load(tmp_path / "t.jsonl").meta["team"] == trace.meta["team"], "a file of it can be forked"
 
 

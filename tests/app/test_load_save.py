@@ -79,7 +79,7 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a plain file"):
         put([(Path("/dev/null"), b"x")])
     (tmp_path / "there").write_bytes(b"old")
-    with pytest.raises(InputError, match="--force"):
+    with pytest.raises(InputError, match="--overwrite"):
         put([(tmp_path / "there", b"new")], overwrite=False)
     assert (tmp_path / "there").read_bytes() == b"old"
 

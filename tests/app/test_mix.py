@@ -79,13 +79,13 @@ def test_weeks_are_compared_by_totals_first_in_units_that_people_read(tmp_path: 
     found = compare_traces(*week, store=tmp_path / "s")
     assert [(s.traces, s.tokens) for s in found.totals] == [(1, 5_000_000), (2, 4_000_000)], "each week has what was done in it"
     assert {name: [s.tokens for s in sums] for name, sums in found.projects} == {"shop": [5_000_000, 3_000_000], "barn": [None, 1_000_000]}
-    code, out, _ = run("compare", "--traces", *week, "--store", tmp_path / "s")
+    code, out, _ = run("compare", "traces", *week, "--store", tmp_path / "s")
     assert code == 0
     assert out.splitlines()[0].split() == ["total", "of", "traces", "tokens", "cost", "time", "errors"]
     assert "e+" not in out
     assert "-1 M (-20 %)" in out
     assert "traces alike: 1 of 1 and 1 of 2 are of a kind that both have." in " ".join(out.split())
-    told = json.loads(run("compare", "--traces", *week, "--store", tmp_path / "s", "--json")[1])
+    told = json.loads(run("compare", "traces", *week, "--store", tmp_path / "s", "--json")[1])
     assert [s["tokens"] for s in told["totals"]] == [5_000_000, 4_000_000]
     assert {"projects", "models", "changes", "rows"} <= told.keys()
     assert change_words("seconds", 10_790.0) == "+3h00"

@@ -96,7 +96,7 @@ def stored(traces: list[Trace], tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def _listed(run: Ends, store: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """What `ls` and SQL tell of every trace of a store."""
-    rows = [json.loads(line) for line in run("ls", "--json", "--limit", 0, "--store", store)[1].splitlines()]
+    rows = [json.loads(line) for line in run("ls", "--json", "--newest", 0, "--store", store)[1].splitlines()]
     ls = {
         r["id"]: {"agents": r["agents"], "events": r["events"], "tokens": r["tokens"], "cost": r["cost_usd"],
                   "duration": r["wall_clock_s"]}

@@ -25,7 +25,7 @@ HUNG = {"claude": "Wait for the door to dry.", "codex": "Wait for the paint to d
 
 
 @pytest.mark.parametrize("write", [claude, codex])
-@pytest.mark.parametrize("how", [[], ["--jobs", "2"]])
+@pytest.mark.parametrize("how", [[], ["--workers", "2"]])
 def test_an_imported_session_that_hangs_is_open(
     write: Callable[[Path, float], Path], how: list[str], tmp_path: Path, run: Ends
 ) -> None:

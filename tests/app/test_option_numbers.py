@@ -8,6 +8,8 @@ import click
 import pytest
 
 from counterpoint.app.cli import cli
+from counterpoint.app.terminal.options import caps_of, numbers_of
+from counterpoint.errors import InputError
 
 
 def limited(command: click.Command, name: str) -> Iterator[tuple[str, click.Option]]:
@@ -25,9 +27,26 @@ def limited(command: click.Command, name: str) -> Iterator[tuple[str, click.Opti
 
 def test_nan_is_refused_by_every_option_with_limits() -> None:
     options = dict(limited(cli, ""))
-    assert {"serve --keep", "serve --idle"} <= options.keys(), "there are some to look at"
+    assert {"audit --similarity", "steer --wait"} <= options.keys(), "there are some to look at"
     for name, option in options.items():
         context = click.Context(click.Command(name))
         assert option.type.convert("1", option, context) == 1.0, name
         with pytest.raises(click.BadParameter, match="not a number"):
             option.type.convert("nan", option, context)
+
+
+@pytest.mark.parametrize("text", ["nan", "NaN", "Infinity", "-1", "true", "two"])
+def test_pairs_take_numbers_from_0_only(text: str) -> None:
+    with pytest.raises(InputError, match="from 0"):
+        caps_of([f"usd={text}"], {"usd": float})
+    with pytest.raises(InputError, match="from 0"):
+        numbers_of([f"cost={text}"], ["cost"])
+    assert caps_of(["usd=0.5", "tokens=7"], {"usd": float, "tokens": int, "seconds": float}) == {"usd": 0.5, "tokens": 7}
+
+
+@pytest.mark.parametrize("pair", ["tokens", "=3", "tokns=3"])
+def test_pairs_that_name_nothing_are_refused(pair: str) -> None:
+    with pytest.raises(InputError):
+        caps_of([pair], {"tokens": int})
+    with pytest.raises(InputError, match="set twice"):
+        caps_of(["tokens=1", "tokens=2"], {"tokens": int})

@@ -96,8 +96,9 @@ def test_nothing_is_said_where_nobody_can_know() -> None:
 
 _SLOW = """
 import sys, time
-from counterpoint.app.cli import _progress, cli, main
 import click
+from counterpoint.app.cli import cli, main
+from counterpoint.app.terminal import progress as _progress
 _progress._AFTER_S = 0.05
 @cli.command("slow")
 def slow():
@@ -105,7 +106,6 @@ def slow():
     while not _progress._Told.bars[-1]._is_shown and time.monotonic() < end:
         time.sleep(0.01)
     click.echo("result")
-cli.get_command = lambda ctx, name: slow
 main(["slow"])
 """
 

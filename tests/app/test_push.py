@@ -1,4 +1,4 @@
-"""`counterpoint push` and the collector: what was acknowledged is there, whoever is killed; nothing is doubled or mixed up."""
+"""`counterpoint store push` and the collector: what was acknowledged is there, whoever is killed; nothing is doubled or mixed up."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _spoilt(one: Trace) -> bytes:
 
 def test_who_does_not_answer_and_who_is_no_collector(tmp_path: Path) -> None:
     with Store(filled(tmp_path / "node", ["a"])) as node:
-        with pytest.raises(TryAgain, match=r"1 trace not at the collector yet.*they are safe in .*counterpoint push --store"):
+        with pytest.raises(TryAgain, match=r"1 trace not at the collector yet.*they are safe in .*counterpoint store push --store"):
             Push(node, "http://127.0.0.1:1").send(patience_s=0)
         with pytest.raises(InputError, match="not an address of a collector"):
             Push(node, "127.0.0.1:4318")
@@ -215,7 +215,7 @@ def test_the_command(tmp_path: Path, run: Ends) -> None:
     filled(tmp_path / "node", ["a", "b"])
     (tmp_path / "token").write_text("secret\n")
     with serving(tmp_path / "all", token="secret") as live:
-        args = ["push", "--store", tmp_path / "node", "--to", live.url, "--token-file", tmp_path / "token"]
+        args = ["store", "push", "--store", tmp_path / "node", "--to", live.url, "--token-file", tmp_path / "token"]
         assert run(*args, "id:a") == (0, f"{live.url}: 1 added\n", "")
         assert json.loads(run(*args, "--json")[1])["counts"] == {"added": 1, "renamed": 0}
         assert run(*args) == (0, f"{live.url}: nothing new\n", "")

@@ -48,8 +48,8 @@ def stored(folder: str = "traces") -> dict[str, Trace]:
 @pytest.mark.parametrize("form", ["jsonl", "otlp"])
 def test_what_export_wrote_whole_is_imported_equal_and_passes_the_check(run: Run, form: str) -> None:
     cpt.save(made(), "run.jsonl")
-    assert run("export", "run.jsonl", "--to", form, "-o", f"out.{form}.json", "--no-mask")[0] == 0
-    code, out, err = run("check", f"out.{form}.json")
+    assert run("export", "run.jsonl", "--to", form, "-o", f"out.{form}.json", "--mask", "off")[0] == 0
+    code, out, err = run("store", "check", f"out.{form}.json")
     assert code == 0, out + err
     assert f"ok  ({form};" in out
     code, out, err = run("import", f"out.{form}.json")
@@ -62,13 +62,13 @@ def test_otlp_of_two_traces_or_damaged_is_named_by_the_check(run: Run) -> None:
         cpt.save(made(name), f"{name}.otlp.json", to="otlp")
     groups = [json.loads(Path(f"{name}.otlp.json").read_bytes())["resourceSpans"] for name in ("one", "two")]
     Path("both.otlp.json").write_text(json.dumps({"resourceSpans": groups[0] + groups[1]}, separators=(",", ":")))
-    code, out, _ = run("check", "both.otlp.json")
+    code, out, _ = run("store", "check", "both.otlp.json")
     assert code == 4
     assert "holds 2 traces" in out
     assert run("import", "both.otlp.json")[0] == 0
     assert sorted(stored()) == ["one", "two"]
     Path("torn.otlp.json").write_bytes(Path("one.otlp.json").read_bytes()[:900])
-    assert run("check", "torn.otlp.json")[0] in (2, 4)
+    assert run("store", "check", "torn.otlp.json")[0] in (2, 4)
 
 
 def test_packed_files_and_members_of_archives_are_read_and_a_packed_store_is_no_export(run: Run) -> None:
@@ -113,7 +113,7 @@ def test_a_copy_that_holds_as_much_or_goes_further_updates(run: Run) -> None:
         store.add(replace(whole, events=whole.events[:-1], edges=[e for e in whole.edges if last not in (e.src, e.dst)]))
     cpt.save(whole, "run.jsonl")
     assert "1 updated" in run("import", "run.jsonl")[1]
-    assert run("annotate", "run", "--label", "good")[0] == 0  # what people said here is not in the file, and no reason to keep
+    assert run("notes", "add", "run", "--label", "good")[0] == 0  # what people said here is not in the file, and no reason to keep
     scored = replace(whole, rewards={"team": 0.25})
     cpt.save(scored, "run.jsonl")
     assert "1 updated" in run("import", "run.jsonl")[1]
@@ -127,5 +127,5 @@ def test_the_limit_counts_exports_too(run: Run) -> None:
     for k, name in enumerate(("old", "new", "newest")):
         cpt.save(made(name), f"{name}.jsonl")
         os.utime(f"{name}.jsonl", (1000 + k, 1000 + k))
-    assert run("import", "old.jsonl", "newest.jsonl", "new.jsonl", "--limit", "2")[0] == 0
+    assert run("import", "old.jsonl", "newest.jsonl", "new.jsonl", "--newest", "2")[0] == 0
     assert sorted(stored()) == ["new", "newest"]

@@ -39,24 +39,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("jobs", "is_purged"), [(1, False), (2, True)])
 def test_every_source_stays_out_and_comes_back_when_it_is_restored(folder: Path, run: Run, jobs: int, is_purged: bool) -> None:
     """From another folder, with other times, in one process or several."""
-    first = _import(run, SAMPLES, "--jobs", 1)
+    first = _import(run, SAMPLES, "--workers", 1)
     with Store(folder) as store:
         ids = set(store.ids())
     assert first["removed"] == 0
     assert first["traces"] == len(ids) > 10
-    assert run("rm", "finished", "--yes", *(["--purge"] if is_purged else []))[0] == 0
+    assert run("store", "rm", "finished", "--yes", *(["--purge"] if is_purged else []))[0] == 0
     moved = folder.parent / "elsewhere" / "logs"
     shutil.copytree(SAMPLES, moved, copy_function=shutil.copyfile)
     for place in (SAMPLES, moved, moved):
-        again = _import(run, place, "--jobs", jobs)
+        again = _import(run, place, "--workers", jobs)
         assert (again["traces"], again["removed"]) == (0, len(ids))
         assert Store(folder).ids() == []
     code, out, _ = run("import", SAMPLES)
     assert code == 0
-    assert f"removed  {len(ids)} traces left out, which `rm` removed (`rm --restore [ID]` lets them in)" in out
-    assert run("rm", "--restore")[0] == 2, "all of them needs a confirmation"
-    assert run("rm", "--restore", "--yes")[1].startswith(f"{len(ids)} restored")
-    back = _import(run, moved, "--jobs", jobs)
+    assert f"removed  {len(ids)} traces skipped that `store rm` removed (`store rm --restore [ID]` lets them back in)" in out
+    assert run("store", "rm", "--restore")[0] == 2, "all of them needs a confirmation"
+    assert run("store", "rm", "--restore", "--yes")[1].startswith(f"{len(ids)} restored")
+    back = _import(run, moved, "--workers", jobs)
     assert (back["traces"], back["removed"]) == (len(ids), 0)
     assert set(Store(folder).ids()) == ids
 
@@ -78,7 +78,7 @@ def test_a_log_that_grew_since_stays_out(folder: Path, run: Run, log: Path) -> N
         pytest.skip("a part of it is no session")
     with Store(folder) as store:
         before = {name: store.get(name) for name in store.ids()}
-    assert run("rm", *before, "--yes", "--purge")[0] == 0
+    assert run("store", "rm", *before, "--yes", "--purge")[0] == 0
     short.write_bytes(log.read_bytes())
     assert run("import", str(short))[0] == 0
     left = set(Store(folder).ids())
@@ -92,17 +92,17 @@ def test_a_removed_trace_is_restored_by_its_id_a_beginning_or_its_handle(folder:
     names = [f"{k}0000000-made-by-somebody-{k}" for k in "abc"]
     with Store(folder) as store:
         store.add_many([synthetic_trace(2, 4, trace_id=name) for name in names])
-    assert run("rm", *names, "--yes", "--purge")[1] == "3 removed and erased\n"
+    assert run("store", "rm", *names, "--yes", "--purge")[1] == "3 removed and erased\n"
     assert not [p for p in folder.rglob("*") if p.is_file() and b"somebody" in p.read_bytes()], "only hashes are remembered"
-    code, _, err = run("rm", "--restore", "never-was-there")
+    code, _, err = run("store", "rm", "--restore", "never-was-there")
     assert (code, "3 removals are remembered, none of this name" in err) == (3, True)
     assert len(Store(folder).removals) == 3
     for left, name in enumerate((names[0], names[1][:8], handle(names[2]))):
-        assert run("rm", "--restore", name)[1].startswith("1 restored")
+        assert run("store", "rm", "--restore", name)[1].startswith("1 restored")
         assert len(Store(folder).removals) == 2 - left
-    assert run("rm", "--restore", names[0])[0] == 3
-    assert run("rm", "--restore", "--purge", names[0])[0] == 2
-    assert run("rm")[0] == 2
+    assert run("store", "rm", "--restore", names[0])[0] == 3
+    assert run("store", "rm", "--restore", "--purge", names[0])[0] == 2
+    assert run("store", "rm")[0] == 2
 
 
 def test_an_exported_copy_of_it_stays_out_and_who_adds_it_is_not_held_up(folder: Path, run: Run) -> None:
@@ -110,7 +110,7 @@ def test_an_exported_copy_of_it_stays_out_and_who_adds_it_is_not_held_up(folder:
     save(made, folder.parent / "kept.jsonl")
     with Store(folder) as store:
         store.add(made)
-    run("rm", "t1", "--yes")
+    run("store", "rm", "t1", "--yes")
     said = _import(run, folder.parent / "kept.jsonl")
     assert (said["traces"], said["removed"]) == (0, 1)
     with Store(folder) as store:

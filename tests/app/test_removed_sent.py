@@ -34,7 +34,7 @@ def test_spans_that_come_after_a_removal_bring_nothing_back_until_it_is_restored
             post(live.url, _run(gone, more))
             eventually(lambda: live.intake.status().get("removed"))
     assert live.intake.status()["removed"] == 1
-    assert [note for note in live.notes if f"counterpoint rm --restore {gone}" in note] == live.notes, "it is said once"
+    assert [note for note in live.notes if f"counterpoint store rm --restore {gone}" in note] == live.notes, "it is said once"
     with serving(tmp_path / "s") as live:  # it reads its spool again
         eventually(lambda: live.intake.status().get("removed"))
         post(live.url, _run(trace_id(2), "b"))

@@ -379,7 +379,7 @@ HEAD = b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicatio
 def test_a_body_of_two_gigabytes_is_refused_by_its_length_before_it_is_read(shared: Live) -> None:
     answer = raw(shared, HEAD + b"Content-Length: 2147483648\r\n\r\n", b" " * 1000)
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"--max-body" in answer
+    assert b"--set max_body" in answer
     # A sender that asks first is told before it sends anything.
     answer = raw(shared, HEAD + b"Expect: 100-continue\r\nConnection: close\r\nContent-Length: 2147483648\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ")
@@ -683,7 +683,7 @@ def test_only_this_machine_unless_asked_and_one_receiver_per_port_and_store(run:
     assert (code, "--port" in err) == (6, True)
     code, _, err = run("serve", "--port", 0, "--store", live.store.path)
     assert (code, "another receiver" in err) == (6, True)
-    assert run("serve", "--max-body", "12 parsecs")[0] == 2
+    assert run("serve", "--set", "max_body=12 parsecs")[0] == 2
 
 
 def test_without_the_extra_it_says_what_to_install(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

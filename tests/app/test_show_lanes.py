@@ -103,7 +103,7 @@ def test_show_draws_the_folded_tree_with_lanes(readers: Path) -> None:
     assert "of reader-3 (w3)" in text
     assert "unassigned" not in text  # no texts, votes or drafts: nobody can say who earned it, and even shares are no answer
     assert "✕ error" in text
-    whole = shown(readers, "--all")
+    whole = shown(readers, "--full")
     assert "├ reader-0" in whole
     assert "└ reader ×6" not in whole
 
@@ -168,5 +168,5 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
     names = [f"{chr(97 + k % 26)}{chr(97 + k // 26)}" for k in range(60)]
     events = [Event(id=name, t=k, dur=1, type="message", agent=name) for k, name in enumerate(names)]
     path = counterpoint.save(Trace(trace_id="t", task_id="q", events=events), tmp_path / "t.trace.json")
-    assert "20 more lanes, 20 agents: --all" in shown(path)
-    assert "more lanes" not in shown(path, "--all")
+    assert "20 more lanes, 20 agents: --full" in shown(path)
+    assert "more lanes" not in shown(path, "--full")

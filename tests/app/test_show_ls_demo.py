@@ -40,12 +40,12 @@ def lines(text: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("demo") / "here"
-    run("demo", "--quick", "--to", str(folder), "--json")
+    run("demo", "--quick", "-o", str(folder), "--json")
     return str(folder)
 
 
 def test_demo_writes_a_valid_trace_of_each_topology_a_hack_and_an_injection(tmp_path: Path) -> None:
-    rows = lines(run("demo", "--quick", "--to", str(tmp_path / "d"), "--json"))
+    rows = lines(run("demo", "--quick", "-o", str(tmp_path / "d"), "--json"))
     assert sorted(r["trace"] for r in rows) == SAMPLES
     assert len({r["topology"] for r in rows}) == 6
     assert all(r["errors"] == 0 and r["warnings"] == 0 for r in rows)
@@ -63,17 +63,17 @@ def test_demo_writes_a_valid_trace_of_each_topology_a_hack_and_an_injection(tmp_
 
 def test_demo_again_changes_nothing_and_another_seed_does(tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    run("demo", "--quick", "--to", str(folder))
+    run("demo", "--quick", "-o", str(folder))
     before = {f: f.read_bytes() for f in (folder / "samples").iterdir()}
-    run("demo", "--quick", "--to", str(folder))
+    run("demo", "--quick", "-o", str(folder))
     assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} == before
-    run("demo", "--quick", "--to", str(folder), "--seed", "1")
+    run("demo", "--quick", "-o", str(folder), "--seed", "1")
     assert {f: f.read_bytes() for f in (folder / "samples").iterdir()} != before
     assert len(lines(run("ls", "--store", str(folder), "--json"))) == len(SAMPLES)
 
 
 def test_demo_can_be_tried_dry(tmp_path: Path) -> None:
-    assert "Would write" in run("demo", "--quick", "--to", str(tmp_path / "d"), "--dry-run")
+    assert "Would write" in run("demo", "--quick", "-o", str(tmp_path / "d"), "--dry-run")
     assert not (tmp_path / "d").exists()
 
 
@@ -81,7 +81,7 @@ def test_demo_refuses_a_folder_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
     with pytest.raises(InputError, match="not a store"):
-        CliRunner().invoke(cli, ["demo", "--quick", "--to", str(tmp_path / "mine")], catch_exceptions=False)
+        CliRunner().invoke(cli, ["demo", "--quick", "-o", str(tmp_path / "mine")], catch_exceptions=False)
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 
@@ -93,7 +93,7 @@ def test_ls_lists_and_filters(store: str) -> None:
     assert names("tokens>=0.1m") == ["build", "code-team", "crawl", "research-team"]
     assert names("team") == ["busy-team", "code-team", "research-team"]
     assert names("open") == []
-    assert [r["id"] for r in lines(run("ls", "--sort", "events", "--limit", "1", "--store", store, "--json"))] == ["crawl"]
+    assert [r["id"] for r in lines(run("ls", "--sort", "events", "--newest", "1", "--store", store, "--json"))] == ["crawl"]
     assert "research-team" in run("ls", "--store", store)
 
 
@@ -139,7 +139,7 @@ def test_what_a_trace_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
     trace = Trace(trace_id=evil, task_id=evil, events=events, edges=[Edge("a" + evil, "b", "causal")], rewards={evil: 1}, contents={"r": evil})
     path = tmp_path / "evil.jsonl"
     counterpoint.save(trace, path)
-    for arguments in (["show", str(path), "--events"], ["show", str(path), "a" + evil], ["top", str(path)], ["check", str(path)]):
+    for arguments in (["show", str(path), "--events"], ["show", str(path), "a" + evil], ["top", str(path)], ["store", "check", str(path)]):
         assert "\x1b" not in CliRunner().invoke(cli, arguments).output
     assert "\x1b" not in CliRunner().invoke(cli, ["audit", str(path)]).output
 
@@ -154,14 +154,16 @@ def test_what_is_no_graph_is_named_with_its_file(command: str, tmp_path: Path) -
 
 
 def test_schema_is_json() -> None:
-    assert json.loads(run("schema")) == json.loads(run("schema", "--json"))
+    assert json.loads(run("store", "schema")) == json.loads(run("store", "schema", "--json"))
 
 
 def test_commands_describe_themselves() -> None:
     described = {c["name"]: c for c in json.loads(run("commands", "--json"))["commands"]}
-    assert {"check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema"} <= described.keys()
-    assert any("--json" in p["flags"] for p in described["check"]["parameters"])
-    assert {"stats", "ls", "claims", "add", "bib"} <= {c["name"] for c in described["corpus"]["commands"]}
+    assert {"ls", "show", "top", "audit", "sql", "export", "demo", "store", "commands", "completion"} <= described.keys()
+    inside = {name: {c["name"]: c for c in described[name]["commands"]} for name in ("store", "notes")}
+    assert any("--json" in p["flags"] for p in inside["store"]["check"]["parameters"])
+    assert {"add", "score", "ls", "remove", "dataset"} <= inside["notes"].keys()
+    assert {"save", "drop"} <= {c["name"] for c in inside["notes"]["dataset"]["commands"]}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -173,7 +175,7 @@ def test_completion_covers_both_names(shell: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 def test_bash_completes_words_with_a_colon_by_both_names(store: str) -> None:
-    run("dataset", "save", "good", "id:team", "--store", store)
+    run("notes", "dataset", "save", "good", "id:team", "--store", store)
     asks = 'COMP_LINE="$1"; COMP_POINT=${#1}; read -ra COMP_WORDS <<< "$1"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); '
     for name, line, found in (("cpt", "show in:g", "good"), ("counterpoint", "show rese", "research-team")):
         command = Path(sys.executable).with_name(name)
@@ -188,8 +190,9 @@ def test_bash_completes_words_with_a_colon_by_both_names(store: str) -> None:
 def test_help_fits_a_screen_and_names_every_command() -> None:
     text = run("--help")
     assert len(text.splitlines()) <= 52
-    for name in ("check", "ls", "show", "top", "audit", "sql", "export", "corpus", "demo", "schema", "completion", "commands"):
+    for name in ("ls", "show", "top", "audit", "sql", "export", "demo", "store", "notes", "guard", "train"):
         assert f"\n  {name} " in text
+    assert "\n  completion " not in text  # hidden, and there
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,13 @@ def test_a_team_is_paused_told_resumed_and_stopped(tmp_path: Path, run: Ends) ->
         assert out.startswith("pause lead.1 of running: took effect at e")
         assert "(lead.1, " in out
         before = count()
-        code, out, _ = steer("message", "--agent", "lead.2", "--text", "only the second ledger", "--json")
+        code, out, _ = steer("message", "--agent", "lead.2", "--message", "only the second ledger", "--json")
         told = json.loads(out)
         assert (code, told["state"], told["order"]["agent"], [one["agent"] for one in told["events"]]) == (0, "applied", "lead.2", ["lead.2"])
         assert count() == before, "it is paused, and yet it worked"
         assert steer("resume", "--agent", "lead.1")[0] == 0
         until(lambda: count() > before)
-        code, out, _ = steer("stop", "--text", "enough", "--json")
+        code, out, _ = steer("stop", "--message", "enough", "--json")
         assert (code, json.loads(out)["order"]["tree"]) == (0, True)
         assert process.wait(10) == 0
         code, out, err = steer("pause")
@@ -58,8 +58,8 @@ def test_a_team_is_paused_told_resumed_and_stopped(tmp_path: Path, run: Ends) ->
         assert said == ["only the second ledger", "enough"]
     with Store(path) as store:
         store.add(replace(trace, trace_id="alone", events=[e for e in trace.events if e.type != "human_intervention"], edges=[]))
-    assert "B was steered by hand: running" in run("diff", "alone", "running", "--store", path)[1]
-    assert json.loads(run("diff", "running", "alone", "--store", path, "--json")[1])["steered"] == ["running"]
+    assert "B was steered by hand: running" in run("compare", "traces", "alone", "running", "--store", path)[1]
+    assert json.loads(run("compare", "traces", "running", "alone", "--store", path, "--json")[1])["steered"] == ["running"]
     assert "steered by hand" in run("audit", "running", "--only", "scale", "--store", path)[1]
     assert "1 of 2 traces were steered" in run("audit", "running", "alone", "--summary", "--only", "scale", "--store", path)[2]
     assert [line.split()[0] for line in run("ls", "steered", "--store", path)[1].splitlines()[1:]] == ["running"]
@@ -84,15 +84,15 @@ def silent(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["busy", "pause", "--yes", "--timeout", "0.2"], 6, "queued for the next safe point"),
-        (["busy", "pause", "--yes", "--no-wait"], 0, ""),
+        (["busy", "pause", "--yes", "--wait", "0.2"], 6, "queued for the next safe point"),
+        (["busy", "pause", "--yes", "--wait", "0"], 0, ""),
         (["busy", "pause"], 2, "--yes"),
         (["busy", "message", "--yes"], 2, "a message needs a text"),
         (["busy", "dance", "--yes"], 2, "dance"),
         (["busy", "stop", "--agent", "laed", "--yes"], 3, "did you mean 'lead'?"),
         (["bussy", "stop", "--yes"], 3, "did you mean 'busy'?"),
         (["deaf", "stop", "--yes"], 5, "takes no orders"),
-        (["dead", "stop", "--yes"], 5, "counterpoint record --resume dead"),
+        (["dead", "stop", "--yes"], 5, "counterpoint play --resume dead"),
     ],
 )
 def test_what_cannot_be_done_at_once_says_so(silent: Path, run: Ends, words: list[str], code: int, said: str) -> None:
@@ -103,7 +103,7 @@ def test_what_cannot_be_done_at_once_says_so(silent: Path, run: Ends, words: lis
 
 
 def test_json_says_what_is_queued_and_what_is_wrong(silent: Path, run: Ends) -> None:
-    code, out, _ = run("steer", "busy", "stop", "--yes", "--timeout", "0.1", "--store", silent, "--json")
+    code, out, _ = run("steer", "busy", "stop", "--yes", "--wait", "0.1", "--store", silent, "--json")
     told = json.loads(out)
     assert (code, told["state"], told["events"], told["order"]["action"]) == (6, "queued", [], "stop")
     code, out, _ = run("steer", "deaf", "stop", "--yes", "--store", silent, "--json")
@@ -113,7 +113,7 @@ def test_json_says_what_is_queued_and_what_is_wrong(silent: Path, run: Ends) -> 
 @pytest.mark.parametrize(("answer", "code", "count"), [("n", 130, 0), ("y", 0, 1)])
 def test_on_a_terminal_it_asks(silent: Path, answer: str, code: int, count: int) -> None:
     ours, theirs = pty.openpty()
-    command = [*CPT, "steer", "busy", "pause", "--no-wait", "--store", str(silent)]
+    command = [*CPT, "steer", "busy", "pause", "--wait", "0", "--store", str(silent)]
     process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
     os.close(theirs)
     try:

@@ -133,7 +133,7 @@ def test_people_are_shown_the_words(tmp_path: Path) -> None:
     with pytest.raises(LookupError), rec:
         rec.agent(_raising(_made(LookupError("no page 3"), cause=OSError("disk on fire"))))()
     event = next(e.id for e in rec.trace.events if e.error)
-    for said in (["failures", "t1"], ["show", "t1", event]):
+    for said in (["audit", "t1", "--failures"], ["show", "t1", event]):
         told = CliRunner().invoke(cli, [*said, "--store", str(tmp_path)])
         assert told.exit_code == 0
         assert "LookupError: no page 3" in told.output

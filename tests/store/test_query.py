@@ -155,8 +155,8 @@ def _run(store: Store, *args: str) -> str:
 def test_the_command_prints_a_table_csv_or_json(store: Store) -> None:
     query = "select id, tokens_in, trusted from events order by n"
     assert _run(store, query).splitlines() == ["id  tokens_in  trusted", "e1          5        -", "e2          7        -"]
-    assert _run(store, query, "--csv") == "id,tokens_in,trusted\ne1,5,\ne2,7,\n"
-    answer = json.loads(_run(store, query, "--json", "--limit", "1"))
+    assert _run(store, query, "--to", "csv") == "id,tokens_in,trusted\ne1,5,\ne2,7,\n"
+    answer = json.loads(_run(store, query, "--json", "--rows", "1"))
     assert answer["columns"] == ["id", "tokens_in", "trusted"]
     assert answer["rows"] == [["e1", 5, None]]
     assert answer["is_cut"] is True
@@ -179,7 +179,7 @@ def test_without_a_query_it_lists_views_and_columns(store: Store) -> None:
     [
         (["selec"], 2),
         (["copy traces to 'x'"], 5),
-        (["select 1", "--csv", "--json"], 2),
+        (["select 1", "--to", "csv", "--json"], 2),
         (["select 1", "--store", "/nowhere/at/all"], 3),
     ],
 )

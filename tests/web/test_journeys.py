@@ -208,7 +208,7 @@ def test_two_traces_picked_from_the_list_become_a_diff(page: Any, viewer: Viewer
 
 def test_share_as_a_file_and_reopen_it_from_disk(page: Any, viewer: Viewer, tmp_path: Path) -> None:
     file = tmp_path / "shop.html"
-    done = subprocess.run([f"{programs()}/counterpoint", "export", SHOP, "--html", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([f"{programs()}/counterpoint", "export", SHOP, "--to", "html", "-o", str(file), "--store", str(viewer.store)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "masked" in done.stdout + done.stderr
     assert "eve@example.org" not in file.read_text()

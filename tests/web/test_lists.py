@@ -197,7 +197,7 @@ def test_share_downloads_what_was_chosen_and_closes_with_esc(page: Any, viewer: 
 
 def test_a_dropped_file_opens_in_place_of_the_store(page: Any, viewer: Viewer, tmp_path: Path) -> None:
     file = tmp_path / "shop.html"
-    subprocess.run([f"{programs()}/counterpoint", "export", SHOP, "--html", str(file), "--store", str(viewer.store)], check=True, capture_output=True)
+    subprocess.run([f"{programs()}/counterpoint", "export", SHOP, "--to", "html", "-o", str(file), "--store", str(viewer.store)], check=True, capture_output=True)
     drop = """([text, name]) => {
       const data = new DataTransfer();
       data.items.add(new File([text], name, { type: "text/html" }));

@@ -17,7 +17,7 @@ import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
-from counterpoint.trace.student import mean_ends
+from counterpoint.trace.statistics import mean_ends
 
 if TYPE_CHECKING:
     from counterpoint.audits.blast import Blast

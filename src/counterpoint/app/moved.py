@@ -56,6 +56,7 @@ FLAGS: dict[str, dict[str, str]] = {
         "--alike": "--similarity",
     },
     "blame": {**_ROWS, **_MODEL, "--anyway": "--all", "--causes": "--summary", "--draws": "--samples"},
+    "compare": {"--traces": "compare traces", "--all": "compare methods", "--presets": "compare runs --presets"},
     "credit": {
         **_ROWS, **_MODEL, **_SET, "--method": "--mechanism", "--methods": "--mechanism", "--compare": "--mechanism M1,M2",
     },
@@ -64,7 +65,7 @@ FLAGS: dict[str, dict[str, str]] = {
         **_SET, "--credit": "--mechanism", "--html": "--to html -o FILE", "--agents": "--agent", "--no-mask": "--mask off",
         "--report": "--full", "--force": "--overwrite",
     },
-    "fork": {**_MODEL, "--delete": "--do delete", "--edit": "--do edit", "--force": "--decide"},
+    "fork": {"--key-env": _MODEL["--key-env"], "--delete": "--do delete", "--edit": "--do edit", "--force": "--decide"},
     "guard check": _CAPS,
     "guard hook": _CAPS,
     "guard install": {**_CAPS, **_CLIENTS},

@@ -31,4 +31,4 @@ def test_a_log_and_a_run_without_an_outcome_say_what_they_need() -> None:
     assert told.changes == []
     assert "cannot be replayed and has no outcome" in told.notes[0]  # an outcome alone would not do
     world = cpt.world("W1", vote_items=4).run("reference", [0], log=True).trace(0)
-    assert "counterpoint score" in advise.answer(replace(world, rewards={})).notes[0]  # type: ignore[attr-defined]
+    assert "counterpoint notes score" in advise.answer(replace(world, rewards={})).notes[0]  # type: ignore[attr-defined]

@@ -27,5 +27,5 @@ def test_the_causes_are_those_of_blame_and_what_is_left_out_is_counted() -> None
 
 def test_a_run_that_succeeded_says_so_with_a_command_and_no_bare_options() -> None:
     (note,) = blame.answer(replace(expert_chat(1), trace_id="odd name's", rewards={"team": 1.0})).notes  # type: ignore[misc]
-    command = shlex.join(["counterpoint", "blame", "odd name's", "--anyway"])
+    command = shlex.join(["counterpoint", "blame", "odd name's", "--all"])
     assert note == f"the run succeeded (team reward 1): nobody is to blame; `{command}` ranks its steps as if it had failed"

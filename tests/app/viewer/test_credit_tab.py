@@ -102,7 +102,7 @@ def test_a_refusal_is_an_answer() -> None:
     assert other.fix == "it gives credit by agent"
     unscored = credit(replace(team(), rewards={}), "uniform")
     assert "no reward 'team'" in (unscored.refusal or "")
-    assert "counterpoint score" in (unscored.fix or "")
+    assert "counterpoint notes score" in (unscored.fix or "")
 
 
 def test_only_shipped_mechanisms_can_be_asked_for() -> None:
@@ -115,7 +115,7 @@ def test_a_large_trace_is_left_to_the_command(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(seen_, "LARGE", 3)
     told = credit(team(), "uniform")
     assert told.rows == []
-    assert told.fix == "counterpoint credit small --method uniform"
+    assert told.fix == "counterpoint credit small --mechanism uniform"
 
 
 def test_a_simulated_trace_is_forked_for_its_credit(simulated: Trace) -> None:

@@ -54,7 +54,7 @@ def test_without_the_weights_it_is_listed_and_says_what_to_install(
     with pytest.raises(NotFound, match="not installed"):
         find(NAME)
     with pytest.raises(SystemExit) as ended:
-        main(["demo", "--lm", "--to", str(tmp_path / "demo")])
+        main(["demo", "--lm", "-o", str(tmp_path / "demo")])
     assert ended.value.code == 3
     assert "counterpoint models install smollm2-135m" in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()

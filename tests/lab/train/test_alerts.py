@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from counterpoint.lab.train import alerts
-from counterpoint.lab.train.alerts import AGAIN, CODES, found, mismatch, signals
+from counterpoint.lab.train.alerts import AGAIN, CODES, mismatch, raised_alerts, signals
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.rollouts import Rollout
@@ -54,7 +54,7 @@ def evals(n: int = 40, value: Any = lambda share: 10.0 + 5 * share, every: int =
 
 
 def codes(metrics: list[dict[str, Any]], held: list[dict[str, Any]] | None = None, before: Any = ()) -> list[str]:
-    return [a.code for a in found(metrics, evals() if held is None else held, list(before), EVERYBODY)]
+    return [a.code for a in raised_alerts(metrics, evals() if held is None else held, list(before), EVERYBODY)]
 
 
 def up(share: float) -> float:
@@ -109,7 +109,7 @@ def test_a_collapse_below_one_is_found_also_when_reward_falls() -> None:
 def test_reward_up_while_held_out_is_flat() -> None:
     flat = evals(value=lambda share: 10.0)
     assert codes(rows(reward=up), flat) == ["held_out_flat"]
-    (alert,) = found(rows(reward=up), flat, [], EVERYBODY)
+    (alert,) = raised_alerts(rows(reward=up), flat, [], EVERYBODY)
     assert alert.is_held_out
     # held-out follows; reward does not rise; exploration fades under a flat greedy level; no evaluation at this update
     assert codes(rows(reward=up), evals(value=up)) == []
@@ -128,7 +128,7 @@ def test_an_alert_is_not_repeated_at_once() -> None:
 
 
 def test_nothing_is_found_before_there_is_anything() -> None:
-    assert found([], [], [], {}) == []
+    assert raised_alerts([], [], [], {}) == []
     assert codes(rows(n=1), []) == []
 
 

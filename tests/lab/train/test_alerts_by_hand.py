@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from counterpoint.lab.train.alert import mean, number
 from counterpoint.lab.train.alerts import (
     AGAIN,
     CODES,
@@ -18,16 +19,14 @@ from counterpoint.lab.train.alerts import (
     _dominant,
     _equal,
     _flat,
-    _mean,
     _mismatched,
     _most,
-    _number,
     _ratio,
     _se,
     _talkative,
     _windows,
-    found,
     mismatch,
+    raised_alerts,
     signals,
 )
 from counterpoint.lab.train.learner import log_probs
@@ -47,10 +46,10 @@ def line(**columns: Any) -> dict[str, Any]:
 
 def test_numbers_out_of_rows() -> None:
     row = {"a": 1, "b": {"c": 2.5, "d": None}, "e": "x"}
-    assert (_number(row, "a"), _number(row, "b.c")) == (1.0, 2.5)
-    assert all(math.isnan(_number(row, name)) for name in ("b.d", "b", "e", "z", "a.x", "b.c.d"))
-    assert _mean([{"a": 1}, {"a": None}, {"a": 4}, {"a": math.inf}], "a") == 2.5
-    assert math.isnan(_mean([{"a": None}], "a"))
+    assert (number(row, "a"), number(row, "b.c")) == (1.0, 2.5)
+    assert all(math.isnan(number(row, name)) for name in ("b.d", "b", "e", "z", "a.x", "b.c.d"))
+    assert mean([{"a": 1}, {"a": None}, {"a": 4}, {"a": math.inf}], "a") == 2.5
+    assert math.isnan(mean([{"a": None}], "a"))
     assert _se([{"reward_se": 3.0}, {"reward_se": 4.0}]) == 2.5
     assert _se([]) == 0
     assert (_ratio(1.0, 4.0), _ratio(1.0, 0.0), _ratio(1.0, -1.0)) == (0.25, None, None)
@@ -191,11 +190,11 @@ def test_alerts_come_in_order_with_their_episodes() -> None:
     inner = {"top_share": 0.9, "equal_groups": 0.9, "masked": 1.0}
     metrics: Rows = [{"update": u, "agents": 3.0, "reward": 1.0, "signals": inner} for u in range(1, 6)]
     worst = {"dominant_agent": (3, 1), "mask_mismatch": (2,)}
-    alerts = found(metrics, [], [{"update": 5 - AGAIN, "code": "mask_mismatch"}], worst, window=2)
+    alerts = raised_alerts(metrics, [], [{"update": 5 - AGAIN, "code": "mask_mismatch"}], worst, window=2)
     assert [(a.code, a.episodes, a.is_held_out) for a in alerts] == [
         ("dominant_agent", (3, 1), False), ("zero_variance", (), False), ("mask_mismatch", (2,), False),
     ]  # fmt: skip
-    assert [a.code for a in found(metrics, [], [{"update": 6 - AGAIN, "code": "mask_mismatch"}], worst)] == ["dominant_agent", "zero_variance"]
+    assert [a.code for a in raised_alerts(metrics, [], [{"update": 6 - AGAIN, "code": "mask_mismatch"}], worst)] == ["dominant_agent", "zero_variance"]
     assert CODES[0] == "serial_collapse"
 
 

@@ -36,7 +36,7 @@ from lab.train.lm.test_run import SHORT, config, timeless
 from lab.train.quick import CONFIG, same
 from lab.train.runner.test_processes import alive, run
 
-WORK = "train.runner.runner_works:"
+WORK = "lab.train.runner.runner_works:"
 SMALL = {"num_cpus": 1, "object_store_memory": 80 << 20}
 
 
@@ -208,9 +208,9 @@ if sys.argv[1] == "head":
     cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}})
     address = cluster.address
 with RayActors(1, address=address) as runner:
-    pid = runner.submit(Job(work="train.runner.runner_works:about", payload=0))
+    pid = runner.submit(Job(work="lab.train.runner.runner_works:about", payload=0))
     print(runner.collect()[0].result, flush=True)
-    runner.submit(Job(work="train.runner.runner_works:late", payload=(0, 3600.0), weights={{"scale": 1.0}}))
+    runner.submit(Job(work="lab.train.runner.runner_works:late", payload=(0, 3600.0), weights={{"scale": 1.0}}))
     if cluster is not None:
         cluster.head_node.kill_gcs_server()
     try:

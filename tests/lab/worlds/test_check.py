@@ -25,7 +25,7 @@ _counter: Iterator[int] = iter(range(10**9))
 def test_an_honest_world_conforms() -> None:
     check_world(coin_world)
     check_world(coin_world.replace(heads=0.5, horizon=3), episodes=50)
-    assert CHECKS["env"] is check_world
+    assert CHECKS["world"] is check_world
 
 
 def test_a_world_without_chance_conforms() -> None:

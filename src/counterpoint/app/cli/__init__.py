@@ -32,13 +32,17 @@ class _Commands(Group):
         return sorted({*super().list_commands(ctx), *registry.commands()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in registry.ids("command"):
+        if cmd_name in self.commands or cmd_name in registry.ids("command"):
             return super().get_command(ctx, cmd_name)
         name = cmd_name if ":" in cmd_name else registry.commands().get(cmd_name)
         return None if name is None else self.prepared(registry.get("command", name), cmd_name)
 
     def summary(self, ctx: click.Context, name: str) -> str:
-        return super().summary(ctx, name) if name in registry.ids("command") else registry.commands()[name]
+        return registry.commands()[name] if self._is_lone(name) else super().summary(ctx, name)
+
+    def _is_lone(self, name: str) -> bool:
+        """Whether a command is the entry point of an installed package, and no file."""
+        return name not in self.commands and name not in registry.ids("command")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """In one line, so that the commands fit a screen."""

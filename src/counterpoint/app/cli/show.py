@@ -29,7 +29,7 @@ from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.app.words import plain_text
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import rollup
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace

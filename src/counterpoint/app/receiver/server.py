@@ -306,7 +306,7 @@ class _Gunzip:
 
 
 def _too_large(limit: int) -> _Refusal:
-    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or start with a larger --max-body")
+    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or set a larger `max_body`")
 
 
 def _type(request: Request) -> str:

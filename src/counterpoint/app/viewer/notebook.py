@@ -22,7 +22,7 @@ import numpy as np
 from counterpoint.app.contributions import contributions
 from counterpoint.app.forking import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.display import counted
 from counterpoint.errors import CounterpointError, Refused, install
 from counterpoint.files import put

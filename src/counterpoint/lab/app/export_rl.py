@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from counterpoint.credits.call_rows import CallRows
     from counterpoint.formats.masking import Masked
-    from counterpoint.lab.trainers.row import Chosen, TrainingRow
+    from counterpoint.lab.trainers.row import LearnableRows, TrainingRow
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
 
@@ -181,7 +181,7 @@ def _gains_and_losses(amounts: np.ndarray) -> str:
     return " and ".join(f"{part:+.6g}" for part in parts if part) or "0"
 
 
-def _report(file: dict[str, Any], leaving: Leaving, kept: Chosen, *, is_dry: bool) -> str:
+def _report(file: dict[str, Any], leaving: Leaving, kept: LearnableRows, *, is_dry: bool) -> str:
     lead = "would write " if is_dry else ""
     lines = [f"{lead}{file['path']}  {many(file['rows'], 'row')}  {file['bytes']:,} bytes  sha256 {file['sha256']}"]
     lines += placed_lines(leaving)

@@ -20,7 +20,7 @@ import msgspec
 from counterpoint.errors import InputError, NotFound, TryAgain
 from counterpoint.files import put, read_plain, refuse
 from counterpoint.lab.papers.records import ClaimSpec, Erratum, Excluded, Mark, Paper
-from counterpoint.lab.papers.validate import CorpusProblem, Seen, problems, shape_problems
+from counterpoint.lab.papers.validate import CorpusProblem, UniqueKeys, problems, shape_problems
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -104,7 +104,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path}:{number}", line
 
 
-def _one(line: bytes, where: str, seen: Seen) -> Paper:
+def _one(line: bytes, where: str, seen: UniqueKeys) -> Paper:
     paper = as_paper(decode_object(line, where=where), where=where)
     clash = seen.clash(paper)
     if clash:
@@ -115,7 +115,7 @@ def _one(line: bytes, where: str, seen: Seen) -> Paper:
 
 def read_papers(path: Path, others: Sequence[Paper] = ()) -> list[Paper]:
     """The papers of a user's file; one that is wrong, doubled, or among `others` is an `InputError`."""
-    seen = Seen(others)
+    seen = UniqueKeys(others)
     return [_one(line, where, seen) for where, line in _lines(path)]
 
 
@@ -123,7 +123,7 @@ def examine(path: Path, others: Sequence[Paper] = ()) -> tuple[list[Paper], list
     """As `read_papers`, but goes on after a bad line: the good papers, and every error."""
     rows: list[Paper] = []
     bad: list[InputError] = []
-    seen = Seen(others)
+    seen = UniqueKeys(others)
     for where, line in _lines(path):
         try:
             rows.append(_one(line, where, seen))
@@ -180,7 +180,7 @@ def _check(paper: Paper, path: Path) -> int:
     """The number of papers already in the file; a duplicate is an error."""
     held = read_papers(path) if path.exists() else []
     for where, others in (("the built-in corpus", papers()), (str(path), held)):
-        clash = Seen(others).clash(paper)
+        clash = UniqueKeys(others).clash(paper)
         if clash:
             raise InputError(clash, where=where, fix="`counterpoint corpus show` prints the record that is there")
     return len(held)

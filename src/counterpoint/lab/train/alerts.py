@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
+from counterpoint.lab.train.alert import Alert, Row, mean, number, recent_codes
 from counterpoint.lab.train.learner import log_probs
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.rollouts import Rollout
@@ -36,20 +36,6 @@ _COLUMN = {
     "item": ("item", "logp"), "brief": ("item", "brief_logp"), "point": ("item", "point_logp"), "stop": ("stop", "logp"),
     "spawn": ("spawn", "logp"), "size": ("spawn", "size_logp"), "talk": ("talk", "logp"), "rule": ("rule", "logp"),
 }  # fmt: skip
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Alert:
-    """Something to look at."""
-
-    code: str
-    what: str
-    fix: str
-    episodes: tuple[int, ...] = ()
-    """Of the present batch: those that show it."""
-    is_held_out: bool = False
-    """The traces of the last evaluation show it too."""
 
 
 @dataclass(frozen=True)
@@ -154,21 +140,9 @@ def _counts(name: str, t: Mapping[str, np.ndarray]) -> np.ndarray:
 # -- over the rows
 
 
-def _number(row: Row, name: str) -> float:
-    for part in name.split("."):
-        row = row.get(part) if isinstance(row, Mapping) else None  # type: ignore[assignment]
-    return float(row) if isinstance(row, (int, float)) else math.nan
-
-
-def _mean(rows: Sequence[Row], name: str) -> float:
-    """The mean of a column, of the rows that have it; NaN where none has."""
-    found = [x for x in (_number(r, name) for r in rows) if math.isfinite(x)]
-    return math.fsum(found) / len(found) if found else math.nan
-
-
 def _se(rows: Sequence[Row]) -> float:
     """Of the mean reward of some rows, from the standard errors of each."""
-    return math.sqrt(math.fsum(_number(r, "reward_se") ** 2 for r in rows)) / max(1, len(rows))
+    return math.sqrt(math.fsum(number(r, "reward_se") ** 2 for r in rows)) / max(1, len(rows))
 
 
 def _windows(rows: Sequence[Row], size: int) -> list[Sequence[Row]]:
@@ -176,7 +150,7 @@ def _windows(rows: Sequence[Row], size: int) -> list[Sequence[Row]]:
     return [rows[end - size : end] for end in range(len(rows), size - 1, -size)][::-1]
 
 
-def found(
+def raised_alerts(
     metrics: Sequence[Row],
     evals: Sequence[Row],
     alerts: Sequence[Row],
@@ -188,7 +162,7 @@ def found(
     if not metrics:
         return []
     now = metrics[-1]["update"]
-    recent = {a["code"] for a in alerts if now - a["update"] < AGAIN}
+    recent = recent_codes(alerts, now, AGAIN)
     last = _windows(metrics, window)
     made = [_collapse(last), _dominant(metrics), _talkative(last), _equal(metrics)]
     made += [_flat(metrics, evals, window), _mismatched(metrics)]
@@ -205,10 +179,10 @@ Text = tuple[str, str] | None
 def _collapse(windows: Sequence[Sequence[Row]]) -> Text:
     if len(windows) < 2:
         return None
-    sizes = [_mean(w, "agents") for w in windows]
+    sizes = [mean(w, "agents") for w in windows]
     was = max(range(len(sizes) - 1), key=lambda i: sizes[i])
     before, after = sizes[was], sizes[-1]
-    rose = _mean(windows[-1], "reward") > _mean(windows[was], "reward")
+    rose = mean(windows[-1], "reward") > mean(windows[was], "reward")
     if not (before >= 2 and after < 1.5 and after <= before / 2 and (rose or after < 1)):
         return None
     how = "while reward rose" if rose else "and reward fell"
@@ -217,7 +191,7 @@ def _collapse(windows: Sequence[Sequence[Row]]) -> Text:
 
 
 def _dominant(metrics: Sequence[Row], last: int = 5, limit: float = 0.6) -> Text:
-    share = _mean(metrics[-last:], "signals.top_share")
+    share = mean(metrics[-last:], "signals.top_share")
     if len(metrics) < last or not share >= limit:
         return None
     return f"one agent gets {share:.0%} of the calls in teams of three or more", "look at whom the pointer chooses, and why"
@@ -226,12 +200,12 @@ def _dominant(metrics: Sequence[Row], last: int = 5, limit: float = 0.6) -> Text
 def _talkative(windows: Sequence[Sequence[Row]]) -> Text:
     if len(windows) < 2:
         return None
-    prices = [_mean(w, "signals.message_price") for w in windows]
+    prices = [mean(w, "signals.message_price") for w in windows]
     known = [i for i, p in enumerate(prices[:-1]) if math.isfinite(p)]
-    if not known or not _mean(windows[-1], "signals.message_share") >= 0.1:
+    if not known or not mean(windows[-1], "signals.message_share") >= 0.1:
         return None
     low = min(known, key=lambda i: prices[i])
-    gain = _mean(windows[-1], "reward") - _mean(windows[low], "reward")
+    gain = mean(windows[-1], "reward") - mean(windows[low], "reward")
     if not prices[-1] > 2 * prices[low] or gain > 2 * math.hypot(_se(windows[-1]), _se(windows[low])):
         return None
     what = f"messages cost {prices[low]:.4g} -> {prices[-1]:.4g} points per call and reward has not risen for it"
@@ -239,7 +213,7 @@ def _talkative(windows: Sequence[Sequence[Row]]) -> Text:
 
 
 def _equal(metrics: Sequence[Row], last: int = 5, limit: float = 0.5) -> Text:
-    share = _mean(metrics[-last:], "signals.equal_groups")
+    share = mean(metrics[-last:], "signals.equal_groups")
     if len(metrics) < last or not share >= limit:
         return None
     what = f"in {share:.0%} of the groups all episodes are worth the same: compared with each other they teach nothing"
@@ -255,11 +229,11 @@ def _flat(metrics: Sequence[Row], evals: Sequence[Row], window: int, back: int =
     rows_new = [r for r in metrics if new["update"] - window < r["update"] <= new["update"]]
     if not rows_old or old["first_seed"] != new["first_seed"] or len(old["values"]) != len(new["values"]):
         return None
-    rise, se = _mean(rows_new, "reward") - _mean(rows_old, "reward"), math.hypot(_se(rows_old), _se(rows_new))
+    rise, se = mean(rows_new, "reward") - mean(rows_old, "reward"), math.hypot(_se(rows_old), _se(rows_new))
     gains = np.array(new["values"], np.float64) - np.array(old["values"], np.float64)
     gain = float(gains.mean())
     # exploration fades and training catches up with a greedy evaluation: that is no alert, so training must be above it
-    above = _mean(rows_new, "reward") - float(np.mean(new["values"]))
+    above = mean(rows_new, "reward") - float(np.mean(new["values"]))
     spread = float(gains.std(ddof=1) / math.sqrt(len(gains))) if len(gains) > 1 else 0.0
     if not (rise > 3 * se and gain <= max(spread, 0.1 * rise) and above > 2 * _se(rows_new)):
         return None
@@ -270,7 +244,7 @@ def _flat(metrics: Sequence[Row], evals: Sequence[Row], window: int, back: int =
 
 def _mismatched(metrics: Sequence[Row]) -> Text:
     row = metrics[-1]
-    masked, gap = _number(row, "signals.masked"), _number(row, "signals.mismatch")
+    masked, gap = number(row, "signals.masked"), number(row, "signals.mismatch")
     if masked > 0:
         return f"{masked:.0f} decisions took an action that was masked", "acting and its mask differ: a defect, report it"
     if gap > _CLOSE:

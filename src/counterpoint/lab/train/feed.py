@@ -28,7 +28,7 @@ Make = Callable[[int], Job]
 
 
 @dataclass(frozen=True)
-class Taken:
+class RolloutBatch:
     """One batch to learn from."""
 
     version: int
@@ -99,7 +99,7 @@ class Ordered(_Feed):
         """The version that launch i has, whenever it is made; a run that resumes needs the weights of the last ones."""
         return max(0, i // self.batch - self.staleness)
 
-    def take(self, version: int) -> Taken:
+    def take(self, version: int) -> RolloutBatch:
         """The oldest `batch` launches (fewer only where fewer are left), waiting for each."""
         numbers = list(self._jobs)[: self.batch]
         if not numbers:
@@ -112,7 +112,7 @@ class Ordered(_Feed):
         if version - oldest > self.staleness:
             fix = "fill all the room with the present version before every take, and count versions by one"
             raise InputError(f"a rollout of version {oldest} at version {version}, staleness limit {self.staleness}", fix=fix)
-        return Taken(version, done, jobs, np.ones(len(done)))
+        return RolloutBatch(version, done, jobs, np.ones(len(done)))
 
 
 class Deadline(_Feed):
@@ -135,7 +135,7 @@ class Deadline(_Feed):
         self._ready: list[Done] = []
         self._fates: dict[int, list[tuple[float, int, bool]]] = {}
 
-    def take(self, version: int) -> Taken:
+    def take(self, version: int) -> RolloutBatch:
         """All that came in time, at least `batch` of them unless fewer can; may be empty when all of it was too old."""
         before = self.dropped
         self._drop(version)  # versions may be skipped
@@ -148,7 +148,7 @@ class Deadline(_Feed):
         self._drop(version + 1)
         self._learn(version + 1, {j.arm for j in jobs})
         weight = self.inclusion.weights([j.arm for j in jobs], [j.cell for j in jobs])
-        return Taken(version, done, jobs, weight, self.dropped - before)
+        return RolloutBatch(version, done, jobs, weight, self.dropped - before)
 
     def _gather(self, version: int, done: list[Done]) -> None:
         """Keep what is in time; what was given up as too old has been counted already."""

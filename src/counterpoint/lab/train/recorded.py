@@ -313,9 +313,8 @@ def _entry(trace: Trace, world: TeamWorld, held_out: int, off_policy: bool) -> E
 
 
 def _config(fields: Mapping[str, Any]) -> Config | None:
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     try:
-        return Config(**given)
+        return Config(**Config.dials(fields))
     except (TypeError, InputError):
         return None
 

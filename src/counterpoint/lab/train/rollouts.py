@@ -215,8 +215,6 @@ def _prices(config: Config, batch: Batch, action: Action) -> np.ndarray:
         kind = np.repeat(np.arange(len(KINDS)), config.counts)[c.item]
         price = np.where((c.purpose == _VERIFY - 1) & (kind == KINDS.index("chain")), config.check_price, price)
     price = price + config.brief_price * np.where(own, 0, c.brief)
-    if action.full_return is not None:
-        price = price + config.return_price * action.full_return[c.ep]
     return price + (config.gateway_price if config.topology == "harness" else 0.0)
 
 

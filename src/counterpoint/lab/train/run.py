@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
+from counterpoint.errors import InputError, NotFound, NotIdentified
 from counterpoint.lab.train import alerts, evaluate
-from counterpoint.lab.train.feed import Ordered, Taken
+from counterpoint.lab.train.feed import Ordered, RolloutBatch
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.jobs import PER_EPISODE, play, world_of
 from counterpoint.lab.train.learner import NotFinite
@@ -30,7 +30,7 @@ from counterpoint.lab.train.rollouts import TracedRollout, merged
 from counterpoint.lab.train.runner import Job, Runner, check_ray
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.train.runners.processes import Processes
-from counterpoint.lab.train.session import Progress, RunSession
+from counterpoint.lab.train.session import Progress, RunSession, check_new, check_same, restore_last
 from counterpoint.lab.train.settings import Settings, settings_of
 from counterpoint.lab.train.training import Training
 from counterpoint.store import Store
@@ -63,7 +63,7 @@ def train_run(
     where `allow`, or `config`, names it too. `address` is that of the Ray cluster, for the runner "ray".
     """
     path = Path(folder)
-    run, training, log = _reopened(path, config, allow) if resume else _begun(path, resolved(config))
+    run, training, log = _reopen(path, config, allow) if resume else _begin(path, resolved(config))
     with run:
         if run.about["status"] != "finished":
             _Session(run, training, progress or (lambda kind, row: None), log, address).go()
@@ -76,7 +76,7 @@ def _store(folder: str) -> Store:
     return Store(folder, read_only=True)
 
 
-def _opened_log(training: Training) -> TraceLog | None:
+def _open_log(training: Training) -> TraceLog | None:
     """The recorded traces that a run learns from, where it plays none of its own."""
     s = training.settings
     if not s.store:
@@ -87,7 +87,7 @@ def _opened_log(training: Training) -> TraceLog | None:
     return TraceLog(_store(s.store), s.ids, training.worlds[0], held_out=s.eval_episodes, off_policy=off_policy)
 
 
-def _pinned(settings: Settings) -> Settings:
+def _pin(settings: Settings) -> Settings:
     """The settings with the traces that are there now, so that a run that resumes reads the same ones."""
     if not settings.store:
         return settings
@@ -97,16 +97,14 @@ def _pinned(settings: Settings) -> Settings:
     return dataclasses.replace(settings, store=os.path.abspath(settings.store), ids=ids)
 
 
-def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training, TraceLog | None]:
-    settings = _pinned(settings)
+def _begin(path: Path, settings: Settings) -> tuple[RunFolder, Training, TraceLog | None]:
+    settings = _pin(settings)
     if settings.runner == "ray":
         check_ray()
     training = Training(settings)
     training.episodes()  # groups that do not fit are told before anything is written
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):  # before the levels below are computed
-        fix = f"another name, or go on with it: counterpoint train --resume {path}"
-        raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
-    log = _opened_log(training)
+    check_new(path)  # before the levels below are computed
+    log = _open_log(training)
     whole = world_of(settings.world, settings.set)
     world_config = dataclasses.asdict(whole.config) | ({"mix": [dict(m) for m in settings.mix]} if settings.mix else {})
     about = {
@@ -119,43 +117,25 @@ def _begun(path: Path, settings: Settings) -> tuple[RunFolder, Training, TraceLo
     return RunFolder.create(path, settings.as_dict(), about), training, log
 
 
-def _reopened(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> tuple[RunFolder, Training, TraceLog | None]:
+def _reopen(path: Path, config: Mapping[str, Any], allow: Collection[str]) -> tuple[RunFolder, Training, TraceLog | None]:
     run = RunFolder.open(path, write=True)
     try:
         settings = resolved(run.config(), where=os.fspath(path / "run.toml"))
-        given_ = resolved(config) if config else settings
-        if given_.store and not given_.ids:  # what the store had when the run began
-            given_ = dataclasses.replace(given_, store=settings.store, ids=settings.ids)
-        if given_ != settings:
-            differ = [k for k, v in given_.as_dict().items() if v != settings.as_dict()[k]]
-            raise InputError(
-                f"was begun with other settings: {', '.join(differ)}", where=os.fspath(path), fix="begin another run"
-            )
-        given = {str(config[k]) for k in ("preset", "world") if k in config}
-        registry.check_consent(settings.names(), {*allow, *given}, where=os.fspath(path / "run.toml"))
+        asked = resolved(config) if config else settings
+        if asked.store and not asked.ids:  # what the store had when the run began
+            asked = dataclasses.replace(asked, store=settings.store, ids=settings.ids)
+        check_same(path, settings.as_dict(), asked.as_dict())
+        names = {str(config[k]) for k in ("preset", "world") if k in config}
+        registry.check_consent(settings.names(), {*allow, *names}, where=os.fspath(path / "run.toml"))
         training = Training(settings)
         if run.about["status"] != "finished":
             if settings.runner == "ray":
                 check_ray()
-            last = run.latest_checkpoint()
-            if last is not None:
-                _restore(training, run, last)
-            run.resume(training.update)
-        return run, training, _opened_log(training)
+            restore_last(run, training)
+        return run, training, _open_log(training)
     except BaseException:
         run.close()
         raise
-
-
-def _restore(training: Training, run: RunFolder, path: Path) -> None:
-    try:
-        training.restore(run.read_checkpoint(path), os.fspath(path))
-    except CounterpointError:
-        raise
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:  # parts of other names or shapes
-        why = " ".join(str(error).split())[:200]
-        fix = "use the version of Counterpoint that wrote it: about.json names it"
-        raise InputError("is a checkpoint of another version", where=os.fspath(path), why=why, fix=fix) from error
 
 
 class _Session(RunSession):
@@ -168,7 +148,7 @@ class _Session(RunSession):
         self._address = address
         self.log, self.training, self.settings = log, training, training.settings
         self._spare = training.net.twin()
-        self._playing: Taken | None = None
+        self._playing: RolloutBatch | None = None
 
     def close(self) -> None:
         """The stores that it reads and writes."""
@@ -180,7 +160,7 @@ class _Session(RunSession):
         """Play, learn, write, evaluate."""
         t, s = self.training, self.settings
         with self.interrupts.whole():
-            self.started()
+            self.add_start()
             if not self.evals:
                 self._evaluate()
             if t.is_done:  # it ended between its last checkpoint and the word "finished"
@@ -226,7 +206,7 @@ class _Session(RunSession):
                     what = f"the log does not cover this policy: the effective sample size is {row['ess']:.1%} of its decisions"
                     fix = f"clone the log first (--set clone=100), so that the policy begins near it; {LEAST_ESS:.0%} is enough"
                     raise NotIdentified(what, fix, where=os.fspath(log.store.path))
-                self.wrote(row | {"stale": 0, "signals": seen.row, "seconds": time.perf_counter() - begin})
+                self.add_metrics(row | {"stale": 0, "signals": seen.row, "seconds": time.perf_counter() - begin})
                 is_best = self._evaluate() if t.is_done or t.update % t.settings.eval_every == 0 else False
                 if is_best or t.is_done or t.update % t.settings.checkpoint_every == 0:
                     self.save(is_best=is_best)
@@ -242,7 +222,7 @@ class _Session(RunSession):
 
     # -- one update
 
-    def _learn(self, taken: Taken, begin: float) -> None:
+    def _learn(self, taken: RolloutBatch, begin: float) -> None:
         t, s = self.training, self.settings
         self._playing, self.number = taken, t.update + 1
         out = merged([d.result.rollout for d in taken.done])
@@ -255,7 +235,7 @@ class _Session(RunSession):
         row = self._updated([d.result for d in taken.done], stale=stale)
         t.past[t.update] = t.weights()
         t.past = {v: w for v, w in t.past.items() if v >= t.update - s.staleness}
-        self.wrote(row | {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin})
+        self.add_metrics(row | {"stale": stale, "signals": seen.row, "seconds": time.perf_counter() - begin})
         if s.keep_episodes:
             self.keep(logged(taken.jobs, tuple(range(min(s.keep_episodes, len(out.values))))), "training")
         is_best = self._evaluate() if t.is_done or t.update % s.eval_every == 0 else False
@@ -279,7 +259,7 @@ class _Session(RunSession):
         if not all(bool(torch.isfinite(p).all()) for p in self.training.net.state_dict().values()):
             raise NotFinite("the network's weights are no longer finite numbers") from error
 
-    def _mismatch(self, taken: Taken) -> tuple[float, tuple[int, ...]]:
+    def _mismatch(self, taken: RolloutBatch) -> tuple[float, tuple[int, ...]]:
         """Recomputed against recorded log-probabilities, each job with its own weights."""
         largest, first = 0.0, 0
         worst: list[int] = []
@@ -303,16 +283,13 @@ class _Session(RunSession):
             row["stops"] = {"reference": evaluate.reference_rounds(t.worlds, s.eval_episodes), "name": "reference"}
             row["width"] = evaluate.team_sizes(net, t.worlds, held)
         self.keep(held.traces, "held-out")
-        return self.evaluated(row)
+        return self.add_eval(row)
 
-    def _alert(self, taken: Taken, worst: Mapping[str, tuple[int, ...]]) -> None:
-        t, variants = self.training, len(self.training.worlds)
+    def _alert(self, taken: RolloutBatch, worst: Mapping[str, tuple[int, ...]]) -> None:
+        variants = len(self.training.worlds)
         window = -(-alerts.WINDOW // variants) * variants  # every variant as often
-        for found in alerts.found(self.metrics, self.evals, self.alerts, worst, window=window):
-            traces = logged(taken.jobs, found.episodes)
-            self.keep(traces, "training")
-            ids = [t.trace_id for t in traces] + (self.evals[-1]["traces"] if found.is_held_out else [])
-            self.alerted({"update": t.update, "code": found.code, "what": found.what, "traces": ids, "fix": found.fix})
+        for alert in alerts.raised_alerts(self.metrics, self.evals, self.alerts, worst, window=window):
+            self.add_alert(alert, logged(taken.jobs, alert.episodes))
 
     # -- ends
 

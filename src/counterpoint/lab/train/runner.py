@@ -127,7 +127,7 @@ def failed(number: int, work: str, what: str, *, fix: str | None = None, trace: 
     return error
 
 
-def told(error: BaseException) -> tuple[str, str]:
+def error_lines(error: BaseException) -> tuple[str, str]:
     """An exception as (one line, traceback)."""
     line = f"{type(error).__name__}: {error}" if not isinstance(error, CounterpointError) else str(error)
     return " ".join(line.split()), "".join(traceback.format_exception(error))

@@ -13,12 +13,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
 import msgspec
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, InputError
+from counterpoint.lab.train.alert import Alert
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.store import Store
@@ -40,6 +42,38 @@ class Learning(Protocol):
 
     def state(self) -> bytes:
         """All of it, for a checkpoint."""
+
+    def restore(self, data: bytes, where: str) -> None:
+        """Go on from a checkpoint."""
+
+
+def check_new(path: Path) -> None:
+    """Raise where a run cannot begin in this folder."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        fix = f"another name, or resume it: counterpoint train --resume {path}"
+        raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+
+
+def check_same(path: Path, own: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raise where a run is to be resumed with settings other than its own."""
+    if other := [name for name, value in asked.items() if value != own.get(name)]:
+        what = f"was begun with other settings: {', '.join(other)}"
+        raise InputError(what, where=os.fspath(path), fix="begin another run")
+
+
+def restore_last(run: RunFolder, learning: Learning) -> None:
+    """Resume a run from its last checkpoint; where there is none it begins again."""
+    path = run.latest_checkpoint()
+    if path is not None:
+        try:
+            learning.restore(run.read_checkpoint(path), os.fspath(path))
+        except CounterpointError:
+            raise
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:  # parts of other names or shapes
+            why = " ".join(str(error).split())[:200]
+            fix = "use the version of Counterpoint that wrote it: about.json names it"
+            raise InputError("is a checkpoint of another version", where=os.fspath(path), why=why, fix=fix) from error
+    run.resume(learning.update)
 
 
 def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
@@ -96,27 +130,30 @@ class RunSession(ABC):
         finally:
             self.close()
 
-    def started(self) -> None:
-        """Tell what run this is."""
+    def add_start(self) -> None:
+        """Report what run this is."""
         now = {"update": self._learning.update, "progress": self._learning.progress}
         self.tell("start", {**self.run.about, "run": os.fspath(self.run.path), **now})
 
-    def wrote(self, row: dict[str, Any]) -> None:
-        """One row of metrics, written and told."""
+    def add_metrics(self, row: dict[str, Any]) -> None:
+        """One row of metrics, written and reported."""
         self.run.append_metrics(row)
         self.metrics.append(row)
         self.tell("update", row | {"progress": self._learning.progress})
 
-    def evaluated(self, row: dict[str, Any]) -> bool:
-        """One evaluation, written and told; whether it is the best so far."""
+    def add_eval(self, row: dict[str, Any]) -> bool:
+        """One evaluation, written and reported; whether it is the best so far."""
         best = max((e["mean"] for e in self.evals), default=-float("inf"))
         self.run.append_eval(row)
         self.evals.append(row)
         self.tell("eval", row | {"stored": 0 if self.store is None else len(self.store)})
         return bool(row["mean"] > best and self._learning.update > 0)
 
-    def alerted(self, row: dict[str, Any]) -> None:
-        """One alert, written and told."""
+    def add_alert(self, alert: Alert, traces: list[Trace]) -> None:
+        """One alert, written and reported, with the traces of the present batch that show it."""
+        self.keep(traces, "training")
+        ids = [t.trace_id for t in traces] + (self.evals[-1]["traces"] if alert.is_held_out else [])
+        row = alert.row(self._learning.update, ids)
         self.run.append_alert(row)
         self.alerts.append(row)
         self.tell("alert", row)

@@ -58,7 +58,7 @@ def against_others(x: np.ndarray, task: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Judged:
+class TeamValues:
     """What is known of teams at one prefix; values are differences to a team of the size and shares that were asked about."""
 
     sizes: np.ndarray
@@ -132,7 +132,7 @@ class SpawnCritic:
         """(L, ROLE) the mean rows of roles that are asked about later in an episode, of each sort."""
         return np.concatenate([np.zeros((0, ROLE)), *(b["late"] for b in self._sorts() if "late" in b)])
 
-    def judge(self, x_RF: np.ndarray, size: float, share: np.ndarray, room: int) -> Judged | None:
+    def judge(self, x_RF: np.ndarray, size: float, share: np.ndarray, room: int) -> TeamValues | None:
         """What teams are worth at a prefix, beside one of this size and these shares; None where nothing is known."""
         where, centres, age = _sort(x_RF[None])[0], sizes(room), 0
         phis, ys, weights, tasks = [], [], [], []
@@ -155,7 +155,7 @@ class SpawnCritic:
         beside = np.eye(len(share)) - np.where(np.eye(len(share), dtype=np.bool_), 0.0, share[None]) / others
         asked = ((ask, cover[:k, :k]), (beside, cover[k:, k:]))
         error, role_error = (np.sqrt(np.einsum("ik,kl,il->i", q, c, q)) for q, c in asked)
-        return Judged(centres, ask @ beta[:k], error, weight @ phi[:, :k] >= _SEEN, beside @ beta[k:], role_error, unit)
+        return TeamValues(centres, ask @ beta[:k], error, weight @ phi[:, :k] >= _SEEN, beside @ beta[k:], role_error, unit)
 
     def targets(
         self, gate: np.ndarray, size: np.ndarray, x_RF: np.ndarray, room: int, progress: float, *, is_sized: bool = False

@@ -66,14 +66,14 @@ class TrainingRow:
         return {name: getattr(self, name) for name in names} | {"share": self.share}
 
 
-class Chosen(NamedTuple):
+class LearnableRows(NamedTuple):
     """The rows of calls that can be learned from, and how many calls are left out for which reason."""
 
     rows: list[TrainingRow]
     left_out: Counter[str]
 
 
-def training_rows(found: CallRows, secret: Collection[tuple[int, str]] = ()) -> Chosen:
+def training_rows(found: CallRows, secret: Collection[tuple[int, str]] = ()) -> LearnableRows:
     """The calls that a policy can learn from; `secret` names those (place of the trace, event) that must not leave."""
     rows: list[TrainingRow] = []
     left_out: Counter[str] = Counter()
@@ -97,7 +97,7 @@ def training_rows(found: CallRows, secret: Collection[tuple[int, str]] = ()) -> 
             )  # fmt: skip
             check_row(row)
             rows.append(row)
-    return Chosen(rows, left_out)
+    return LearnableRows(rows, left_out)
 
 
 def check_row(row: TrainingRow) -> None:

@@ -17,7 +17,7 @@ from counterpoint.lab.lm.adapter import Adapter  # noqa: E402
 from counterpoint.lab.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.lab.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
 from counterpoint.lab.train.learner import NotFinite  # noqa: E402
-from counterpoint.lab.train.lm.learner import LanguageLearner, Options, Said, pairs_of, sequences_of, with_old  # noqa: E402
+from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options, pairs_of, sequences_of, with_old  # noqa: E402
 from counterpoint.lab.train.lm.objective import Objective  # noqa: E402
 from counterpoint.trace import Event, Trace  # noqa: E402
 
@@ -39,8 +39,8 @@ def weights_of(seed: int = 0) -> Weights:
     return out
 
 
-def said(name: str, prompt: list[int], answer: list[int], **more: Any) -> Said:
-    return Said(name, np.array(prompt), np.array(answer), **more)
+def said(name: str, prompt: list[int], answer: list[int], **more: Any) -> CallTokens:
+    return CallTokens(name, np.array(prompt), np.array(answer), **more)
 
 
 def test_log_probabilities_are_the_networks() -> None:
@@ -241,14 +241,14 @@ def test_preferences_have_the_value_and_the_gradient_of_their_formula() -> None:
         assert torch.allclose(weight.grad, again[name].grad, atol=1e-5), name
 
 
-def _in_order(learner: LanguageLearner, weights: Weights, batch: Any, flat: list[Said]) -> list[Any]:
+def _in_order(learner: LanguageLearner, weights: Weights, batch: Any, flat: list[CallTokens]) -> list[Any]:
     calls = [i for one in batch for i in one.calls]
     parts = torch.split(learner._said(weights, batch), [len(flat[i].said) for i in calls])
     return [part for _, part in sorted(zip(calls, parts, strict=True), key=lambda pair: pair[0])]
 
 
 def test_pairs_are_the_best_and_the_worst_of_one_prompt() -> None:
-    def call(name: str, prompt: list[int], answer: list[int], amount: float) -> Said:
+    def call(name: str, prompt: list[int], answer: list[int], amount: float) -> CallTokens:
         return said(name, prompt, answer, advantages=np.full(len(answer), amount))
 
     given = [call("a", [1], [4], 0.5), call("b", [1], [5], -1.0), call("c", [1], [6], 0.1), call("d", [2], [4], 1.0)]

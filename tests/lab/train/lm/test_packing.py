@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from counterpoint.lab.lm.network import Network, Rope, Shape  # noqa: E402
-from counterpoint.lab.train.lm.learner import LanguageLearner, Options, Said  # noqa: E402
+from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options  # noqa: E402
 from counterpoint.lab.train.lm.packing import Conversations, conversation, long_row, row_length, threads  # noqa: E402
 
 SHAPE = Shape(layers=2, heads=4, kv_heads=2, head_width=8, width=16, inner=32, vocabulary=40, context=256, eps=1e-5, rope=Rope())
@@ -35,12 +35,12 @@ def wide_weights() -> dict[str, torch.Tensor]:
     return out
 
 
-def grown(rng: np.random.Generator, calls: int, name: str) -> list[Said]:
+def grown(rng: np.random.Generator, calls: int, name: str) -> list[CallTokens]:
     """An agent's calls: each prompt is what was seen so far and a question, which the next one leaves out."""
     seen, out = rng.integers(3, 40, 34), []
     for k in range(calls):
         ask, said = rng.integers(3, 40, rng.integers(2, 6)), rng.integers(3, 40, rng.integers(1, 5))
-        out.append(Said(f"{name} e{k}", np.concatenate([seen, ask]), said))
+        out.append(CallTokens(f"{name} e{k}", np.concatenate([seen, ask]), said))
         seen = np.concatenate([seen, said, rng.integers(3, 40, rng.integers(1, 9))])
     return out
 
@@ -132,12 +132,12 @@ def _dense(count: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def long_grown(rng: np.random.Generator, calls: int) -> list[Said]:
+def long_grown(rng: np.random.Generator, calls: int) -> list[CallTokens]:
     """As `grown`, in blocks of realistic length."""
     seen, out = rng.integers(3, 40, int(rng.integers(40, 500))), []
     for k in range(calls):
         ask, said = rng.integers(3, 40, int(rng.integers(20, 200))), rng.integers(3, 40, int(rng.integers(5, 60)))
-        out.append(Said(f"e{k}", np.concatenate([seen, ask]), said))
+        out.append(CallTokens(f"e{k}", np.concatenate([seen, ask]), said))
         seen = np.concatenate([seen, said, rng.integers(3, 40, int(rng.integers(10, 200)))])
     return out
 

@@ -14,10 +14,10 @@ from counterpoint.lab.train.lm.rollout_messages import (
     Failed,
     Frames,
     Play,
-    Played,
     Quiet,
     Ready,
     Stop,
+    TeamEnd,
     Unreadable,
     framed,
     orders_of,
@@ -27,7 +27,7 @@ from counterpoint.lab.train.lm.rollout_messages import (
 )
 from counterpoint.trace.example import rollouts
 
-TOLD = [Ready(), Asked(1, 2, b"p", 3, 0.5, 4, "shared", True, [([1, 2], 3)]), Played(1, b"t", 2, 0.25), Failed(-1, "what", "trace"), Quiet(7)]
+TOLD = [Ready(), Asked(1, 2, b"p", 3, 0.5, 4, "shared", True, [([1, 2], 3)]), TeamEnd(1, b"t", 2, 0.25), Failed(-1, "what", "trace"), Quiet(7)]
 ORDERS = [Play(1, b"w"), Answered(1, 2, b"ids", b"logps", "length"), Unreadable(1, 2, "why"), Stop()]
 
 

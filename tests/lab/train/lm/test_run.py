@@ -386,8 +386,8 @@ def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_pa
         ({"learn": {"updates": 0}, "imitate": {"steps": 0}}, "nothing to learn"), ({"prices": {"agent": -1}}, "prices.agent is -1"),
         ({"learn": {"kl_limit": -0.1}}, "learn.kl_limit is -0.1"), ({"learn": {"kl_limit": 0.1, "loss": "sft"}}, "kl_limit is 0.1"),
         ({"learn": {"lr": -1.0}}, "learn.lr is -1.0"), ({"prices": {"agent": float("nan")}}, "prices.agent is nan"), ({"learn": {"credit": []}}, "who earned"),
-        ({"learn": {"temperature": -1.0}}, "temperature is -1"), ({"imitate": {"demos": "fake:7"}}, "fake"), ({"learn": {"lr": 1e37}}, "at most 1"),
-        ({"imitate": {"warmup": -1}}, "below 0"), ({"imitate": {"lr": 0.0}}, "imitate.lr is 0"),
+        ({"learn": {"temperature": -1.0}}, "temperature is -1"), ({"imitate": {"demos": "fake:7"}}, "fake"), ({"learn": {"lr": 1e37}}, "from above 0 to 1"),
+        ({"imitate": {"warmup": -1}}, "imitate.warmup is -1"), ({"imitate": {"lr": 0.0}}, "imitate.lr is 0"),
         ({"learn": {"level": "word"}}, "learn.level"), ({"adapters": "each"}, "adapters"),
         ({"learn": {"options": {"group_relative": {"convetion": "rloo"}}}}, "convention"),
     ]  # fmt: skip

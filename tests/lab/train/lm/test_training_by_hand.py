@@ -13,9 +13,9 @@ pytest.importorskip("torch")
 
 from counterpoint.errors import InputError
 from counterpoint.lab.train.learner import NotFinite
-from counterpoint.lab.train.lm.learner import Said
+from counterpoint.lab.train.lm.learner import CallTokens
 from counterpoint.lab.train.lm.settings import language_settings
-from counterpoint.lab.train.lm.training import LanguageTraining, Played, decisions, first_task
+from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch, decisions, first_task
 from counterpoint.trace import Event, Trace
 
 
@@ -137,12 +137,12 @@ TWO = [
 
 def test_what_is_said_of_teams_by_hand() -> None:
     """Four calls: the results of tools are none, and what has no note is none either."""
-    assert Played(TWO).row() == {
+    assert TeamBatch(TWO).row() == {
         "reward": 2.0, "reward_se": pytest.approx(1.0), "solved": 0.5, "score": 0.25, "agents": 0.5, "rounds": 1.0,
         "calls_per_episode": 2.0, "tokens_per_call": (10 + 20 + 0 + 30) / 4, "malformed": 0.25, "too_long": 0.25, "entropy": 2.0,
         "roles": {"orchestrator": 2, "worker": 2},
     }  # fmt: skip
-    alone = Played([Trace(trace_id="c", task_id="q", events=[], rewards={"team": 3.0})]).row()
+    alone = TeamBatch([Trace(trace_id="c", task_id="q", events=[], rewards={"team": 3.0})]).row()
     assert (alone["reward"], alone["reward_se"], alone["tokens_per_call"], alone["malformed"]) == (3.0, 0.0, 0.0, 0.0)
     assert (alone["entropy"], alone["roles"]) == (None, {})
 
@@ -218,14 +218,14 @@ class Rated:
     def set_rate(self, rate: float) -> None:
         self.rate = rate
 
-    def imitate(self, mine: Sequence[Said]) -> dict[str, float]:
+    def imitate(self, mine: Sequence[CallTokens]) -> dict[str, float]:
         self.rates.append(self.rate)
         self.shown.append([s.name for s in mine])
         return {"loss": float(len(self.rates)), "gradient": 2.0 * len(self.rates), "micro_batch": 100.0 - len(self.rates)}
 
 
-def said(name: str) -> Said:
-    return Said(name, np.arange(3), np.arange(2))
+def said(name: str) -> CallTokens:
+    return CallTokens(name, np.arange(3), np.arange(2))
 
 
 def test_the_rate_of_imitation_rises_over_the_warmup_and_falls_to_a_twentieth() -> None:

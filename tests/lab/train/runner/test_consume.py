@@ -11,7 +11,7 @@ from counterpoint.lab.train.runner import Done, Job, Runner
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.train.runners.processes import Processes
 
-WORK = "train.runner.runner_works:"
+WORK = "lab.train.runner.runner_works:"
 
 
 class Slow:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import CounterpointError, InputError, NotFound
-from counterpoint.lab.train.feed import Deadline, Ordered, Taken
-from counterpoint.lab.train.runner import Done, Job, failed, frozen, packed, resolve, told
+from counterpoint.lab.train.feed import Deadline, Ordered, RolloutBatch
+from counterpoint.lab.train.runner import Done, Job, error_lines, failed, frozen, packed, resolve
 from counterpoint.lab.train.runners.here import Here
 from lab.train.runner.test_consume import Slow
 
-WORK = "train.runner.runner_works:"
+WORK = "lab.train.runner.runner_works:"
 
 
 def job(version: int = 0, payload: int = 1, arm: float = 0.0, cell: int = 0) -> Job:
@@ -80,7 +80,7 @@ def test_an_age_at_the_limit_is_taken_and_one_more_is_not() -> None:
 
 def test_ages_of_a_batch() -> None:
     done = tuple(Done(number=k, version=v, result=None, took_s=0.0) for k, v in enumerate((5, 3)))
-    assert Taken(6, done, (job(), job()), np.ones(2)).staleness_N.tolist() == [1, 3]
+    assert RolloutBatch(6, done, (job(), job()), np.ones(2)).staleness_N.tolist() == [1, 3]
 
 
 # -- by arrival
@@ -140,7 +140,7 @@ def test_weights_are_those_of_the_arms_and_cells_taken() -> None:
 
 def test_work_by_name() -> None:
     assert resolve(WORK + "double")(3, None) == 6
-    for wrong in ("double", ":double", "train.runner.runner_works:"):
+    for wrong in ("double", ":double", "lab.train.runner.runner_works:"):
         with pytest.raises(InputError, match="names no function"):
             resolve(wrong)
     with pytest.raises(NotFound, match=r"cannot import the work 'no\.module:f': No module named 'no'"):
@@ -171,11 +171,11 @@ def test_one_error_for_a_job() -> None:
     try:
         raise ValueError("a\n  b")
     except ValueError as caught:
-        line, trace = told(caught)
+        line, trace = error_lines(caught)
     assert line == "ValueError: a b"
     assert trace.startswith("Traceback")
     assert "test_feeds_by_hand" in trace
-    assert told(CounterpointError("what", where="here"))[0] == "here: what"
+    assert error_lines(CounterpointError("what", where="here"))[0] == "here: what"
 
 
 def test_jobs_here_run_in_order_with_weights_of_their_version() -> None:

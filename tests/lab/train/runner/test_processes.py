@@ -20,7 +20,7 @@ from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.train.runners.processes import Processes
 
 HERE = Path(__file__).parent
-WORK = "train.runner.runner_works:"
+WORK = "lab.train.runner.runner_works:"
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ from counterpoint.lab.train.runners.processes import Processes
 if __name__ == "__main__":
     runner = Processes(2)
     for i in range(4):
-        runner.submit(Job(work="train.runner.runner_works:late", payload=(i, 3600.0), weights={{"scale": 1.0}}))
+        runner.submit(Job(work="lab.train.runner.runner_works:late", payload=(i, 3600.0), weights={{"scale": 1.0}}))
     print(*runner.pids, flush=True)
     with runner:
         runner.collect()

@@ -511,7 +511,7 @@ class Coin:
 
     name, version = "coin", "1"
 
-    def scores_seen(self, x: np.ndarray) -> np.ndarray:
+    def observed_scores(self, x: np.ndarray) -> np.ndarray:
         return x[..., 0]
 
     def ahead(self, t: int, x: np.ndarray, forks: int, seed: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from counterpoint.app.cli.compare._diff import print_diff
-from counterpoint.app.load_save import load
+from counterpoint.app.load_save import load, names_file
 from counterpoint.app.search import remarks
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
 from counterpoint.app.terminal.selection import single_trace
@@ -42,9 +42,13 @@ def traces(sides: tuple[str, ...], store: Path | None, as_json: bool) -> None:
     Where a side is a query of `counterpoint ls`, compare what the queries select: totals, what drives their change, and the
     mean of every figure with its interval.
     """
-    if len(sides) == 2 and None not in [single_trace(side, store) for side in sides]:
+    if len(sides) == 2 and (_are_single(sides, store) or any(names_file(side, store) for side in sides)):
         return print_diff(load(sides[0], store=store), load(sides[1], store=store), as_json=as_json)
     return _print_comparison(sides, store, as_json=as_json)
+
+
+def _are_single(sides: tuple[str, ...], store: Path | None) -> bool:
+    return None not in [single_trace(side, store) for side in sides]
 
 
 def _print_comparison(queries: tuple[str, ...], store: Path | None, *, as_json: bool) -> None:

@@ -246,12 +246,13 @@ class _Load:
 
     def _mismatch(self) -> Iterator[ClaimRow]:
         from counterpoint.lab.lm.engine import Ask
-        from counterpoint.lab.train.lm.learner import Said
+        from counterpoint.lab.train.lm.learner import CallTokens
 
         prompts = self.rounds(scaled(256))[-1]
         self._forget()
         drawn = self.engine.run([Ask(prompt=p, most=_NEW, temperature=1.0, seed=i) for i, p in enumerate(prompts)])
-        said = [Said(str(i), np.array(p), np.array(a.token_ids)) for i, (p, a) in enumerate(zip(prompts, drawn, strict=True))]
+        pairs = zip(prompts, drawn, strict=True)
+        said = [CallTokens(str(i), np.array(p), np.array(a.token_ids)) for i, (p, a) in enumerate(pairs)]
         again = self.policies.learners["shared"].logps(said)
         apart = np.abs(np.concatenate(again) - np.concatenate([a.logps for a in drawn]))
         yield reported("engine and learner: mean |log-prob difference|", apart.mean())

@@ -249,7 +249,7 @@ class Race:
     _runs: dict[tuple[Any, ...], RaceRun] = field(default_factory=dict, repr=False, compare=False)
     """Runs that were asked for before, so that each one's digest is worked out once."""
 
-    def _run(self, phase: str, method: Method, point: str, world: RaceWorld, seed: int, budget: int, first: int) -> RaceRun:
+    def _race_run(self, phase: str, method: Method, point: str, world: RaceWorld, seed: int, budget: int, first: int) -> RaceRun:
         key = (phase, method.name, point, world.name, seed)
         if key not in self._runs:
             self._runs[key] = RaceRun(phase, method.name, point, world, seed, budget, (first, self.plan.tasks))
@@ -271,14 +271,14 @@ class Race:
         if not self.plan.tune_budget or method.preset is None:
             return []
         return [
-            self._run("tune", method, point, world, TUNING_SEED + s, self.plan.tune_budget, TUNING_TASKS)
+            self._race_run("tune", method, point, world, TUNING_SEED + s, self.plan.tune_budget, TUNING_TASKS)
             for world in self.tuned_on for s in range(self.plan.tune_seeds) for point in grid(method.preset)
         ]  # fmt: skip
 
     def confirming(self, method: Method, best: Sequence[str]) -> list[RaceRun]:
         """The best points of the grid, again, with the final budget."""
         return [
-            self._run("confirm", method, point, world, CONFIRM_SEED + s, self.plan.final_budget, TUNING_TASKS)
+            self._race_run("confirm", method, point, world, CONFIRM_SEED + s, self.plan.final_budget, TUNING_TASKS)
             for world in self.tuned_on for s in range(self.plan.confirm_seeds) for point in best
         ]  # fmt: skip
 
@@ -287,7 +287,8 @@ class Race:
         wanted = [(chosen, s) for s in range(self.seeds)]
         wanted += [] if chosen == PUBLISHED else [(PUBLISHED, s) for s in range(min(self.seeds, self.plan.published_seeds))]
         budget = self.plan.final_budget
-        return [self._run("final", method, point, world, s, budget, FINAL_TASKS) for world in self.worlds for point, s in wanted]
+        every = [(world, point, s) for world in self.worlds for point, s in wanted]
+        return [self._race_run("final", method, point, world, s, budget, FINAL_TASKS) for world, point, s in every]
 
     def most_runs(self) -> list[RaceRun]:
         """Every run there may be, for a dry run: finals as published, before anything is chosen."""

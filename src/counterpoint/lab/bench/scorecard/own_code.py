@@ -220,7 +220,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     recording = record(asked["store"], task=_RUN, trace_id=_RUN, agent=_LEAD, system="bench")
     lock = threading.RLock()
 
-    def told(*what: str) -> None:
+    def report(*what: str) -> None:
         with lock:
             pipe.send(what)
 
@@ -231,7 +231,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     try:
         team = own_team(asked["name"])
         pipe.send(("ready",))
-        _watch(told)
+        _watch(report)
         with recording:
             answer = team(job)
             if asyncio.iscoroutine(answer):

@@ -149,7 +149,7 @@ def play_suite(
         for place, (cell, seed) in enumerate(jobs):
             if tell is not None:
                 tell("playing", {"cell": cell.id, "seed": seed, "done": place, "of": len(jobs)})
-            row = played(cell, seed, team, caps)
+            row = play_cell(cell, seed, team, caps)
             if team.code().digest != code:
                 what = f"the code of {team.name} changed while {cell.id} was played: that run is not counted"
                 raise InputError(what, where=str(out), fix="run it again: what the new code has not played is played")
@@ -171,7 +171,7 @@ def _mend(path: Path) -> None:
         path.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
 
-def played(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
+def play_cell(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
     """One run, measured; a team that breaks is measured by what it left."""
     begin = time.process_time()
     try:

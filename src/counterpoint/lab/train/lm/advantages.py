@@ -18,7 +18,7 @@ from counterpoint.credits.call_rows import CallRows, call_rows, model_call
 from counterpoint.credits.mechanism import identified
 from counterpoint.lab.team.remerge import Remerge
 from counterpoint.lab.train.lm.settings import Learn, Prices
-from counterpoint.rewards.paying import Paid, pay
+from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
 
@@ -132,7 +132,7 @@ def advantages(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) 
     return call_rows(traces, Credit("+".join(learn.credit), "advantages", False, ids, tuple(rows)))
 
 
-def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Paid:
+def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Payment:
     tasks = np.unique([t.task_id or t.trace_id for t in traces], return_inverse=True)[1]
     leads = {t.trace_id: e.agent for t in traces for e in reversed(t.events) if e.role == "orchestrator"}
     told: dict[str, Any] = {"balance": learn.balance, "progress": progress, "leads": leads}

@@ -15,9 +15,9 @@ changes anything. A code is not raised again within `AGAIN` updates.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+
+from counterpoint.lab.train.alert import Alert, Row, mean, recent_codes
 
 AGAIN = 20
 WINDOW = 5
@@ -25,92 +25,78 @@ _COLLAPSED = 0.01
 _MALFORMED = 0.05
 _MISMATCH = 0.05
 _KL = 0.1
-Row = Mapping[str, Any]
 
 
-class LanguageAlert(NamedTuple):
-    """Something to look at."""
-
-    code: str
-    what: str
-    fix: str
-
-
-def _mean(rows: Sequence[Row], name: str) -> float:
-    found = [float(r[name]) for r in rows if isinstance(r.get(name), (int, float))]
-    return math.fsum(found) / len(found) if found else math.nan
-
-
-def language_alerts(metrics: Sequence[Row], alerts: Sequence[Row]) -> list[LanguageAlert]:
+def language_alerts(metrics: Sequence[Row], alerts: Sequence[Row]) -> list[Alert]:
     """Alerts of the last row."""
     rows = [r for r in metrics if r.get("phase") == "learn"]
     if not rows:
         return []
-    recent = {a["code"] for a in alerts if metrics[-1]["update"] - a["update"] < AGAIN}
+    recent = recent_codes(alerts, metrics[-1]["update"], AGAIN)
     found = (look(rows) for look in (_entropy, _length, _malformed, _too_long, _mismatch, _kl, _silent, _flat))
     return [alert for alert in found if alert is not None and alert.code not in recent]
 
 
-def _entropy(rows: Sequence[Row]) -> LanguageAlert | None:
-    first, now = _mean(rows[:WINDOW], "entropy"), _mean(rows[-WINDOW:], "entropy")
+def _entropy(rows: Sequence[Row]) -> Alert | None:
+    first, now = mean(rows[:WINDOW], "entropy"), mean(rows[-WINDOW:], "entropy")
     if len(rows) < 2 * WINDOW or not (now < _COLLAPSED and now < first / 4):
         return None
     what = f"surprise per token fell {first:.3g} -> {now:.3g}: samples of a task are all alike soon"
-    return LanguageAlert("entropy_collapse", what, "a wider upper clip (learn.clip_high), a KL term (learn.beta), or stop here")
+    return Alert("entropy_collapse", what, "a wider upper clip (learn.clip_high), a KL term (learn.beta), or stop here")
 
 
-def _length(rows: Sequence[Row]) -> LanguageAlert | None:
-    first, now = _mean(rows[:WINDOW], "tokens_per_call"), _mean(rows[-WINDOW:], "tokens_per_call")
+def _length(rows: Sequence[Row]) -> Alert | None:
+    first, now = mean(rows[:WINDOW], "tokens_per_call"), mean(rows[-WINDOW:], "tokens_per_call")
     if len(rows) < 2 * WINDOW or not (now > 2 * first or now < first / 2):
         return None
     what = f"answers went from {first:.1f} to {now:.1f} tokens"
-    return LanguageAlert("length_drift", what, "look at what became longer or shorter; a price on tokens (prices.token)")
+    return Alert("length_drift", what, "look at what became longer or shorter; a price on tokens (prices.token)")
 
 
-def _malformed(rows: Sequence[Row]) -> LanguageAlert | None:
-    now = _mean(rows[-WINDOW:], "malformed")
+def _malformed(rows: Sequence[Row]) -> Alert | None:
+    now = mean(rows[-WINDOW:], "malformed")
     if not now > _MALFORMED:
         return None
     fix = "more imitation first, or a lower rate; counterpoint show has the error of each such call"
-    return LanguageAlert("malformed", f"{now:.0%} of the answers are no legal act", fix)
+    return Alert("malformed", f"{now:.0%} of the answers are no legal act", fix)
 
 
-def _too_long(rows: Sequence[Row]) -> LanguageAlert | None:
-    now = _mean(rows[-WINDOW:], "too_long")
+def _too_long(rows: Sequence[Row]) -> Alert | None:
+    now = mean(rows[-WINDOW:], "too_long")
     if not now > _MALFORMED:
         return None
     what = f"{now:.0%} of the prompts are longer than the context, and are not answered"
-    return LanguageAlert("too_long", what, "a longer context (context=), smaller tasks, or fewer turns (limits.turns)")
+    return Alert("too_long", what, "a longer context (context=), smaller tasks, or fewer turns (limits.turns)")
 
 
-def _mismatch(rows: Sequence[Row]) -> LanguageAlert | None:
+def _mismatch(rows: Sequence[Row]) -> Alert | None:
     gap = rows[-1].get("mismatch")
     if not isinstance(gap, (int, float)) or not gap > _MISMATCH:
         return None
     what = f"log-probabilities of engine and learner differ by {gap:.3g} on average"
-    return LanguageAlert("mismatch", what, "the correction (learn.cap) weighs it; float32 on both sides takes it away")
+    return Alert("mismatch", what, "the correction (learn.cap) weighs it; float32 on both sides takes it away")
 
 
-def _kl(rows: Sequence[Row]) -> LanguageAlert | None:
+def _kl(rows: Sequence[Row]) -> Alert | None:
     kl = rows[-1].get("kl")
     if not isinstance(kl, (int, float)) or not kl > _KL:
         return None
     what = f"the policy moved {kl:.3g} nats per token within one update"
-    return LanguageAlert("kl_jump", what, "a lower learn.lr, fewer learn.steps, or a learn.kl_limit")
+    return Alert("kl_jump", what, "a lower learn.lr, fewer learn.steps, or a learn.kl_limit")
 
 
-def _silent(rows: Sequence[Row]) -> LanguageAlert | None:
+def _silent(rows: Sequence[Row]) -> Alert | None:
     spoke = {role for r in rows[:-1] for role, n in (r.get("roles") or {}).items() if n}
     gone = sorted(spoke - {role for role, n in (rows[-1].get("roles") or {}).items() if n})
     if not gone:
         return None
     what = f"nobody speaks as {' or '.join(gone)} any more"
-    return LanguageAlert("silent_role", what, "right where one agent is enough; else a cheaper spawn (prices.agent)")
+    return Alert("silent_role", what, "right where one agent is enough; else a cheaper spawn (prices.agent)")
 
 
-def _flat(rows: Sequence[Row]) -> LanguageAlert | None:
-    share = _mean(rows[-WINDOW:], "flat_groups")
+def _flat(rows: Sequence[Row]) -> Alert | None:
+    share = mean(rows[-WINDOW:], "flat_groups")
     if len(rows) < WINDOW or not share >= 0.5:
         return None
     what = f"in {share:.0%} of the tasks all samples earned the same"
-    return LanguageAlert("zero_variance", what, "harder or more varied tasks, more samples, or a higher temperature")
+    return Alert("zero_variance", what, "harder or more varied tasks, more samples, or a higher temperature")

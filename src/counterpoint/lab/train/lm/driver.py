@@ -32,10 +32,10 @@ from counterpoint.lab.train.lm.rollout_messages import (
     Asked,
     Failed,
     Play,
-    Played,
     Quiet,
     Ready,
     Stop,
+    TeamEnd,
     Told,
     Unreadable,
     unpacked_trace,
@@ -432,7 +432,7 @@ class _Nonsense(Exception):
     """What a worker cannot mean."""
 
 
-def _trace(one: Played, rollout: Rollout) -> Trace:
+def _trace(one: TeamEnd, rollout: Rollout) -> Trace:
     try:
         trace = unpacked_trace(one.trace)
     except (msgspec.MsgspecError, ValueError) as error:

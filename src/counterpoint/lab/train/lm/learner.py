@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Said:
+class CallTokens:
     """A prompt and what was said after it, with what learning needs of each token said."""
 
     name: str
@@ -51,7 +51,7 @@ class Said:
         return len(self.prompt) + len(self.said)
 
 
-def sequences_of(rows: CallRows) -> list[Said]:
+def sequences_of(rows: CallRows) -> list[CallTokens]:
     """The calls that a policy can learn from: sampled, with token ids and log-probabilities, and an advantage that is not 0."""
     out = []
     for i, row in enumerate(rows.rows):
@@ -63,7 +63,7 @@ def sequences_of(rows: CallRows) -> list[Said]:
             raise InputError(what, where=f"{rows.trace_ids[row.trace]} {row.event}", fix="record one per token")
         if row.token_advantages.any():
             name = f"{rows.trace_ids[row.trace]} {row.event}"
-            out.append(Said(name, prompt, row.token_ids, row.token_advantages, row.logps))
+            out.append(CallTokens(name, prompt, row.token_ids, row.token_advantages, row.logps))
     return out
 
 
@@ -157,12 +157,12 @@ class LanguageLearner:
         """The weights as they are now, adapter added."""
         return self.weights if self.adapter is None else self.adapter.over(self.weights)
 
-    def logps(self, sequences: Sequence[Said], weights: Weights | None = None) -> list[NDArray[np.float64]]:
+    def logps(self, sequences: Sequence[CallTokens], weights: Weights | None = None) -> list[NDArray[np.float64]]:
         """Log-probabilities of what was said, one array for each sequence; no gradients."""
         used = self.now() if weights is None else weights
         return self._fitting(sequences, lambda: self._read(sequences, used))
 
-    def _read(self, sequences: Sequence[Said], used: Weights) -> list[NDArray[np.float64]]:
+    def _read(self, sequences: Sequence[CallTokens], used: Weights) -> list[NDArray[np.float64]]:
         out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
         with torch.no_grad():
             for batch in self._batches(sequences):
@@ -173,7 +173,7 @@ class LanguageLearner:
                     out[i] = part
         return out
 
-    def imitate(self, sequences: Sequence[Said]) -> dict[str, float]:
+    def imitate(self, sequences: Sequence[CallTokens]) -> dict[str, float]:
         """One step towards saying what was said: the mean of -log p over its tokens."""
         count = sum(len(s.said) for s in sequences)
 
@@ -182,12 +182,12 @@ class LanguageLearner:
 
         return {"tokens": float(count)} | self._step(sequences, loss)
 
-    def imitate_some(self, sequences: Sequence[Said]) -> dict[str, float]:
+    def imitate_some(self, sequences: Sequence[CallTokens]) -> dict[str, float]:
         """Imitation of one's own best: the steps of an update, each on its part of the sequences."""
         reports = [self.imitate([sequences[i] for i in part]) for part in self._parts(len(sequences))]
         return _means(reports) | {"imitated": float(len(sequences))}
 
-    def prefer(self, pairs: Sequence[tuple[Said, Said]], reference: Weights, beta: float) -> dict[str, float]:
+    def prefer(self, pairs: Sequence[tuple[CallTokens, CallTokens]], reference: Weights, beta: float) -> dict[str, float]:
         """Direct preference steps (DPO, arXiv 2305.18290): of each pair the first is to become likelier than the second.
 
             loss = -log sigmoid(beta [(log p - log ref)(first) - (log p - log ref)(second)]),  the mean over pairs
@@ -206,7 +206,7 @@ class LanguageLearner:
             weights = np.stack([-pull, pull], 1).reshape(-1)
 
             def loss(
-                logp: Tensor, batch: Sequence[int], mine: list[Said] = mine, weights: Any = weights
+                logp: Tensor, batch: Sequence[int], mine: list[CallTokens] = mine, weights: Any = weights
             ) -> tuple[Tensor, dict[str, float]]:
                 each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
                 return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum(), {}
@@ -220,7 +220,9 @@ class LanguageLearner:
     def _parts(self, count: int) -> list[NDArray[np.int64]]:
         return np.array_split(np.arange(count), min(self.options.steps, count)) if count else []
 
-    def improve(self, sequences: Sequence[Said], objective: Objective, reference: Weights | None = None) -> dict[str, float]:
+    def improve(
+        self, sequences: Sequence[CallTokens], objective: Objective, reference: Weights | None = None
+    ) -> dict[str, float]:
         """Clipped policy-gradient steps on what was sampled; every token weighs the same."""
         told = [s for s in sequences if s.advantages is not None and s.sampler is not None]
         if len(told) < len(sequences):
@@ -236,7 +238,7 @@ class LanguageLearner:
             reports.append(self._policy_step(mine, objective, mine_reference))
         return _means(reports) | (self._hold(held, old, before) if held else {})
 
-    def _hold(self, held: Sequence[Said], old: Sequence[NDArray[np.float64]], before: Sequence[Tensor]) -> dict[str, float]:
+    def _hold(self, held: Sequence[CallTokens], old: Sequence[NDArray[np.float64]], before: Sequence[Tensor]) -> dict[str, float]:
         """Halve an update that moved too far towards where it began until it keeps the limit; after four halves take it back.
 
         TRPO's backtracking (arXiv 1502.05477) on the sampled KL (k3) of some of the calls that taught, between the learner before
@@ -255,7 +257,7 @@ class LanguageLearner:
         return {"kl_after": moved, "step_kept": kept}
 
     def _policy_step(
-        self, sequences: list[Said], objective: Objective, references: list[NDArray[np.float64]] | None
+        self, sequences: list[CallTokens], objective: Objective, references: list[NDArray[np.float64]] | None
     ) -> dict[str, float]:
         count = sum(len(s.said) for s in sequences)
         device = self.network.device
@@ -281,7 +283,7 @@ class LanguageLearner:
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _step(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
+    def _step(self, sequences: Sequence[CallTokens], loss: Loss) -> dict[str, float]:
         told = self._fitting(sequences, lambda: self._gradient(sequences, loss))
         norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
         if not np.isfinite(norm):
@@ -291,7 +293,7 @@ class LanguageLearner:
         self.optimizer.step()
         return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
 
-    def _fitting(self, sequences: Sequence[Said], made: Callable[[], _T]) -> _T:
+    def _fitting(self, sequences: Sequence[CallTokens], made: Callable[[], _T]) -> _T:
         """What is made of the sequences, in micro-batches that fit into the GPU's memory."""
         while True:
             try:
@@ -304,7 +306,7 @@ class LanguageLearner:
                 self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
             torch.cuda.empty_cache()
 
-    def _gradient(self, sequences: Sequence[Said], loss: Loss) -> dict[str, float]:
+    def _gradient(self, sequences: Sequence[CallTokens], loss: Loss) -> dict[str, float]:
         """The gradient of the loss over all sequences, left at the parameters; the loss, and what else is said of it."""
         self.optimizer.zero_grad(set_to_none=True)
         told = {"loss": 0.0}
@@ -320,7 +322,7 @@ class LanguageLearner:
                 told[name] = told.get(name, 0.0) + part
         return told
 
-    def _batches(self, sequences: Sequence[Said]) -> Iterator[list[_Laid]]:
+    def _batches(self, sequences: Sequence[CallTokens]) -> Iterator[list[_Laid]]:
         """Conversations up to `tokens`; on a CPU those of nearly one length together, since there the shorter ones are padded."""
         found = threads([(s.prompt, s.said) for s in sequences])
         laid = [_Laid(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
@@ -360,12 +362,12 @@ class LanguageLearner:
         return logits.gather(1, ids[places][:, None])[:, 0] - logits.logsumexp(-1)
 
 
-def with_old(learner: LanguageLearner, sequences: Sequence[Said]) -> list[Said]:
+def with_old(learner: LanguageLearner, sequences: Sequence[CallTokens]) -> list[CallTokens]:
     """The sequences with log-probabilities under the learner's weights, so that the engine's rounding can be corrected for."""
     return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
 
 
-def pairs_of(sequences: Sequence[Said]) -> list[tuple[Said, Said]]:
+def pairs_of(sequences: Sequence[CallTokens]) -> list[tuple[CallTokens, CallTokens]]:
     """Of calls with one and the same prompt the best and the worst by their advantages, where they differ and said two things."""
     found: dict[bytes, list[tuple[float, int]]] = {}
     for i, one in enumerate(sequences):
@@ -396,6 +398,6 @@ def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
     return values
 
 
-def _names(sequences: Sequence[Said], batch: Sequence[int]) -> str:
+def _names(sequences: Sequence[CallTokens], batch: Sequence[int]) -> str:
     names = [sequences[i].name for i in batch]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -38,7 +38,7 @@ class Asked(Struct, frozen=True, tag=True, array_like=True):
     starts: list[tuple[list[int], int]]
 
 
-class Played(Struct, frozen=True, tag=True, array_like=True):
+class TeamEnd(Struct, frozen=True, tag=True, array_like=True):
     """A team has ended."""
 
     rollout: int
@@ -91,7 +91,7 @@ class Stop(Struct, frozen=True, tag=True, array_like=True):
     """Nothing more is wanted."""
 
 
-Told = Ready | Asked | Played | Failed | Quiet
+Told = Ready | Asked | TeamEnd | Failed | Quiet
 """What a worker says."""
 Order = Play | Answered | Unreadable | Stop
 """What a worker is told."""

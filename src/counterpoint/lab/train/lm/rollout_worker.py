@@ -38,17 +38,17 @@ from counterpoint.lab.train.lm.rollout_messages import (
     Failed,
     Frames,
     Play,
-    Played,
     Quiet,
     Ready,
     Stop,
+    TeamEnd,
     Told,
     Unreadable,
     framed,
     orders_of,
     packed_trace,
 )
-from counterpoint.lab.train.runner import told
+from counterpoint.lab.train.runner import error_lines
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.store.disk import write_all
 from counterpoint.trace import Trace
@@ -326,9 +326,9 @@ class _Worker:
             playing = _Playing.of(number, pickle.loads(order.what), self._chat, self._tell)
             self._live[number] = playing
             trace = await playing.play()
-            self._tell(Played(number, packed_trace(trace), playing.model.calls, time.process_time()))
+            self._tell(TeamEnd(number, packed_trace(trace), playing.model.calls, time.process_time()))
         except Exception as error:
-            self._tell(Failed(number, *told(error)))
+            self._tell(Failed(number, *error_lines(error)))
         finally:
             self._live.pop(number, None)
 
@@ -345,7 +345,7 @@ def serve(conn: Pipe, chat: str) -> None:
     try:
         worker = _Worker(conn, Chat.read(chat))
     except Exception as error:
-        write_all(conn.fileno(), framed([Failed(-1, *told(error))]))
+        write_all(conn.fileno(), framed([Failed(-1, *error_lines(error))]))
         return
     gc.freeze()
     collect_seldom()

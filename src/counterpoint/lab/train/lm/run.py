@@ -17,7 +17,7 @@ import torch
 
 import counterpoint.registry as registry
 from counterpoint.display import working
-from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
+from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.lm.advantages import paid
@@ -25,10 +25,10 @@ from counterpoint.lab.train.lm.alerts import language_alerts
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
 from counterpoint.lab.train.lm.settings import LanguageSettings, is_fake, language_settings, named_in
-from counterpoint.lab.train.lm.training import LanguageTraining, Played, decisions, first_task
+from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch, decisions, first_task
 from counterpoint.lab.train.lm.worker_link import Host
 from counterpoint.lab.train.runner import check_ray
-from counterpoint.lab.train.session import Progress, RunSession
+from counterpoint.lab.train.session import Progress, RunSession, check_new, check_same, restore_last
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 
@@ -54,8 +54,8 @@ def train_language(
             where = os.fspath(path / "run.toml")
             registry.check_consent(named_in(run.config()), {*allow, *named_in(config)}, where=where)
             settings = language_settings(run.config(), where=where)
-            if config and language_settings(config) != settings:
-                raise InputError("holds a run with other settings", where=os.fspath(path), fix="begin another run")
+            if config:
+                check_same(path, settings.as_dict(), language_settings(config).as_dict())
             if run.about["status"] != "finished":
                 if settings.runner == "ray":
                     check_ray()
@@ -64,9 +64,7 @@ def train_language(
     settings = language_settings(config)
     if settings.runner == "ray":
         check_ray()
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        fix = f"another name, or go on with it: counterpoint train --resume {path}"
-        raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
+    check_new(path)
     device = check_device(settings.device)
     files = read_model(settings.model, device)
     check_memory(files.shape, settings.adapters, device)
@@ -119,10 +117,7 @@ def _go_on(
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
         training = LanguageTraining(settings, Policies(settings, files, roles), driver)
         if is_resumed:
-            last = run.latest_checkpoint()
-            if last is not None:
-                _restore(training, run, last)
-            run.resume(training.update)
+            restore_last(run, training)
         LanguageSession(run, training, tell).go()
 
 
@@ -130,17 +125,6 @@ def _host(files: ModelFiles, workers: int, address: str | None, tell: Progress) 
     from counterpoint.lab.train.lm.ray_workers import RayHost  # ray is optional
 
     return RayHost(files.folder, workers, address=address, tell=lambda what: tell("note", {"what": what}))
-
-
-def _restore(training: LanguageTraining, run: RunFolder, path: Path) -> None:
-    try:
-        training.restore(run.read_checkpoint(path), os.fspath(path))
-    except CounterpointError:
-        raise
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        why = " ".join(str(error).split())[:200]
-        fix = "use the version of Counterpoint that wrote it: about.json names it"
-        raise InputError("is a checkpoint of another version", where=os.fspath(path), why=why, fix=fix) from error
 
 
 def _roles(settings: LanguageSettings, driver: Driver) -> list[str]:
@@ -166,7 +150,7 @@ class LanguageSession(RunSession):
         """Show, imitate, then play and learn."""
         t, s = self.training, self.settings
         with self.interrupts.whole():
-            self.started()
+            self.add_start()
         if t.is_imitating:
             self._show()
         with self.interrupts.whole():
@@ -181,7 +165,7 @@ class LanguageSession(RunSession):
             # Ctrl-C drops what is being played; what is being learned is finished
             with self.interrupts.whole():
                 row, played = (t.imitate(), None) if was_imitating else t.learn()
-                self._wrote(row, played, begin)
+                self._write(row, played, begin)
                 is_end = t.is_done or (was_imitating and not t.is_imitating)
                 is_best = self._evaluate() if is_end or t.update % s.eval_every == 0 else False
                 self._alert(played)
@@ -214,7 +198,8 @@ class LanguageSession(RunSession):
             self.tell("note", {"what": f"{left_out:,} calls that were shown are left out: {why}"})
         shown = sum(len(said) for _, said in t.shown)
         judged = traces if is_faked else [paid(x, t.settings.prices) for x in traces if "team" in x.rewards]
-        t.demonstrators = (Played(judged).row() if judged else {}) | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
+        row = TeamBatch(judged).row() if judged else {}
+        t.demonstrators = row | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
         if "demonstrators" not in self.run.about:
             self.run.change(demonstrators=t.demonstrators | {"decisions": decisions(traces)})
 
@@ -224,10 +209,10 @@ class LanguageSession(RunSession):
         seeds = range(first, first + i.teams)
         return t.play(seeds, temperature=1.0, name="shown", model=i.demos).traces
 
-    def _wrote(self, row: dict[str, Any], played: Played | None, begin: float) -> None:
+    def _write(self, row: dict[str, Any], played: TeamBatch | None, begin: float) -> None:
         t = self.training
         full = {"update": t.update, **t.totals, **row, "R1": row.get("score"), "seconds": time.perf_counter() - begin}
-        self.wrote({k: v for k, v in full.items() if v is not None})
+        self.add_metrics({k: v for k, v in full.items() if v is not None})
         if played is not None and self.settings.keep_episodes:
             self.keep(played.traces[: self.settings.keep_episodes], "training")
 
@@ -236,14 +221,11 @@ class LanguageSession(RunSession):
             row, played = self.training.evaluate()
         kept = played.traces[: self.settings.keep_traces]
         self.keep(kept, "held-out")
-        return self.evaluated(row | {"traces": [t.trace_id for t in kept]})
+        return self.add_eval(row | {"traces": [t.trace_id for t in kept]})
 
-    def _alert(self, played: Played | None) -> None:
-        for found in language_alerts(self.metrics, self.alerts):
-            shown = [] if played is None else played.traces[:1]
-            self.keep(shown, "training")
-            row = {"update": self.training.update, "code": found.code, "what": found.what, "fix": found.fix}
-            self.alerted(row | {"traces": [t.trace_id for t in shown]})
+    def _alert(self, played: TeamBatch | None) -> None:
+        for alert in language_alerts(self.metrics, self.alerts):
+            self.add_alert(alert, [] if played is None else played.traces[:1])
 
 
 def _stored(folder: str, ids: Sequence[str]) -> list[Trace]:

@@ -26,7 +26,7 @@ from counterpoint.lab.train.folder import FORMAT, check_format
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, paid
 from counterpoint.lab.train.lm.driver import Driver, Rollout
-from counterpoint.lab.train.lm.learner import Said, pairs_of, sequences_of, with_old
+from counterpoint.lab.train.lm.learner import CallTokens, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake
 from counterpoint.trace import Trace
@@ -45,7 +45,7 @@ def first_task(seed: int, *, is_shown: bool) -> int:
 
 
 @dataclass(frozen=True)
-class Played:
+class TeamBatch:
     """Teams that were played, their rewards with prices taken off."""
 
     traces: list[Trace]
@@ -119,7 +119,7 @@ class LanguageTraining:
         """Updates of reinforcement made."""
         self.seconds = {"imitate": 0.0, "learn": 0.0}
         self.totals = {"episodes": 0, "forks": 0, "calls": 0, "decisions": 0, "tokens": 0}
-        self.shown: list[tuple[str, list[Said]]] = []
+        self.shown: list[tuple[str, list[CallTokens]]] = []
         """Demonstrations: the calls of one agent, with the policy that learns them."""
         self.demonstrators: dict[str, Any] = {}
         """How those who showed did themselves."""
@@ -177,7 +177,7 @@ class LanguageTraining:
         """The kind of task that a seed is of."""
         return self._by_seed[seed % len(self._by_seed)]
 
-    def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> Played:
+    def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> TeamBatch:
         """Teams on the tasks of these seeds, each `samples` times."""
         s = self.settings
         options = s.imitate.options if is_fake(model) else {}
@@ -194,7 +194,7 @@ class LanguageTraining:
             if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in _calls(trace)):
                 what = "how likely the model finds what it says is no number"
                 raise NotFinite(what, where=trace.trace_id, fix="other weights, or a lower learning rate")
-        return Played([paid(t, s.prices) for t in traces])
+        return TeamBatch([paid(t, s.prices) for t in traces])
 
     def show(self, traces: Sequence[Trace]) -> tuple[int, int]:
         """What is to be imitated; gives how many calls had no token ids and were tokenised again, and how many are left out."""
@@ -204,7 +204,7 @@ class LanguageTraining:
                 "no demonstration solved its task", where="imitate.keep", fix='keep = "all", or better demonstrators'
             )
         rows = call_rows(wanted, Credit("shown", "", False, tuple(t.trace_id for t in wanted), ()))
-        found: dict[tuple[int, str], tuple[str, list[Said]]] = {}
+        found: dict[tuple[int, str], tuple[str, list[CallTokens]]] = {}
         retold = left_out = 0
         for i, row in enumerate(rows.rows):
             prompt, said = rows.prompt_ids(i), row.token_ids
@@ -220,7 +220,7 @@ class LanguageTraining:
                 continue
             name = f"{rows.trace_ids[row.trace]} {row.event}"
             thread = found.setdefault((row.trace, row.agent), (self.policies.policy_of(row.role), []))
-            thread[1].append(Said(name, prompt.astype(np.int32), said.astype(np.int32)))
+            thread[1].append(CallTokens(name, prompt.astype(np.int32), said.astype(np.int32)))
         self.shown = list(found.values())
         if not self.shown:
             what = f"no call that was shown can be learned: no prompt, or longer than {self.policies.context:,} tokens"
@@ -269,7 +269,7 @@ class LanguageTraining:
                 break
         return out
 
-    def learn(self) -> tuple[dict[str, Any], Played]:
+    def learn(self) -> tuple[dict[str, Any], TeamBatch]:
         """Play, credit, and a few steps; the row of metrics, and what was played."""
         learn, begin = self.settings.learn, time.perf_counter()
         if (learn.beta or learn.loss == "dpo") and self.reference is None:
@@ -306,12 +306,12 @@ class LanguageTraining:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
         return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
 
-    def _taught(self, rows: CallRows | None) -> dict[str, list[Said]]:
+    def _taught(self, rows: CallRows | None) -> dict[str, list[CallTokens]]:
         """What each policy learns from, in the order of this update."""
         if rows is None:
             return {}
         row_of = {f"{rows.trace_ids[r.trace]} {r.event}": r for r in rows.rows}
-        spoken: dict[str, dict[tuple[int, str], list[Said]]] = {}
+        spoken: dict[str, dict[tuple[int, str], list[CallTokens]]] = {}
         learners = self._learners(rows)
         for said in sequences_of(rows):
             row = row_of[said.name]
@@ -336,7 +336,7 @@ class LanguageTraining:
         turns = sorted(learn.roles or there, key=lambda role: (role != "orchestrator", role))
         return turns[self.learned // learn.alternate % len(turns) :][:1]
 
-    def _improve(self, name: str, mine: list[Said]) -> dict[str, float]:
+    def _improve(self, name: str, mine: list[CallTokens]) -> dict[str, float]:
         learn, learner = self.settings.learn, self.policies.learners[name]
         learner.set_rate(self.rate())
         learner.options = replace(learner.options, steps=learn.steps, kl_limit=learn.kl_limit)
@@ -348,7 +348,7 @@ class LanguageTraining:
         told = with_old(learner, mine) if learn.cap else mine
         return learner.improve(told, learn.objective(), None if self.reference is None else self.reference[name])
 
-    def _groups(self) -> tuple[Played, list[Trace], float]:
+    def _groups(self) -> tuple[TeamBatch, list[Trace], float]:
         """What was played, the traces of groups with spread, and the share of groups without."""
         learn = self.settings.learn
         everything: list[Trace] = []
@@ -367,7 +367,7 @@ class LanguageTraining:
             missing = len(equal)
             if not missing:
                 break
-        return Played(everything), kept, flat / made
+        return TeamBatch(everything), kept, flat / made
 
     def _spent(self, traces: Sequence[Trace]) -> None:
         calls = [c for t in traces for c in _calls(t)]
@@ -376,7 +376,7 @@ class LanguageTraining:
         self.totals["decisions"] += len(calls)
         self.totals["tokens"] += sum(c["tokens"] for c in calls)
 
-    def evaluate(self) -> tuple[dict[str, Any], Played]:
+    def evaluate(self) -> tuple[dict[str, Any], TeamBatch]:
         """The held-out tasks, sampled and perhaps greedily, by the mean weights where they are kept: the row, what was played."""
         s = self.settings
         with self.policies.averaged():

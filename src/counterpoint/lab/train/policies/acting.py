@@ -168,8 +168,6 @@ class TeamPolicy:
         called = np.bincount(calls.ep, minlength=obs.episodes) > 0
         idle = goes & ~called
         idle[spawns.ep] = False
-        if obs.config.straggler_rate > 0:
-            idle &= ~(obs.alive & ~obs.free)[:, 1:].any(axis=1)
         talk, rule = self._talk(obs, talk_logit, rule_logit, called, team, logp)
         choose_acts(self, obs, calls, logp)
         return Action(
@@ -292,7 +290,7 @@ class TeamPolicy:
         purpose = chosen(purpose_logp, u)
         if self.now is None:
             turns = obs.item_type[rows.ep, rows.item], f.by_type(obs, free)
-            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free), *turns)
+            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), free.sum(axis=1), *turns)
         else:
             reached, rank, purpose = _again(len(rows), self.now.item, at, of, purpose)
         close = _closed(obs, rows, reached & (purpose == 0) & (rows.copy == 0))
@@ -313,13 +311,6 @@ class TeamPolicy:
         at = go[taken]
         calls = Calls(rows.ep[at], rows.item[at], pointed.agent[taken], brief[taken], purpose[at] - 1 + ANSWER)
         return calls, close
-
-    def _room(self, obs: Observation, free: np.ndarray) -> np.ndarray:
-        """(E,) calls that can be made this round."""
-        room = free.sum(axis=1)
-        if obs.config.topology == "harness":
-            room = np.minimum(room, obs.config.call_budget - obs.calls.sum(axis=1))
-        return room
 
     # -- O3 and O4 of the team
 

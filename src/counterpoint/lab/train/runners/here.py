@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.lab.train.runner import Done, Job, failed, frozen, packed, resolve, told
+from counterpoint.lab.train.runner import Done, Job, error_lines, failed, frozen, packed, resolve
 
 
 class Here:
@@ -46,7 +46,7 @@ class Here:
         try:
             result = work(pickle.loads(payload), weights)
         except Exception as error:
-            what, trace = told(error)
+            what, trace = error_lines(error)
             raise failed(number, job.work, what, trace=trace) from error
         return [Done(number=number, version=job.version, result=result, took_s=time.perf_counter() - begin)]
 

@@ -18,14 +18,14 @@ import pickle
 import signal
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.train.child_process import START_S, end_with_parent, exit_reason, starting
-from counterpoint.lab.train.runner import Done, Job, failed, frozen, one_thread, packed, resolve, told
+from counterpoint.lab.train.runner import error_lines, failed, frozen, one_thread, packed, resolve
+from counterpoint.lab.train.runners.pool import Pool, QueuedJob
 
 _GUARD = 'a script that starts workers does so under `if __name__ == "__main__":`; else Here shows why'
 
@@ -34,24 +34,13 @@ _GUARD = 'a script that starts workers does so under `if __name__ == "__main__":
 class _Worker:
     process: Any
     conn: connection.Connection
-    job: _Sent | None = None
+    job: QueuedJob | None = None
     version: int | None = None
     """Of the weights it holds."""
     has_answered: bool = False
 
 
-@dataclass(frozen=True)
-class _Sent:
-    """A job on its way."""
-
-    number: int
-    work: str
-    version: int
-    payload: bytes
-    weights: bytes
-
-
-class Processes:
+class Processes(Pool):
     """Workers of this machine; also a context manager that closes them."""
 
     def __init__(self, workers: int | None = None, *, beat_s: float = 0.5, silent_s: float = 60.0) -> None:
@@ -62,19 +51,13 @@ class Processes:
                 f"{count} workers, a beat of {beat_s} s, silent for {silent_s} s",
                 fix="1 worker or more, and a beat shorter than the silence allowed",
             )
+        super().__init__()
         context = multiprocessing.get_context("spawn")
         self._silent_s, self._began = silent_s, time.monotonic()
         self._beats = context.RawArray("d", count)
         self._wake_r, self._wake_w = context.Pipe(duplex=False)
         self._workers: list[_Worker] = []
-        self._changed = threading.Condition()
-        self._queue: deque[_Sent] = deque()
-        self._done: list[tuple[_Sent, float, bytes]] = []
-        self._under_way = self._next = 0
-        self._weights: tuple[int, bytes] | None = None
-        self._error: CounterpointError | None = None
-        self._is_closed = self._is_woken = False
-        self._known: set[str] = set()
+        self._is_woken = False
         with starting():
             for place in range(count):
                 ours, theirs = context.Pipe()
@@ -98,46 +81,14 @@ class Processes:
 
     # -- the caller's side
 
-    def submit(self, job: Job) -> int:
-        """Queue a job; the payload is copied now, the weights when their version is first seen."""
-        if job.work not in self._known:
-            resolve(job.work)  # an unknown name is told here, not by a process far away
-            self._known.add(job.work)
-        with self._changed:
-            self._raise()
-            number = self._next
-            payload = packed(job.payload, "payload", number, job.work)
-            if self._weights is None or self._weights[0] != job.version:
-                self._weights = (job.version, packed(job.weights, "weights", number, job.work))
-            self._queue.append(_Sent(number, job.work, job.version, payload, self._weights[1]))
-            self._next += 1
-            self._under_way += 1
-        self._wake()
-        return number
-
-    def collect(self, timeout_s: float | None = None) -> list[Done]:
-        """Jobs that have ended, in the order in which they did."""
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            while not self._done and self._under_way:
-                self._raise()
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                self._changed.wait(left)
-            self._raise()
-            done, self._done = self._done, []
-            self._under_way -= len(done)
-        return [Done(number=s.number, version=s.version, result=pickle.loads(blob), took_s=took) for s, took, blob in done]
+    def pack_weights(self, weights: Any, number: int, work: str) -> bytes:
+        """As bytes."""
+        return packed(weights, "weights", number, work)
 
     def close(self) -> None:
         """End the workers: those with nothing to do are asked, the others are stopped."""
-        with self._changed:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._queue.clear()
-        self._wake()
+        if not self.begin_close():
+            return
         for w in self._workers:
             if w.job is not None:
                 w.process.terminate()
@@ -155,20 +106,9 @@ class Processes:
         self._wake_r.close()
         self._wake_w.close()
 
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._is_closed:
-            raise InputError("the runner is closed", fix="make another")
-
-    def _wake(self) -> None:
-        with self._changed:
+    def wake(self) -> None:
+        """A byte on the thread's pipe."""
+        with self.changed:
             if self._is_woken:
                 return
             self._is_woken = True
@@ -180,26 +120,22 @@ class Processes:
     def _feed(self, beat_s: float) -> None:
         """Send jobs to idle workers and take answers until closed or failed."""
         try:
-            while not self._is_closed:
+            while not self.is_closed:
                 self._send()
                 self._receive(beat_s)
                 self._listen()
         except CounterpointError as error:
-            with self._changed:
-                self._error = self._error or error
-                self._changed.notify_all()
+            self.fail(error)
         except OSError:  # a pipe went while it was written to: closing, or a worker that died
-            with self._changed:
-                if not self._is_closed:
-                    self._error = self._error or CounterpointError("the connection to a worker process broke", where="runner")
-                self._changed.notify_all()
+            if not self.is_closed:
+                self.fail(CounterpointError("the connection to a worker process broke", where="runner"))
 
     def _send(self) -> None:
         for w in self._workers:
-            with self._changed:
-                if w.job is not None or not self._queue or self._is_closed:
+            with self.changed:
+                if w.job is not None or not self.queue or self.is_closed:
                     continue
-                w.job = job = self._queue.popleft()
+                w.job = job = self.queue.pop(0)
             is_new = w.version != job.version
             with contextlib.suppress(BrokenPipeError):  # a dead worker is told by its sentinel, with its exit code
                 w.conn.send((job.number, job.work, is_new))
@@ -215,12 +151,12 @@ class Processes:
         for one in ready:
             if one is self._wake_r:
                 self._wake_r.recv_bytes()
-                with self._changed:
+                with self.changed:
                     self._is_woken = False
             elif one in by_conn:
                 self._take(by_conn[one])
         for one in ready:
-            if one in by_process and not self._is_closed:
+            if one in by_process and not self.is_closed:
                 raise self._died(by_process[one])
 
     def _take(self, w: _Worker) -> None:
@@ -230,16 +166,15 @@ class Processes:
             _, problem, took = w.conn.recv()
             blob = w.conn.recv_bytes()
         except (EOFError, OSError):
-            if not self._is_closed:
+            if not self.is_closed:
                 raise self._died(w) from None
             return
         if problem is not None:
             what, trace = problem
             raise failed(job.number, job.work, what, trace=trace)
-        with self._changed:
+        with self.changed:
             w.job, w.has_answered = None, True
-            self._done.append((job, took, blob))
-            self._changed.notify_all()
+            self.add_result(job, took, blob)
 
     def _died(self, w: _Worker) -> CounterpointError:
         w.process.join(5.0)  # its pipes close a moment before its exit code is known
@@ -287,6 +222,6 @@ def serve(conn: connection.Connection, beats: Any, place: int, beat_s: float) ->
                 result = packed(function(pickle.loads(payload), weights), "result", number, work)
                 answer: tuple[Any, ...] = (number, None, time.perf_counter() - begin)
             except Exception as error:
-                result, answer = b"", (number, told(error), time.perf_counter() - begin)
+                result, answer = b"", (number, error_lines(error), time.perf_counter() - begin)
             conn.send(answer)
             conn.send_bytes(result)

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,27 +24,14 @@ from ray.exceptions import RayError
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.train.child_process import START_S
 from counterpoint.lab.train.ray_cluster import PLACE_S, RayCluster, code_digest, within
-from counterpoint.lab.train.runner import Done, Job, failed, frozen, one_thread, packed, resolve, told
+from counterpoint.lab.train.runner import error_lines, failed, frozen, one_thread, packed, resolve
+from counterpoint.lab.train.runners.pool import Pool, QueuedJob
 
 WORKER_MB = 400
 """What is reserved for a worker: one that plays small worlds, with torch loaded, has 220 MB of its own."""
 _MOST_ENDS = 3
 """Actors that one job may end, and actors that may end one after the other before they have begun."""
 _KILL_S = 10.0
-
-
-@dataclass(order=True)
-class _Sent:
-    """A job on its way."""
-
-    number: int
-    work: str = field(compare=False)
-    version: int = field(compare=False)
-    payload: bytes = field(compare=False)
-    weights: Any = field(compare=False)
-    """Where they lie in the object store, in a list so that Ray does not fetch them for each job."""
-    ends: int = field(default=0, compare=False)
-    """Actors that ended while they had it."""
 
 
 @dataclass(eq=False)
@@ -54,13 +41,13 @@ class _Worker:
     actor: Any
     node: str = ""
     """Where it is; empty until it is placed."""
-    job: _Sent | None = None
+    job: QueuedJob | None = None
     is_asked: bool = False
     """Whether a sign of life is on its way."""
     silent_s: float = 0.0
 
 
-class RayActors:
+class RayActors(Pool):
     """Workers of a Ray cluster; also a context manager that ends them."""
 
     def __init__(
@@ -72,18 +59,12 @@ class RayActors:
         if workers < 1 or not 0 < beat_s < silent_s or not place_s > 0:
             what = f"{workers} workers, {place_s} s to place them, a beat of {beat_s} s, silent for {silent_s} s"
             raise InputError(what, fix="1 worker or more, some time to place them, and a beat shorter than the silence allowed")
+        super().__init__()
         self._place_s, self._beat_s, self._silent_s = place_s, beat_s, silent_s
         self._cluster = RayCluster(address, workers=workers, memory_mb=memory_mb)
         tell(self._cluster.needs())
-        self._changed = threading.Condition()
         self._heard: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._queue: list[_Sent] = []
-        self._done: list[tuple[_Sent, float, bytes]] = []
-        self._under_way = self._next = self._early = 0
-        self._weights: tuple[int, Any] | None = None
-        self._error: CounterpointError | None = None
-        self._is_closed = False
-        self._known: set[str] = set()
+        self._early = 0
         self._workers: list[_Worker] = []
         self.replaced: list[str] = []
         """Why each actor that was replaced was."""
@@ -100,9 +81,9 @@ class RayActors:
 
     def _placed(self) -> None:
         """Wait until every actor has its place."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or all(w.node for w in self._workers), self._place_s)
-            self._raise()
+        with self.changed:
+            self.changed.wait_for(lambda: self.has_failed or all(w.node for w in self._workers), self._place_s)
+            self.check_open()
             there = sum(bool(w.node) for w in self._workers)
         if there < len(self._workers):
             raise self._cluster.not_placed(there, self._place_s)
@@ -114,24 +95,8 @@ class RayActors:
 
     # -- the caller's side
 
-    def submit(self, job: Job) -> int:
-        """Queue a job; the payload is copied now, the weights when their version is first seen."""
-        if job.work not in self._known:
-            resolve(job.work)  # an unknown name is told here, not by a process far away
-            self._known.add(job.work)
-        with self._changed:
-            self._raise()
-            number = self._next
-            payload = packed(job.payload, "payload", number, job.work)
-            if self._weights is None or self._weights[0] != job.version:
-                self._weights = (job.version, self._put(job.weights, number, job.work))
-            self._queue.append(_Sent(number, job.work, job.version, payload, self._weights[1]))
-            self._next += 1
-            self._under_way += 1
-        self._heard.put(None)
-        return number
-
-    def _put(self, weights: Any, number: int, work: str) -> list[Any]:
+    def pack_weights(self, weights: Any, number: int, work: str) -> list[Any]:
+        """Where they lie in the object store, in a list so that Ray does not fetch them for each job."""
         try:
             return [ray.put(weights)]
         except RayError as error:
@@ -140,29 +105,14 @@ class RayActors:
             what = f"the weights cannot be sent: {error}"
             raise InputError(what, where=f"job {number} ({work})", fix="plain values, bytes or arrays") from error
 
-    def collect(self, timeout_s: float | None = None) -> list[Done]:
-        """Jobs that have ended, in the order in which they did."""
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
-            while not self._done and self._under_way:
-                self._raise()
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    break
-                self._changed.wait(left)
-            self._raise()
-            done, self._done = self._done, []
-            self._under_way -= len(done)
-        return [Done(number=s.number, version=s.version, result=pickle.loads(blob), took_s=took) for s, took, blob in done]
+    def wake(self) -> None:
+        """A word in the thread's queue."""
+        self._heard.put(None)
 
     def close(self) -> None:
         """End the actors, whatever they are doing."""
-        with self._changed:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._queue.clear()
-        self._heard.put(None)
+        if not self.begin_close():
+            return
         self._thread.join()
         if self._cluster.is_reachable:
             within(_KILL_S, self._kill_all)
@@ -172,25 +122,13 @@ class RayActors:
         for w in self._workers:
             _kill(w.actor)
 
-    def __enter__(self) -> RayActors:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._is_closed:
-            raise InputError("the runner is closed", fix="make another")
-
     # -- the thread's side
 
     def _feed(self) -> None:
         """Give jobs to idle actors and take what they say, until closed or failed."""
         try:
             looked = time.monotonic()
-            while not self._is_closed:
+            while not self.is_closed:
                 self._give()
                 try:
                     said = self._heard.get(timeout=self._beat_s)
@@ -202,14 +140,9 @@ class RayActors:
                     self._listen(now - looked)
                     looked = now
         except CounterpointError as error:
-            self._fail(error)
+            self.fail(error)
         except Exception as error:  # of Ray: what it is depends on what was lost
-            self._fail(CounterpointError(f"Ray failed: {' '.join(str(error).split())[:300]}", where="runner"))
-
-    def _fail(self, error: CounterpointError) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
+            self.fail(CounterpointError(f"Ray failed: {' '.join(str(error).split())[:300]}", where="runner"))
 
     def _start(self) -> None:
         w = _Worker(self._cluster.actor(RolloutActor))
@@ -230,44 +163,43 @@ class RayActors:
             return
         node, digest = about
         self._cluster.check_code(digest, node)
-        with self._changed:
+        with self.changed:
             w.node, w.silent_s, self._early = node, 0.0, 0
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _give(self) -> None:
         for w in self._workers:
-            with self._changed:
-                if not w.node or w.job is not None or not self._queue or self._is_closed:
+            with self.changed:
+                if not w.node or w.job is not None or not self.queue or self.is_closed:
                     continue
-                w.job = job = self._queue.pop(0)
+                w.job = job = self.queue.pop(0)
             w.silent_s = 0.0
             ref = w.actor.run.remote(job.number, job.work, job.version, job.weights, job.payload)
             self._hear(ref, partial(self._take, w, job), partial(self._ended, w))
 
-    def _take(self, w: _Worker, job: _Sent, answer: tuple[tuple[str, str] | None, float, bytes]) -> None:
+    def _take(self, w: _Worker, job: QueuedJob, answer: tuple[tuple[str, str] | None, float, bytes]) -> None:
         if w.job is not job:
             return  # it was given up, and its job is another's now
         problem, took, blob = answer
         if problem is not None:
             raise failed(job.number, job.work, problem[0], trace=problem[1])
-        with self._changed:
+        with self.changed:
             w.job = None
-            self._done.append((job, took, blob))
-            self._changed.notify_all()
+            self.add_result(job, took, blob)
 
     def _ended(self, w: _Worker, error: BaseException) -> None:
         """Another actor in the place of one that ended; its job goes back to where it was in the queue."""
-        if w not in self._workers or self._is_closed:
+        if w not in self._workers or self.is_closed:
             return
         why = " ".join(str(error).split())[:300] if not isinstance(error, CounterpointError) else error.what
         is_early, job = not w.node, w.job
         _kill(w.actor)
-        with self._changed:
+        with self.changed:
             self._workers.remove(w)
             w.job = None
             if job is not None:
                 job.ends += 1
-                bisect.insort(self._queue, job)
+                bisect.insort(self.queue, job)
         if job is not None and job.ends >= _MOST_ENDS:
             fix = "run the work in this process (Here) to see why"
             raise failed(job.number, job.work, f"it ended {job.ends} workers: {why}", fix=fix)
@@ -295,7 +227,7 @@ class RayActors:
             elif w.silent_s > self._silent_s and self._cluster.is_reachable:
                 self._ended(w, CounterpointError(f"it has shown no sign of life for {self._silent_s:g} s"))
         is_late = time.monotonic() - self._unplaced_since > max(self._place_s, START_S)
-        if self._under_way and is_late and not any(w.node for w in self._workers):
+        if self.under_way and is_late and not any(w.node for w in self._workers):
             raise self._cluster.not_placed(0, max(self._place_s, START_S))
 
     def _beat(self, w: _Worker, _: None) -> None:
@@ -332,5 +264,5 @@ class RolloutActor:
             one_thread()
             result = packed(function(pickle.loads(payload), self._weights), "result", number, work)
         except Exception as error:
-            return told(error), time.perf_counter() - begin, b""
+            return error_lines(error), time.perf_counter() - begin, b""
         return None, time.perf_counter() - begin, result

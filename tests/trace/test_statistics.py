@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from counterpoint.trace.student import difference_ends, mean_ends
+from counterpoint.trace.statistics import difference_ends, mean_ends
 
 
 def test_the_interval_of_a_mean_by_hand() -> None:

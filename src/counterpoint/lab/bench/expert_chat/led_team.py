@@ -19,7 +19,7 @@ from counterpoint.lab.bench.expert_chat.talk import (
 _LEADER = "Orchestrator"
 
 
-class Led:
+class LedTeam:
     """An orchestrator thinks, asks, and hears; a surfer reads pages, an assistant calculates. Turns are few."""
 
     def __init__(self, talk: Talk, problem: Problem) -> None:

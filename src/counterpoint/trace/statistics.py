@@ -1,6 +1,7 @@
-"""Student's t: intervals for the mean of a few numbers, and for the difference of two such means.
+"""The statistics of the house: Student's intervals, normal ones, Wilson's for a share, and Spearman's correlation.
 
-Always true: pure functions; the interval of fewer than two numbers is (None, None), never a guess.
+Always true: pure functions; the interval of fewer than two numbers is (None, None), never a guess. There is no other table of t,
+no other 1.96, no other ranking: what prints an interval takes it from here.
 
     mean:        m +- t(df) s / sqrt(n),                  df = n - 1
     difference:  m_a - m_b +- t(df) sqrt(v_a + v_b),      v = s^2 / n,
@@ -16,7 +17,12 @@ import math
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 Ends = tuple[float | None, float | None]
+NORMAL_95 = 1.959964
+"""A normal number is within so many standard deviations of its mean in 95 % of the cases."""
 
 
 def mean_ends(values: Sequence[float], level: float = 0.95) -> Ends:
@@ -29,8 +35,8 @@ def mean_ends(values: Sequence[float], level: float = 0.95) -> Ends:
     return mean - half, mean + half
 
 
-def difference_ends(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Ends:
-    """The ends of Welch's interval for the mean of `a` less that of `b`, which have nothing to do with each other."""
+def difference_ends(a: Sequence[float], b: Sequence[float]) -> Ends:
+    """The ends of Welch's 95 % interval for the mean of `a` less that of `b`, which have nothing to do with each other."""
     if min(len(a), len(b)) < 2:
         return None, None
     mean = math.fsum(a) / len(a) - math.fsum(b) / len(b)
@@ -39,8 +45,44 @@ def difference_ends(a: Sequence[float], b: Sequence[float], level: float = 0.95)
     doubt = math.fsum(v * v / df for v, df in parts)
     if not doubt:  # nothing varies
         return mean, mean
-    half = student_quantile(square * square / doubt, (1 + level) / 2) * math.sqrt(square)
+    half = student_quantile(square * square / doubt) * math.sqrt(square)
     return mean - half, mean + half
+
+
+def normal_ends(mean: float, se: float) -> tuple[float, float]:
+    """The ends of the 95 % interval of an estimate with a known standard error."""
+    return mean - NORMAL_95 * se, mean + NORMAL_95 * se
+
+
+def wilson_ends(part: int, whole: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; from 0 to 1 of nothing."""
+    if not whole:
+        return 0.0, 1.0
+    z, p = NORMAL_95, part / whole
+    middle, half = p + z * z / (2 * whole), z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole))
+    return max((middle - half) / (1 + z * z / whole), 0.0), min((middle + half) / (1 + z * z / whole), 1.0)
+
+
+def ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Ranks from 0; equal values share the mean of theirs."""
+    array = np.asarray(values, np.float64)
+    order = np.sort(array)
+    return np.asarray((np.searchsorted(order, array, "left") + np.searchsorted(order, array, "right") - 1) / 2, np.float64)
+
+
+def correlation(a: ArrayLike, b: ArrayLike) -> float | None:
+    """Pearson's correlation; None of fewer than two pairs, and where one side does not vary."""
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if len(x) < 2:
+        return None
+    x, y = x - x.mean(), y - y.mean()
+    size = float(x @ x) * float(y @ y)
+    return float(x @ y) / size**0.5 if size > 1e-24 else None
+
+
+def spearman(a: ArrayLike, b: ArrayLike) -> float | None:
+    """Spearman's correlation of ranks (1904); None where one side has no order."""
+    return correlation(ranks(a), ranks(b))
 
 
 def student_two_sided(t: float, df: float) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from counterpoint.credits.choosing import NobodyChosen, agent_shares, choose
+import counterpoint.registry as registry
+from counterpoint.credits import choice
+from counterpoint.credits.choice import NoMechanism, agent_shares, choose
 from counterpoint.credits.example import Recount
 from counterpoint.credits.fork_price import BudgetedReplay, CountingReplay, price_of
 from counterpoint.credits.mechanisms.message_delete import message_delete
@@ -41,7 +43,7 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     assert choose([drafts]).credit.mechanism == "ledger"
     bare = [without(t, "R2", "draft") for t in rollouts()[:3]]
     assert choose(bare).credit.mechanism == "agent_wise"
-    with pytest.raises(NobodyChosen, match="without an agent") as log:  # where words stood first is no credit
+    with pytest.raises(NoMechanism, match="without an agent") as log:  # where words stood first is no credit
         choose(bare[:1])
     assert choose([trace], replay=Recount(), unit="message").credit.mechanism == "message_delete"
     assert choose([trace], unit="message").credit.mechanism == "ledger"
@@ -49,7 +51,7 @@ def test_the_best_that_is_identified_is_chosen_and_the_rest_is_said() -> None:
     assert set(log.value.passed) == {"difference", "shapley", "remerge", "ledger", "agent_wise"}
     with pytest.raises(NotIdentified, match="no mechanism can say who earned it: no outcome is recorded") as unscored:
         choose([replace(bare[0], rewards={})])
-    assert "counterpoint score" in unscored.value.passed["shapley"]  # type: ignore[attr-defined]
+    assert "counterpoint notes score" in unscored.value.passed["shapley"]  # type: ignore[attr-defined]
 
 
 def test_even_shares_are_never_chosen_and_a_picture_adds_up() -> None:
@@ -87,7 +89,7 @@ def test_one_draft_or_one_author_of_drafts_is_no_answer_while_there_is_a_better_
         contents={"text:it was the harbour master": "it was the harbour master"},
         rewards={"team": 1.0},
     )  # fmt: skip
-    with pytest.raises(NobodyChosen) as found:
+    with pytest.raises(NoMechanism) as found:
         choose([one])
     assert "one draft was scored" in found.value.passed["ledger"]
     more = replace(one, events=[*one.events, replace(one.events[1], id="e3", t=3)], edges=[*one.edges, Edge("e1", "e3", "aggregate")])
@@ -140,3 +142,7 @@ def test_a_budget_stops_forks() -> None:
     assert replay.spent > 1
     with pytest.raises(Refused, match="of a budget of 1"):
         replay.fork(trace, forks[0].at, Delete())
+
+
+def test_the_order_of_preference_is_of_all_that_can_be_chosen() -> None:
+    assert set(choice._ORDER) == {name for name in registry.ids("mechanism") if registry.get("mechanism", name).default is not None}
