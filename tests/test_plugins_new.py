@@ -59,12 +59,12 @@ def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pyte
 def test_a_world_that_was_written_can_be_trained_in(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert run("new", "world", "desk") == 0
-    small = ["--updates", "1", "--set", "eval_episodes=2", "--set", "vote_items=3", "--set", "change.group=2"]
-    assert run("train", "--world", "my_lab.desk:desk", *small, "--out", "learned") == 0
+    small = ["--cap", "updates=1", "--set", "eval_episodes=2", "--set", "vote_items=3", "--set", "change.group=2"]
+    assert run("train", "net", "--world", "my_lab.desk:desk", *small, "-o", "learned") == 0
     told = capsys.readouterr()
     assert "finished" in told.out + told.err
     assert json.loads((here / "learned" / "about.json").read_bytes())["status"] == "finished"
-    assert run("world", "run", "my_lab.desk:desk", "--episodes", "2", "--policy", "reference") == 0
+    assert run("play", "--world", "my_lab.desk:desk", "--episodes", "2", "--policy", "reference") == 0
 
 
 def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

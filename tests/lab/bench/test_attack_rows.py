@@ -188,7 +188,7 @@ def test_two_results_are_set_side_by_side_under_attack(tmp_path: Path) -> None:
     folders = []
     for name, more in (("open", []), ("gated", ["--gate", "allow_list"])):
         folders.append(tmp_path / name)
-        args = ["run", "short", "--team", "policy:reference", "--seeds", "3", "--out", str(folders[-1]), "--only", "W1-100", *more]
+        args = ["run", "short", "W1-100", "--team", "policy:reference", "--seeds", "3", "-o", str(folders[-1]), *more]
         done = CliRunner().invoke(bench, args)
         assert done.exit_code == 0, done.output
     told = {c.cell: c for c in defence_contrast(*folders)}

@@ -153,9 +153,9 @@ def test_a_card_by_hand() -> None:
 
 
 def test_a_suite_goes_on_and_is_compared(tmp_path: Path) -> None:
-    args = ["--only", "W1-10", "--seeds", "3", "--json"]
+    args = ["--seeds", "3", "--json"]
     for name in ("reference", "random"):
-        out = CliRunner().invoke(bench, ["run", "short", "--team", f"policy:{name}", "--out", str(tmp_path / name), *args])
+        out = CliRunner().invoke(bench, ["run", "short", "W1-10", "--team", f"policy:{name}", "-o", str(tmp_path / name), *args])
         assert out.exit_code == 0, out.output
     events = [json.loads(line) for line in out.output.splitlines()]
     assert [e["event"] for e in events if "event" in e] == ["playing", "played"] * 3
@@ -174,7 +174,7 @@ def test_a_suite_goes_on_and_is_compared(tmp_path: Path) -> None:
     assert told[None, "share"].difference.mean == pytest.approx(float(np.mean(by_hand)))
     assert card_of(tmp_path / "random").runs == 3
     for more in (["card", str(tmp_path / "random")], ["compare", str(tmp_path / "reference"), str(tmp_path / "random")],
-                 ["leaderboard", str(tmp_path), "--html", str(tmp_path / "board.html")], ["ls"], ["ls", "core"]):  # fmt: skip
+                 ["leaderboard", str(tmp_path), "-o", str(tmp_path / "board.html")], ["ls"], ["ls", "core"]):  # fmt: skip
         done = CliRunner().invoke(bench, more)
         assert done.exit_code == 0, done.output
     page = (tmp_path / "board.html").read_text()

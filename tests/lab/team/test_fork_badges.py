@@ -458,7 +458,7 @@ def test_edits_as_they_are_asked_for() -> None:
     for text in ("[1]", "nonsense"):
         with pytest.raises(InputError, match="no JSON object") as error:
             edit(False, None, text)
-        assert error.value.where == "--force"
+        assert error.value.where == "--decide"
 
 
 def test_who_can_follow_an_edit(small: Trace) -> None:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli.play import record
+from counterpoint.lab.app.cli.play import play
 from counterpoint.lab.tasks.attacks import attack_success
 from counterpoint.lab.tasks.task import ViewItem
 from counterpoint.lab.team.gates import Gate, cleaned
@@ -73,8 +73,8 @@ def test_forks_meet_the_same_gates(tmp_path: Path) -> None:
 
 def test_the_command_takes_gates(tmp_path: Path) -> None:
     told = ["--task", "T1", "--set", "documents=8", "--set", "rows=2", "--set", "parts=2", "-q", "--store", str(tmp_path)]
-    assert CliRunner().invoke(record, [*told, "--gate", "taint"]).exit_code == 0
-    wrong = CliRunner().invoke(record, [*told, "--gate", "taints"])
+    assert CliRunner().invoke(play, [*told, "--gate", "taint"]).exit_code == 0
+    wrong = CliRunner().invoke(play, [*told, "--gate", "taints"])
     assert wrong.exit_code != 0
 
 

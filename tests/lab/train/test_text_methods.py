@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli.prompts import METHODS, prompts
+from counterpoint.lab.app.cli.train.prompts import METHODS, prompts
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.train.not_presets import NOT_PRESETS
 from counterpoint.lab.train.text_method import Asker, FakeReviewer, TextSettings, json_in, prompts_of
@@ -101,7 +101,7 @@ def test_mas_zero_designs_criticises_and_chooses() -> None:
 def test_the_command_logs_scores_and_writes_what_was_reached(tmp_path: Path) -> None:
     dials = [x for name, value in SMALL.items() for x in ("--set", f"{name}={value}")]
     out = tmp_path / "words"
-    done = CliRunner().invoke(prompts, ["langmarl", "--iterations", "1", "--batch", "1", "-o", str(out), *dials])
+    done = CliRunner().invoke(prompts, ["langmarl", "--set", "iterations=1", "--set", "batch=1", "-o", str(out), *dials])
     assert done.exit_code == 0, done.output
     assert "no gain is claimed" in done.output
     rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

@@ -201,9 +201,9 @@ def why_none(left_out: Counter[str]) -> str:
 
     most = left_out.most_common(1)[0][0] if left_out else ""
     if most == "without token ids":
-        return "record with a model that tells them: local:NAME, or openai:NAME at vLLM or SGLang with --token-ids"
+        return "play with a model that returns them: local:NAME, or openai:NAME at vLLM or SGLang with --model-set token_ids=true"
     if most == "without texts":
-        return "traces that hold the texts of their calls: those of `counterpoint record`, or .jsonl files of them"
+        return "traces that hold the texts of their calls: those of `counterpoint play`, or .jsonl files of them"
     if most == SECRET:
-        return "--no-mask, if the file stays with you"
-    return "another --credit: docs/lab/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"
+        return "--mask off, if the file stays with you"
+    return "another --mechanism: docs/lab/rows.md says what each reaches" if most else "traces of live teams: counterpoint play"

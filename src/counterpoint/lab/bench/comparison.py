@@ -216,7 +216,7 @@ class Group:
         found = [run.evals() for run in self.runs]
         for run, rows in zip(self.runs, found, strict=True):
             if not rows or not rows[-1]["values"]:
-                fix = f"counterpoint train --resume {run.path}"
+                fix = f"counterpoint train resume {run.path}"
                 raise Refused("has no evaluation on held-out tasks yet", where=os.fspath(run.path), fix=fix)
         return [rows[-1] for rows in found]
 

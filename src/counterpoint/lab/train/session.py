@@ -50,7 +50,7 @@ class Learning(Protocol):
 def check_new(path: Path) -> None:
     """Raise where a run cannot begin in this folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        fix = f"another name, or resume it: counterpoint train --resume {path}"
+        fix = f"another name, or resume it: counterpoint train resume {path}"
         raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
 
 

@@ -3,7 +3,7 @@
 Always true: a run's start and end play the same unseen tasks with the same noise, as in training (choices are drawn: before it
 has learned, a greedy policy is a set of coin tosses). A row is the mean over seeds of (end - start) / start of a run of `UPDATES`
 updates; the target is that the lower end of its interval is above 0. Budgets are not equal between presets, so that rows say
-nothing about which is better: `counterpoint compare --all` does.
+nothing about which is better: `counterpoint compare methods` does.
 
 `counterpoint reproduce counterpoint.lab.bench.claims.presets:malt` is the row of one preset.
 """

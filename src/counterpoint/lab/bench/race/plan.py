@@ -95,7 +95,7 @@ def worlds_of(suite: str, only: Sequence[str] = ()) -> tuple[RaceWorld, ...]:
     found = {w.name: w for w in SUITES[suite]}
     for name in only:
         if name not in found:
-            raise NotFound(f"suite {suite} has no world {name!r}", where="--worlds", fix=did_you_mean(name, found))
+            raise NotFound(f"suite {suite} has no world {name!r}", where="--world", fix=did_you_mean(name, found))
     return tuple(found[name] for name in only) if only else tuple(found.values())
 
 
@@ -124,7 +124,7 @@ def methods(only: Sequence[str] = ()) -> list[Method]:
     out = []
     for name in dict.fromkeys(names):
         if ":" not in name and name not in registry.ids("preset"):
-            raise NotFound(f"no preset named {name!r}", where="--only", fix=did_you_mean(name, registry.ids("preset")))
+            raise NotFound(f"no preset named {name!r}", where="METHOD", fix=did_you_mean(name, registry.ids("preset")))
         try:
             preset = named_preset(name)
         except CounterpointError as error:
@@ -132,7 +132,7 @@ def methods(only: Sequence[str] = ()) -> list[Method]:
             continue
         if why := _left_out(preset):
             if only:
-                raise InputError(f"{name} {why}", where="--only", fix="counterpoint train --list shows what each one learns")
+                raise InputError(f"{name} {why}", where="METHOD", fix="counterpoint train presets shows what each one learns")
             continue
         out.append(Method(name, preset))
     return sorted(out, key=lambda m: (m.name not in BASELINES, m.name))
@@ -234,7 +234,8 @@ class RaceRun:
     @property
     def command(self) -> str:
         """How to train the same run by hand (its held-out tasks are those of `counterpoint train`)."""
-        return f"counterpoint train --preset {self.method} --world {self.world.world} --seed {self.seed} --budget {self.budget}"
+        named = f"--preset {self.method} --world {self.world.world} --seed {self.seed}"
+        return f"counterpoint train net {named} --cap calls={self.budget}"
 
 
 @dataclass(frozen=True)

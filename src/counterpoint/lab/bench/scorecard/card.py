@@ -101,7 +101,7 @@ def read_about(out: Path) -> dict[str, Any]:
     try:
         return dict(msgspec.json.decode((out / ABOUT).read_bytes()))
     except FileNotFoundError as error:
-        raise NotFound("no results are here", where=str(out), fix="counterpoint bench run short --team ... --out DIR") from error
+        raise NotFound("no results are here", where=str(out), fix="counterpoint bench run short --team ... -o DIR") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise InputError("the description of these results cannot be read", where=str(out / ABOUT), why=str(error)) from error
 
@@ -110,7 +110,7 @@ def card_of(out: Path) -> Card:
     """The card of a folder of results."""
     about, rows = read_about(out), read_rows(out)
     if not rows:
-        raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run goes on with it")
+        raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run continues it")
     cells = {c.id: c for c in suite(about["suite"])}
     if gone := next((r.cell for r in rows if r.cell not in cells), None):
         why = f"these are results of {about.get('version')} with another list of cells"

@@ -77,12 +77,12 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
         for key in ("format", "suite", "suite_digest", "version", "team", "model", "options", "gates", "first_seed"):
             if there.get(key) != about.get(key):
                 what = f"the results here have another {key.replace('_', ' ')}: {there.get(key)}, not {about.get(key)}"
-                raise InputError(what, where=str(out), fix="choose another --out")
+                raise InputError(what, where=str(out), fix="name another folder: -o DIR")
         if any(there.get(key) != about[key] for key in ("code", "code_files")):
             _put_about(path, {**there, "code": about["code"], "code_files": about["code_files"]})
         return about
     if out.exists() and any(out.iterdir()):
-        raise InputError("the folder holds something else", where=str(out), fix="name an empty or new folder with --out")
+        raise InputError("the folder holds something else", where=str(out), fix="name an empty or new folder with -o")
     out.mkdir(parents=True, exist_ok=True)
     _put_about(path, about)
     return about

@@ -224,7 +224,7 @@ class LanguageTraining:
         self.shown = list(found.values())
         if not self.shown:
             what = f"no call that was shown can be learned: no prompt, or longer than {self.policies.context:,} tokens"
-            raise InputError(what, where="imitate.demos", fix="traces of `counterpoint record`, or a longer context")
+            raise InputError(what, where="imitate.demos", fix="traces of `counterpoint play`, or a longer context")
         return retold, left_out
 
     # -- one update

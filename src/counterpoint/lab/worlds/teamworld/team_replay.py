@@ -103,7 +103,7 @@ class TeamReplay:
         meta = trace.meta
         if not {"world", "version", "config", "seed", "edits"} <= set(meta):
             raise NotIdentified(
-                "the trace was not made by a simulator", "fork a trace of `counterpoint world run`", where=trace.trace_id
+                "the trace was not made by a simulator", "fork a trace of `counterpoint play --world`", where=trace.trace_id
             )
         if meta["world"] != self.world.name:
             raise Refused(

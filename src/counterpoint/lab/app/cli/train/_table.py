@@ -1,7 +1,7 @@
-"""What a run in training prints: a line per evaluation, a live table on a terminal, or JSON lines; alerts marked with `!`.
+"""What a training run prints: a line per evaluation, a live table on a terminal, or JSON lines; alerts marked with `!`.
 
-Always true: rows and alerts are results and go to stdout, how far it is goes to stderr. A line holds means over the updates
-since the line before it. A reader that has gone away ends the run as Ctrl-C does, with a checkpoint.
+Always true: rows and alerts are results and go to stdout, progress goes to stderr. A line holds means over the updates
+since the line before it. A closed pipe ends the run as Ctrl-C does, with a checkpoint.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Json:
 
 
 class Lines:
-    """A line per evaluation, and how far it is on stderr."""
+    """A line per evaluation, and progress on stderr."""
 
     draws_itself = False
 
@@ -106,7 +106,7 @@ class Lines:
                 self._head(row)
             case "update":
                 self._since.append(row)
-                self._how_far(row)
+                self._show_progress(row)
             case "eval":
                 self._held, self._stored = row, row["stored"]
                 if self._bar.done < 1:
@@ -136,7 +136,7 @@ class Lines:
     # -- lines
 
     def _head(self, row: Row) -> None:
-        again = f", going on after update {row['update']:,}" if row["update"] else ""
+        again = f", resumed after update {row['update']:,}" if row["update"] else ""
         head = f"run {self._run}  preset {row['preset']}  world {row['world']}  seed {row['seed']}{again}"
         self._print(plain_text(head))
         self._print("".join(name.rjust(width) for name, width in _columns()))
@@ -176,15 +176,15 @@ class Lines:
     def _print(self, text: str) -> None:
         _out(lambda: click.echo(text))
 
-    # -- how far it is
+    # -- progress
 
-    def _how_far(self, row: Row) -> None:
+    def _show_progress(self, row: Row) -> None:
         level = f"reward {row['reward']:.2f}" if "reward" in row else f"loss {row['loss']:.3f}"
         self._bar.at(row["progress"], about=f"update {row['update']:,}  {level}")
 
 
 class Live(Lines):
-    """The same rows in a table that is drawn anew at every update."""
+    """The same rows in a table that is redrawn at every update."""
 
     draws_itself = True
 
@@ -211,9 +211,9 @@ class Live(Lines):
         self._texts.append(self._alert_text(row))
         self._draw(None)
 
-    def _how_far(self, row: Row) -> None:
+    def _show_progress(self, row: Row) -> None:
         now = time.monotonic()
-        super()._how_far(row)
+        super()._show_progress(row)
         if now - self._drawn < 0.2:
             return
         self._drawn = now
@@ -239,7 +239,7 @@ class Live(Lines):
 
 
 def _out(write: Any) -> None:
-    """Write to stdout; when nobody reads it any more, ask the run to stop as Ctrl-C would."""
+    """Write to stdout; when its reader has closed it, ask the run to stop as Ctrl-C would."""
     try:
         write()
     except BrokenPipeError:
@@ -254,7 +254,7 @@ def ending(run: Any) -> list[str]:
     forks = f" ({spent['forks']:,} episodes with a forced fork)" if spent["forks"] else ""
     lines = [f"{about['status']:<9} {path}: {about['updates']:,} updates, {spent['calls']:,} calls{forks}"]
     if about.get("collapsed"):
-        lines.append("collapsed the team ended up calling nobody: under one call per held-out episode in its last tenth")
+        lines.append("collapsed the team stopped calling anybody: under one call per held-out episode in its last tenth")
     if evals:
         last, best = evals[-1], (about.get("optimum") or {}).get("value")
         share = (
@@ -269,8 +269,8 @@ def ending(run: Any) -> list[str]:
         shown = ", ".join(f"{a['code']} (step {a['update']})" for a in alerts[:5]) + (" ..." if len(alerts) > 5 else "")
         lines.append(f"alerts    {len(alerts)}: {shown}")
     traces = [t for e in reversed(evals) for t in e.get("traces", ())]
-    lines.append(f"next      counterpoint plot {path}")
+    lines.append(f"next      counterpoint compare plot {path}")
     lines += [f"          counterpoint show {traces[0]} --store {path}/store"] if traces else []
     is_language = about.get("kind") == "language model" and about["status"] == "finished"
-    lines += [f"          counterpoint record --task {about['world'].split('+')[0]} --model local:{path}"] if is_language else []
-    return [plain_text(line) for line in [*lines, f"          counterpoint compare {path} OTHER_RUN"]]
+    lines += [f"          counterpoint play --task {about['world'].split('+')[0]} --model local:{path}"] if is_language else []
+    return [plain_text(line) for line in [*lines, f"          counterpoint compare runs {path} OTHER_RUN"]]

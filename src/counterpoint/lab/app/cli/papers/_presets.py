@@ -35,12 +35,12 @@ def _is_of(name: str, paper: Paper) -> bool:
 
 
 def _results(names: list[str]) -> dict[str, list[dict[str, Any]]]:
-    from counterpoint.lab.bench.race.page import interval, of_plan, result_of
+    from counterpoint.lab.bench.race.page import interval, released_name, result_of
     from counterpoint.lab.bench.race.rows import RELEASED
 
     out: dict[str, list[dict[str, Any]]] = {}
     for plan, world in ((plan, w) for plan, path in RELEASED.items() for w in result_of(path).worlds):
-        command = f"counterpoint compare --all {of_plan(plan)}--released --only"
+        command = f"counterpoint compare standings {released_name(plan)}"
         ranked = [one for one in world.standings if one.is_ranked]
         for one in ranked:
             if one.method in names:

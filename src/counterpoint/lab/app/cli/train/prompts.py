@@ -1,7 +1,7 @@
-"""Methods that improve a team's prompts; no weights are trained.
+"""Let a method rewrite a team's prompts; no weights are trained.
 
-Always true: no weights change and no gain is claimed; what a run prints are the scores of the teams that it played, on other
-tasks in every iteration, and what that cost in calls and tokens.
+Always true: no weights change and no gain is claimed; a run prints the scores of the teams that it played, on other tasks in
+every iteration, and what that cost in calls and tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.options import overrides, set_option
+from counterpoint.app.terminal.options import output_option, overrides, seed_option, set_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.errors import InputError
 
@@ -23,55 +23,43 @@ if TYPE_CHECKING:
     from counterpoint.lab.train.text_method import TextLog, TextSettings
 
 METHODS = ("langmarl", "hera", "mas_zero")
+_SETTINGS = ("reviewer", "iterations", "batch", "width")
+"""Settings of the method that --set takes beside dials of the task."""
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint prompts langmarl --set parts=2 --iterations 2\n"
-    "  counterpoint prompts hera --model local:smollm2-135m --reviewer local:smollm2-135m --batch 1 --iterations 1 -o words\n\n"
+    epilog="\b\nExamples:\n  counterpoint train prompts langmarl --set parts=2 --set iterations=2\n"
+    "  counterpoint train prompts hera --model local:smollm2-135m --set reviewer=local:smollm2-135m --set batch=1 -o words\n\n"
     "Exit codes: 0 done, 2 a value that does not fit, 3 no such task or model."
 )
 @click.argument("method", type=click.Choice(METHODS))
 @click.option("--task", default="ledger_hunt", show_default=True, help="The text task that teams play.")
 @click.option("--topology", default="centralized", show_default=True, help="The team's shape, unless the method chooses it.")
 @click.option("--model", default="fake", show_default=True, help="Who plays: openai:NAME, local:NAME; fake is a test double.")
-@click.option("--reviewer", default="fake", show_default=True, help="Who judges and rewrites; fake: a test double.")
-@click.option("--iterations", type=click.IntRange(min=1), default=2, show_default=True, help="How often words are changed.")
-@click.option("--batch", type=click.IntRange(min=1), default=2, show_default=True, help="Tasks per iteration.")
-@click.option("--width", type=click.IntRange(min=1), default=3, show_default=True, help="Workers that an agent may have.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the tasks and of every draw.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FOLDER", help="Write log, prompts and library here.")
+@seed_option("Seed of the tasks and of every draw.")
+@output_option("Write log, prompts and library here.", metavar="FOLDER")
 @set_option
 @json_option
 def prompts(
-    method: str,
-    task: str,
-    topology: str,
-    model: str,
-    reviewer: str,
-    iterations: int,
-    batch: int,
-    width: int,
-    seed: int,
-    output: Path | None,
-    pairs: tuple[str, ...],
-    as_json: bool,
+    method: str, task: str, topology: str, model: str, seed: int, output: Path | None, pairs: tuple[str, ...], as_json: bool
 ) -> None:
-    """Let a method change the words of a team, and log the scores.
+    """Let a method rewrite the prompts of a team, and log the scores.
 
     langmarl rewrites the roles' prompts by a critic's advice, hera keeps a library of insights from teams that did well and
-    badly, mas_zero designs a team anew for every task. They train nothing; --set changes dials of the task.
+    badly, mas_zero designs a new team for every task. They train no weights. --set takes settings (iterations=2, batch=2 tasks
+    each, width=3 workers of an agent, reviewer=MODEL that judges and rewrites; fake is a test double) and dials of the task.
     """
     from counterpoint.lab.tasks.task import task as find_task
     from counterpoint.lab.train.text_method import TextSettings
 
-    config = overrides(find_task(task).config, pairs)
+    own = [pair for pair in pairs if pair.partition("=")[0] in _SETTINGS]
     settings = TextSettings(
-        task=task, config=config, topology=topology, model=model, reviewer=reviewer, iterations=iterations, batch=batch,
-        seed=seed, width=width,
+        task=task, config=overrides(find_task(task).config, [pair for pair in pairs if pair not in own]), topology=topology,
+        model=model, seed=seed, **overrides(TextSettings(), own),
     )  # fmt: skip
     settings.spec(seed).make_task()  # dials that do not exist are an error before anything is played
     if output is not None and output.exists() and any(output.iterdir()):
-        raise InputError("exists already", where=str(output), fix="choose another folder")
+        raise InputError("exists already", where=str(output), fix="name another folder with -o")
     log = asyncio.run(_method(method)(settings))
     if output is not None:
         _write(output, settings, log)
@@ -79,8 +67,8 @@ def prompts(
         emit({"schema_version": SCHEMA_VERSION, "method": method, **row})
     if not as_json:
         names = list(dict.fromkeys(name for row in log.rows for name in row))
-        click.echo(f"{method} on {task}: {model} plays, {reviewer} reviews; scores are logged, no gain is claimed\n")
-        click.echo(table(names, [[_shown(row.get(name)) for name in names] for row in log.rows]))
+        click.echo(f"{method} on {task}: {model} plays, {settings.reviewer} reviews; scores are logged, no gain is claimed\n")
+        click.echo(table(names, [[_cell(row.get(name)) for name in names] for row in log.rows]))
 
 
 def _method(name: str) -> Callable[[TextSettings], Coroutine[Any, Any, TextLog]]:
@@ -89,7 +77,7 @@ def _method(name: str) -> Callable[[TextSettings], Coroutine[Any, Any, TextLog]]
     return {"langmarl": langmarl.run, "hera": hera.run, "mas_zero": mas_zero.run}[name]
 
 
-def _shown(value: object) -> object:
+def _cell(value: object) -> object:
     return ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value) if isinstance(value, list) else value
 
 
