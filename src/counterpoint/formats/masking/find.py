@@ -168,7 +168,7 @@ def _trigger(head: str) -> _Trigger:
 
 
 _HEADS = {word[:4] for word in (*map(_inner, _NAMED), *_TICKETS, *(_inner(w) for w, _ in _FIXED))}
-_TRIGGERS = {head: _trigger(head) for head in _HEADS}
+_BY_HEAD = {head: _trigger(head) for head in _HEADS}
 _NONE = _Trigger((), False, ())
 
 
@@ -176,7 +176,7 @@ class _Triggers(dict[str, _Trigger]):
     """Triggers by four characters; a word of three is found by the four of a longer one too."""
 
     def __missing__(self, head: str) -> _Trigger:
-        whole, three = _TRIGGERS.get(head, _NONE) if len(head) == 4 else _NONE, _TRIGGERS.get(head[:3], _NONE)
+        whole, three = _BY_HEAD.get(head, _NONE) if len(head) == 4 else _NONE, _BY_HEAD.get(head[:3], _NONE)
         names = tuple({*whole.names, *three.names})
         is_loose = whole.is_loose or (three.is_loose and head[3:] in _FIELD_NEXT)
         made = _Trigger(names, is_loose, (*whole.handlers, *three.handlers))
