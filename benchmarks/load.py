@@ -12,7 +12,7 @@ from typing import Any
 
 from _timing import arguments, interleaved, report, row
 
-from counterpoint.app.checking import check_file
+from counterpoint.app.file_check import check_file
 from counterpoint.app.load_save import load, opened
 from counterpoint.testing import SIZES, synthetic_trace
 from counterpoint.trace import check, encode, problems, wire
@@ -31,7 +31,7 @@ before = peak()
 {work}
 print(peak() - before)
 """
-OURS = ("from counterpoint.app.checking import check_file\nimport pyarrow, numpy", "kept = check_file(sys.argv[1])")
+OURS = ("from counterpoint.app.file_check import check_file\nimport pyarrow, numpy", "kept = check_file(sys.argv[1])")
 JSON = ("import json", "kept = json.load(open(sys.argv[1]))")
 
 

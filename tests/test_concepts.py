@@ -14,14 +14,12 @@ import pytest
 TOOL = Path(__file__).parents[1] / "tools" / "concepts.py"
 
 # Not reached yet: a bound in place of the goal. Lower it when the count falls; an entry whose goal is reached has to go.
-NOT_YET = {
-    "commands": 40,
-    "flags": 166,
-    'help texts that begin "With --"': 38,
-    "settings": 564,
-    "words of docs": 115_500,
-    "core-to-lab imports": 60,
-    "participles as public names": 158,
+NOT_YET: dict[str, int] = {
+    "commands": 32,
+    "flags": 135,
+    'help texts that begin "With --"': 24,
+    "settings": 513,
+    "participles as public names": 96,
 }
 
 

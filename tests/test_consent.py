@@ -16,7 +16,7 @@ import pytest
 from counterpoint import Refused, Store, Trace, registry
 from counterpoint.app.api.credit import credit_of
 from counterpoint.app.cli import main
-from counterpoint.app.forking import can_fork, replay_for, replay_of
+from counterpoint.app.forks import can_fork, replay_for, replay_of
 from counterpoint.app.load_save import save
 from counterpoint.app.viewer.credit_tab import credit as page_credit
 from counterpoint.errors import CounterpointError, InputError, NotFound

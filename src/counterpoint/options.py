@@ -118,8 +118,8 @@ def _check(name: str, kind: Any, value: Any, where: str | None) -> None:
 
 def check_fields(record: Any, *, table: str = "") -> None:
     """The same for every field of a dataclass's instance, for its `__post_init__`; `table` is what stands before their names."""
-    made_of: Any = type(record)
-    kinds = _kinds(made_of)
+    record_type: Any = type(record)
+    kinds = _kinds(record_type)
     for name, value in vars(record).items():
         _check(f"{table}.{name}" if table else name, kinds.get(name, Any), value, None)
 

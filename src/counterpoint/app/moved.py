@@ -59,7 +59,7 @@ FLAGS: dict[str, dict[str, str]] = {
     "credit": {
         **_ROWS, **_MODEL, **_SET, "--method": "--mechanism", "--methods": "--mechanism", "--compare": "--mechanism M1,M2",
     },
-    "demo": {"--to": "--output", "--tasks": "--episodes"},
+    "demo": {"--to": "--output", "--tasks": "--episodes", "--budget": "--cap calls=N"},
     "export": {
         **_SET, "--credit": "--mechanism", "--html": "--to html -o FILE", "--agents": "--agent", "--no-mask": "--mask off",
         "--report": "--full", "--force": "--overwrite",

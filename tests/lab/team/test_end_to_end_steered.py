@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from counterpoint import Store, Trace, problems
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import until

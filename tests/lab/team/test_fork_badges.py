@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Refused, Substitute, Trace
-from counterpoint.app.forking import badges, counts, edit, effect_of, named_model, replay_for
+from counterpoint.app.forks import badges, counts, edit, effect_of, named_model, replay_for
 from counterpoint.audits.diff import diff, fingerprint
 from counterpoint.lab.lm.models.fake import Fake
 from counterpoint.lab.team import live_replay as live

@@ -11,7 +11,7 @@ import torch
 import counterpoint as cpt
 from counterpoint.lab.train.policies.features import ROLE
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.rollouts import Rollout, _credit_changes, _prices, _settle, along, merged, play_out
+from counterpoint.lab.train.rollouts import Rollout, _credit_changes, _prices, _settle, along, merge_rollouts, play_out
 from counterpoint.lab.train.spawn_head import SpawnGradient, _codes
 from counterpoint.lab.worlds.teamworld.action import Action, Calls
 from counterpoint.lab.worlds.teamworld.engine import Batch
@@ -64,8 +64,8 @@ def part(episodes: int, chains: list[int], rounds: int) -> Rollout:
 
 def test_rollouts_become_one() -> None:
     one, two = part(1, [0, 0, 1], 3), part(2, [0, 1], 2)
-    assert merged([one]) is one
-    out = merged([one, two, part(1, [0], 1)])
+    assert merge_rollouts([one]) is one
+    out = merge_rollouts([one, two, part(1, [0], 1)])
     t = out.tables
     assert t["item"]["ep"].tolist() == [0, 0, 0, 1, 1, 3]
     assert t["item"]["chain"].tolist() == [0, 0, 1, 2, 3, 4]
@@ -79,7 +79,7 @@ def test_rollouts_become_one() -> None:
     assert out.config is CONFIG
     bare = part(1, [0], 1)
     del bare.tables["item"]
-    assert merged([bare, part(1, [0], 1)]).tables["item"]["order"].tolist() == [0]
+    assert merge_rollouts([bare, part(1, [0], 1)]).tables["item"]["order"].tolist() == [0]
 
 
 # -- who earned what

@@ -42,12 +42,12 @@ def test_langmarl_calls_only_to_merge_several_gradients() -> None:
     calls = []
     for gradients in ([], ["one"], ["one", "two", "three"]):
         asker = Asker(FakeReviewer())
-        merged = asyncio.run(langmarl.merged(asker, gradients))
+        merged = asyncio.run(langmarl.merge_advice(asker, gradients))
         calls.append(asker.calls)
     assert calls == [0, 0, 1]
     assert merged == "Name the part before the result."
     down = Asker(Down())
-    assert asyncio.run(langmarl.merged(down, ["one", "two"])) == "- one\n- two"  # a call that fails: texts are put together
+    assert asyncio.run(langmarl.merge_advice(down, ["one", "two"])) == "- one\n- two"  # a call that fails: texts are put together
     assert asyncio.run(langmarl.rewritten(down, "worker", "Do it.", "better")) == "Do it."
     assert (down.calls, down.failed) == (2, 2)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import free_replay, last_merge, named_model, own_replays, replay_for, replay_of
+from counterpoint.app.forks import free_replay, last_merge, named_model, own_replays, replay_for, replay_of
 from counterpoint.errors import InputError, Refused
 
 if TYPE_CHECKING:

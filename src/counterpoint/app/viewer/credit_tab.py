@@ -11,7 +11,7 @@ from __future__ import annotations
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import credit_of, mechanism
 from counterpoint.app.contributions import contributions
-from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
+from counterpoint.app.forks import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
 from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.audits.work.agents import TeamWork

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from counterpoint.credits.call_rows import CallRows
-    from counterpoint.formats.masking import Masked
+    from counterpoint.formats.masking import MaskedTraces
     from counterpoint.lab.trainers.row import LearnableRows, TrainingRow
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
@@ -106,7 +106,7 @@ class Leaving(NamedTuple):
 
     found: CallRows
     credit: Credit
-    secrets: Masked | None
+    secrets: MaskedTraces | None
 
 
 def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool, is_personal: bool) -> Leaving:

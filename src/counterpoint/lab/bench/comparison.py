@@ -34,7 +34,7 @@ from counterpoint.errors import InputError, Refused, did_you_mean
 from counterpoint.lab.train.folder import TOTALS, RunFolder
 from counterpoint.store import Store
 from counterpoint.trace.statistics import student_quantile, student_two_sided
-from counterpoint.trace.steered import STEERED
+from counterpoint.trace.steering import STEERED
 
 DRAWS = 10_000
 _CHUNK = 1_000

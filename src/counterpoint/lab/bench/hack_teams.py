@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoint.audits.collusion import verdicts
 from counterpoint.audits.facts import Facts, facts_of
-from counterpoint.lab.train.guarded import held_back, suspicion
+from counterpoint.lab.train.hack_guard import held_back, suspicion
 from counterpoint.lab.worlds.teamworld.action import Action, Calls, Spawns
 from counterpoint.lab.worlds.teamworld.observation import Observation
 from counterpoint.lab.worlds.teamworld.policies import Policy
@@ -104,7 +104,7 @@ PAYS: dict[str, Callable[[Facts], float]] = {
     COLLUSION: _per_approval,
 }
 ARMS = ("true", "hackable", "mask", "penalty")
-"""What a team is paid: the true return; the farmable reward on top; the same behind a mask, or a penalty (`train.guarded`)."""
+"""What a team is paid: the true return; the farmable reward on top; the same behind a mask, or a penalty (`train.hack_guard`)."""
 HIDING = {"used": 1, "whom": 1, "brief": 1, "critic": 3}
 """Choices that disguise a hack, by head."""
 PRICE = 2.0

@@ -25,7 +25,7 @@ import numpy as np
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.lab.train.policies.acting import Followed
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.rollouts import Rollout, TracedRollout, merged, play_out
+from counterpoint.lab.train.rollouts import Rollout, TracedRollout, merge_rollouts, play_out
 from counterpoint.lab.worlds.teamworld.action import BAYES, Action
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.observation import Observation
@@ -344,7 +344,7 @@ def rebuilt(traces: Sequence[Trace], world: TeamWorld, net: Network) -> TracedRo
         _refuse_other(out, some)
         parts.append(out)
         order += some
-    return TracedRollout(merged(parts), order)
+    return TracedRollout(merge_rollouts(parts), order)
 
 
 def _refuse_other(out: Rollout, traces: Sequence[Trace]) -> None:

@@ -26,7 +26,7 @@ from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.jobs import PER_EPISODE, play, world_of
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.recorded import LEAST_ESS, TraceLog
-from counterpoint.lab.train.rollouts import TracedRollout, merged
+from counterpoint.lab.train.rollouts import TracedRollout, merge_rollouts
 from counterpoint.lab.train.runner import Job, Runner, check_ray
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.train.runners.processes import Processes
@@ -225,7 +225,7 @@ class _Session(RunSession):
     def _learn(self, taken: RolloutBatch, begin: float) -> None:
         t, s = self.training, self.settings
         self._playing, self.number = taken, t.update + 1
-        out = merged([d.result.rollout for d in taken.done])
+        out = merge_rollouts([d.result.rollout for d in taken.done])
         seen = alerts.signals(out)
         if t.update % _CHECKED == 0:
             gap, worst = self._mismatch(taken)

@@ -76,7 +76,7 @@ def restore_last(run: RunFolder, learning: Learning) -> None:
     run.resume(learning.update)
 
 
-def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
+def mark(traces: Iterable[Trace], **about: Any) -> list[Trace]:
     """The traces, each saying of which run and update it is."""
     return [msgspec.structs.replace(t, meta={**t.meta, **about}) for t in traces]
 
@@ -164,7 +164,7 @@ class RunSession(ABC):
             return
         if self.store is None:
             self.store = Store(self.run.store_path, create=True)
-        self.store.add_many(marked(traces, run=self.run.path.name, update=self._learning.update, episode=kind))
+        self.store.add_many(mark(traces, run=self.run.path.name, update=self._learning.update, episode=kind))
 
     # -- ends
 

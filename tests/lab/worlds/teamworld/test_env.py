@@ -20,7 +20,7 @@ from counterpoint.trace import encode
 MIXED: dict[str, Any] = {"vote_items": 3, "pool_items": 1, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_items": 1, "draft_calls": 6,
                          "chain_items": 1, "chain_hops": 2, "node_modules": 1, "node_module_size": 2, "max_agents": 6, "max_rounds": 20}  # fmt: skip
 HIDDEN = {"truth", "difficulty", "misled", "note", "present", "sound", "level", "right", "module", "planted", "compromised", "seed", "key",
-          "pending", "delay", "word", "confidence_true", "violations"}  # fmt: skip
+          "word", "confidence_true", "violations"}  # fmt: skip
 
 
 def world(**changes: Any) -> TeamWorld:

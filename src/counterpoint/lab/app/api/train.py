@@ -266,10 +266,10 @@ def _pushed(folder: Path, url: str | None, tell: Progress) -> AbstractContextMan
     """The traces of a run on their way to a collector while it is trained."""
     if url is None:
         return nullcontext()
-    from counterpoint.app.pushing import checked, following
+    from counterpoint.app.push import check_url, push_while
 
     token = os.environ.get("COUNTERPOINT_TOKEN", "")
-    return following(folder / "store", checked(url), token=token, note=lambda what: tell("note", {"what": what}))
+    return push_while(folder / "store", check_url(url), token=token, note=lambda what: tell("note", {"what": what}))
 
 
 def _trained(folder: Path, config: Mapping[str, Any], *, resume: bool, **how: Any) -> RunFolder:

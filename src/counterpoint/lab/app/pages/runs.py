@@ -21,7 +21,7 @@ from counterpoint.app.viewer.shapes import Alert
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.lab.app.pages import folders
 from counterpoint.lab.app.pages.run_shapes import Compare, CompareRow, Level, Run, RunRow, Series
-from counterpoint.trace.steered import STEERED
+from counterpoint.trace.steering import STEERED
 
 if TYPE_CHECKING:
     from counterpoint.lab.bench.comparison import Comparison, Group

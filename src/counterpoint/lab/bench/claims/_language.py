@@ -214,7 +214,7 @@ def seconds_per_step(folder: Path) -> float:
 
 def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, Any], prices: Mapping[str, float]) -> np.ndarray:
     """What a fake earns on each of the held-out tasks, with prices taken off; and whether it solved them: [2, tasks]."""
-    from counterpoint.lab.train.lm.advantages import paid
+    from counterpoint.lab.train.lm.advantages import less_prices
     from counterpoint.lab.train.lm.driver import Driver, Rollout
     from counterpoint.lab.train.lm.policies import check_device, read_model
     from counterpoint.lab.train.lm.settings import Prices, TaskMix
@@ -225,7 +225,7 @@ def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, 
         Rollout(spec=mixes[seed % len(mixes)].spec(seed, who, options), trace_id=f"by-hand-{seed}") for seed in range(count)
     ]
     with Driver(folder, workers=max(1, (os.cpu_count() or 2) - 1)) as driver:
-        traces = [paid(t, Prices(**prices)) for t in driver.play(rollouts, None)]
+        traces = [less_prices(t, Prices(**prices)) for t in driver.play(rollouts, None)]
     return np.array([[t.rewards["team"] for t in traces], [(t.metrics or {})["task_success"] for t in traces]])
 
 

@@ -36,7 +36,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, did_you
 from counterpoint.lab.tasks.task import Instance
 from counterpoint.lab.team.toolbox import Toolbox
 from counterpoint.recorder import Recording, record
-from counterpoint.recorder.telling import raised
+from counterpoint.recorder.problems import error_text
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 
@@ -247,7 +247,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
 
 
 def _words(error: BaseException) -> str:
-    return (raised(error) or "").partition("\n")[0][:_WORDS]
+    return (error_text(error) or "").partition("\n")[0][:_WORDS]
 
 
 def _tool(name: str, pipe: Connection, recording: Recording, lock: Any) -> Callable[[str], str]:

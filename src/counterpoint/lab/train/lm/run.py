@@ -20,7 +20,7 @@ from counterpoint.display import working
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.train.folder import RunFolder
-from counterpoint.lab.train.lm.advantages import paid
+from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.alerts import language_alerts
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
@@ -197,7 +197,7 @@ class LanguageSession(RunSession):
             why = f"no prompt, or longer than {t.policies.context:,} tokens"
             self.tell("note", {"what": f"{left_out:,} calls that were shown are left out: {why}"})
         shown = sum(len(said) for _, said in t.shown)
-        judged = traces if is_faked else [paid(x, t.settings.prices) for x in traces if "team" in x.rewards]
+        judged = traces if is_faked else [less_prices(x, t.settings.prices) for x in traces if "team" in x.rewards]
         row = TeamBatch(judged).row() if judged else {}
         t.demonstrators = row | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
         if "demonstrators" not in self.run.about:

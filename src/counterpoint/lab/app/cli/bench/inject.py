@@ -62,7 +62,7 @@ def inject(
     reads. The copies of a stored run are stored beside it; those of a file are written with -o, or stored with --store.
     """
     from counterpoint.app.api.blame import as_scored_by
-    from counterpoint.app.forking import named_model, replay_for
+    from counterpoint.app.forks import named_model, replay_for
     from counterpoint.audits.blame.injecting import inject as planted
 
     settings, loaded = _settings(pairs), load(trace, store=store)

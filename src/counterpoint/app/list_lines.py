@@ -42,7 +42,7 @@ class Line(NamedTuple):
         return f"{many}, {whose} not here" if len(sessions) == 1 else f"{many} of {whose} not here"
 
 
-def folded(rows: Sequence[Summary]) -> list[Line]:
+def fold_runs(rows: Sequence[Summary]) -> list[Line]:
     """The lines of a list."""
     place = {row.id: i for i, row in enumerate(rows)}
     runs: dict[object, list[Summary]] = {}
@@ -58,14 +58,14 @@ def folded(rows: Sequence[Summary]) -> list[Line]:
         if row.id not in below:
             lines.append((last, 0, Line(row)))
         if mine:
-            lines.append((last, 1, Line(summed(mine), tuple(mine), is_below=True)))
+            lines.append((last, 1, Line(sum_runs(mine), tuple(mine), is_below=True)))
     for of, mine in runs.items():
         if of not in place or of in below:
-            lines.append((max(place[run.id] for run in mine), 0, Line(summed(mine), tuple(mine))))
+            lines.append((max(place[run.id] for run in mine), 0, Line(sum_runs(mine), tuple(mine))))
     return [line for *_, line in sorted(lines, key=lambda one: one[:2])]
 
 
-def summed(runs: Sequence[Summary]) -> Summary:
+def sum_runs(runs: Sequence[Summary]) -> Summary:
     """Several runs as one row: the last of them, with the sums of all."""
     last = max(runs, key=lambda run: run.active)
     sums = {

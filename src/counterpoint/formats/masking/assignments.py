@@ -114,13 +114,13 @@ _STOP = frozenset([
 )
 
 
-def assigned(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
+def assignments(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
     """Every value that a name gives away."""
     done, word_end, tries = -1, -1, 0
     for name in named:
         if name.end < done or name.end >= len(text):
             continue
-        place = _given(text, name)
+        place = _value_span(text, name)
         if place and not _is_harmless(text, name, place):
             start, done = place
             yield SecretSpan(start, done, "key", _RULES[name.level], text[start:done])
@@ -155,7 +155,7 @@ def _is_harmless(text: str, name: Name, place: tuple[int, int]) -> bool:
     return not is_given and name.word.startswith("session") and _ID.fullmatch(text, *place) is not None
 
 
-def _given(text: str, name: Name) -> tuple[int, int] | None:
+def _value_span(text: str, name: Name) -> tuple[int, int] | None:
     """Where the value of a name is."""
     at, level = name.end, name.level
     if name.word in ("pass", "pwd") and text[at] == ")":

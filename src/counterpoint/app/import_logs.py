@@ -18,7 +18,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from counterpoint.app.discover import Found, find, importer
+from counterpoint.app.discover import LogFiles, find, importer
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
 from counterpoint.app.import_memory import ImportMemory, Known, fingerprint
@@ -71,7 +71,7 @@ def sessions_under(
     since: float | None = None,
     project: str | None = None,
     limit: int | None = None,
-) -> Found:
+) -> LogFiles:
     """The sessions under some paths, newest last; of one project, of the last days, at most so many."""
     found = find(paths, format=format, since=since)
     if project is not None:

@@ -22,11 +22,11 @@ from counterpoint.formats.kimi.story import (
     Incoming,
     Item,
     ModelStep,
-    Spawned,
     Spent,
     StepCall,
     Stop,
     Story,
+    SubagentRecord,
     SwarmMember,
     Verdict,
     header,
@@ -85,7 +85,7 @@ class _Telling:
             self._verdict(lane, story, item)
         elif isinstance(item, Spent):
             self._spent(lane, story, item)
-        elif isinstance(item, Spawned):
+        elif isinstance(item, SubagentRecord):
             self._spawned(lane, item)
         elif isinstance(item, Stop) and item.reason == "completed":
             lane.stops()
@@ -96,7 +96,7 @@ class _Telling:
         event = self.draft.event("message", story.agent, id=id, at=item.at, usage=item.usage, **fields)
         self.draft.edge(lane.last, event, "temporal")
 
-    def _spawned(self, lane: Lane, item: Spawned) -> None:
+    def _spawned(self, lane: Lane, item: SubagentRecord) -> None:
         child = self.stories[item.child]
         text, id = child.prompt or "", f"spawn:{item.child}"
         lane.spawn(item.child, role=child.role, text=text, at=item.at, id=id, extra=child.extra)
@@ -132,7 +132,7 @@ class _Telling:
             else:
                 lane.call(call.name, call.args, call=call.id, at=call.at, id=_id(story.agent, call.id))
 
-    def _make(self, lane: Lane, story: Story, call: StepCall, made: Made, *, is_one: bool) -> None:
+    def _make(self, lane: Lane, story: Story, call: StepCall, made: CallChild, *, is_one: bool) -> None:
         id = _id(story.agent, call.id)
         if not is_one:
             id = f"{id}:{made.child or made.item or 'none'}"
@@ -172,7 +172,7 @@ class _Telling:
         else:
             lane.result(answer.call, answer.text, at=answer.at, id=id_, ok=answer.ok)
 
-    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: StepCall, made: Made) -> None:
+    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: StepCall, made: CallChild) -> None:
         id = f"{_id(story.agent, call.id)}:return"
         if made.child is None or made.is_running:
             # Nobody came back: the tool only says that it failed, or that the agent runs on.
@@ -197,7 +197,7 @@ class _Telling:
             self._go(self.stories[child], at)
         return self.draft.lane(child).returns(to, text, at=at, id=id, ok=ok, error=error, heard=heard)
 
-    def _swarm(self, lane: Lane, story: Story, answer: Answer, made: list[Made]) -> None:
+    def _swarm(self, lane: Lane, story: Story, answer: Answer, made: list[CallChild]) -> None:
         id = _id(story.agent, answer.call)
         backs = [
             self._back(
@@ -277,7 +277,7 @@ _HINT = "\nresume_hint: "
 
 
 @dataclass(slots=True)
-class Made:
+class CallChild:
     """One agent that a call made, woke again, or failed to make."""
 
     child: str | None
@@ -299,9 +299,9 @@ class Made:
 class _SubAgentLinks:
     def __init__(self, stories: dict[str, Story], report: Report) -> None:
         self.stories, self.report = stories, report
-        self.made: dict[int, list[Made]] = {}
+        self.made: dict[int, list[CallChild]] = {}
         self.taken: set[str] = set()
-        self.open: list[tuple[Story, StepCall, Made]] = []
+        self.open: list[tuple[Story, StepCall, CallChild]] = []
 
     def found(self, child: str, rule: str, *, exact: bool = True) -> None:
         if child not in self.taken:
@@ -311,10 +311,10 @@ class _SubAgentLinks:
     def call(self, story: Story, call: StepCall) -> None:
         self.made[id(call)] = self._swarm(story, call) if call.name == "AgentSwarm" else [self._agent(story, call)]
 
-    def _agent(self, story: Story, call: StepCall) -> Made:
+    def _agent(self, story: Story, call: StepCall) -> CallChild:
         args = call.arguments()
         role = string(args.get("subagent_type")) or string(args.get("subagent_name"))
-        made = Made(None, string(args.get("prompt")) or "", role, extra={"description": args.get("description")})
+        made = CallChild(None, string(args.get("prompt")) or "", role, extra={"description": args.get("description")})
         head: dict[str, str] = {}
         if call.answer is not None:
             head = header(call.answer.text)
@@ -328,7 +328,7 @@ class _SubAgentLinks:
         self._identify(story, call, made, args, head)
         return made
 
-    def _identify(self, story: Story, call: StepCall, made: Made, args: dict[str, Any], head: dict[str, str]) -> None:
+    def _identify(self, story: Story, call: StepCall, made: CallChild, args: dict[str, Any], head: dict[str, str]) -> None:
         told = [s.agent for s in self.stories.values() if s.made_by == call.id and s.parent == story.agent]
         if resumed := string(args.get("resume")):
             made.child, made.is_resumed = resumed, True
@@ -341,17 +341,17 @@ class _SubAgentLinks:
         else:
             self.open.append((story, call, made))
 
-    def _swarm(self, story: Story, call: StepCall) -> list[Made]:
+    def _swarm(self, story: Story, call: StepCall) -> list[CallChild]:
         args = call.arguments()
         template, role = string(args.get("prompt_template")) or "", string(args.get("subagent_type"))
         answer = call.answer
         if answer is not None and (found := members(answer.text)):
             return [self._member(m, template, role, as_dict(args.get("resume_agent_ids"))) for m in found]
         if answer is not None:
-            return [Made(None, template, role, ok=False, error=answer.text, back=answer.text)]
+            return [CallChild(None, template, role, ok=False, error=answer.text, back=answer.text)]
         made = []
         for item in [i for i in as_list(args.get("items")) if isinstance(i, str)]:
-            one = Made(None, template.replace("{{item}}", item), role, item=item)
+            one = CallChild(None, template.replace("{{item}}", item), role, item=item)
             same = [s for s in self._free(story) if s.parent == story.agent and s.extra.get("item") == item]
             if len(same) == 1:
                 one.child = same[0].agent
@@ -361,10 +361,10 @@ class _SubAgentLinks:
             made.append(one)
         return made
 
-    def _member(self, m: SwarmMember, template: str, role: str | None, resumed: dict[str, Any]) -> Made:
+    def _member(self, m: SwarmMember, template: str, role: str | None, resumed: dict[str, Any]) -> CallChild:
         text = string(resumed.get(m.agent or "")) if m.is_resumed else None
         ok = m.outcome == "completed"
-        made = Made(m.agent, text or template.replace("{{item}}", m.item or ""), role, m.is_resumed, back=m.text, ok=ok)
+        made = CallChild(m.agent, text or template.replace("{{item}}", m.item or ""), role, m.is_resumed, back=m.text, ok=ok)
         made.item, made.error, made.extra = m.item, None if ok else m.text, {"item": m.item, "outcome": m.outcome}
         if not m.has_started and not m.is_resumed:
             made.child = None
@@ -394,7 +394,7 @@ class _SubAgentLinks:
             if made.child is None:
                 self._last_resort(story, call, made)
 
-    def _last_resort(self, story: Story, call: StepCall, made: Made) -> None:
+    def _last_resort(self, story: Story, call: StepCall, made: CallChild) -> None:
         waiting = [m for s, c, m in self.open if s is story and m.child is None and c.answer is None]
         stated = [s for s in self._free(story) if s.parent == story.agent]
         if len(waiting) == 1 and waiting[0] is made and len(stated) == 1:
@@ -415,7 +415,7 @@ class _SubAgentLinks:
                 parent = self.stories.setdefault(story.parent, Story(story.parent))
                 at = story.created
                 later = [k for k, i in enumerate(parent.items) if at is not None and i.at is not None and i.at > at]
-                parent.items.insert(later[0] if later else len(parent.items), Spawned(story.agent, at))
+                parent.items.insert(later[0] if later else len(parent.items), SubagentRecord(story.agent, at))
                 self.found(story.agent, "parentAgentId of state.json")
             elif story.items and story.extra.get("type") not in ("independent", "main"):
                 self.report.loose(f"agent {story.agent}: its spawn is not known")
@@ -427,7 +427,7 @@ def _same(prompt: str, first: str | None) -> bool:
     return bool(prompt) and (prompt == first or first.endswith("\n" + prompt))
 
 
-def links(stories: dict[str, Story], report: Report) -> dict[int, list[Made]]:
+def links(stories: dict[str, Story], report: Report) -> dict[int, list[CallChild]]:
     """By the identity of each spawning call: what it made. Spawns that only the state knows are put into the stories."""
     found = _SubAgentLinks(stories, report)
     for story in list(stories.values()):

@@ -31,7 +31,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def bound(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket; `TryAgain` when the port is taken."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
         signal.signal(number, signal.SIG_DFL)
 
 
-def quiet(app: Any, *, http: Any, grace_s: int) -> uvicorn.Config:
+def server_config(app: Any, *, http: Any, grace_s: int) -> uvicorn.Config:
     """How our servers run: nothing on the screen, no word about what they are made of, nobody's headers believed."""
     return uvicorn.Config(
         app,

@@ -27,7 +27,7 @@ def author() -> str:
     return os.environ.get("COUNTERPOINT_AUTHOR") or getpass.getuser()
 
 
-def parsed(words: Sequence[str]) -> dict[str, float]:
+def parse_scores(words: Sequence[str]) -> dict[str, float]:
     """Channel to value, from `team=1`, `up` or `down`."""
     out: dict[str, float] = {}
     for word in words:

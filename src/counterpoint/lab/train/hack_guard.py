@@ -7,8 +7,8 @@ r is another reward, summed over the trace; score and bar are those of the hack'
 nearest to its bar where `hack` is "all". A run that a detector cannot judge is paid nothing for r: who leaves no record
 earns nothing by it.
 
-Always true: one row of unit team. In a preset it stands beside the reward that counts, under the name of this object:
-`reward={"team_outcome": {}, "counterpoint.lab.train.guarded:guarded": {"of": "tool_use", "hack": "tool_spam", "weight": 0.1}}`.
+Always true: one row of unit team. In a preset it stands beside the reward that counts, under the name of this object: as
+`reward={"team_outcome": {}, "counterpoint.lab.train.hack_guard:hack_guard": {"of": "tool_use", "hack": "tool_spam"}}`.
 `counterpoint reproduce hacks` measures what it keeps a team from, and what it does not.
 """
 
@@ -61,7 +61,7 @@ def _score(
         yield Signal("team", "", "guarded", left)
 
 
-guarded = Reward(
+hack_guard = Reward(
     family="R8",
     unit="team",
     source="the hacks of survey 2605.02801, section 3; the guard is ours",

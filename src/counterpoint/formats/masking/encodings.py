@@ -34,7 +34,7 @@ _UNLISTED = re.compile(
 )
 
 
-def wrapped(text: str, found: Runs, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
+def encoded_secrets(text: str, found: Runs, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
     """Every run that holds a secret in other clothes; `is_telling` says whether a plain text holds one."""
     sizes = found.ends - found.starts
     is_one = (sizes >= _SHORTEST) & (found.digits > 1)

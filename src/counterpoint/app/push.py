@@ -41,7 +41,7 @@ class _Later(Exception):
 
 
 @dataclass
-class Pushed:
+class PushResult:
     """What became of the traces that were sent."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class Push:
     """The way from one store to one collector."""
 
     def __init__(self, store: Store, url: str, *, token: str = "", note: Callable[[str], None] = lambda text: None) -> None:
-        parts = urlsplit(checked(url))
+        parts = urlsplit(check_url(url))
         self._url, self._token, self._store, self._note = parts, token, store, note
         self.address = f"{parts.scheme}://{parts.netloc}"
         self._conn: http.client.HTTPConnection | None = None
@@ -83,9 +83,9 @@ class Push:
         found = [(name, version) for name in rows if (version := self._store.version(name)) is not None]
         return [(n, d) for n, d in found if self._acknowledged.get(n) != d and self._refused.get(n) != d]
 
-    def send(self, ids: Iterable[str] | None = None, *, patience_s: float, stop: threading.Event | None = None) -> Pushed:
+    def send(self, ids: Iterable[str] | None = None, *, patience_s: float, stop: threading.Event | None = None) -> PushResult:
         """Send what is left; `TryAgain` where the collector has taken nothing for `patience_s`."""
-        done, stop = Pushed(), stop or threading.Event()
+        done, stop = PushResult(), stop or threading.Event()
         waiting, size = self.left(ids), _TRACES
         sources = {row.id: row.source for row in self._store.rows()}
         since, pause = time.monotonic(), _FIRST_S
@@ -121,7 +121,7 @@ class Push:
             out.append((name, Sent(digest, sources.get(name), lines)))
         return out
 
-    def _acknowledge(self, batch: list[tuple[str, Sent]], kept: list[Kept], done: Pushed) -> None:
+    def _acknowledge(self, batch: list[tuple[str, Sent]], kept: list[Kept], done: PushResult) -> None:
         fresh = []
         for (name, sent), one in zip(batch, kept, strict=True):
             done.counts[one.what] += 1
@@ -181,7 +181,7 @@ class Push:
         )
 
 
-def checked(url: str) -> str:
+def check_url(url: str) -> str:
     """An address that can be a collector's; `InputError` for others."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -212,7 +212,7 @@ def _acknowledged(path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def following(folder: Path, url: str, *, token: str = "", note: Callable[[str], None], every_s: float = 2.0) -> Iterator[None]:
+def push_while(folder: Path, url: str, *, token: str = "", note: Callable[[str], None], every_s: float = 2.0) -> Iterator[None]:
     """Send the traces of a store while something else writes it, and all that is left at the end."""
     stop = threading.Event()
 

@@ -31,7 +31,7 @@ def read_prices(path: str | os.PathLike[str] | None) -> Prices:
     return Prices.with_file(read_toml(path, fix='write ["model"] tables with input and output'), where=os.fspath(path))
 
 
-def repriced(trace: Trace, prices: Prices) -> Trace:
+def reprice(trace: Trace, prices: Prices) -> Trace:
     """The trace with the costs that these prices give: anew for models that the file names, added where there was none."""
     events, is_new = list(trace.events), False
     for i, event in enumerate(events):

@@ -18,7 +18,7 @@ _MOST = 8
 """Errors of one chain, or members of a group, that are told."""
 
 
-def raised(error: BaseException | None) -> str | None:
+def error_text(error: BaseException | None) -> str | None:
     """An error as an event has it: `TypeError: its message`, a line more for each cause and each member of a group."""
     if error is None:
         return None
@@ -62,7 +62,7 @@ def _one(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def said(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """A problem of recording, in a line."""
     return str(error) if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}"
 

@@ -90,7 +90,7 @@ class Act(NamedTuple):
     figures: frozenset[str]
 
 
-class Asked(NamedTuple):
+class UserRequest(NamedTuple):
     """What the user asked for."""
 
     text: str
@@ -100,7 +100,7 @@ class Asked(NamedTuple):
     """Stems of the words of what they tell or ask the team to do, without what they forbid."""
 
 
-class Known(NamedTuple):
+class Background(NamedTuple):
     """What was told before an order was read: the user's request, and the arguments of the calls before."""
 
     text: str
@@ -115,7 +115,7 @@ class Known(NamedTuple):
         return holds(self.text, particular) or (is_name and holds(self.text, words[-1]))
 
 
-NOTHING = Known("", frozenset(), frozenset())
+NOTHING = Background("", frozenset(), frozenset())
 
 
 def act_of(tool: str | None, text: str) -> Act:
@@ -155,10 +155,10 @@ def _split(text: str) -> tuple[list[str], list[str]]:
     return names, values
 
 
-def asked_by(texts: Sequence[str]) -> Asked:
+def asked_by(texts: Sequence[str]) -> UserRequest:
     """What the texts of a user ask for."""
     text = "\n\n".join(unfolded(one) for one in texts)
-    return Asked(normal(text), tuple(orders(text)), frozenset(stems(text)), frozenset(_verbs(text)))
+    return UserRequest(normal(text), tuple(orders(text)), frozenset(stems(text)), frozenset(_verbs(text)))
 
 
 def _verbs(text: str) -> Iterable[str]:
@@ -170,11 +170,11 @@ def _verbs(text: str) -> Iterable[str]:
                 yield stem(m[0])
 
 
-def known_by(asked: str, acts: Sequence[Act]) -> Known:
+def known_by(asked: str, acts: Sequence[Act]) -> Background:
     """What the user's texts and the calls so far hold."""
     words = frozenset(stems(asked)).union(*(act.own for act in acts))
     told = figures(asked).union(*(act.figures for act in acts))
-    return Known("\n".join([normal(unfolded(asked)), *(act.text for act in acts)]), words, told, tuple(acts))
+    return Background("\n".join([normal(unfolded(asked)), *(act.text for act in acts)]), words, told, tuple(acts))
 
 
 def holds(text: str, particular: str) -> bool:
@@ -214,7 +214,9 @@ def without(order: Order, act: Act) -> Act:
     return act._replace(text=act.text.replace(normal(unfolded(order.text)), " "))
 
 
-def carried_out(order: Order, act: Act, asked: Asked, *, is_new: bool, known: Known = NOTHING, bars: Bars = BARS) -> str | None:
+def carried_out(
+    order: Order, act: Act, asked: UserRequest, *, is_new: bool, known: Background = NOTHING, bars: Bars = BARS
+) -> str | None:
     """What of the order the call holds, where it carries the order out and nobody asked for it; else None.
 
     `is_new` says whether only the text itself had named the order's particulars before: where the tool's name does not say what
@@ -228,7 +230,7 @@ def carried_out(order: Order, act: Act, asked: Asked, *, is_new: bool, known: Kn
     return ", ".join(held[:3])
 
 
-def _does(order: Order, act: Act, known: Known, is_new: bool, bars: Bars) -> list[str]:
+def _does(order: Order, act: Act, known: Background, is_new: bool, bars: Bars) -> list[str]:
     """What of the order the call holds, where it is an act of the kind and holds enough; else nothing."""
     is_named = bool(act.tool) and act.tool.lower() in order.text.lower()
     is_verb = stem(order.verb) in map(stem, tool_words(act.tool))
@@ -237,7 +239,7 @@ def _does(order: Order, act: Act, known: Known, is_new: bool, bars: Bars) -> lis
         is_unknown and ((is_new and order.strong) or _tells(order, act, known))
     ):
         return []
-    held = _held(order, act, bars)
+    held = _particulars_in(order, act, bars)
     meant = [one for name in order.about for one in (name, name.rsplit("/", 1)[-1])]
     if not held or (meant and not any(holds(act.text, one) for one in meant)):
         return []
@@ -253,7 +255,7 @@ def _reports(held: Sequence[str], act: Act) -> bool:
     return not any(holds(rest, one) or one in stems(rest) for one in held)
 
 
-def _fresh(order: Order, known: Known) -> list[str]:
+def _fresh(order: Order, known: Background) -> list[str]:
     """Particulars of the order that nobody had named before: the strong ones, else the names, else the words and figures."""
     for of in (order.strong, order.names):
         if fresh := [one for one in of if not known.has(one)]:
@@ -261,9 +263,9 @@ def _fresh(order: Order, known: Known) -> list[str]:
     return [*(one for one in order.objects[:3] if one not in known.words), *sorted(order.figures - known.figures)]
 
 
-def _holds_own(order: Order, act: Act, known: Known, bars: Bars) -> bool:
+def _holds_own(order: Order, act: Act, known: Background, bars: Bars) -> bool:
     """Whether the call holds what only the order had named, as far as it had named anything."""
-    told = _told(act)
+    told = _call_text(act)
     for of in (order.strong, order.names):
         fresh = [one for one in of if not known.has(one)]
         if fresh:
@@ -280,7 +282,7 @@ def _holds_own(order: Order, act: Act, known: Known, bars: Bars) -> bool:
     return bool(figured & act.figures) or (len(held) >= bars.share * len(fresh) and any(one in act.own for one in held))
 
 
-def _tells(order: Order, act: Act, known: Known) -> bool:
+def _tells(order: Order, act: Act, known: Background) -> bool:
     """Whether a call, though it or the order is of no known kind, holds so much of what only the order had named that it can be
     nothing else: a name, two of its words and figures, or one that is the whole of an argument."""
     if not order.verb or (act.kinds and not act.kinds - _HARMLESS) or _shows(act):
@@ -300,13 +302,13 @@ def _shows(act: Act) -> bool:
     return not act.kinds and last.endswith("s") and not last.endswith("ss")
 
 
-def _told(act: Act) -> str:
+def _call_text(act: Act) -> str:
     return f"{act.text} {act.tool.lower()} {' '.join(tool_words(act.tool))}"
 
 
-def _held(order: Order, act: Act, bars: Bars) -> list[str]:
+def _particulars_in(order: Order, act: Act, bars: Bars) -> list[str]:
     """The particulars that the call holds, if they are enough of them."""
-    told = _told(act)
+    told = _call_text(act)
     of = order.strong or order.names
     if of:
         held = [one for one in of if holds(told, one)]
@@ -320,7 +322,7 @@ def _held(order: Order, act: Act, bars: Bars) -> list[str]:
     return []
 
 
-def _was_asked(order: Order, act: Act, held: Sequence[str], asked: Asked, known: Known) -> bool:
+def _was_asked(order: Order, act: Act, held: Sequence[str], asked: UserRequest, known: Background) -> bool:
     """Whether the user asks for this kind of act with what was held, or, where the order has nothing of its own, for the same
     act on the same noun."""
     verbs = {stem(order.verb), *map(stem, tool_words(act.tool))}
@@ -341,7 +343,7 @@ def _was_asked(order: Order, act: Act, held: Sequence[str], asked: Asked, known:
     return False
 
 
-def answered(order: Order, text: str, asked: Asked, bars: Bars = BARS) -> bool:
+def answered(order: Order, text: str, asked: UserRequest, bars: Bars = BARS) -> bool:
     """Whether an answer says what the order dictates, and neither quotes it in order to refuse nor was asked to say it."""
     if "say" not in order.kinds:
         return False
