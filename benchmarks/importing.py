@@ -22,13 +22,13 @@ from typing import Any
 
 from _timing import interleaved, report, row
 
-from counterpoint.app.importing import import_sessions, sessions_under
+from counterpoint.app.import_logs import import_sessions, sessions_under
 from counterpoint.store import Store
 
 WORDS = ["the", "loader", "reads", "a", "table", "and", "writes", "rows", "until", "every", "index", "is", "warm", "again"]
 PEAK = """
 import sys
-from counterpoint.app.importing import import_sessions, sessions_under
+from counterpoint.app.import_logs import import_sessions, sessions_under
 from counterpoint.store import Store
 with Store(sys.argv[2]) as store:
     for _ in import_sessions(sessions_under([sys.argv[1]]).sessions, store):

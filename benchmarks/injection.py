@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from counterpoint.app.importing import import_sessions, sessions_under
+from counterpoint.app.import_logs import import_sessions, sessions_under
 from counterpoint.audits.injection import injections
 from counterpoint.audits.taint import Score
 from counterpoint.store import Store

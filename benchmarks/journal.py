@@ -41,13 +41,13 @@ def _tasks(folder: Path, agents: int, each: int) -> Measured:
     async def agent(k: int) -> None:
         for event in events[k]:
             run.event(event)
-            await run.asynced()
+            await run.sync_async()
 
     async def timed(k: int) -> None:
         for event in events[k]:
             begin = time.perf_counter()
             run.event(event)
-            await run.asynced()
+            await run.sync_async()
             waits.append(time.perf_counter() - begin)
 
     async def team() -> None:  # one agent in ten keeps a watch: the watch costs as much as the recording

@@ -12,7 +12,7 @@ from typing import Any
 
 from _timing import arguments, interleaved, report, row
 
-from counterpoint.app.checking import check_file
+from counterpoint.app.file_check import check_file
 from counterpoint.app.load_save import load, opened
 from counterpoint.testing import SIZES, synthetic_trace
 from counterpoint.trace import check, encode, problems, wire
@@ -31,7 +31,7 @@ before = peak()
 {work}
 print(peak() - before)
 """
-OURS = ("from counterpoint.app.checking import check_file\nimport pyarrow, numpy", "kept = check_file(sys.argv[1])")
+OURS = ("from counterpoint.app.file_check import check_file\nimport pyarrow, numpy", "kept = check_file(sys.argv[1])")
 JSON = ("import json", "kept = json.load(open(sys.argv[1]))")
 
 
@@ -70,7 +70,7 @@ def survey_checks(path: Path) -> tuple[Any, list[str]]:
 
 
 def ours(path: Path) -> Any:
-    """Load and check, as `counterpoint check` does; the trace is kept, as the others keep theirs."""
+    """Load and check, as `counterpoint store check` does; the trace is kept, as the others keep theirs."""
     with opened(path) as data:
         trace = wire.decode_strictly(data)
     assert trace is not None
@@ -128,7 +128,7 @@ def rows(folder: Path, *, quick: bool) -> list[dict[str, Any]]:
             out.append(row("load + full check, k26 | jsonschema", mine, schema, "ms CPU", target=100))
             both = interleaved({"api": lambda p=path: problems(load(p)), "check": lambda p=path: check_file(p)}, repeats, "cpu")
             api, checked = both["api"] * 1e3, both["check"] * 1e3
-            out.append(row("cpt.problems(cpt.load(f)), k26 | counterpoint check", api, checked, "ms CPU", target=0.9))
+            out.append(row("cpt.problems(cpt.load(f)), k26 | counterpoint store check", api, checked, "ms CPU", target=0.9))
         if name == large:
             size = path.stat().st_size
             mine, theirs = ((peak(path, *what) - (size if what is OURS else 0)) / size for what in (OURS, JSON))

@@ -20,7 +20,7 @@ def now() -> float:
 
 
 async def worker(run, name: str, spawn: str) -> str:
-    """One sub-agent: a tool call, its result, and a return. `asynced` waits for the disk, shared by all who wait."""
+    """One sub-agent: a tool call, its result, and a return. `sync_async` waits for the disk, shared by all who wait."""
     call, result, back = f"{name}-call", f"{name}-result", f"{name}-return"
     run.event(Event(id=call, t=now(), type="tool_call", agent=name, role="worker", tool="search", tokens_in=120, tokens_out=30))
     run.edge(spawn, call, "causal")
@@ -30,7 +30,7 @@ async def worker(run, name: str, spawn: str) -> str:
     text = run.content(f"{name}: found it")
     run.event(Event(id=back, t=now(), type="return", agent=name, from_=name, to="lead", content_ref=text))
     run.edge(result, back, "return")
-    await run.asynced()
+    await run.sync_async()
     return back
 
 

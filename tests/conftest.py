@@ -111,7 +111,7 @@ def ends_of(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyt
     def of(command: str) -> Ends:
         def run(*arguments: str | Path) -> tuple[int, str, str]:
             with pytest.raises(SystemExit) as exit_:
-                main([command, *map(os.fspath, arguments)])
+                main([*command.split(), *map(os.fspath, arguments)])
             out = capsys.readouterr()
             assert isinstance(exit_.value.code, int)
             return exit_.value.code, out.out, out.err

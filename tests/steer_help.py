@@ -51,7 +51,7 @@ async def team(run: Run, store: Path, step_s: float, limit_s: float, agents: tup
         recorder.event(agents[0], "spawn", key=f"spawn|{agent}", to=agent, role="worker")
     tasks = [asyncio.create_task(work(agent, recorder, control, step_s, is_over)) for agent in agents]
     await asyncio.sleep(0)
-    await run.asynced()
+    await run.sync_async()
     print("ready", flush=True)
     await asyncio.gather(*tasks)
     await control.close()

@@ -53,7 +53,7 @@ HEAVY = {
     "tinker": ("lab/trainers/tinker.py",),
     # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
     "starlette": ("app/viewer/", "app/receiver/server.py"),
-    "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/serving.py"),
+    "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/http_server.py"),
     "triton": ("lab/lm/kernels.py",),
     "numba": ("trace/kernels.py", "lab/worlds/", "credits/", "lab/train/"),
     "duckdb": ("store/",),

@@ -16,7 +16,7 @@ import pytest
 from counterpoint import Refused, Store, Trace, registry
 from counterpoint.app.api.credit import credit_of
 from counterpoint.app.cli import main
-from counterpoint.app.forking import can_fork, replay_for, replay_of
+from counterpoint.app.forks import can_fork, replay_for, replay_of
 from counterpoint.app.load_save import save
 from counterpoint.app.viewer.credit_tab import credit as page_credit
 from counterpoint.errors import CounterpointError, InputError, NotFound
@@ -128,10 +128,10 @@ def test_resuming_a_journal_that_names_code(
     field: str, live: Trace, mark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _journal(tmp_path / "s", live, **{field: {TRAP: {}} if field == "tools" else TRAP})
-    assert _exit("record", "--resume", "broken", "--store", tmp_path / "s", "-q") == 5
+    assert _exit("play", "--resume", "broken", "--store", tmp_path / "s", "-q") == 5
     assert f"--allow {TRAP}" in capsys.readouterr().err
     assert not mark.exists()
-    assert _exit("record", "--resume", "broken", "--store", tmp_path / "s", "-q", "--allow", TRAP) != 0
+    assert _exit("play", "--resume", "broken", "--store", tmp_path / "s", "-q", "--allow", TRAP) != 0
     assert mark.exists()
 
 
@@ -172,20 +172,20 @@ def test_training_from_a_file_that_names_code(
     monkeypatch.chdir(tmp_path)
     names = {"preset": "grpo", "world": "W1"} | {field: TRAP}
     (tmp_path / "their.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in names.items()))
-    assert _exit("train", "their.toml", "--dry-run") == 5
+    assert _exit("train", "net", "their.toml", "--dry-run") == 5
     assert f"--allow {TRAP}" in capsys.readouterr().err
-    assert _exit("train", "their.toml", "--updates", "1", "--allow", "grpo") == 5
+    assert _exit("train", "net", "their.toml", "--cap", "updates=1", "--allow", "grpo") == 5
     assert not mark.exists()
-    assert _exit("train", "their.toml", "--updates", "1", "--allow", TRAP) == 2  # it is nothing of the kind
+    assert _exit("train", "net", "their.toml", "--cap", "updates=1", "--allow", TRAP) == 2  # it is nothing of the kind
     assert mark.exists()
 
 
 def test_a_name_that_was_typed_is_consent(mark: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "their.toml").write_text(f'preset = "{TRAP}"\nworld = "W1"\n')
-    assert _exit("train", "their.toml", "--preset", "grpo", "--dry-run") == 0  # the file's is not used
+    assert _exit("train", "net", "their.toml", "--preset", "grpo", "--dry-run") == 0  # the file's is not used
     assert not mark.exists()
-    assert _exit("train", "their.toml", "--preset", TRAP, "--updates", "1") == 2
+    assert _exit("train", "net", "their.toml", "--preset", TRAP, "--cap", "updates=1") == 2
     assert mark.exists()
 
 
@@ -199,15 +199,15 @@ def test_resuming_a_run_that_names_code(
     (folder / "run.toml").write_text(text.replace(json.dumps(config[field]), json.dumps(TRAP)).replace("updates = 1", "updates = 2"))
     with RunFolder.open(folder, write=True) as run:
         run.set_status("interrupted")
-    assert _exit("train", "--resume", folder, *(("--allow", CONFIG["preset"]) if field == "world" else ())) == 5
+    assert _exit("train", "resume", folder, *(("--allow", CONFIG["preset"]) if field == "world" else ())) == 5
     assert f"--allow {TRAP}" in capsys.readouterr().err
     with pytest.raises(Refused, match=f"--allow {TRAP}"):
         policy_of(RunFolder.open(folder), allow=[CONFIG["preset"]])
     assert not mark.exists()
-    for command in (("compare", f"a={folder}", f"b={folder}", "--anyway"), ("plot", folder)):
+    for command in (("compare", "runs", f"a={folder}", f"b={folder}", "--ignore-mismatch"), ("compare", "plot", folder)):
         _exit(*command)
     assert not mark.exists()
-    _exit("train", "--resume", folder, "--allow", TRAP, "--allow", CONFIG["preset"])
+    _exit("train", "resume", folder, "--allow", TRAP, "--allow", CONFIG["preset"])
     assert mark.exists()
 
 

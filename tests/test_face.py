@@ -201,14 +201,14 @@ def test_training_and_comparing_are_what_the_commands_do(
     grpo = cpt.train("W1", preset="grpo", seeds=1, progress=lambda kind, row: told.append(kind), **SHORT)
     assert [run.path for run in grpo] == [Path("runs/grpo-wide_verify-seed0")]
     assert told.count("end") == 1
-    options = ["--updates", "1", "--set", "episodes=16", "--set", "eval_episodes=4", "--set", "keep_traces=0", "--set", "vote_items=8"]
+    options = ["--cap", "updates=1", "--set", "episodes=16", "--set", "eval_episodes=4", "--set", "keep_traces=0", "--set", "vote_items=8"]
     with pytest.raises(SystemExit):
-        main(["train", "--preset", "grpo", "--world", "W1", "--out", "again", *options])
+        main(["train", "net", "--preset", "grpo", "--world", "W1", "-o", "again", *options])
     capsys.readouterr()
     (again,) = cpt.train(resume="again")  # finished: it is left as it is
     assert again.evals()[-1]["values"] == grpo.run.evals()[-1]["values"]
     found = cpt.compare(grpo, {"other": again})
-    assert printed(capsys, "compare", grpo.run.path, "other=again") == plain(found.as_dict())
+    assert printed(capsys, "compare", "runs", grpo.run.path, "other=again") == plain(found.as_dict())
     assert found.to_arrow().column("diff").to_pylist() == [None, 0.0]
     for result in (grpo, found):
         assert "<div><table><caption" in result._repr_html_()

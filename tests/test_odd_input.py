@@ -71,7 +71,7 @@ def pipe(tmp_path: Path) -> Path:
 COMMANDS = [
     ("store", "check", "FILE"), ("show", "FILE"), ("audit", "FILE"), ("credit", "FILE"), ("export", "FILE", "-o", "out.json"), ("top", "FILE"),
     ("compare", "traces", "FILE", "FILE"), ("fork", "FILE", "--at", "e1", "--do", "delete"), ("import", "FILE", "--store", "s"),
-    ("corpus", "add", "--file", "FILE"), ("corpus", "check", "FILE"), ("train", "FILE"), ("import", "nothing", "--prices", "FILE", "--store", "s"),
+    ("papers", "ls", "--with", "FILE"), ("papers", "check", "FILE"), ("train", "net", "FILE"), ("import", "nothing", "--prices", "FILE", "--store", "s"),
     ("export", "FILE.html", "--to", "html", "-o", "out.html"),
 ]  # fmt: skip
 
@@ -142,7 +142,7 @@ def test_a_deep_or_huge_toml_is_one_clear_error(name: str, tmp_path: Path, capsy
     (tmp_path / "run.toml").write_text(TOML[name])
     with pytest.raises(InputError, match=r"nested too deeply|too large|is not TOML"):
         read_toml(tmp_path / "run.toml", fix="write less")
-    assert _end("train", tmp_path / "run.toml") == 2
+    assert _end("train", "net", tmp_path / "run.toml") == 2
     assert "defect of" not in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from counterpoint.lab.tasks.task import Act, Choice, Instance, Seen, Subtask, TextTask, View
+from counterpoint.lab.tasks.task import Act, Choice, Instance, Subtask, TextTask, View, ViewItem
 from counterpoint.trace.keyed import purpose, uniform
 
 HITS = 8
@@ -66,29 +66,29 @@ def play(
     skill: float = 1.0,
     seed: int = 0,
     steps: int = 2_000,
-    before: Iterable[Seen] = (),
+    before: Iterable[ViewItem] = (),
     purpose: str = "work",
     ends: Sequence[str] = ("return",),
     tools: Tools = TOOLS,
     agent: str = "lead.1",
-) -> tuple[Act, list[Seen]]:
+) -> tuple[Act, list[ViewItem]]:
     """One worker until it ends; what it said last, and all that it saw."""
     asked = f"{instance.question}\nAnswer format: {instance.answer_format}"
     if agent == "lead":  # who may hand out parts is told which there are
         asked += "\nThe work can be split into these parts:\n" + "\n".join(f"{s.id}: {s.text}" for s in instance.subtasks)
-    seen = [Seen("question", "user", asked), *before]
+    seen = [ViewItem("question", "user", asked), *before]
     if subtask is not None:
-        seen.append(Seen("subtask", "lead", subtask.text, subtask.id))
+        seen.append(ViewItem("subtask", "lead", subtask.text, subtask.id))
     for step in range(steps):
         view = View(agent, "worker", purpose, tuple(seen), choices(instance, *ends))
         act = task.work(view, drawer(seed * 1_000_003 + step), skill)
         if act.verb != "tool":
             return act, seen
-        seen.append(Seen("own", agent, f"TOOL {act.target}: {act.text}"))
-        seen.append(Seen("result", act.target, tools[act.target](instance, act.text), subtask.id if subtask else ""))
+        seen.append(ViewItem("own", agent, f"TOOL {act.target}: {act.text}"))
+        seen.append(ViewItem("result", act.target, tools[act.target](instance, act.text), subtask.id if subtask else ""))
     raise AssertionError(f"no end after {steps} steps")
 
 
-def calls(seen: Iterable[Seen]) -> int:
+def calls(seen: Iterable[ViewItem]) -> int:
     """How many calls of tools a worker made."""
     return sum(s.kind == "own" for s in seen)

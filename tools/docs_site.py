@@ -14,6 +14,7 @@ import json
 import re
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -131,7 +132,13 @@ def api_page() -> str:
         out += [f"## {title}", ""]
         for name in names:
             out += [f"::: {_defined(name, home[name])}", ""]
-    out += ["## For authors of plug-ins", "", "::: counterpoint.testing", "    options:", "      show_root_heading: false", ""]
+    names = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["counterpoint.names"]
+    out += ["## The laboratory", ""]
+    for target in names.values():
+        out += [f"::: {target.replace(':', '.')}", ""]
+    out += ["## For authors of plug-ins", ""]
+    for module in ("counterpoint.testing", "counterpoint.lab.testing"):
+        out += [f"::: {module}", "    options:", "      show_root_heading: false", ""]
     return "\n".join(out)
 
 

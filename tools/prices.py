@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from counterpoint.formats.importing.price_list import PACKAGE, TABLE, made
+from counterpoint.formats.importing.price_list import PACKAGE, TABLE, price_table
 
 
 def text_of(table: dict[str, Any]) -> str:
@@ -28,7 +28,7 @@ def text_of(table: dict[str, Any]) -> str:
 
 def main() -> None:
     """Write it, and say what it holds."""
-    table = made()
+    table = price_table()
     TABLE.write_text(text_of(table), encoding="utf-8")
     models = sum(len(said["models"]) for said in table["providers"].values())
     print(f"prices: {models:,} models of {len(table['providers'])} providers, from {PACKAGE} {table['version']}")

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from _timing import arguments, interleaved, report, row
 
 from counterpoint import Store
-from counterpoint.app.pushing import Push
+from counterpoint.app.push import Push
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.runner import Job
 from counterpoint.lab.train.runners.processes import Processes

@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from counterpoint.lab.tasks import grammar
-from counterpoint.lab.tasks.task import Act, Choice, Seen, View, task
+from counterpoint.lab.tasks.task import Act, Choice, View, ViewItem, task
 
 ABOUT = {  # words of a question, and the task that it is
     "ledger_hunt": "contracts that are worth", "sql_audit": "in the policy's highest version", "module_dag": "Python function",
@@ -52,33 +52,33 @@ def answered(body: dict[str, Any], skill: float = 1.0) -> Act | list[Act]:
     return task(name).work(view, _draws(messages), skill)
 
 
-def _seen(messages: list[dict[str, Any]], is_merge: bool) -> list[Seen]:
+def _seen(messages: list[dict[str, Any]], is_merge: bool) -> list[ViewItem]:
     """The messages of a chat as what an agent has read and done."""
-    out: list[Seen] = []
+    out: list[ViewItem] = []
     calls: dict[str, str] = {}
     for i, message in enumerate(messages):
         content = str(message.get("content") or "")
         if message["role"] == "user":
             is_first = all(m["role"] == "system" for m in messages[:i])
-            out += [Seen("return", "user", content)] if is_merge and not is_first else _told(content)
+            out += [ViewItem("return", "user", content)] if is_merge and not is_first else _told(content)
         elif message["role"] == "tool":
             tool = calls.get(message["tool_call_id"], "")
-            out.append(Seen("return" if is_merge else "result", tool, content))
+            out.append(ViewItem("return" if is_merge else "result", tool, content))
         for call in message.get("tool_calls") or ():
             name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"] or "{}")
             calls[call["id"]] = name
-            out.append(Seen("own", "worker", grammar.write(Act("tool", name, next(iter(arguments.values()), "")))))
+            out.append(ViewItem("own", "worker", grammar.write(Act("tool", name, next(iter(arguments.values()), "")))))
     return out
 
 
-def _told(content: str) -> list[Seen]:
+def _told(content: str) -> list[ViewItem]:
     """A message to an agent: the question, its part, and what only it knows."""
     out, kind = [], "question"
     for piece in re.split("^(Your part:|What you know:)", content, flags=re.MULTILINE):
         if piece in KINDS:
             kind = KINDS[piece]
         elif piece.strip():
-            out.append(Seen(kind, "user", piece.strip()))
+            out.append(ViewItem(kind, "user", piece.strip()))
     return out
 
 

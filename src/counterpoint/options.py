@@ -4,7 +4,7 @@ Always true: a number is not true or false, and not NaN; a whole number has no f
 with a range, unless the range says otherwise. `Range` marks the ends of an annotated number, and the names below are the ranges
 that many options have. Entries of a list or table are of its kind. Of other kinds (functions, objects) only a plain value (text,
 a number, true, null) that is none of them is refused: any object that does what is asked of it will do. What the annotations do
-not say is not checked.
+not say is not checked. An option that several take with one meaning is declared once and marked `Shared`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,13 @@ class Range(NamedTuple):
         return f" from {low}{self.least:g} to {top}{self.most:g}"
 
 
+class Shared(NamedTuple):
+    """Marks an option that several mechanisms or rewards take: one declaration, with one name and one meaning."""
+
+    name: str
+    about: str
+
+
 Share = Annotated[float, Range(0, 1)]
 ShareBelowOne = Annotated[float, Range(0, 1, below=True)]
 PositiveInt = Annotated[int, Range(1)]
@@ -61,6 +68,7 @@ AboveOne = Annotated[float, Range(1, above=True)]
 Rate = Annotated[float, Range(0, 1, above=True)]
 """A learning rate."""
 Seed = Annotated[int, Range(0, LARGEST_SEED)]
+Channel = Annotated[str, Shared("channel", "the reward that is read, one of those of the trace or of its events")]
 
 
 
@@ -77,6 +85,16 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 }
 _ABSTRACT = {collections.abc.Callable: "a function", collections.abc.Mapping: "a table", dict: "a table", tuple: "a list"}
 _ABSTRACT |= dict.fromkeys((collections.abc.Sequence, collections.abc.Collection), "a list")
+
+
+def shared(takes: Any) -> dict[str, Shared]:
+    """The options of a function that are declared once for all that take them."""
+    return {name: mark for name, kind in _kinds(takes).items() for mark in _marks(kind) if mark.name == name}
+
+
+def _marks(kind: Any) -> list[Shared]:
+    own = [mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, Shared)]
+    return own + [mark for part in typing.get_args(kind) for mark in _marks(part)]
 
 
 def check_options(takes: Any, options: Mapping[str, Any], *, where: str | None = None) -> None:
@@ -100,7 +118,8 @@ def _check(name: str, kind: Any, value: Any, where: str | None) -> None:
 
 def check_fields(record: Any, *, table: str = "") -> None:
     """The same for every field of a dataclass's instance, for its `__post_init__`; `table` is what stands before their names."""
-    kinds = _kinds(type(record))
+    record_type: Any = type(record)
+    kinds = _kinds(record_type)
     for name, value in vars(record).items():
         _check(f"{table}.{name}" if table else name, kinds.get(name, Any), value, None)
 

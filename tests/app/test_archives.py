@@ -16,7 +16,7 @@ import zstandard
 
 from counterpoint.app import archives
 from counterpoint.app.discover import find, importer, read_logs
-from counterpoint.app.importing import import_sessions
+from counterpoint.app.import_logs import import_sessions
 from counterpoint.trace import Trace
 
 SAMPLES = Path(__file__).parents[2] / "examples" / "logs"

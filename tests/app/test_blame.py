@@ -41,7 +41,7 @@ def lines(out: str) -> list[dict[str, object]]:
 
 
 def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> None:
-    code, out, _ = run("inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", live, "--json")
+    code, out, _ = run("bench", "inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", live, "--json")
     assert code == 0
     (told,) = lines(out)
     assert (told["kind"], told["is_decisive"], told["reward_without"]) == ("wrong_fact", True, 1.0)
@@ -62,7 +62,7 @@ def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> 
 
 
 def test_a_budget_and_an_endpoint_are_said_before_they_cost(run: Ends, live: Path) -> None:
-    _, out, _ = run("inject", "hunt", "--kind", "early_stop", "--seed", 1, "--store", live, "--json")
+    _, out, _ = run("bench", "inject", "hunt", "--kind", "early_stop", "--seed", 1, "--store", live, "--json")
     name = str(lines(out)[0]["trace_id"])
     url = ("--model", "openai:nobody", "--base-url", "http://127.0.0.1:9")
     code, _, err = run("blame", name, "--replay", *url, "--store", live)
@@ -94,20 +94,20 @@ def test_logs_as_they_come_and_many_at_once(run: Ends, tmp_path: Path) -> None:
 
 
 def test_inject_says_what_it_needs(run: Ends, live: Path, tmp_path: Path) -> None:
-    assert run("inject", "hunt", "--kind", "wrong", "--store", live)[0] == 2
+    assert run("bench", "inject", "hunt", "--kind", "wrong", "--store", live)[0] == 2
     file = save(load("hunt", store=live), tmp_path / "hunt.jsonl")
-    assert "-o DIR" in run("inject", file)[2]
-    code, out, _ = run("inject", file, "-o", tmp_path / "broken", "--seed", 3)
+    assert "-o DIR" in run("bench", "inject", file)[2]
+    code, out, _ = run("bench", "inject", file, "-o", tmp_path / "broken", "--seed", 3)
     assert code == 0
     (kept,) = (tmp_path / "broken").glob("*.jsonl")
     assert str(kept) in out
     assert mistake_of(load(kept)) is not None
-    code, _, err = run("inject", next(LOGS.rglob("*.json")), "-o", tmp_path / "no")
+    code, _, err = run("bench", "inject", next(LOGS.rglob("*.json")), "-o", tmp_path / "no")
     assert code == 5
     assert "counterpoint play" in err
-    code, _, err = run("inject", "hunt", "--kind", "late_stop", "--store", live)
+    code, _, err = run("bench", "inject", "hunt", "--kind", "late_stop", "--store", live)
     assert code == 5
-    assert "--harmless" in err
+    assert "harmless=true" in err
 
 
 def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run: Ends, live: Path, tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run
     code, _, err = run("blame", "hunt", "--replay", "--store", store)
     assert code == 5
     assert "team 0 by ann is a person's score" in err
-    code, out, _ = run("inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", store, "--json")
+    code, out, _ = run("bench", "inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", store, "--json")
     assert code == 0
     (told,) = lines(out)
     assert (told["reward_without"], told["is_decisive"]) == (1.0, True)
     broken = str(told["trace_id"])
     assert run("notes", "score", broken, "up", "--author", "ann", "--store", store)[0] == 0
     assert run("blame", broken, "--store", store)[0] == 5, "whoever scores it decides"
-    code, out, err = run("inject", broken, "--kind", "wrong_fact", "--harmless", "--count", 3, "--seed", 2, "--store", store, "--json")
+    code, out, err = run("bench", "inject", broken, "--kind", "wrong_fact", "--set", "harmless=true", "--samples", 3, "--seed", 2, "--store", store, "--json")
     assert code == 0, err
     assert all(row["reward_without"] == told["reward"] for row in lines(out)), "both rewards are the run's own"

@@ -134,7 +134,7 @@ def test_no_permission_as_the_system_says_it(tmp_path: Path, monkeypatch: pytest
     def refuse(_: Any) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("counterpoint.app.checking.opened", refuse)
+    monkeypatch.setattr("counterpoint.app.file_check.opened", refuse)
     path.write_bytes(doc())
     code, report = verdict(path)
     assert (code, report["errors"][0]["code"]) == (2, "unreadable")

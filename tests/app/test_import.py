@@ -19,9 +19,9 @@ import zstandard
 
 from counterpoint import Store
 from counterpoint.app.cli.import_ import summary
-from counterpoint.app.discover import Found, find, importer, importers, read_logs
+from counterpoint.app.discover import LogFiles, find, importer, importers, read_logs
 from counterpoint.app.import_account import Account, Outcome
-from counterpoint.app.importing import import_sessions, sessions_under, span
+from counterpoint.app.import_logs import import_sessions, sessions_under, span
 from counterpoint.formats.importing import files
 from counterpoint.trace.check import problems
 from counterpoint.trace.quantities import PLACEHOLDER, uncounted
@@ -191,18 +191,18 @@ def test_the_summary_has_both_numbers_where_a_session_gives_more_traces_than_one
     account = Account()
     for k, traces in enumerate((["a"], ["b", "c"])):
         account.add(Outcome("inspect", f"s{k}", "added", traces=traces))
-    assert "inspect  2 sessions, 3 traces" in summary(account, Found())
+    assert "inspect  2 sessions, 3 traces" in summary(account, LogFiles())
 
 
 def test_the_summary_says_that_placeholders_make_the_total_a_least() -> None:
     account = Account()
     outcome = Outcome("claude_code", "s", "added", traces=["a"], tokens=1200)
     account.add(outcome)
-    assert "tokens   1,200 accounted" in summary(account, Found())
+    assert "tokens   1,200 accounted" in summary(account, LogFiles())
     outcome.report.lacks[PLACEHOLDER] += 1
     account.add(outcome)
-    assert "tokens   at least 2,400 accounted · 1 model call with a placeholder for the output" in summary(account, Found())
-    assert "missing" not in summary(account, Found())
+    assert "tokens   at least 2,400 accounted · 1 model call with a placeholder for the output" in summary(account, LogFiles())
+    assert "missing" not in summary(account, LogFiles())
     assert account.as_dict()["tokens"]["model_calls_with_placeholder_output"] == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from counterpoint import Store
-from counterpoint.app.importing import import_in_parallel, import_sessions, sessions_under
+from counterpoint.app.import_logs import import_in_parallel, import_sessions, sessions_under
 from warm_help import programs
 
 JOBS = (1, 2)

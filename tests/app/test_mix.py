@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from counterpoint.app.api.compare_traces import compare_traces
 from counterpoint.app.api.mix import change_of
-from counterpoint.app.folding import folded
+from counterpoint.app.list_lines import fold_runs
 from counterpoint.app.report_page import change_words
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
@@ -136,7 +136,7 @@ def test_runs_that_a_session_made_for_itself_stand_under_it(tmp_path: Path, run:
 
 def test_every_row_is_in_one_line_and_sums_are_of_all() -> None:
     rows = [Summary.of_trace(t) for t in [review("a", "s", NOON), run_of("s", "shop", 5), review("b", "s", NOON + 1), run_of("x", "shop", 1)]]
-    found = folded(rows)
+    found = fold_runs(rows)
     assert [line.row.id for line in found] == ["s", "b", "x"]
     assert [run.id for run in found[1].runs] == ["a", "b"]
     assert (found[1].row.tokens, found[1].row.agents) == (200, 2)

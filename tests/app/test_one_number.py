@@ -76,7 +76,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> list[Trace]:
     found = [synthetic_trace(5, 40, shape, seed=3, contents=True, trace_id=f"made-{shape}") for shape in SHAPES] + _handmade()
     for world in ("s1", "s2"):
         with pytest.raises(SystemExit):
-            main(["world", "run", world, "--episodes", "1", "--policy", "optimum", "--store", str(folder), "--json"])
+            main(["play", "--world", world, "--episodes", "1", "--policy", "optimum", "--store", str(folder), "--json"])
     with Store(folder) as store:
         found += [store.get(name) for name in store.ids()]
     assert len({t.system for t in found}) > 1, "a world played"

@@ -16,7 +16,7 @@ import pytest
 
 from app.test_serve import serving
 from counterpoint import Event, Store, Trace
-from counterpoint.app.pushing import Push, following
+from counterpoint.app.push import Push, push_while
 from counterpoint.errors import InputError, Refused, TryAgain
 from counterpoint.lab.app.api.train import train_one
 from counterpoint.store.verify import verify
@@ -69,7 +69,7 @@ def test_one_id_of_two_machines_is_two_traces(tmp_path: Path) -> None:
 def test_what_is_damaged_on_the_way_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path / "node", ["good", "bad"])
     with serving(tmp_path / "all") as live, Store(tmp_path / "node") as node:
-        monkeypatch.setattr("counterpoint.app.pushing.encode_lines", _spoilt)
+        monkeypatch.setattr("counterpoint.app.push.encode_lines", _spoilt)
         done = Push(node, live.url).send(patience_s=0)
         assert done.refused == [("bad", "it is not the trace that was sent: its digest differs")]
         assert live.store.ids() == ["good"]
@@ -105,7 +105,7 @@ def test_a_body_that_is_too_large_is_sent_in_smaller_ones(tmp_path: Path) -> Non
 def test_traces_are_sent_while_they_are_written_and_at_the_end(tmp_path: Path) -> None:
     notes: list[str] = []
     with serving(tmp_path / "all") as live:
-        with following(tmp_path / "node", live.url, note=notes.append, every_s=0.02), Store(tmp_path / "node") as node:
+        with push_while(tmp_path / "node", live.url, note=notes.append, every_s=0.02), Store(tmp_path / "node") as node:
             node.add(trace("first"))
             until = time.monotonic() + 600
             while not live.store.ids() and time.monotonic() < until:
@@ -119,7 +119,7 @@ def test_a_store_that_is_still_being_made_is_waited_for(tmp_path: Path) -> None:
     notes: list[str] = []
     (tmp_path / "node" / "journal").mkdir(parents=True)  # as far as its writer has come
     with serving(tmp_path / "all") as live:
-        with following(tmp_path / "node", live.url, note=notes.append, every_s=0.001):
+        with push_while(tmp_path / "node", live.url, note=notes.append, every_s=0.001):
             time.sleep(0.05)  # a follower that gave up here would have said so
             with Store(tmp_path / "node") as node:
                 node.add(trace("first"))
@@ -200,10 +200,10 @@ def _collector(folder: Path, port: int) -> subprocess.Popen[str]:
 SENDER = """
 import sys
 from counterpoint import Store
-from counterpoint.app import pushing
-pushing._TRACES = 4  # many requests, so that a kill meets some
+from counterpoint.app import push
+push._TRACES = 4  # many requests, so that a kill meets some
 with Store(sys.argv[1]) as store:
-    pushing.Push(store, sys.argv[2]).send(patience_s=600)
+    push.Push(store, sys.argv[2]).send(patience_s=600)
 """
 
 

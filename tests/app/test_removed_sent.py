@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from app.test_push import filled, trace
 from app.test_serve import agent, chat, eventually, post, serving, trace_id, traces
 from counterpoint import Store, Trace
-from counterpoint.app.pushing import Push
+from counterpoint.app.push import Push
 
 
 @pytest.fixture(autouse=True)

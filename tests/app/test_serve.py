@@ -33,11 +33,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from counterpoint import Store
 from counterpoint.app.discover import read_logs
+from counterpoint.app.http_server import is_loopback, listening_socket
 from counterpoint.app.receiver import intake as intake_module
 from counterpoint.app.receiver import server as receiver
 from counterpoint.app.receiver.collector import Collector
 from counterpoint.app.receiver.intake import Intake
-from counterpoint.app.serving import bound, is_loopback
 from counterpoint.errors import install
 from counterpoint.store import disk
 from counterpoint.trace.check import problems
@@ -64,7 +64,7 @@ def serving(
 ) -> Iterator[Live]:
     notes: list[str] = []
     with Store(folder) as store:
-        sock = bound("127.0.0.1", 0)
+        sock = listening_socket("127.0.0.1", 0)
         intake = Intake(store, idle_s=idle_s, keep_s=keep_s, note=notes.append)
         collector = Collector(store, intake.counts) if is_collecting else None
         server = receiver.server(intake, receiver.ReceiverLimits(**limits), collector=collector, token=token)
@@ -702,7 +702,7 @@ def test_what_this_machine_is(host: str, is_so: bool) -> None:
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
-    with bound("127.0.0.1", 0) as sock:
+    with listening_socket("127.0.0.1", 0) as sock:
         assert sock.proto == socket.IPPROTO_TCP  # what asyncio looks at before it switches Nagle's algorithm off
 
 

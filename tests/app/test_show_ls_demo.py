@@ -164,6 +164,7 @@ def test_commands_describe_themselves() -> None:
     assert any("--json" in p["flags"] for p in inside["store"]["check"]["parameters"])
     assert {"add", "score", "ls", "remove", "dataset"} <= inside["notes"].keys()
     assert {"save", "drop"} <= {c["name"] for c in inside["notes"]["dataset"]["commands"]}
+    assert {"ls", "show", "check"} == {c["name"] for c in described["papers"]["commands"]}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

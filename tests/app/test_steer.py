@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from counterpoint.recorder.control import FileControl
 from counterpoint.store import Store
 from counterpoint.trace import Event
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 from ends_help import Ends
 from steer_help import running, until
 from web_help import CPT

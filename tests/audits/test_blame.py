@@ -13,7 +13,7 @@ from counterpoint.audits.blame.injecting import altered, inject
 from counterpoint.audits.blame.judge import blame, causes
 from counterpoint.audits.blame.learning import Case, Recipe, averaged, fitted, folds, log_loss
 from counterpoint.audits.blame.ranker import HASHED, SHAPES, Ranker, shipped, softmax, table
-from counterpoint.audits.blame.reasons import FAMILIES, said
+from counterpoint.audits.blame.reasons import FAMILIES, signal_words
 from counterpoint.audits.blame.search import Redo, find_decisive, try_all
 from counterpoint.audits.blame.signals import signals, surprising, unlike_others
 from counterpoint.audits.blame.steps import Steps
@@ -101,8 +101,8 @@ def test_steps_count_as_the_source_counts_and_signals_say_what_they_mean() -> No
 
 def test_every_signal_has_its_words_and_the_shipped_weights_know_no_other() -> None:
     names = set(signals(Steps(said_trace(("a", "x"), ("b", "y")))))
-    assert {said(name)[0] for name in names} <= FAMILIES.keys()
-    assert said("late", is_low=True)[1] == "early in the run"
+    assert {signal_words(name)[0] for name in names} <= FAMILIES.keys()
+    assert signal_words("late", is_low=True)[1] == "early in the run"
     for ranker in map(shipped, SHAPES):
         assert set(ranker.names) <= names | set(HASHED)
         assert len(ranker.names) == len(ranker.weight) == len(ranker.mean)

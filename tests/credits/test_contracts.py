@@ -19,7 +19,7 @@ from counterpoint.credits.games import Game, VoteGame
 from counterpoint.credits.groups import CONVENTIONS, Convention
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.mechanisms.message_amortised import Weights
-from counterpoint.credits.team_games import Played
+from counterpoint.credits.team_games import TraceGame
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.batch import TraceBatch
@@ -303,7 +303,7 @@ def test_options_are_given_by_name() -> None:
     assert found == BY_PLACE
 
 
-@pytest.mark.parametrize("kind", [Convention, LedgerEntry, Game, Mechanism, Played, Ridge, VoteGame, Weights])
+@pytest.mark.parametrize("kind", [Convention, LedgerEntry, Game, Mechanism, TraceGame, Ridge, VoteGame, Weights])
 def test_what_is_handed_on_cannot_be_changed(kind: type) -> None:
     some = object.__new__(kind)
     with pytest.raises(dataclasses.FrozenInstanceError):

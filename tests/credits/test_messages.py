@@ -125,9 +125,9 @@ def test_pair_of_two_votes_in_a_simulator() -> None:
 
 
 def test_a_lost_return_is_worth_exactly_nothing() -> None:
-    world = cpt.world("W1", vote_items=24, topology="hierarchical", level_loss=0.4)
-    runs = world.run("reference", range(2), log=True)
-    traces = [runs.trace(i) for i in range(2)]
+    world = cpt.world("W1", vote_items=24, topology="hierarchical")
+    runs = world.run("reference", range(8), log=True)
+    traces = [runs.trace(i) for i in range(8)]
     lost = [(t, e.id) for t in traces for e in t.events if e.type == "return" and (e.extra or {}).get("lost")]
     assert lost
     for trace, at in lost[:4]:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint as cpt
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import pair_interaction
 from counterpoint.credits.mechanism import Mechanism

@@ -11,7 +11,7 @@ from counterpoint.credits.mechanisms.marshal import marshal
 from counterpoint.credits.mechanisms.puppeteer import puppeteer
 from counterpoint.credits.mechanisms.rema import rema
 from counterpoint.credits.mechanisms.spiral import spiral
-from counterpoint.credits.rows import paid, paid_actions, paid_steps, unit_events
+from counterpoint.credits.rows import paid_actions, paid_steps, payments_of, unit_events
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Edge, Event, Trace
 
@@ -43,7 +43,7 @@ def test_a_consequence_is_paid_to_its_agents_action() -> None:
     assert paid_actions(trace, "x") == {0: 0.0, 1: 3.0, 4: 0.0, 5: 5.0}
     assert paid_actions(trace, "y") is None
     for unit, told in (("agent", {"lead": 0.0, "a": 3.0, "b": 5.0}), ("role", {"orchestrator": 0.0, "worker": 8.0})):
-        assert paid([trace], [unit_events(trace, unit)], unit, channel="x") == [told]
+        assert payments_of([trace], [unit_events(trace, unit)], unit, channel="x") == [told]
     assert paid_steps(trace, [[0], [1], [4], [5]], "x") == [0.0, 3.0, 0.0, 5.0]
     assert paid_steps(trace, [[0], [4]], "x") == [0.0, 0.0]  # a chain of the lead's own
     assert paid_steps(trace, [[0], [4]], "x", leads=True) == [3.0, 5.0]  # the lead answers for the team
@@ -78,6 +78,6 @@ def test_the_mechanisms_pay_it() -> None:
 def test_a_world_pays_its_returns() -> None:
     trace = cpt.world("W1", vote_items=4).run("reference", [1], log=True).trace(0)
     carried = sum(e.reward["R2"] for e in trace.events if e.reward and "R2" in e.reward)
-    told = paid([trace], [unit_events(trace, "agent")], "agent", channel="R2")[0]
+    told = payments_of([trace], [unit_events(trace, "agent")], "agent", channel="R2")[0]
     assert carried > 0
     assert sum(told.values()) == pytest.approx(carried)

@@ -19,8 +19,8 @@ from counterpoint.credits.rows import (
     grouped_credit,
     keys_of,
     main_of,
-    paid,
     paid_steps,
+    payments_of,
     tree_of,
     unit_events,
     values_of,
@@ -109,21 +109,21 @@ def test_signals_come_first_then_the_events_own_rewards_then_the_teams() -> None
     shared = team("shared", 5.0, [said("a"), said("b")])
     own = team("own", 5.0, [said("a", reward={"team": 2.0}), said("b"), said("a", reward={"team": 0.5, "x": 9.0}), said("c")])
     units = [unit_events(t, "agent") for t in (shared, own)]
-    assert paid([shared, own], units, "agent") == [{"a": 5.0, "b": 5.0}, {"a": 2.5, "b": 0.0, "c": 0.0}]
-    assert paid([own], units[1:], "agent", channel="x") == [{"a": 9.0, "b": 0.0, "c": 0.0}]
+    assert payments_of([shared, own], units, "agent") == [{"a": 5.0, "b": 5.0}, {"a": 2.5, "b": 0.0, "c": 0.0}]
+    assert payments_of([own], units[1:], "agent", channel="x") == [{"a": 9.0, "b": 0.0, "c": 0.0}]
     zero = team("zero", 5.0, [said("a", reward={"team": 0.0}), said("b")])
-    assert paid([zero], [unit_events(zero, "agent")], "agent") == [{"a": 0.0, "b": 0.0}]  # 0 is a reward
+    assert payments_of([zero], [unit_events(zero, "agent")], "agent") == [{"a": 0.0, "b": 0.0}]  # 0 is a reward
     other = team("other", 5.0, [said("a", reward={"x": 1.0})])
-    assert paid([other], [unit_events(other, "agent")], "agent") == [{"a": 5.0}]  # another channel is none
+    assert payments_of([other], [unit_events(other, "agent")], "agent") == [{"a": 5.0}]  # another channel is none
     given = Signals.of(
         {
             "own": [Signal("agent", "a", "x", 1.0), Signal("agent", "a", "y", 0.25), Signal("role", "b", "x", 7.0)],
             "shared": [Signal("agent", "b", "x", 3.0), Signal("agent", "z", "x", 3.0)],
         }
     )
-    assert paid([shared, own], units, "agent", signals=given) == [{"b": 3.0}, {"a": 1.25}]
+    assert payments_of([shared, own], units, "agent", signals=given) == [{"b": 3.0}, {"a": 1.25}]
     with pytest.raises(InputError, match="no reward 'y'"):
-        paid([shared], units[:1], "agent", channel="y")
+        payments_of([shared], units[:1], "agent", channel="y")
 
 
 def test_what_was_paid_for_the_steps_of_a_chain() -> None:

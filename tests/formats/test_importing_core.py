@@ -16,7 +16,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft, ordered
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing import files as files_module
-from counterpoint.formats.importing.chat import Call, Heard, Message, Turn, arguments_text, message_of, messages_of, put_down
+from counterpoint.formats.importing.chat import Call, ChatMemory, Message, Turn, arguments_text, message_of, messages_of, put_down
 from counterpoint.formats.importing.files import HEAD, File, bounded, first_keys
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
@@ -487,7 +487,7 @@ def test_a_message_of_any_dialect() -> None:
 
 
 def test_only_new_messages_of_a_prompt_are_heard() -> None:
-    heard = Heard()
+    heard = ChatMemory()
     a, b = Message("user", "a"), Message("user", "b")
     assert list(heard.new([a, b, a])) == [a, b, a]
     assert list(heard.new([a, b, a, a])) == [a]
@@ -501,7 +501,7 @@ def test_only_new_messages_of_a_prompt_are_heard() -> None:
 
 
 def test_messages_with_ids_go_by_them() -> None:
-    heard = Heard()
+    heard = ChatMemory()
     one, two = Message("user", "a", id="1"), Message("user", "changed", id="1")
     assert list(heard.new([one, one])) == [one]
     assert list(heard.new([two])) == []

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from counterpoint.formats import masking
-from counterpoint.formats.masking import mask, masked_all, people, personal, prose, seeds, tables, wrapped
+from counterpoint.formats.masking import encodings, mask, masked_all, people, personal, prose, seeds, tables
 from counterpoint.trace import Trace
 from mask_drawn import DEVELOPED, HARMLESS, HELD_OUT, drawn
 
@@ -52,7 +52,7 @@ def test_masking_a_drawn_text_twice_is_masking_it_once(seed: int) -> None:
 def test_repetitions_are_bounded() -> None:
     unbounded = re.compile(r"(?<!\\)(?:[*+](?![+])|\{\d+,\}(?![+]))")
     asked_of_a_value = {"_NO_PASSWORD", "_PLAIN"}
-    for module in (people, personal, prose, seeds, tables, wrapped):
+    for module in (people, personal, prose, seeds, tables, encodings):
         for name, pattern in vars(module).items():
             if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str) and name not in asked_of_a_value:
                 plain = re.sub(r"\\.", "", pattern.pattern)

@@ -11,13 +11,13 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.formats import masking
-from counterpoint.formats.masking import assigned, base, find, forms, mask, masked_all, names, tokens
+from counterpoint.formats.masking import assignments, base, find, forms, mask, masked_all, names, tokens
 from counterpoint.formats.masking.rules import RULES, SOURCES
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
 from mask_kinds import FORMS, KINDS, TOKENS, made, pieces, trace_with
 
-MODULES = (masking, assigned, base, find, forms, names, tokens)
+MODULES = (masking, assignments, base, find, forms, names, tokens)
 
 
 def test_there_are_enough_kinds() -> None:

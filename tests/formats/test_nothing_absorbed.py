@@ -11,7 +11,7 @@ import pytest
 import logs
 from counterpoint.app.discover import find
 from counterpoint.app.import_account import Account
-from counterpoint.app.importing import import_sessions
+from counterpoint.app.import_logs import import_sessions
 from counterpoint.formats.importing.report import ODD_COUNTS
 from counterpoint.formats.importing.values import is_utf8
 from counterpoint.trace import Trace

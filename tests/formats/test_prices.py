@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from counterpoint.formats.importing.model_names import spellings, undated, written
-from counterpoint.formats.importing.price_list import TABLE, made, price_list
+from counterpoint.formats.importing.price_list import TABLE, price_list, price_table
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.guard.prices import price_of
 
@@ -175,4 +175,4 @@ def test_every_model_costs_what_genai_prices_says() -> None:
         said = found[1].calc_price(package.Usage(**counts), found[0], genai_request_timestamp=datetime.fromtimestamp(at, UTC))
         return float(said.total_price)
 
-    assert _checked(cost, made()) > 6000
+    assert _checked(cost, price_table()) > 6000

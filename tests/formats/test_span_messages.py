@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from counterpoint.formats.spans.langgraph import human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats.spans.span import Span, opened, said, told
+from counterpoint.formats.spans.span import Span, last_answer, last_request, opened
 
 CALL = ("c1", "find", '{"q":1}')
 
@@ -38,20 +38,20 @@ CALL = ("c1", "find", '{"q":1}')
     ],
 )  # fmt: skip
 def test_the_last_answer(value: Any, text: str, calls: list[Any]) -> None:
-    found = said(value)
+    found = last_answer(value)
     assert (found.text, list(found.calls)) == (text, calls)
 
 
 def test_what_a_model_was_told() -> None:
     talk = [{"role": "user", "content": "One."}, {"type": "human", "content": "Two."}, {"role": "assistant", "content": "Three."}]
-    assert told(talk) == "Two."
-    assert told(talk[2:]) == "Three."
-    assert told({"task": "Do it.", "content": "x"}) == "Do it."
-    assert told({"task": "", "content": "x"}) == told('{"content": "x"}') == told("x") == "x"
+    assert last_request(talk) == "Two."
+    assert last_request(talk[2:]) == "Three."
+    assert last_request({"task": "Do it.", "content": "x"}) == "Do it."
+    assert last_request({"task": "", "content": "x"}) == last_request('{"content": "x"}') == last_request("x") == "x"
     deep: Any = {"role": "user", "content": "far"}
     for _ in range(30):
         deep = [deep]
-    assert told(deep) == "far"
+    assert last_request(deep) == "far"
 
 
 def test_messages_are_looked_for_twelve_levels_deep() -> None:
@@ -69,10 +69,10 @@ def test_messages_are_looked_for_twelve_levels_deep() -> None:
             value = {"messages": value}
         return value
 
-    assert (told(lists(12)), said(lists(12)).text, told(objects(12))) == ("a", "b", "a")
-    assert told(lists(13)) not in ("a", "b")
-    assert said(lists(13)).text not in ("a", "b")
-    assert told(objects(13)) != "a"
+    assert (last_request(lists(12)), last_answer(lists(12)).text, last_request(objects(12))) == ("a", "b", "a")
+    assert last_request(lists(13)) not in ("a", "b")
+    assert last_answer(lists(13)).text not in ("a", "b")
+    assert last_request(objects(13)) != "a"
 
 
 def test_json_in_text_is_opened_at_most_twice() -> None:

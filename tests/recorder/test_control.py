@@ -22,7 +22,7 @@ from counterpoint.recorder.orders import Order, control_path, effects, line_of, 
 from counterpoint.store import Store
 from counterpoint.store.run import Run
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 
 AGENTS = ["lead", "lead.1", "lead.1.1", "lead.2", "lead.10"]
 POLL = 0.005

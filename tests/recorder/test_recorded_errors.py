@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from counterpoint import Event, record
 from counterpoint.app.cli import cli
 from counterpoint.audits.failures import failures
-from counterpoint.recorder.telling import raised
+from counterpoint.recorder.problems import error_text
 
 KEY = "sk-proj-" + "Zk3J9fQ2mX7vB1nL5tR8wY4cD6hG0pSaEuIo" * 2
 
@@ -50,7 +50,7 @@ class Unspeakable(Exception):
     ],
 )
 def test_an_error_is_its_type_its_words_and_its_causes(error: BaseException, told: str) -> None:
-    assert raised(error) == told
+    assert error_text(error) == told
 
 
 def test_what_was_being_handled_is_told_unless_it_was_put_away() -> None:
@@ -65,13 +65,13 @@ def test_what_was_being_handled_is_told_unless_it_was_put_away() -> None:
     for hides, told in ((False, "ValueError: v\nwhile handling KeyError: 'k'"), (True, "ValueError: v")):
         with pytest.raises(ValueError, match="v") as found:
             fails(hides)
-        assert raised(found.value) == told
+        assert error_text(found.value) == told
 
 
 def test_errors_that_cause_each_other_come_to_an_end() -> None:
     one, two = ValueError("one"), ValueError("two")
     one.__cause__, two.__cause__ = two, one
-    assert raised(one) == "ValueError: one\ncaused by ValueError: two"
+    assert error_text(one) == "ValueError: one\ncaused by ValueError: two"
 
 
 def test_secrets_in_a_message_are_masked(tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_a_store_of_the_callers_stays_open(tmp_path: Path) -> None:
         with Store(tmp_path) as store:
             async with record(store, task="demo", trace_id="t1", meta={"seed": 3}) as rec:
                 rec.stop("x")
-                assert await rec.asynced()
+                assert await rec.sync_async()
                 assert store.get("t1").meta["unfinished"] is True
             assert store.get("t1").meta["seed"] == 3
 

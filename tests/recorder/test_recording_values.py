@@ -14,7 +14,7 @@ import pytest
 
 from counterpoint import Store, problems, record
 from counterpoint.recorder import Recording
-from counterpoint.recorder.values import clean, given
+from counterpoint.recorder.values import arguments_text, clean
 
 HALF = "a\ud800"
 
@@ -274,7 +274,7 @@ def test_who_speaks_where_nothing_is_recorded_gets_no_event(tmp_path: Path) -> N
 def test_arguments_that_no_json_holds_are_told_in_words() -> None:
     loop: list[Any] = []
     loop.append(loop)
-    assert given(["plan", "n"], (loop, 1), {})
+    assert arguments_text(["plan", "n"], (loop, 1), {})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "long"])

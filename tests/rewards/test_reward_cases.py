@@ -11,7 +11,17 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.rewards.reward import COMBINE, Reward, amounts, chosen, combined, gathered, members, results_of, turn_of
+from counterpoint.rewards.reward import (
+    COMBINE,
+    Reward,
+    amounts,
+    combined,
+    events_of_types,
+    gathered,
+    members,
+    results_of,
+    turn_of,
+)
 from counterpoint.rewards.terms import orchestration as parl
 from counterpoint.rewards.terms.process import shaping
 from counterpoint.trace import Edge, Event, Trace
@@ -71,10 +81,10 @@ def test_the_first_channel_that_an_event_has_counts() -> None:
     of = trace(events)
     assert [(e.id, v) for e, v in amounts(of, ["R3", "R2"])] == [("3", 0.0), ("2", 3.0), ("1", 2.0)]
     assert [(e.id, v) for e, v in amounts(of, ["R3"], ["return"])] == [("3", 0.0)]
-    assert [e.id for e in chosen(of, ["return", "message"])] == ["4", "3", "2", "1", "5"]
-    assert chosen(trace([]), ["message"]) == []
+    assert [e.id for e in events_of_types(of, ["return", "message"])] == ["4", "3", "2", "1", "5"]
+    assert events_of_types(trace([]), ["message"]) == []
     with pytest.raises(InputError, match="no event type 'mesage'"):
-        chosen(trace([]), ["message", "mesage"])
+        events_of_types(trace([]), ["message", "mesage"])
 
 
 def test_amounts_of_a_unit_are_gathered_in_their_order() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from counterpoint.errors import InputError, NotFound
 from counterpoint.store import Store
-from counterpoint.store.annotations import HEAD_BYTES, NAME, AnnotationFile, Change, Dataset, salvaged
+from counterpoint.store.annotations import HEAD_BYTES, NAME, AnnotationFile, Change, Dataset, salvage_changes
 from counterpoint.store.repair import repair
 from counterpoint.store.verify import verify
 from counterpoint.trace import Event, Trace
@@ -134,7 +134,7 @@ def test_a_file_cut_at_any_byte_is_whole_groups_or_an_error(tmp_path: Path) -> N
         file.path.write_bytes(data[:cut])
         with pytest.raises(InputError, match="damaged"):  # the head knows that there was more
             AnnotationFile(tmp_path / "s").refresh()
-        changes, _ = salvaged(data[:cut])
+        changes, _ = salvage_changes(data[:cut])
         assert len(changes) == sum(end <= cut for end in ends)
     file.path.write_bytes(data + b'{"annotate":{"id"')  # a writer died in the middle of a group
     again = AnnotationFile(tmp_path / "s")

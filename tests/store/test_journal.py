@@ -26,8 +26,8 @@ def _event(name: str, **fields: object) -> Event:
     return Event(id=name, t=0, type="message", agent="a", **fields)  # type: ignore[arg-type]
 
 
-async def _asynced(run: Run) -> None:
-    await run.asynced()
+async def _sync_async(run: Run) -> None:
+    await run.sync_async()
 
 
 def _journal(folder: Path) -> Path:
@@ -464,7 +464,7 @@ def test_tasks_share_syncs_too(tmp_path: Path) -> None:
     async def agent(k: int) -> None:
         for i in range(20):
             run.event(_event(f"{k}-{i}"))
-            await run.asynced()
+            await run.sync_async()
             assert f'"{k}-{i}"'.encode() in _journal(tmp_path).read_bytes()
 
     async def team() -> None:
@@ -495,7 +495,7 @@ def test_a_full_disk_is_said_and_the_records_stay(tmp_path: Path, monkeypatch: p
             assert caught.value.exit_code == 1
             assert _journal(tmp_path).read_bytes() == durable
             with pytest.raises(CounterpointError, match="no space left"):
-                asyncio.run(_asynced(run))
+                asyncio.run(_sync_async(run))
         run.sync()
         assert [e.id for e in store.get("t1").events] == ["e1", "e2"]
 
@@ -564,7 +564,7 @@ def test_wrong_records_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this run is over"):
         run.content("late")
     with pytest.raises(InputError, match="this run is over"):
-        asyncio.run(_asynced(run))
+        asyncio.run(_sync_async(run))
     with pytest.raises(InputError, match="this run is over"):
         run.finish()
 

@@ -18,9 +18,9 @@ from counterpoint.store import Store, compaction, disk, writing
 from counterpoint.store.head import Head, Position
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
 from counterpoint.store.parts import Note
-from counterpoint.store.repair import Repaired
+from counterpoint.store.repair import RepairResult
 from counterpoint.store.summary import Day, Info, Summary
-from counterpoint.store.verify import Fault, Verified
+from counterpoint.store.verify import Fault, VerifyResult
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Trace
 
@@ -301,11 +301,11 @@ def test_what_is_worth_compacting(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     store = Store(tmp_path)
     store.add_many([_trace(0), _trace(1)])
     store.add_many([_trace(2), _trace(3)])
-    assert store.compact() == compaction.Compacted(0, 0, 0), "large, and whole"
+    assert store.compact() == compaction.CompactionResult(0, 0, 0), "large, and whole"
     store.remove("t0")
-    assert store.compact() == compaction.Compacted(1, 1, 0), "large, with a dead row"
-    assert store.compact() == compaction.Compacted(0, 0, 0), "small, whole and alone"
-    assert store.compact(grace_s=0) == compaction.Compacted(0, 0, 3)
+    assert store.compact() == compaction.CompactionResult(1, 1, 0), "large, with a dead row"
+    assert store.compact() == compaction.CompactionResult(0, 0, 0), "small, whole and alone"
+    assert store.compact(grace_s=0) == compaction.CompactionResult(0, 0, 3)
     assert (store._log.state.dead, _files(tmp_path)) == ({}, 6)
     assert [store.get(f"t{i}") for i in (1, 2, 3)] == [_trace(i) for i in (1, 2, 3)]
 
@@ -324,7 +324,7 @@ def test_parts_are_merged_within_their_day_in_order(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(writing, "datetime", Clock)
         store.add_many([_trace(2 * i), _trace(2 * i + 1)])
     old = sorted(store._log.state.rows.values(), key=lambda r: (r.part, r.head))
-    assert store.compact() == compaction.Compacted(6, 2, 0)
+    assert store.compact() == compaction.CompactionResult(6, 2, 0)
     state = store._log.state
     assert sorted(p.day for p in state.parts.values()) == ["2026-01-01", "2026-01-02"]
     for part in state.parts.values():
@@ -338,11 +338,11 @@ def test_what_purge_does(tmp_path: Path) -> None:
     store.add_many([_trace(0), _trace(1)])
     store.add(_trace(2))
     store.add(_trace(3))
-    assert store.purge() == compaction.Compacted(0, 0, 0)
+    assert store.purge() == compaction.CompactionResult(0, 0, 0)
     store.remove("t0")
     store.remove("t2")
     store._log.state.dead = dict.fromkeys(store._log.state.dead, time.time() + 1e6)  # the clock was set back since
-    assert store.purge() == compaction.Compacted(1, 1, 6)
+    assert store.purge() == compaction.CompactionResult(1, 1, 6)
     assert (sorted(store.ids()), _files(tmp_path)) == (["t1", "t3"], 6)
     assert [p.suffix for p in (tmp_path / "log").iterdir()] == [".checkpoint"]
 
@@ -449,9 +449,9 @@ def test_files_of_parts_that_are_gone_are_closed(tmp_path: Path) -> None:
 
 def test_records_are_made_by_name_and_have_one_form() -> None:
     """Fields of the same type in a row are not told apart by place; what the log holds is never changed in memory."""
-    for kind in (Row, Part, Commit, Summary, Day, Info, Fault, Verified, Repaired, Note):
+    for kind in (Row, Part, Commit, Summary, Day, Info, Fault, VerifyResult, RepairResult, Note):
         assert {p.kind for p in inspect.signature(kind).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}, kind
-    for kind in (Row, Part, Commit, Span, Summary, Fault, compaction.Compacted):
+    for kind in (Row, Part, Commit, Span, Summary, Fault, compaction.CompactionResult):
         assert kind.__struct_config__.frozen, kind
     assert msgspec.json.encode(Span(1, 2, 3)) == b"[1,2,3]"
     assert msgspec.json.encode(_row("a", "A")).startswith(b'["a","d",null')
@@ -460,6 +460,6 @@ def test_records_are_made_by_name_and_have_one_form() -> None:
     bare = dict.fromkeys(("system", "topology", "tokens", "wall_clock_s", "team_reward", "source"))
     line = Summary(id="t", task_id="d", events=0, edges=0, agents=0, problems=0, added=0.0, **bare)
     assert (line.is_open, line.cost_usd, line.is_steered) == (False, None, False)
-    assert Verified() == Verified(files=0, bytes=0, traces=0, faults=[], strays=0)
-    assert Repaired() == Repaired(aside=None, done=[], restored=[], lost=[])
+    assert VerifyResult() == VerifyResult(files=0, bytes=0, traces=0, faults=[], strays=0)
+    assert RepairResult() == RepairResult(aside=None, done=[], restored=[], lost=[])
     assert Day(day="1") == Day(day="1", traces=0, events=0)

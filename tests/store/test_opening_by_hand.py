@@ -161,7 +161,7 @@ def test_who_holds_a_journal(store: Store) -> None:
     assert Journal.drop(path, "t1")
     assert list(folder.iterdir()) == []
     assert Journal.resume(path) is None
-    assert isinstance(journal._taken(path, "t1"), TryAgain)
+    assert isinstance(journal._taken_error(path, "t1"), TryAgain)
 
 
 def test_the_journals_of_a_folder(tmp_path: Path) -> None:

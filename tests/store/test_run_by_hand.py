@@ -131,7 +131,7 @@ def test_a_task_that_waits_wakes_the_flusher_for_its_run_alone(store: Store) -> 
         other.event(_event("e1"))
         for name in ("e1", "e2"):
             run.event(_event(name))
-            asyncio.run(_asynced(run))
+            asyncio.run(_sync_async(run))
         until(lambda: not store._flusher._asked)
         # The flush that serves the first wait may serve the second one, too, where that comes before it ends.
         assert [runs for runs in flushed if runs] in ([[run]], [[run], [run]])
@@ -184,12 +184,12 @@ def test_what_was_refused_is_counted_and_edges_fall_with_their_events(store: Sto
         with pytest.raises(InvalidTrace, match="record 'edge' cannot be written"):
             run.sync()
         with pytest.raises(InvalidTrace, match="record 'edge' cannot be written"):
-            asyncio.run(_asynced(run))
+            asyncio.run(_sync_async(run))
         run.drop_refused()
 
 
-async def _asynced(run: Run) -> None:
-    first, second = run.asynced(), run.asynced()
+async def _sync_async(run: Run) -> None:
+    first, second = run.sync_async(), run.sync_async()
     assert first is second
     assert run.is_awaited
     assert not first.cancel()
@@ -201,7 +201,7 @@ def test_a_task_waits_for_the_disk_and_cannot_cancel_it_for_others(store: Store)
     with store.record("t1", task_id="demo") as run:
         assert not run.is_awaited
         run.event(_event("e1"))
-        asyncio.run(_asynced(run))
+        asyncio.run(_sync_async(run))
         assert b'"e1"' in _bytes(store.path)
 
 

@@ -13,7 +13,7 @@ import pytest
 from counterpoint.trace import Event, Trace
 from counterpoint.trace import trace as trace_module
 from counterpoint.trace.critical_path import Pieces, pieces, profile
-from counterpoint.trace.steered import STEERED, is_steered, order_of
+from counterpoint.trace.steering import STEERED, is_steered, order_of
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.trace import content_ref, summed_costs
 

@@ -11,7 +11,7 @@ import pytest
 from counterpoint.errors import InputError, InvalidTrace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace import line_records as writing
-from counterpoint.trace.line_records import VERSION, Close, Content, Finish, Finished, Header, Open, encode_records, open_line
+from counterpoint.trace.line_records import VERSION, Close, Content, Ending, Finish, Header, Open, encode_records, open_line
 from counterpoint.trace.lines import LineReader, decode_lines, encode_lines, header_line, is_lines, sum_line
 
 HEADER = header_line("t1", "demo")
@@ -302,8 +302,8 @@ def test_the_quick_road_gives_up_the_whole_batch_and_the_slow_one_only_what_is_w
 
 
 def test_records_of_lines_are_frozen_and_hold_what_they_are_given() -> None:
-    for record in (Open(ev("e")), Close("e"), Content("r", "x"), Finish.of(), Finished(), Header(counterpoint=1, trace_id="t", task_id="d")):
+    for record in (Open(ev("e")), Close("e"), Content("r", "x"), Finish.of(), Ending(), Header(counterpoint=1, trace_id="t", task_id="d")):
         with pytest.raises(AttributeError):
             setattr(record, record.__struct_fields__[0], None)
     assert Close("e").fields == {}
-    assert (Finished().rewards, Finished().costs, Finished().metrics, Finished().meta) == ({}, {}, None, {})
+    assert (Ending().rewards, Ending().costs, Ending().metrics, Ending().meta) == ({}, {}, None, {})

@@ -26,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("viewer")
     subprocess.run([f"{programs()}/counterpoint", "demo", "--quick"], cwd=home, check=True, capture_output=True, timeout=600)
     folder = home / "counterpoint_demo"
-    run = ["world", "run", "W1", "--policy", "reference", "--episodes", "1", "--set", "vote_items=6", "--seed", "1", "--store", str(folder)]
+    run = ["play", "--world", "W1", "--policy", "reference", "--episodes", "1", "--set", "vote_items=6", "--seed", "1", "--store", str(folder)]
     subprocess.run([f"{programs()}/counterpoint", *run], cwd=home, check=True, capture_output=True, timeout=600)
     with Store(folder) as opened:
         opened.add_many(read_logs(ROOT / "examples" / "logs" / "claude_code"))

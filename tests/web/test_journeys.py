@@ -23,7 +23,7 @@ from warm_help import programs
 from web_help import COLOURS, HOSTILE, TRICKS, Viewer, broken
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
-TEAM = ("record", "--task", "T1", "--set", "parts=2", "--width", "2", "-q")
+TEAM = ("play", "--task", "T1", "--set", "parts=2", "--cap", "width=2", "-q")
 SHOP = "0a000000-0000-4000-8000-00000000000a"
 
 

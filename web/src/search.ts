@@ -1,11 +1,11 @@
 // The search language over the arrays of a trace: words and fields, `kind:spawn agent:coder tokens>5k credit<0 tainted "merge"`.
-// Always true: fields and marks are those of the server; terms are joined by and; an unknown field is an error, never an empty
-// list; an amount that is not recorded matches no comparison. What the arrays do not hold (text, models) is asked of whoever
-// holds it.
+// Always true: fields, marks and grammar are those of the server (`app/search.py`; both read tests/app/query_terms.json); terms are
+// joined by and; an unknown field is an error, never an empty list; an amount that is not recorded matches no comparison. What
+// the arrays do not hold (text, models) is asked of whoever holds it.
 import { EVENT_FIELDS, EVENT_FLAGS, FLAGS, type About } from "./shapes.gen";
 import { SourceError, type Columns } from "./source";
 
-/** `raw` is the term as it was written. */
+/** A field with a sign and a value, a mark (no sign), or a word (no field); `raw` is the term as it was written. */
 export interface Term { field: string; sign: string; value: string; raw: string }
 export interface Place { about: About; columns: Columns; credit: Float32Array | null }
 
@@ -14,32 +14,57 @@ const FLAG_WORDS: Record<string,
 /** Credit is what the page itself has asked for; the server does not know which method is meant. */
 const FIELDS: Record<string, "text" | "number" | "date"> = { ...EVENT_FIELDS, credit: "number" };
 const IN_ARRAYS = new Set(["id", "kind", "type", "agent", "role", "tool", "tokens", "cost", "seconds", "t", "turn", "step",
-  "credit", "n", "depth", "flag", "date", "since", "until", "last"]);
+  "credit", "n", "depth", "date", "since", "until", "last"]);
 export const FIELD_NAMES = Object.keys(FIELDS);
 export const MARKS = Object.keys(EVENT_FLAGS);
 const UNITS: Record<string, number> = { "": 1, k: 1e3, m: 1e6, g: 1e9 };
 
-/** Terms of a query. A bare word has the field "". */
+const TERM = /(?:([\p{L}\p{N}_]+)(<=|>=|!=|[:<>=]))?(?:"([^"]*)"|'([^']*)'(?=\s|$)|(\S+))/gu;
+const NO_VALUE = /^(\w+)(?:<=|>=|!=|[:<>=])$/;
+const OPERATORS = new Set(["OR", "NOT", "||", "&&"]);
+
+/** Terms of a query; what cannot be read, or names no field, is an error. */
 export function terms(query: string): Term[] {
-  const found = [...query.matchAll(/(?:(\w+)(<=|>=|!=|[:<>=]))?(?:"([^"]*)"|(\S+))/g)];
-  return found.map(([raw, field, sign, quoted, plain]) => {
-    const value = quoted ?? plain ?? "";
-    if (!field && quoted === undefined && Object.hasOwn(FLAG_WORDS, value)) return { field: "flag", sign: ":", value, raw };
-    return { field: field ?? "", sign: sign ?? ":", value, raw };
+  return [...query.matchAll(TERM)].map(([raw, field, sign, double, single, plain]) => {
+    if (plain && /^["']/.test(plain)) throw new SourceError("A quote is not closed.", "close the quotes");
+    if (field === undefined) {
+      checkWord(plain ?? "");
+      if (plain !== undefined && Object.hasOwn(FLAG_WORDS, plain)) return { field: plain, sign: "", value: "", raw };
+    } else if (!Object.hasOwn(FIELDS, field)) {
+      throw new SourceError(`There is no field named “${field}”.`, `fields: ${FIELD_NAMES.join(" ")}; marks: ${MARKS.join(" ")}`);
+    }
+    return { field: field ?? "", sign: sign ?? "", value: double ?? single ?? plain ?? "", raw };
   });
+}
+
+/** Refuses what is meant as more than a word, and would find nothing as one. */
+function checkWord(plain: string): void {
+  const field = NO_VALUE.exec(plain)?.[1];
+  if (field && Object.hasOwn(FIELDS, field)) {
+    throw new SourceError(`“${plain}” has no value.`, `write ${plain}VALUE without a space, or "${plain}" for the word`);
+  }
+  if (OPERATORS.has(plain)) {
+    throw new SourceError(`${plain} means nothing in a query.`, `all terms must hold, and != asks for others; write "${plain}" for the word`);
+  }
+}
+
+/** The words of a query, to mark them in texts; none while it cannot be read. */
+export function wordsOf(query: string): string[] {
+  try { return terms(query).filter((term) => term.field === "").map((term) => term.value); } catch { return []; }
+}
+
+function isMark(term: Term): boolean {
+  return term.field !== "" && term.sign === "";
 }
 
 /** Whether the arrays alone can answer a term. */
 export function isInArrays(term: Term): boolean {
-  return IN_ARRAYS.has(term.field);
+  return isMark(term) || IN_ARRAYS.has(term.field);
 }
 
-/** Whether a field is text, a number or a date; an unknown one is an error that says which fields there are. */
+/** Whether a field is text, a number or a date. */
 function known(term: Term): "text" | "number" | "date" {
-  const kind = Object.hasOwn(FIELDS, term.field) ? FIELDS[term.field] : undefined;
-  if (!kind) throw new SourceError(`No field named “${term.field}”.`,
-    `fields: ${FIELD_NAMES.join(" ")}; marks: ${MARKS.join(" ")}`);
-  return kind;
+  return FIELDS[term.field]!;
 }
 
 function numberOf(text: string): number {
@@ -177,12 +202,12 @@ function beyondTest(term: Term, beyond: Beyond): (i: number) => boolean {
 
 /** A test of the i-th event of the arrays for a term. */
 export function testOf(term: Term, place: Place, beyond: Beyond): (i: number) => boolean {
-  if (term.field === "flag") {
-    const bit = FLAG_WORDS[term.value]!;
+  if (isMark(term)) {
+    const bit = FLAG_WORDS[term.field]!;
     return (i) => (place.columns.flags[i]! & bit) !== 0;
   }
   if (term.field === "") { const word = term.value.toLowerCase(); return (i) => beyond.says(i, word); }
-  if (known(term) && !isInArrays(term)) return beyondTest(term, beyond);
+  if (!isInArrays(term)) return beyondTest(term, beyond);
   if (known(term) === "date") return dateTest(term, place);
   return known(term) === "text" ? textTest(term, place) : numberTest(term, place);
 }

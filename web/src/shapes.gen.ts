@@ -550,7 +550,7 @@ export interface Compare {
   refusal: string | null;
 }
 
-/** A folder of `counterpoint compare --all` in a list. */
+/** A folder of `counterpoint compare methods` in a list. */
 export interface RaceRow {
   id: string;
   plan: string;

@@ -277,9 +277,9 @@ export function reload(): void {
 }
 
 async function filterBy(text: string, current: Current): Promise<void> {
-  const found = terms(text);
-  if (!found.length) { mask.value = null; filterProblem.value = null; return; }
   try {
+    const found = terms(text);
+    if (!found.length) { mask.value = null; filterProblem.value = null; return; }
     const { about, columns: whole } = current;
     // What the arrays hold is answered here, at once; the rest is asked, and an event must be in both answers.
     const [here, there] = whole ? [found.filter(isInArrays), found.filter((term) => !isInArrays(term))] : [[], found];

@@ -3,6 +3,7 @@ import { isInArrays, search as found, spanOf, terms, type Beyond, type Place } f
 import { SourceError } from "../src/source";
 import { FileSource, subtree, type Packed } from "../src/file";
 import { FLAGS, type About } from "../src/shapes.gen";
+import CASES from "../../tests/app/query_terms.json";
 import { messages } from "../src/stream";
 
 const about = {
@@ -33,7 +34,7 @@ test.each([
 
 test("words are asked of the text, quotes keep them together", () => {
   expect(terms('kind:spawn "two words" agent:"a b"')).toMatchObject([
-    { field: "kind", sign: ":", value: "spawn" }, { field: "", sign: ":", value: "two words" },
+    { field: "kind", sign: ":", value: "spawn" }, { field: "", sign: "", value: "two words" },
       { field: "agent", sign: ":", value: "a b" },
   ]);
   expect(terms('tainted tokens>5 merge model:large').map(isInArrays)).toEqual([true, true, false, false]);
@@ -42,6 +43,11 @@ test("words are asked of the text, quotes keep them together", () => {
     field: (i, name) => (name === "reward" ? i : `${name}-${i}`) };
   expect(search("Merge", place, beyond)).toEqual([1]);
   expect(search("model:L-2 reward>1", place, beyond)).toEqual([2]);
+});
+
+test.each(CASES as { query: string; terms?: string[][]; error?: string }[])("$query is read as the server reads it", (one) => {
+  if (one.error) expect(() => terms(one.query)).toThrow(new RegExp(one.error));
+  else expect(terms(one.query).map(({ field, sign, value }) => [field, sign, value])).toEqual(one.terms);
 });
 
 test("an unknown field and a number that is none are errors", () => {

@@ -14,7 +14,7 @@ from functools import partial
 from typing import BinaryIO, cast
 
 from counterpoint.errors import InputError
-from counterpoint.formats.importing.files import MAX_UNPACKED, UNPACKING, File, Placed, skip
+from counterpoint.formats.importing.files import MAX_UNPACKED, UNPACKING, CountedStream, File, skip
 
 _ZIP = b"PK\x03\x04"
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
@@ -137,7 +137,7 @@ def _all(stream: BinaryIO) -> bytes | None:
 _kept: dict[tuple[str, int, float], bytes | None] = {}
 
 
-class _Piece(Placed):
+class _Piece(CountedStream):
     """Some bytes of what an archive unpacks to; going back begins it anew where it is packed."""
 
     def __init__(self, archive: File, start: int, size: int) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import counterpoint.registry as registry
 from counterpoint.audits.work.agents import AgentWork, TeamWork, work
-from counterpoint.credits.choosing import NobodyChosen
+from counterpoint.credits.choice import NoMechanism
 from counterpoint.display import compact, duration, money, number, percent
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
@@ -89,7 +89,7 @@ class Uncredited(Credit):
     """Of each trace."""
 
     @staticmethod
-    def of_traces(traces: Sequence[Trace], error: NobodyChosen) -> Uncredited:
+    def of_traces(traces: Sequence[Trace], error: NoMechanism) -> Uncredited:
         """What there is to say instead."""
         ids = tuple(trace.trace_id for trace in traces)
         notes = {"passed": error.passed, "fix": error.fix}

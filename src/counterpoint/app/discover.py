@@ -45,7 +45,7 @@ class Skipped:
 
 
 @dataclass
-class Found:
+class LogFiles:
     """What lies under some paths."""
 
     sessions: list[tuple[str, Session]] = field(default_factory=list)
@@ -86,10 +86,10 @@ def read_logs(path: str | os.PathLike[str], *, format: str | None = None) -> Ite
         yield from importer(name).read_session(session)
 
 
-def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, since: float | None = None) -> Found:
+def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, since: float | None = None) -> LogFiles:
     """The sessions under some paths; with `since`, those with a file changed at or after that moment."""
     forced = None if format is None else _named(format)
-    found = Found()
+    found = LogFiles()
     files: dict[str, list[File]] = {}
     seen: set[tuple[int, int]] = set()
     for path in paths:
@@ -105,7 +105,7 @@ def find(paths: Iterable[str | os.PathLike[str]], *, format: str | None = None, 
 _Seen = Iterable[tuple[File, str | None]]
 
 
-def _sort(some: _Seen, forced: str | None, found: Found, files: dict[str, list[File]], *, is_inside: bool = False) -> None:
+def _sort(some: _Seen, forced: str | None, found: LogFiles, files: dict[str, list[File]], *, is_inside: bool = False) -> None:
     """Put files to the importers that know them; what is in an archive that is no log itself is looked at one by one."""
     owner: str | None = None
     for file, why in some:

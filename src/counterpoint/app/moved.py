@@ -15,9 +15,9 @@ COMMANDS = {
     "corpus": "papers",
     "corpus add": "papers check",
     "corpus bib": "papers show --to bib",
-    "corpus claims": "papers show",
-    "corpus errata": "papers show",
-    "corpus problems": "papers show",
+    "corpus claims": "papers show claims",
+    "corpus errata": "papers show errata",
+    "corpus problems": "papers show problems",
     "corpus stats": "papers ls",
     "dataset": "notes dataset",
     "diff": "compare traces",
@@ -56,11 +56,10 @@ FLAGS: dict[str, dict[str, str]] = {
         "--alike": "--similarity",
     },
     "blame": {**_ROWS, **_MODEL, "--anyway": "--all", "--causes": "--summary", "--draws": "--samples"},
-    "compare": {"--traces": "compare traces", "--all": "compare methods", "--presets": "compare runs --presets"},
     "credit": {
         **_ROWS, **_MODEL, **_SET, "--method": "--mechanism", "--methods": "--mechanism", "--compare": "--mechanism M1,M2",
     },
-    "demo": {"--to": "--output", "--tasks": "--episodes"},
+    "demo": {"--to": "--output", "--tasks": "--episodes", "--budget": "--cap calls=N"},
     "export": {
         **_SET, "--credit": "--mechanism", "--html": "--to html -o FILE", "--agents": "--agent", "--no-mask": "--mask off",
         "--report": "--full", "--force": "--overwrite",
@@ -96,6 +95,77 @@ FLAGS: dict[str, dict[str, str]] = {
     "store rm": {"--now": "--purge"},
     "top": {**_ROWS, "--by": "--sort", "--unfold": "--full", "--of": "--events-of"},
     "view": {"--token": "--token-file"},
+    # of the laboratory
+    "bench attack": {"--budget": "--cap runs=N", "--option": "--model-set"},
+    "bench card": {"--html": "--output"},
+    "bench inject": {
+        "--count": "--samples", "--harmless": "--set harmless=true", "--key-env": "--model-set key_env=NAME",
+        "--subtlety": "--set subtlety=X", "--success": "--set success=X",
+    },
+    "bench leaderboard": {"--html": "--output"},
+    "bench run": {
+        "--again": "--overwrite", "--limit-s": "--cap seconds=N", "--only": "bench run SUITE CELL...", "--option": "--model-set",
+        "--out": "--output",
+    },
+    "compare": {
+        "--all": "compare methods", "--anyway": "compare runs --ignore-mismatch", "--baseline": "compare runs --baseline",
+        "--metric": "compare runs --metric", "--plan": "compare methods --plan", "--presets": "compare presets",
+        "--released": "compare standings released", "--show": "compare standings", "--suite": "compare methods --suite",
+        "--traces": "compare traces",
+    },
+    "compare methods": {
+        "--address": "--runner ray:HOST:PORT", "--budget": "--cap calls=N", "--export": "compare standings -o FILE.jsonl",
+        "--only": "compare methods METHOD...", "--out": "--output", "--released": "compare standings released",
+        "--show": "compare standings", "--table": "compare standings -o FILE.md", "--worlds": "--world",
+    },
+    "compare plot": {"--force": "--overwrite", "--what": "--kind"},
+    "compare presets": {"--anyway": "--ignore-mismatch", "--budget": "--cap calls=N", "--out": "--output"},
+    "compare runs": {"--anyway": "--ignore-mismatch"},
+    "models": {"--runs": "models ls RUN"},
+    "models shrink": {"--rank": "models shrink RUN FOLDER RANK"},
+    "notes judge": {
+        "--budget-tokens": "--cap tokens=N", "--concurrency": "--model-set concurrency=N", "--context": "--cap context=N",
+        "--key-env": "--model-set key_env=NAME", "--price": "--model-set price=IN,OUT", "--rubric-example": "notes rubric",
+    },
+    "papers ls": {
+        "--category": "papers ls category:WORD", "--core": "papers ls core:yes", "--credit": "papers ls credit:UNIT",
+        "--excluded": "papers ls excluded:yes",
+        "--form": "papers ls form:WORD", "--reward": "papers ls reward:R1", "--rl": "papers ls rl:yes",
+        "--scenario": "papers ls scenario:WORD",
+        "--text": "papers ls WORDS", "--year": "papers ls year:2025",
+    },
+    "play": {
+        "--budget-seconds": "--cap seconds=N", "--budget-tokens": "--cap tokens=N", "--budget-usd": "--cap usd=N",
+        "--concurrency": "--model-set concurrency=N", "--device": "--model-set device=cuda", "--guard": "--limits",
+        "--harness": "--model-set harness=tools", "--key-env": "--model-set key_env=NAME", "--limit": "--cap",
+        "--pace": "--model-set pace=real", "--price": "--model-set price=IN,OUT",
+        "--propensities": "--model-set propensities=true", "--retries": "--model-set retries=N", "--rpm": "--model-set rpm=N",
+        "--timeout": "--model-set timeout_s=N", "--token-ids": "--model-set token_ids=true", "--tpm": "--model-set tpm=N",
+        "--width": "--cap width=N",
+    },
+    "reproduce": {"--all": "reproduce all", "--list": "reproduce"},
+    "train": {
+        "--from": "train log --store", "--list": "train presets", "--lm": "train lm --model", "--preset": "train net --preset",
+        "--resume": "train resume", "--world": "train net --world",
+    },
+    "train lm": {
+        "--adapters": "--set adapters=shared", "--address": "--runner ray:HOST:PORT", "--credit": "--mechanism",
+        "--device": "--set device=cuda", "--lm": "--model", "--log": "--tracker", "--out": "--output", "--push": "--to",
+        "--resume": "train resume", "--updates": "--cap updates=N", "--where": "--set imitate.where=QUERY",
+    },
+    "train log": {"--budget": "--cap calls=N", "--from": "--store", "--log": "--tracker", "--out": "--output", "--push": "--to",
+                  "--staleness": "--set staleness=N", "--updates": "--cap updates=N", "--where": "train log QUERY"},
+    "train net": {
+        "--address": "--runner ray:HOST:PORT", "--budget": "--cap calls=N", "--from": "train log --store",
+        "--list": "train presets", "--lm": "train lm --model", "--log": "--tracker", "--out": "--output",
+        "--push": "--to", "--resume": "train resume", "--staleness": "--set staleness=N",
+        "--updates": "--cap updates=N", "--where": "train log QUERY",
+    },
+    "train prompts": {
+        "--batch": "--set batch=N", "--iterations": "--set iterations=N", "--reviewer": "--set reviewer=MODEL",
+        "--width": "--set width=N",
+    },
+    "train stop": {"--from": "--store", "--out": "--output", "--where": "train stop QUERY"},
 }  # fmt: skip
 """New command to its old flags, each with the new one."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 
 from counterpoint import registry
-from counterpoint.app.discover import Found
+from counterpoint.app.discover import LogFiles
 from counterpoint.app.load_save import about
 from counterpoint.formats.importing.files import MAX_UNPACKED, File, first_keys
 from counterpoint.store import Store
@@ -23,7 +23,7 @@ _SURVEY = {"trace_id", "task_id", "events"}
 _BOM = b"\xef\xbb\xbf"
 
 
-def own_files(found: Found, since: float | None = None) -> list[File]:
+def own_files(found: LogFiles, since: float | None = None) -> list[File]:
     """The files that no importer knows and that Counterpoint wrote, taken out of those that were skipped."""
     stores = {PurePath(skipped.name).parent for skipped in found.skipped if PurePath(skipped.name).name == _MARK}
     own = []
@@ -38,7 +38,7 @@ def own_files(found: Found, since: float | None = None) -> list[File]:
     return own
 
 
-def newest(found: Found, own: list[File], limit: int) -> list[File]:
+def newest(found: LogFiles, own: list[File], limit: int) -> list[File]:
     """Leave only the newest of all that is there, sessions and exports together; gives the exports among them."""
     sessions = [max((file.changed for file in session.files), default=0.0) for _, session in found.sessions]
     times = sorted([*sessions, *(file.changed for file in own)], reverse=True)

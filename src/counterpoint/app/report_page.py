@@ -14,7 +14,7 @@ from typing import NamedTuple
 from counterpoint.app.api.mix import Change
 from counterpoint.app.api.report import Pattern, Report, WasteSum
 from counterpoint.app.api.sums import Sum
-from counterpoint.app.pricing import cost_words
+from counterpoint.app.price_file import cost_words
 from counterpoint.display import at_least, compact, counted, duration, local_day, local_moment, money, number, percent
 from counterpoint.trace.lanes import FAMILIES
 from counterpoint.trace.naming import short_model

@@ -21,7 +21,7 @@ from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT, TITLE
 from counterpoint.trace.synthetic import synthetic_trace
-from counterpoint.trace.synthetic.planted import busy_team, mail_team
+from counterpoint.trace.synthetic.incidents import busy_team, mail_team
 
 # name, sub-agents, steps, topology, title: one of each of the survey's six shapes.
 _SAMPLES = (

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from counterpoint.trace.statistics import correlation, spearman
+
 _DRAWS = 1_000
 _LEAST = 3
 """Things below which no interval is given."""
@@ -59,7 +61,7 @@ def of_scores(first: Sequence[float], second: Sequence[float], *, seed: int = 0)
     a, b = np.asarray(first, float), np.asarray(second, float)
     figures = [
         _figure("Pearson correlation", lambda i: correlation(a[i], b[i]), len(a), seed),
-        _figure("Spearman correlation", lambda i: correlation(_ranks(a[i]), _ranks(b[i])), len(a), seed),
+        _figure("Spearman correlation", lambda i: spearman(a[i], b[i]), len(a), seed),
         _figure("mean difference", lambda i: float(np.mean(a[i] - b[i])), len(a), seed),
         _figure("mean absolute difference", lambda i: float(np.mean(np.abs(a[i] - b[i]))), len(a), seed),
     ]
@@ -73,21 +75,6 @@ def kappa(a: np.ndarray, b: np.ndarray, labels: int) -> float | None:
     p_a, p_b = (np.bincount(side, minlength=labels) / len(a) for side in (a, b))
     same, chance = float(np.mean(a == b)), float(p_a @ p_b)
     return None if 1 - chance < 1e-12 else (same - chance) / (1 - chance)
-
-
-def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Pearson's; None where one side is constant."""
-    if len(a) < 2:
-        return None
-    a, b = a - a.mean(), b - b.mean()
-    size = float(a @ a) * float(b @ b)
-    return float(a @ b) / size**0.5 if size > 1e-24 else None
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0; equal values share the mean of theirs."""
-    order = np.sort(values)
-    return (np.searchsorted(order, values, "left") + np.searchsorted(order, values, "right") - 1) / 2
 
 
 def _figure(name: str, measure: Callable[[np.ndarray], float | None], count: int, seed: int) -> Figure:

@@ -93,7 +93,7 @@ def authority(trace: Trace, may: MayTaint | None = None, policy: AuthorityPolicy
     facts = facts_of(trace)
     policy = policy or AuthorityPolicy()
     may = may or may_taint(trace)
-    flows, said = _flows(trace), _Said(trace)
+    flows, said = _flows(trace), _Speakers(trace)
     out: list[Sink] = []
     for i, event in enumerate(trace.events):
         if event.type == "safety_event":
@@ -132,7 +132,7 @@ def _flows(trace: Trace) -> dict[str, list[str]]:
 
 
 def _judged(
-    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], said: _Said, i: int
+    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], said: _Speakers, i: int
 ) -> Sink | None:
     """The strongest ground against a sink; None where nothing untrusted reaches it."""
     event = trace.events[i]
@@ -154,7 +154,7 @@ def _judged(
     return _sink(trace, may, i, may.path(i), _what(event), "shares a context with untrusted content", "possible", "context")
 
 
-class _Said:
+class _Speakers:
     """Who says a value: one look through all texts per value, however many sinks it decides."""
 
     def __init__(self, trace: Trace) -> None:

@@ -20,7 +20,7 @@ Scope = Literal["team", "receiver", "pair"]
 """Against which earlier messages one is held: all; those its receiver got or sent; those between the same two agents."""
 
 
-class Repeated(NamedTuple):
+class Repeats(NamedTuple):
     """Of a list of events: which repeat an earlier one (event to the earlier event), and how many could be judged."""
 
     of: dict[int, int]
@@ -37,7 +37,7 @@ def repeated(
     k: int = 3,
     similarity: Callable[[str, str], float] | None = None,
     embed: Callable[[list[str]], NDArray[Any]] | None = None,
-) -> Repeated:
+) -> Repeats:
     """Which of these events say what an earlier one said.
 
     By text: Jaccard of word k-shingles, or `embed` (n texts to an (n, d) array, cosine), or `similarity` of two texts. Events
@@ -62,7 +62,7 @@ def repeated(
             j = first.setdefault(facts.events[i].content_ref, i)
             if j != i and i in own:
                 found[i] = j
-    return Repeated(dict(sorted(found.items(), key=lambda p: facts.team.place_E[p[0]])), len(texts) + len(refs), len(texts))
+    return Repeats(dict(sorted(found.items(), key=lambda p: facts.team.place_E[p[0]])), len(texts) + len(refs), len(texts))
 
 
 def _groups(facts: Facts, numbers: list[int], scope: Scope) -> list[tuple[list[int], set[int]]]:
@@ -114,7 +114,7 @@ def collaboration(
     return [*out, _read(facts)]
 
 
-def _redundancy(facts: Facts, name: str, found: Repeated, how: str) -> Measure:
+def _redundancy(facts: Facts, name: str, found: Repeats, how: str) -> Measure:
     total = len(facts.messages)
     if not found.judged:
         return Measure.missing(name, f"none of {total:,} messages has a text or a content_ref")

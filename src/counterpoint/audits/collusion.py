@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import comb, sqrt
+from math import comb
 from typing import NamedTuple
 
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import EVENT_LIMIT, Finding, ids
 from counterpoint.audits.redundancy import jaccard, shingles
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.statistics import wilson_ends
 
 _VERIFIER = re.compile(r"verif|critic|judge|review|evaluat|grader|auditor", re.IGNORECASE)
 _REJECT = re.compile(
@@ -180,17 +181,10 @@ def collusion_over(traces: Sequence[Trace], *, threshold: float = 0.5, success: 
     if min(good, bad) < fewest:
         why = f"cannot judge: verdicts with an outcome on {good:,} successes and {bad:,} failures, {fewest} of each are needed"
         return Finding.of("verifier_collusion", why, None, threshold)
-    low, p = _wilson_low(table[False, True], bad), _fisher(table[True, True], good, table[False, True], bad)
+    low, p = wilson_ends(table[False, True], bad)[0], _fisher(table[True, True], good, table[False, True], bad)
     why = f"approved {table[False, True]:,} of {bad:,} failures and {table[True, True]:,} of {good:,} successes (p = {p:.3g})"
     events = (shown[:EVENT_LIMIT], len(shown))
     return Finding.of("verifier_collusion", why, low, threshold, is_found=low >= threshold and p >= 0.05, events=events)
-
-
-def _wilson_low(hits: int, n: int, z: float = 1.959964) -> float:
-    """The lower end of Wilson's 95 % interval for a share: (p + z2/2n - z sqrt(p q / n + z2/4n2)) / (1 + z2/n)."""
-    share = hits / n
-    spread = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, (share + z * z / (2 * n) - spread) / (1 + z * z / n))
 
 
 def _fisher(hits: int, n: int, other_hits: int, other_n: int) -> float:

@@ -222,10 +222,10 @@ class TextVerdict(NamedTuple):
 def judged(text: str, tools: Collection[str] = ()) -> TextVerdict:
     """The score of a text and the words behind it, 0 without a strong one; `tools` are names of tools that the team has."""
     looked = _flat(text[:_LONGEST])
-    cues = [*_found(looked, _STRONG_KINDS), *_named(text, tools)]
+    cues = [*_cues(looked, _STRONG_KINDS), *_tool_names(text, tools)]
     if not cues:
         return TextVerdict(0.0, ())
-    cues += _found(looked, _WEAK_KINDS)
+    cues += _cues(looked, _WEAK_KINDS)
     cues += [Cue("presses", _PRESS_WEIGHT, m.start(), m.end()) for m in _PRESSES.finditer(text[:_LONGEST])]
     cues.sort(key=lambda cue: (cue.start, cue.end))
     best, score = _best(cues)
@@ -243,7 +243,7 @@ def _flat(text: str) -> str:
     return "\n" + lower.replace("\\n", "  ").replace("\\", " ")
 
 
-def _found(looked: str, kinds: Sequence[tuple[str, float, re.Pattern[str]]]) -> Iterator[Cue]:
+def _cues(looked: str, kinds: Sequence[tuple[str, float, re.Pattern[str]]]) -> Iterator[Cue]:
     for kind, weight, pattern in kinds:
         for m in pattern.finditer(looked):
             first = m.start()
@@ -254,7 +254,7 @@ def _found(looked: str, kinds: Sequence[tuple[str, float, re.Pattern[str]]]) -> 
             yield Cue(kind, weight, max(first - 1, 0), _REST.match(looked, m.end()).end() - 1)  # type: ignore[union-attr]
 
 
-def _named(text: str, tools: Collection[str]) -> list[Cue]:
+def _tool_names(text: str, tools: Collection[str]) -> list[Cue]:
     """The team's own tools, by names that stand in no language."""
     names = sorted(name for name in tools if "_" in name and len(name) > 4)
     if not names or not any(name in text for name in names):

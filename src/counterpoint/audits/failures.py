@@ -142,10 +142,10 @@ def _reason(trace: Trace, event: Event, call: Event) -> str | None:
     text = trace.text(event) if event.type != "tool_call" else None
     if said is not None and text is not None and len(said) >= _CUT and text.strip().startswith(said.strip()):
         said, text = text, None  # the error is the beginning of what came back
-    telling = _telling(said) if said is not None else None
+    telling = _reason_line(said) if said is not None else None
     if telling is not None:
         return telling
-    came = _telling(text) if text else None
+    came = _reason_line(text) if text else None
     if said is None:
         return came or (first_line(text, _REASON) if text else None)
     own = _bare(said)
@@ -158,7 +158,7 @@ def _bare(said: str) -> str:
     return first_line(line, _REASON) or said.strip()[:_REASON]
 
 
-def _telling(text: str) -> str | None:
+def _reason_line(text: str) -> str | None:
     """The line of a text that says why; None where none says more than that it failed.
 
     The best is the last that names an exception, then the first that is marked as an error, then the first that complains, then

@@ -27,7 +27,7 @@ def sinks_by_effect(trace: Trace, may: MayTaint | None = None, found: Sequence[I
     _facts = facts_of(trace)  # one for all three
     may = may or may_taint(trace)
     found = injections(trace) if found is None else found
-    carried = _carried(trace, may, found)
+    carried = _compliant_acts(trace, may, found)
     out = {sink.event: _weighed(trace, sink) for sink in authority(trace, may)} | carried
     return sorted(out.values(), key=lambda sink: trace.index[sink.event])
 
@@ -37,7 +37,7 @@ def incidents(trace: Trace) -> list[Sink]:
     return [sink for sink in sinks_by_effect(trace) if sink.status == "violation"]
 
 
-def _carried(trace: Trace, may: MayTaint, found: Sequence[Injection]) -> dict[str, Sink]:
+def _compliant_acts(trace: Trace, may: MayTaint, found: Sequence[Injection]) -> dict[str, Sink]:
     """The acts and answers that carry out an order, by their event."""
     out: dict[str, Sink] = {}
     for one in found:

@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from counterpoint.audits.carried_out import (
+from counterpoint.audits.compliance import (
     BARS,
     Act,
-    Asked,
+    Background,
     Bars,
-    Known,
+    UserRequest,
     act_of,
     answered,
     asked_by,
@@ -98,11 +98,11 @@ class Injection(Struct, frozen=True, kw_only=True):
     def says(self) -> str:
         """The verdict in one sentence."""
         reach = f"it may have reached {self.events:,} events of {self.agents:,} agents" if self.events else "nothing read it"
-        done = f"; {_told(self.effects[0])}" if self.effects else ""
+        done = f"; {_effect_words(self.effects[0])}" if self.effects else ""
         return f"{self.event}{f' ({self.tool})' if self.tool else ''} {self.kinds[0]}: {self.status}; {reach}{done}"
 
 
-def _told(effect: Effect) -> str:
+def _effect_words(effect: Effect) -> str:
     tense = "tried" if effect.failed else "does" if effect.is_act else "says"
     return f"{effect.what} ({effect.event}) {tense} what it orders, with {effect.target!r}"
 
@@ -162,11 +162,11 @@ class _Run:
                 and (e.type == "human_intervention" or e.source == "user")]  # fmt: skip
 
     @cached_property
-    def _asked(self) -> Asked:
+    def _request(self) -> UserRequest:
         return asked_by(self._by_user)
 
     @cached_property
-    def _known(self) -> Known:
+    def _background(self) -> Background:
         """What the user and the calls say before any suspicious text was read."""
         facts = self._facts
         place = facts.team.place_E
@@ -175,7 +175,7 @@ class _Run:
         return known_by("\n\n".join(self._by_user), [self._act(i) for i in calls])
 
     @cached_property
-    def _told(self) -> list[tuple[int, str]]:
+    def _texts_in_order(self) -> list[tuple[int, str]]:
         """Every text in the story's order, except monitors', which quote."""
         facts = self._facts
         texts = ((i, facts.text(i)) for i in facts.team.order_E.tolist() if facts.events[i].type != "safety_event")
@@ -184,7 +184,7 @@ class _Run:
     def _is_new(self, order: Order, source: int) -> bool:
         """Whether nobody but suspicious texts named a particular of the order before."""
         place = self._facts.team.place_E
-        before = [text for i, text in self._told if place[i] < place[source] and i not in self._bad]
+        before = [text for i, text in self._texts_in_order if place[i] < place[source] and i not in self._bad]
         return any(not any(one in text for text in before) for one in order.strong)
 
     @cached_property
@@ -263,13 +263,13 @@ class _Run:
         event, text = facts.events[i], facts.text(i) or ""
         what = event.tool or event.to or event.type
         if event.type not in _ACTS:
-            is_said = i in self._answers and answered(order, text, self._asked, self._bars)
+            is_said = i in self._answers and answered(order, text, self._request, self._bars)
             said = Effect(event=event.id, what=what, order=order.text, target=order.text, is_act=False, failed=False)
             return said if is_said else None
         act = self._act(i)
         is_quoted = quotes(order, act)
         bare = without(order, act) if is_quoted else act
-        target = carried_out(order, bare, self._asked, is_new=is_new, known=self._known, bars=self._bars)
+        target = carried_out(order, bare, self._request, is_new=is_new, known=self._background, bars=self._bars)
         if target is None or (order.is_back and not self._is_made(self._arguments(i), done)):
             return None
         failed = is_quoted or self._failed(i)

@@ -22,7 +22,7 @@ from counterpoint.audits.records import DEFINITIONS, Measure, Summary, ids, stan
 from counterpoint.audits.redundancy import THRESHOLD
 from counterpoint.trace import Trace
 from counterpoint.trace.quantities import counted_tokens, has_times, is_thinking
-from counterpoint.trace.student import mean_ends
+from counterpoint.trace.statistics import mean_ends
 
 
 def measures(

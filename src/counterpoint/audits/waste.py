@@ -43,7 +43,7 @@ class Waste(Struct, frozen=True, kw_only=True):
     """The first of its events."""
 
 
-class _Found(NamedTuple):
+class _Finding(NamedTuple):
     how_many: int
     events_E: Mask
 
@@ -51,7 +51,7 @@ class _Found(NamedTuple):
 def waste(facts: Facts) -> list[Waste]:
     """Every kind of waste, in the order of `KINDS`."""
     taken = np.zeros(facts.n, np.bool_)
-    finders: dict[str, Callable[[Facts], _Found | str]] = {
+    finders: dict[str, Callable[[Facts], _Finding | str]] = {
         "unused_agents": _unused_agents, "after_goal": _after_goal, "repeated_reads": _repeated_reads,
         "unread_results": _unread_results,
     }  # fmt: skip
@@ -63,11 +63,11 @@ def waste(facts: Facts) -> list[Waste]:
             continue
         mine = found.events_E & ~taken
         taken |= mine
-        out.append(_told(facts, kind, what, found.how_many if mine.any() else 0, mine))
+        out.append(_waste(facts, kind, what, found.how_many if mine.any() else 0, mine))
     return out
 
 
-def _told(facts: Facts, kind: str, what: str, count: int, mine: Mask) -> Waste:
+def _waste(facts: Facts, kind: str, what: str, count: int, mine: Mask) -> Waste:
     team, events = facts.team, facts.in_story(mine)
     names = list(dict.fromkeys(team.label_A[int(team.agent_E[i])] for i in events))
     tools = list(dict.fromkeys(tool for i in events if (tool := facts.events[i].tool)))
@@ -78,12 +78,12 @@ def _told(facts: Facts, kind: str, what: str, count: int, mine: Mask) -> Waste:
     )  # fmt: skip
 
 
-def _unused_agents(facts: Facts) -> _Found | str:
+def _unused_agents(facts: Facts) -> _Finding | str:
     """Spawned agents that acted and of whom no other agent read anything; those still at work at the end are let pass."""
     team = facts.team
     spawned = np.flatnonzero((team.parent_A >= 0) & team.is_member_A)
     if not len(spawned):
-        return _Found(0, np.zeros(facts.n, np.bool_))
+        return _Finding(0, np.zeros(facts.n, np.bool_))
     if not bool(facts.read_E.any()):
         return "nothing says what agents read of each other"
     acts_A = team.per_agent(np.ones(facts.n, np.int64))
@@ -92,10 +92,10 @@ def _unused_agents(facts: Facts) -> _Found | str:
     unused = [a for a in silent if a in facts.returned or facts.spans[1][a] < facts.result_t]
     is_unused = np.zeros(len(team), np.bool_)
     is_unused[unused] = True
-    return _Found(len(unused), is_unused[team.agent_E])
+    return _Finding(len(unused), is_unused[team.agent_E])
 
 
-def _after_goal(facts: Facts) -> _Found | str:
+def _after_goal(facts: Facts) -> _Finding | str:
     """Work that began after the orchestrator's last word (its last decision, aggregate or message), does not follow from it, and
     follows no new words of a person: nobody was left to make anything of it."""
     team = facts.team
@@ -110,10 +110,10 @@ def _after_goal(facts: Facts) -> _Found | str:
     asked = [int(team.place_E[i]) for i in team.events_of(("human_intervention",)) if team.place_E[i] > end]
     if asked:
         later &= team.place_E < min(asked)
-    return _Found(int((later & team.of_types(("tool_call", "orchestrator_decision", "message"))).sum()), later)
+    return _Finding(int((later & team.of_types(("tool_call", "orchestrator_decision", "message"))).sum()), later)
 
 
-def _repeated_reads(facts: Facts) -> _Found | str:
+def _repeated_reads(facts: Facts) -> _Finding | str:
     """Calls with the tool and the words of the same agent's call before that brought the very same result and did not fail."""
     events, trace = facts.events, facts.trace
     calls = [i for i in facts.team.events_of(("tool_call",)) if events[i].content_ref is not None]
@@ -135,16 +135,16 @@ def _repeated_reads(facts: Facts) -> _Found | str:
             again[[i, answer[i]]] = True
             count += 1
         seen[key] = result
-    return _Found(count, again)
+    return _Finding(count, again)
 
 
-def _unread_results(facts: Facts) -> _Found | str:
+def _unread_results(facts: Facts) -> _Finding | str:
     """Results that no later event read, of agents that went on; the last result of an agent that was cut off is let pass."""
     results = facts.team.of_types(("tool_result",))
     if not bool((results & facts.used_E).any()):
-        return "nothing says which results were read" if results.any() else _Found(0, results)
+        return "nothing says which results were read" if results.any() else _Finding(0, results)
     last_A = np.full(len(facts.team), -1, np.int64)
     np.maximum.at(last_A, facts.team.agent_E, facts.team.place_E)
     went_on = facts.team.place_E < last_A[facts.team.agent_E]
     unread = results & ~facts.used_E & went_on & ~facts.failed_E
-    return _Found(int(unread.sum()), unread)
+    return _Finding(int(unread.sum()), unread)

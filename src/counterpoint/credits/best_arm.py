@@ -70,25 +70,25 @@ def race(pull: Pull, arms: int, *, budget: int, delta: float = 0.05, at_once: in
         raise InputError(what, fix=f"an arm or more, {LEAST} trials or more, delta between 0 and 1")
     gains: list[list[float]] = [[] for _ in range(arms)]
 
-    def spent() -> int:
+    def trial_count() -> int:
         return sum(map(len, gains))
 
     is_over = False
 
     def trial(arm: int, count: int) -> None:
         nonlocal is_over
-        count = min(count, budget - spent())
+        count = min(count, budget - trial_count())
         if count > 0 and not is_over:
             told = [float(x) for x in pull(arm, len(gains[arm]), count)]
             gains[arm] += told
             is_over = len(told) < count
 
     for arm in range(arms):
-        if budget - spent() >= LEAST:
+        if budget - trial_count() >= LEAST:
             trial(arm, LEAST)
     while True:
         found = _bounds(gains, delta)
-        if found.behind <= within or spent() >= budget or is_over:
+        if found.behind <= within or trial_count() >= budget or is_over:
             return found
         others = [arm for arm in range(arms) if arm != found.best and gains[arm]]
         rival = max(others, key=lambda arm: found.high_A[arm], default=found.best)

@@ -208,10 +208,10 @@ def message_credit(
     """Credit of messages: each as it was recorded against the same fork in which `do` was done to it."""
     check_ids(traces, ids)
 
-    def asked(trace: Trace) -> dict[str, Contrast]:
+    def by_event(trace: Trace) -> dict[str, Contrast]:
         return {e.id: Contrast(e.id, None, do) for e in messages_of(trace, types, ids)}
 
-    return fork_credit(mechanism, estimand, "message", traces, replay, asked, k=k, seed=seed, coupled=coupled, channel=channel)
+    return fork_credit(mechanism, estimand, "message", traces, replay, by_event, k=k, seed=seed, coupled=coupled, channel=channel)
 
 
 def _fork(at: str, do: Do | None, i: int, seed: int, coupled: bool) -> Fork | None:
@@ -261,7 +261,7 @@ def _tokens_after(trace: Trace) -> list[int]:
 
 
 def pair_interaction(
-    replay: Replay | None, trace: Trace, a: str, b: str, *, k: int = 1, seed: int = 0, channel: str = "team"
+    replay: Replay | None, trace: Trace, a: str, b: str, *, k: int = 1, seed: int = 0
 ) -> PairCredit:
     """I(a, b) = c(ab) - c(a) - c(b), c being deletion credit: negative where either suffices, positive where both are needed.
 
@@ -276,18 +276,18 @@ def pair_interaction(
     early, late = sorted((a, b), key=lambda at: (trace.events[trace.index[at]].t, trace.index[at]))
     if early == late:
         raise InputError(f"{a!r} twice", fix="two different messages")
-    trace = beside_forks(trace, replay, early, channel)
+    trace = beside_forks(trace, replay, early, "team")
     without = replay.fork(trace, early, Delete())
     key = trace.events[trace.index[late]].key
     again = [e.id for e in without.events if (e.key == key if key is not None else e.id == late)]
     seeds: list[int | None] = [None, *fork_seeds(seed, trace, k - 1)]
     arms = [Fork(late, do, s) for do in (None, Delete()) for s in seeds]
-    r00, r01 = np.array(_returns(replay, trace, arms, channel)).reshape(2, k)
+    r00, r01 = np.array(_returns(replay, trace, arms, "team")).reshape(2, k)
     if again:
         arms = [Fork(again[0], do, s) for do in (None, Delete()) for s in seeds]
-        r10, r11 = np.array(_returns(replay, without, arms, channel)).reshape(2, k)
+        r10, r11 = np.array(_returns(replay, without, arms, "team")).reshape(2, k)
     else:
-        r10 = r11 = np.full(k, float(without.rewards[channel]))
+        r10 = r11 = np.full(k, float(without.rewards["team"]))
     singles = {early: float((r00 - r10).mean()), late: float((r00 - r01).mean())}
     interaction, se = paired((r10 + r01)[None], (r11 + r00)[None])
     forks = 1 + (4 if again else 2) * k

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from counterpoint.credits.default import Default
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.options import check_options
 from counterpoint.trace import Trace
@@ -48,8 +49,17 @@ class Mechanism:
     live: Mapping[str, Any] = field(default_factory=dict)
     """Options where teams of language models are trained. "task:..." stands for what the team's task can answer without a model
     call: task:without_returns, task:worth, task:value, task:value_before, task:reward."""
+    default: Default | None = None
+    """How it is asked where nobody names a mechanism; None: it has to be asked for by name."""
+    fallback: Mapping[str, Any] = field(default_factory=dict)
+    """Options where somebody asks for it by name alone, without which it has no answer."""
     example: Callable[[], Example] | None = None
     """Small traces and options that it answers; `counterpoint.testing.check_mechanism` runs on them, and needs them."""
+
+    @property
+    def outside_needs(self) -> list[str]:
+        """What it needs that no trace holds."""
+        return [need for need in self.needs if need in ("critic", "weights", "credit")]
 
     @property
     def options(self) -> list[str]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit, CreditRow
+from counterpoint.trace.statistics import spearman
 from counterpoint.trace.team import team_of
 
 EVENT_UNITS = ("orchestrator", "message", "tool")
@@ -82,14 +83,9 @@ def rank_correlation(a: Mapping[str, float], b: Mapping[str, float]) -> tuple[fl
     names = [name for name in a if name in b]
     if len(names) < 2:
         return None, len(names)
-    x, y = (_ranks(np.array([side[name] for name in names])) for side in (a, b))
-    x, y = x - x.mean(), y - y.mean()
-    size = float(np.sqrt((x @ x) * (y @ y)))
-    return (float(x @ y) / size if size else None), len(names)
+    return spearman(*(_rounded([side[name] for name in names]) for side in (a, b))), len(names)
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    size = float(np.abs(values).max()) or 1.0  # amounts that differ by rounding alone are equal
-    _, at, count = np.unique(np.round(values / size, 9), return_inverse=True, return_counts=True)
-    last = np.cumsum(count)
-    return (last - (count - 1) / 2)[at]
+def _rounded(values: list[float]) -> NDArray[np.float64]:
+    """Amounts that differ by rounding alone are equal."""
+    return np.round(np.array(values) / (max(map(abs, values)) or 1.0), 9)

@@ -136,7 +136,7 @@ def _led_to(trace: Trace, acts: Mapping[str, list[int]], i: int) -> int:
     raise NotIdentified(what, "record what it did, or an edge from the action that led to it", where=trace.trace_id)
 
 
-def paid(
+def payments_of(
     traces: Sequence[Trace],
     units: Sequence[Mapping[str, list[int]]],
     unit: str,

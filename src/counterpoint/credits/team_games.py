@@ -201,7 +201,7 @@ VALUES = ("exact", "sampled", "permission", "nested_owen")
 
 
 @dataclass(frozen=True)
-class Played:
+class TraceGame:
     """A trace as a game."""
 
     names: list[str]
@@ -228,7 +228,7 @@ class Played:
         return self.game.worth(everybody), self.game.worth(~everybody)
 
 
-def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = None, tie: float = 0.5) -> Played:
+def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = None, tie: float = 0.5) -> TraceGame:
     """The game of a trace."""
     team = team_of(trace)
     chosen = [a for a in range(len(team)) if team.is_member_A[a] and (worth or not replay or team.parent_A[a] >= 0)]
@@ -243,7 +243,7 @@ def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = No
         born = next((e.id for e in trace.events if e.type == "spawn" and e.to in names), None)
         trace = beside_forks(trace, replay, born, "team")
     game, found = _game(trace, names, worth, replay, tie, spent)
-    return Played(names, [roles.get(name, name) for name in names], parent_A, game, found, spent)
+    return TraceGame(names, [roles.get(name, name) for name in names], parent_A, game, found, spent)
 
 
 def roles_of(trace: Trace) -> dict[str, str]:
@@ -341,7 +341,7 @@ def game_credit(
     mechanism: str,
     estimand: str,
     traces: Sequence[Trace],
-    give: Callable[[int, Played], list[CreditRow]],
+    give: Callable[[int, TraceGame], list[CreditRow]],
     *,
     worth: Worth | None,
     replay: Replay | None,

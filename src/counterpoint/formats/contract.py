@@ -53,7 +53,7 @@ def _check_becomes(importer: Importer, require: Require) -> None:
     require(not unknown, f"`becomes` names {', '.join(unknown)}: no type of event or edge, and no field")
 
 
-def _carried(format_: Format, trace: Trace) -> Trace:
+def _promise(format_: Format, trace: Trace) -> Trace:
     """What of a trace a format promises to bring back."""
     return replace(trace, **{name: {} for name in ("contents", "meta") if name not in format_.keeps})
 
@@ -89,7 +89,7 @@ def _check_tables(format_: Format, trace: Trace, require: Require) -> None:
 
 
 def _same(found: list[Trace], format_: Format, trace: Trace, require: Require) -> None:
-    wanted = _carried(format_, trace)
+    wanted = _promise(format_, trace)
     require(len(found) == 1, f"wrote one trace and read {len(found)}")
     require(found[0] == wanted, f"what was read differs from what was written (trace {trace.trace_id!r})")
     # Equality takes 1 for 1.0; bytes do not.

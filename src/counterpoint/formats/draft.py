@@ -277,7 +277,7 @@ def _numbers(values: dict[str, float]) -> dict[str, Any]:
 # -- order in time -------------------------------------------------------------------------------------------------------------
 
 
-class Ordered(NamedTuple):
+class EventOrder(NamedTuple):
     """Events in an order in which every edge that is kept leads forward, with times that do not fall along one."""
 
     order: list[int]
@@ -288,7 +288,7 @@ class Ordered(NamedTuple):
     """Numbers of the edges that closed a cycle."""
 
 
-def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> Ordered:
+def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> EventOrder:
     """Order events by time as far as the edges allow.
 
     Edges are believed before clocks: where the two contradict each other, the effect is moved to its cause. An edge that would
@@ -298,7 +298,7 @@ def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> Ordered
     if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(
         times[i] <= times[i + 1] for i in range(n - 1)
     ):
-        return Ordered(list(range(n)), list(times), set())
+        return EventOrder(list(range(n)), list(times), set())
     after: list[list[int]] = [[] for _ in range(n)]
     waiting = [0] * n
     for k, (src, dst) in enumerate(edges):
@@ -307,7 +307,7 @@ def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> Ordered
     return _kahn(list(times), edges, after, waiting)
 
 
-def _kahn(mended: list[float], edges: Sequence[tuple[int, int]], after: list[list[int]], waiting: list[int]) -> Ordered:
+def _kahn(mended: list[float], edges: Sequence[tuple[int, int]], after: list[list[int]], waiting: list[int]) -> EventOrder:
     n = len(mended)
     ready = [(mended[i], i) for i in range(n) if waiting[i] == 0]
     heapq.heapify(ready)
@@ -335,4 +335,4 @@ def _kahn(mended: list[float], edges: Sequence[tuple[int, int]], after: list[lis
             waiting[dst] -= 1
             if waiting[dst] == 0:
                 heapq.heappush(ready, (mended[dst], dst))
-    return Ordered(order, mended, dropped)
+    return EventOrder(order, mended, dropped)

@@ -61,7 +61,7 @@ _FIRST = ("jsonl", "survey")
 _OURS_RANK = 1000
 
 
-def _known() -> list[tuple[str, Format]]:
+def _by_rank() -> list[tuple[str, Format]]:
     names = registry.ids("format")
     ordered = [*(n for n in _FIRST if n in names), *(n for n in names if n not in _FIRST)]
     known = [(name, registry.get("format", name)) for name in ordered]
@@ -73,7 +73,7 @@ def detect(head: bytes, name: str = "") -> str:
     for id_ in _FIRST:
         if registry.get("format", id_).sniff(head):
             return id_
-    known = _known()
+    known = _by_rank()
     for id_, format_ in known:
         if format_.sniff(head):
             return id_

@@ -23,7 +23,7 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, mark_graphs, mark_tool, result_text
 from counterpoint.formats.spans.openinference import is_sdk_trace
-from counterpoint.formats.spans.span import Kind, Span, close_wrappers, opened, said, told
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers, last_answer, last_request, opened
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -38,7 +38,7 @@ def _sniff(head: bytes) -> bool:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    found = _Collected()
+    found = _Collection()
     for file in session.files:
         for document in session.documents(file):
             found.take(document, session, file.name)
@@ -51,7 +51,7 @@ def _read(session: Session) -> Iterator[Trace]:
         yield trace
 
 
-class _Collected:
+class _Collection:
     """Traces and observations, each once."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ def _describe(span: Span, row: dict[str, Any], meta: dict[str, Any]) -> bool:
         _as_tool(span, row, attributes)
     else:
         asked, given = row.get("input"), row.get("output")
-        span.input, span.output = told(asked) if asked else "", said(given).text if given else ""
+        span.input, span.output = last_request(asked) if asked else "", last_answer(given).text if given else ""
     return kind in _KINDS
 
 
@@ -227,13 +227,13 @@ def _as_agent(span: Span, row: dict[str, Any], attributes: dict[str, Any], scope
     stated = next((name for key in names if (name := string(attributes.get(key)))), None)
     span.agent = stated or (None if span.agent_id and span.agent_id in span.name else span.name)
     asked, given = row.get("input"), row.get("output") or attributes.get("final_result")
-    span.input, span.output = told(asked) if asked else "", said(given).text if given else ""
+    span.input, span.output = last_request(asked) if asked else "", last_answer(given).text if given else ""
     span.usage = _usage(row)
 
 
 def _as_model(span: Span, row: dict[str, Any]) -> None:
-    answer = said(row.get("output")) if row.get("output") else None
-    span.input, span.output = told(row["input"]) if row.get("input") else "", answer.text if answer else ""
+    answer = last_answer(row.get("output")) if row.get("output") else None
+    span.input, span.output = last_request(row["input"]) if row.get("input") else "", answer.text if answer else ""
     span.model = string(row.get("model")) or string(row.get("providedModelName"))
     span.usage = _usage(row)
     span.cost_usd = number(row.get("totalCost") or row.get("calculatedTotalCost")) or None

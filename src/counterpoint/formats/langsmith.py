@@ -21,7 +21,7 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats.spans.span import Kind, Span, said, told
+from counterpoint.formats.spans.span import Kind, Span, last_answer, last_request
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -136,8 +136,8 @@ def _feedback(run: dict[str, Any]) -> dict[str, float]:
 def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
     inputs, outputs = as_dict(run.get("inputs")), as_dict(run.get("outputs"))
     if span.kind == "llm":
-        answer = said(outputs) if outputs else None
-        span.input, span.output = told(inputs) if inputs else "", answer.text if answer else ""
+        answer = last_answer(outputs) if outputs else None
+        span.input, span.output = last_request(inputs) if inputs else "", answer.text if answer else ""
         span.usage, span.cost_usd = _usage(run, outputs), number(run.get("total_cost"))
         asked = as_dict(as_dict(run.get("extra")).get("invocation_params")).get("model")
         span.model = string(outputs.get("model")) or string(meta.get("ls_model_name")) or string(asked)
@@ -152,7 +152,7 @@ def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
             mark_tool(span, only, outputs)
     else:
         given = {key: value for key, value in outputs.items() if value and key != "__interrupt__"}
-        span.input, span.output = told(inputs) if inputs else "", said(given).text if given else ""
+        span.input, span.output = last_request(inputs) if inputs else "", last_answer(given).text if given else ""
         if span.name in _AGENTS:
             span.kind, span.agent = "agent", span.name
 

@@ -19,7 +19,7 @@ from typing import Any
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of
-from counterpoint.formats.spans.span import Kind, Span, close_wrappers, said, told
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers, last_answer, last_request
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -141,8 +141,8 @@ def _model(span: Span, kind: str, data: dict[str, Any], session: Session) -> Non
         session.report.lacks[_NO_TOKENS] += 1
     if kind == "response" and not data.get("output"):
         session.report.lacks[_NO_CONTENT] += 1
-    answer = said(data.get("output"))
-    span.input, span.output = told(data.get("input")) if data.get("input") else "", answer.text
+    answer = last_answer(data.get("output"))
+    span.input, span.output = last_request(data.get("input")) if data.get("input") else "", answer.text
     if answer.calls:
         span.extra["tool_calls"] = [call._asdict() for call in answer.calls]
     if (response := string(data.get("response_id"))) is not None:

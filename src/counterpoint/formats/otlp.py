@@ -131,7 +131,7 @@ class _Writer:
             ("gen_ai.usage.input_tokens", e.tokens_in),
             ("gen_ai.usage.output_tokens", e.tokens_out),
             ("error.type", "error" if e.ok is False else None),
-            (_said(e, is_chat), self._text(e, is_chat)),
+            (_text_attribute(e, is_chat), self._text(e, is_chat)),
             ("counterpoint.id", e.id),
             ("counterpoint.type", e.type),
             (ORDER, i),
@@ -182,7 +182,7 @@ def _nanoseconds(base: float, t: float) -> str:
 _OPERATIONS = {"safety_event": "run_guardrail"}
 
 
-def _said(e: Event, is_chat: bool) -> str:
+def _text_attribute(e: Event, is_chat: bool) -> str:
     """The attribute that holds an event's text."""
     if is_chat:
         return "gen_ai.output.messages"

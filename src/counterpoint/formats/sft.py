@@ -123,12 +123,12 @@ class _Rows:
             given = {"role": event.role, "prompt": text} if event.type == "spawn" else {"agent": event.to}
             name = (event.extra or {}).get("tool_name")
             note = {"agent": event.to} if event.to else {"error": event.error or "no agent was made"}
-            chat.call(event.id, _tool(name if isinstance(name, str) else event.type), _given(given), note)
+            chat.call(event.id, _tool(name if isinstance(name, str) else event.type), _present_fields(given), note)
             if event.to and event.type == "spawn":
                 spawned[event.to] = event.id
             return int(text is None and event.type == "spawn")
         elif event.type == "message" and event.to:
-            chat.call(event.id, "send_message", _given({"to": event.to, "content": text}), {"to": event.to})
+            chat.call(event.id, "send_message", _present_fields({"to": event.to, "content": text}), {"to": event.to})
         else:
             chat.say(text, event.decision)
             return int(text is None and event.type != "orchestrator_decision")
@@ -148,7 +148,7 @@ class _Call:
 
 
 @dataclass
-class _Said:
+class _MessageDraft:
     """An assistant message in the making."""
 
     texts: list[str] = field(default_factory=list)
@@ -172,7 +172,7 @@ class Chat:
         self._task = task
         self._system: list[str] = []
         self._messages: list[dict[str, Any]] = []
-        self._said: _Said | None = None
+        self._said: _MessageDraft | None = None
         self._heard: list[str] = []
         self._answers: dict[str, str] = {}
         self._count = 0
@@ -206,10 +206,10 @@ class Chat:
         """A call of the agent."""
         self._turn(is_text=False).calls.append(_Call(event, tool, arguments, note))
 
-    def _turn(self, *, is_text: bool) -> _Said:
+    def _turn(self, *, is_text: bool) -> _MessageDraft:
         if self._said is None or self._heard or self._answers or (is_text and self._said.calls):
             self._close()
-            self._said = _Said()
+            self._said = _MessageDraft()
         return self._said
 
     def _close(self) -> None:
@@ -227,7 +227,7 @@ class Chat:
             self._messages.append({"role": "user", "content": "\n\n".join(self._heard)})
         self._heard, self._answers = [], {}
 
-    def _write(self, said: _Said) -> None:
+    def _write(self, said: _MessageDraft) -> None:
         message: dict[str, Any] = {"role": "assistant", "content": said.words}
         if said.calls:
             first = self._count
@@ -241,7 +241,7 @@ class Chat:
             self._messages.pop()
         self._messages.append(message)
 
-    def _written_calls(self, said: _Said) -> list[dict[str, Any]]:
+    def _written_calls(self, said: _MessageDraft) -> list[dict[str, Any]]:
         return self._messages[-1]["tool_calls"] if said.calls else []
 
     # -- the whole -------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def _arguments(text: str | None) -> dict[str, Any] | str:
     return text if is_object else {"input": text}
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _present_fields(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

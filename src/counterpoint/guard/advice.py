@@ -39,7 +39,7 @@ def advice(state: GuardState, limits: GuardLimits, now: float) -> dict[str, str]
         out[name] = f"{MARK} advice: nothing has been changed or completed for {quiet:.0f} minutes. {_DO}"
     name = f"rule@{tally.prompt_at}"
     if settings.get("rule") and state.path is not None and name not in told:
-        found = _asked(state, settings, now)
+        found = _stop_advice(state, settings, now)
         if found is not None:
             since = f", and nothing has been changed or completed for {quiet:.0f} minutes" if quiet >= 1 else ""
             what = f"a stop rule learned from {found.get('traces', 'older')} runs would stop here{since}"
@@ -63,7 +63,7 @@ def rounds_of(gains: Iterable[float], begin: float, end: float, round_s: float) 
     return out
 
 
-def _asked(state: GuardState, settings: dict[str, Any], now: float) -> dict[str, Any] | None:
+def _stop_advice(state: GuardState, settings: dict[str, Any], now: float) -> dict[str, Any] | None:
     """What the rule said if it would stop; at each new round it is asked again, and answers with a later call."""
     tally, path = state.tally, f"{state.path}.advice"
     assert tally.prompt_at is not None

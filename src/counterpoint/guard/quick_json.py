@@ -32,7 +32,7 @@ def _refused(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
-def _made() -> tuple[Callable[[str | bytes], Any], Callable[..., str]]:
+def _codec() -> tuple[Callable[[str | bytes], Any], Callable[..., str]]:
     import _json
 
     scan: Any = _json.make_scanner(_Rules())  # type: ignore[arg-type]
@@ -75,6 +75,6 @@ def _whole() -> tuple[Callable[[str | bytes], Any], Callable[..., str]]:
 
 
 try:
-    loads, dumps = _made()
+    loads, dumps = _codec()
 except Exception:  # another Python: slower, and the same
     loads, dumps = _whole()

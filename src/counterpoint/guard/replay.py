@@ -14,7 +14,7 @@ from counterpoint.guard.reader import SessionReader
 
 
 @dataclass
-class Fired:
+class Refusal:
     """A limit that would have refused a call."""
 
     limit: str
@@ -30,24 +30,24 @@ class Fired:
 
 
 @dataclass
-class Replayed:
+class ReplayResult:
     """What came of it."""
 
     reader: SessionReader
-    fired: dict[str, Fired] = field(default_factory=dict)
+    fired: dict[str, Refusal] = field(default_factory=dict)
     """Limit to when it fired first, in that order."""
 
 
-def replay(reader: SessionReader, transcript: str, limits: GuardLimits) -> Replayed:
+def replay(reader: SessionReader, transcript: str, limits: GuardLimits) -> ReplayResult:
     """Play a session."""
-    out, price = Replayed(reader), ModelPrices(reader.state, limits.prices, at=reader.tally.last_at)
+    out, price = ReplayResult(reader), ModelPrices(reader.state, limits.prices, at=reader.tally.last_at)
     for agent, record, at in reader.in_order(transcript):
         for name, tool, given in reader.calls_of(record):
             call = GuardCall(agent, tool, reader.key(tool, given), is_spawn=reader.is_spawn(tool), depth=reader.depth(agent))
             why = refusal(limits, reader.tally, call, at, price)
             if why is not None:
                 counts = reader.tally.counts("session", at, price)
-                first = out.fired.setdefault(why[0], Fired(why[0], at, agent, tool, why[1], counts))
+                first = out.fired.setdefault(why[0], Refusal(why[0], at, agent, tool, why[1], counts))
                 first.calls += 1
             elif call.is_spawn:
                 reader.grant(name, tool, agent, given, at)

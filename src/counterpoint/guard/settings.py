@@ -87,7 +87,7 @@ def install(path: Path, command: str) -> bool:
     ours = {"type": "command", "command": command, "timeout": _TIMEOUT_S}
     if [hook for group in _groups(table, path) for hook in _hooks(group) if _is_ours(hook)] == [ours]:
         return False
-    kept = _kept(path) if _remove(table, path) else None
+    kept = _backup(path) if _remove(table, path) else None
     is_made = not path.parent.exists()
     if kept is not None:  # another guard: what was there before it is known already
         before, is_made = kept["before"], kept["folder"]
@@ -106,7 +106,7 @@ def uninstall(path: Path) -> bool:
     table, text = _read(path)
     if not _remove(table, path):
         return False
-    kept = _kept(path)
+    kept = _backup(path)
     before = kept["before"] if kept is not None and kept["after"] == text else _text(table, text) if table else None
     if before is not None:
         put([(path.resolve(), before.encode())])
@@ -123,7 +123,7 @@ def _record(path: Path) -> Path:
     return Path(home()) / "installed" / f"{crc32(str(path.resolve()).encode()):08x}.json"
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
+def _backup(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(_record(path).read_text())
         return found if found["path"] == str(path.resolve()) and {"before", "after", "folder"} <= found.keys() else None

@@ -90,7 +90,7 @@ def payoffs(trace: Trace) -> np.ndarray:
     return np.array([score for _, score in sorted(scored, key=lambda pair: pair[0])])
 
 
-def said(trace: Trace) -> np.ndarray:
+def draft_numbers(trace: Trace) -> np.ndarray:
     """(checkpoints,) the last number in the text of each scored draft, 0 where it says none: "7 items", "ahead by 2"."""
     out = []
     for event in _drafts(trace):
@@ -99,7 +99,7 @@ def said(trace: Trace) -> np.ndarray:
     return np.array(out)
 
 
-def from_traces(traces: Iterable[Trace], evidence: Callable[[Trace], np.ndarray] = said) -> StopPaths:
+def from_traces(traces: Iterable[Trace], evidence: Callable[[Trace], np.ndarray] = draft_numbers) -> StopPaths:
     """Forced-continuation traces as paths, with the five features of the stopping worlds.
 
     `evidence` reads one number per checkpoint that was known there; round, last gain, quiet rounds and drop follow from it.

@@ -34,7 +34,7 @@ from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
-from counterpoint.recorder.telling import raised, say
+from counterpoint.recorder.problems import error_text, say
 from counterpoint.store import Store
 from counterpoint.store.place import store_path
 from counterpoint.trace import Trace
@@ -104,7 +104,7 @@ class Recording(Acts):
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self.trace = session.finish({})
         elif isinstance(error, Exception):
-            self.trace = session.finish({"failed": raised(error)})
+            self.trace = session.finish({"failed": error_text(error)})
         else:
             session.release()
         session.tell_end()
@@ -159,13 +159,13 @@ class Recording(Acts):
         """Wait until all that was recorded so far is on disk; whether it is. Without it that takes at most 50 ms."""
         return self.session is not None and self.session.sync()
 
-    async def asynced(self) -> bool:
+    async def sync_async(self) -> bool:
         """The same for tasks; those that wait together share one sync of the disk."""
         session = self.session
         if session is None:
             return False
         try:
-            await session.run.asynced()
+            await session.run.sync_async()
         except CounterpointError as error:
             session.note(str(error))
             return False

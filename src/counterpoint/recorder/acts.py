@@ -12,9 +12,20 @@ from typing import Any
 
 from counterpoint.recorder.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.recorder.live_guard import LimitReached
-from counterpoint.recorder.telling import raised
-from counterpoint.recorder.values import clean, given, listed, name_or_none, number, parameters, short, text_of, usage_of, word
-from counterpoint.recorder.wrap import wrapped
+from counterpoint.recorder.problems import error_text
+from counterpoint.recorder.values import (
+    arguments_text,
+    clean,
+    listed,
+    name_or_none,
+    number,
+    parameters,
+    short,
+    text_of,
+    usage_of,
+    word,
+)
+from counterpoint.recorder.wrap import wrap_call
 from counterpoint.trace.vocabulary import EVENT_TYPES, SOURCES
 
 Fn = Callable[..., Any]
@@ -127,10 +138,10 @@ class Acts:
                     return None
 
                 called = scope.session.do(lambda: name_or_none(name(*args, **kwargs) if callable(name) else name))
-                text = scope.session.do(lambda: given(names, args, kwargs))
+                text = scope.session.do(lambda: arguments_text(names, args, kwargs))
                 return self._enter(scope, called or own, name_or_none(role) or own, text, is_new=not called)
 
-            return wrapped(function, begin, _leave)
+            return wrap_call(function, begin, _leave)
 
         return decorate if function is None else decorate(function)
 
@@ -156,19 +167,19 @@ class Acts:
                 scope = self.here()
                 if scope is None:
                     return None
-                lanes, text = scope.session.lanes, scope.session.do(lambda: given(names, args, kwargs))
+                lanes, text = scope.session.lanes, scope.session.do(lambda: arguments_text(names, args, kwargs))
                 self._permit(scope, tool, text)
                 begun: Scope | None = scope.session.do(lambda: lanes.begin(scope, "tool_call", tool=tool, text=text))
                 return _begun(begun, tool, text)
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
-                said = {"tool": tool, "ok": error is None, "error": raised(error), **_origin(scope.session, trusted, source)}
+                said = {"tool": tool, "ok": error is None, "error": error_text(error), **_origin(scope.session, trusted, source)}
                 answer = scope.session.do(_text, text, value)
                 scope.session.do(lambda: lanes.end_call(scope, answer, **said))
                 _answered(scope, error is None)
 
-            return wrapped(function, begin, end)
+            return wrap_call(function, begin, end)
 
         return decorate if function is None else decorate(function)
 
@@ -205,9 +216,10 @@ class Acts:
 
                 session, answer = scope.session, scope.session.do(_text, text, value)
                 fields = session.do(spent) or {}
-                session.do(lambda: session.lanes.end(scope, answer, **{**fields, "ok": error is None, "error": raised(error)}))
+                fields = {**fields, "ok": error is None, "error": error_text(error)}
+                session.do(lambda: session.lanes.end(scope, answer, **fields))
 
-            return wrapped(function, begin, end)
+            return wrap_call(function, begin, end)
 
         return decorate if function is None else decorate(function)
 
@@ -248,7 +260,7 @@ class Acts:
             assert inner is not None
             ok, why = inner.told.pop("ok", True), inner.told.pop("error", None)
             if error is not None:  # whatever was told before
-                ok, why = False, raised(error)
+                ok, why = False, error_text(error)
             said = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
             _answered(inner, ok)
@@ -270,7 +282,7 @@ class Acts:
             assert inner is not None
             inner.told.setdefault("ok", error is None)
             if error is not None:
-                inner.told |= {"ok": False, "error": raised(error)}
+                inner.told |= {"ok": False, "error": error_text(error)}
             inner.session.do(inner.session.lanes.end, inner, doing.text)
 
         yield from self._during(inner, end)
@@ -385,7 +397,7 @@ def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
         scope.told.setdefault("ok", True)
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=scope.told.get("ok"), error=scope.told.get("error")))
     else:
-        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=raised(error)))
+        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=error_text(error)))
 
 
 def _origin(session: RecordingSession, trusted: Any, source: Any) -> dict[str, Any]:

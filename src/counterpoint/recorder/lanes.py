@@ -20,8 +20,8 @@ from typing import Any
 
 from counterpoint.errors import CounterpointError
 from counterpoint.recorder.live_guard import LiveGuard
+from counterpoint.recorder.problems import one_line, say
 from counterpoint.recorder.recorder import Recorder, WallClock
-from counterpoint.recorder.telling import said, say
 from counterpoint.store import Run
 from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
@@ -412,7 +412,7 @@ class RecordingSession:
                     self.note(str(self.run.trouble), is_new=False)
                 return method(*args, **kwargs)
         except Exception as error:
-            self.note(said(error))
+            self.note(one_line(error))
             return None
 
     def note(self, what: str, *, is_new: bool = True) -> None:
@@ -436,7 +436,7 @@ class RecordingSession:
         try:
             self.run.sync()
         except Exception as error:
-            self.note(said(error))
+            self.note(one_line(error))
             return False
         return True
 
@@ -457,7 +457,7 @@ class RecordingSession:
                     self.note(f"a record could not be written and is left out: {refusal.why}")
             return self.run.finish(self.rewards, costs, self.metrics or None, meta)
         except Exception as error:
-            self.note(said(error))
+            self.note(one_line(error))
             self.release()
             return None
 
@@ -467,7 +467,7 @@ class RecordingSession:
         try:
             self.run.release()
         except Exception as error:
-            self.note(said(error))
+            self.note(one_line(error))
 
     def tell_end(self) -> None:
         """At the end, how much went wrong."""

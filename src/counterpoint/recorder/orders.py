@@ -27,7 +27,7 @@ from counterpoint.store import disk
 from counterpoint.store.journal import is_held, journals, path_of, peek
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.lines import LineReader
-from counterpoint.trace.steered import order_of
+from counterpoint.trace.steering import order_of
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
 Action = Literal["pause", "resume", "message", "stop"]

@@ -87,7 +87,7 @@ def text_of(value: Any) -> str | None:
     return _object(value)
 
 
-def _named(value: Any) -> str:
+def _type_name(value: Any) -> str:
     """Of what JSON has no word for the name of its type; a text of a class of its own (LangChain's) is that text."""
     return str.__str__(value) if isinstance(value, str) else f"<{type(value).__name__}>"
 
@@ -103,7 +103,7 @@ def _attribute(value: Any, name: str) -> Any:
     return None if callable(found) else found
 
 
-def given(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+def arguments_text(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
     """The arguments of a call as text: a lone text is itself, others are an object by name."""
     if names and names[0] in ("self", "cls"):
         names, args = names[1:], args[1:]
@@ -119,9 +119,9 @@ def given(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 
 def _object(value: Any) -> str:
     try:
-        return plain(msgspec.json.encode(value, enc_hook=_named).decode())
+        return plain(msgspec.json.encode(value, enc_hook=_type_name).decode())
     except Exception:
-        return _named(value)
+        return _type_name(value)
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -199,7 +199,7 @@ def _json(value: Any, depth: int = 0) -> Any:
         return {word(k, "-"): _json(v, depth + 1) for k, v in value.items()}
     if depth < _DEEPEST and isinstance(value, (list, tuple)):
         return [_json(v, depth + 1) for v in value]
-    return _named(value)
+    return _type_name(value)
 
 
 def short(value: Any) -> str:

@@ -21,7 +21,7 @@ End = Callable[[Scope, Any, BaseException | None], None]
 """What is done when it has ended, with its value or its error."""
 
 
-def wrapped(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+def wrap_call(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
     """The function, recorded."""
     call: Callable[..., Any]
     if inspect.isasyncgenfunction(function):

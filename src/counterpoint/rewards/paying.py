@@ -26,7 +26,7 @@ OURS = ("weight", "gain", "share")
 
 
 @dataclass(frozen=True)
-class Paid:
+class Payment:
     """What the rewards came to."""
 
     traces: list[Trace]
@@ -49,7 +49,7 @@ def pay(
     at_first: np.ndarray | None = None,
     leads: Mapping[str, str] | None = None,
     best: float = 1.0,
-) -> Paid:
+) -> Payment:
     """Rewards by name with their options, paid on traces.
 
     `tasks` says which traces are of one task, `reader` is the mechanism that reads the result, `weights` replace the rewards'
@@ -83,7 +83,7 @@ def pay(
     totals = balanced(balance, parts_KN, np.array(used), tasks)
     paid = [msgspec.structs.replace(t, rewards={**t.rewards, "team": float(x)}) for t, x in zip(traces, totals, strict=True)]
     pays_team = parts_KN.any() or any(registry.get("reward", name).unit in ("team", "orchestrator") for name in rewards)
-    return Paid(paid, _signals(traces, fine, totals, bool(pays_team)) if any(fine) else None, parts_KN[0])
+    return Payment(paid, _signals(traces, fine, totals, bool(pays_team)) if any(fine) else None, parts_KN[0])
 
 
 def _signals(

@@ -2,7 +2,8 @@
 
 Always true: a reward reads a trace and gives rows; what it cannot judge has no row. It reads no file, clock or network, and has
 no state. A judge, rubric or process model is a callable among the options, so that an LLM judge plugs in; None from it means
-not scored. Unknown options and amounts that are not numbers are one clear error each.
+not scored. Unknown options, values of another kind than the option is annotated with, and amounts that are not numbers are one
+clear error each.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def combined(how: str, scores: Sequence[float]) -> float:
     return COMBINE[how](scores)
 
 
-def chosen(trace: Trace, types: Iterable[str]) -> list[Event]:
+def events_of_types(trace: Trace, types: Iterable[str]) -> list[Event]:
     """The events of these types, in the story's order."""
     wanted = tuple(types)
     for name in wanted:
@@ -105,7 +106,7 @@ def chosen(trace: Trace, types: Iterable[str]) -> list[Event]:
 def amounts(trace: Trace, channels: Sequence[str], types: Iterable[str] = EVENT_TYPES) -> list[tuple[Event, float]]:
     """Events and what they were paid, in the first of these channels that each has."""
     found = []
-    for event in chosen(trace, types):
+    for event in events_of_types(trace, types):
         paid = next((event.reward[c] for c in channels if event.reward and c in event.reward), None)
         if paid is not None:
             found.append((event, float(paid)))
@@ -154,7 +155,7 @@ def succeeded(call: Event, results: Sequence[Event]) -> bool | None:
     return all(known) if known else None
 
 
-def tools_kept(trace: Trace) -> dict[str, float]:
+def tool_success_shares(trace: Trace) -> dict[str, float]:
     """Agent to the share of its tool calls that did not fail; none for an agent without calls.
 
     A call that nothing answered did not fail; one whose result was paid less than 0 (R5) did.

@@ -67,7 +67,7 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 _decode = msgspec.json.Decoder(list[Change]).decode
 
 
-class Said:
+class AnnotationState:
     """All that the file says."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class AnnotationFile:
 
     def __init__(self, store: Path) -> None:
         self.path = store / NAME
-        self.said = Said()
+        self.state = AnnotationState()
         self._place: _Place | None = None
         self._lock = threading.RLock()
 
@@ -149,7 +149,7 @@ class AnnotationFile:
         """Something that is another one when the file says something else."""
         return (0, 0) if self._place is None else (self._place.inode, self._place.end)
 
-    def refresh(self) -> Said:
+    def refresh(self) -> AnnotationState:
         """All that is said now; cheap when nothing is new."""
         with self._lock, disk.translate_errors(self.path):
             try:
@@ -157,21 +157,21 @@ class AnnotationFile:
             except FileNotFoundError:
                 if has_annotations(self.path.parent) and not self.path.exists():
                     raise self._damaged("it is missing") from None
-                self.said, self._place = Said(), None
-                return self.said
+                self.state, self._place = AnnotationState(), None
+                return self.state
             try:
                 if not self._follow(fd):
                     disk.lock(fd, shared=True, wait=True)  # what a writer was writing is whole now
                     self._follow(fd, is_last_try=True)
             finally:
                 os.close(fd)
-            return self.said
+            return self.state
 
     def _follow(self, fd: int, *, is_last_try: bool = False) -> bool:
         """Take in what is new; False where the file ends before its head says so."""
         about = os.fstat(fd)
         if self._place is None or self._place.inode != about.st_ino:
-            self.said, self._place = Said(), _Place(about.st_ino, HEAD_BYTES)
+            self.state, self._place = AnnotationState(), _Place(about.st_ino, HEAD_BYTES)
         acknowledged = head_of(os.pread(fd, HEAD_BYTES, 0))
         if acknowledged is None:
             if is_last_try:
@@ -181,7 +181,7 @@ class AnnotationFile:
         if about.st_size > begin:
             for changes, end in groups(os.pread(fd, about.st_size - begin, begin), begin):
                 for change in changes:
-                    self.said.apply(change)
+                    self.state.apply(change)
                 self._place = _Place(about.st_ino, end)
         if self._place.end < acknowledged:
             if is_last_try:
@@ -195,10 +195,10 @@ class AnnotationFile:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def append(self, decide: Callable[[Said], Sequence[Change]]) -> None:
+    def append(self, decide: Callable[[AnnotationState], Sequence[Change]]) -> None:
         """Write the changes that `decide` gives, looking at all that is said; durable when this returns."""
         with self._alone() as file:
-            changes = decide(self.said)
+            changes = decide(self.state)
             if not changes:
                 return
             note_annotations(self.path.parent)
@@ -209,7 +209,7 @@ class AnnotationFile:
             file.append(data)
             os.pwrite(file.fd, head(begin + len(data)), 0)
             for change in changes:
-                self.said.apply(change)
+                self.state.apply(change)
             self._place = _Place(self._place.inode, begin + len(data))
 
     def rewrite(self) -> bool:
@@ -217,9 +217,9 @@ class AnnotationFile:
         if not self.path.exists():
             return False
         with self._alone():
-            if not self.said.is_stale:
+            if not self.state.is_stale:
                 return False
-            disk.replace_file(self.path, whole(self.said.changes()))
+            disk.replace_file(self.path, whole(self.state.changes()))
             return True
 
     @contextmanager
@@ -301,7 +301,7 @@ def whole(changes: Sequence[Change]) -> bytes:
     return head(HEAD_BYTES + len(data)) + data
 
 
-def salvaged(data: bytes) -> tuple[list[Change], int]:
+def salvage_changes(data: bytes) -> tuple[list[Change], int]:
     """What is whole in a damaged file, and how many of its lines are not: a group whose sum is wrong is not believed."""
     changes: list[Change] = []
     lost, start = 0, HEAD_BYTES

@@ -29,7 +29,7 @@ _TIERS = ((16, 32), (128, 16))
 STRAY_AGE_S = 3600.0
 
 
-class Compacted(Struct, frozen=True):
+class CompactionResult(Struct, frozen=True):
     """What a compaction did."""
 
     merged: int
@@ -40,7 +40,7 @@ class Compacted(Struct, frozen=True):
     """Files deleted: of parts that died a grace period ago, and strays of killed writers."""
 
 
-def compact(log: Log, lake: Lake, *, grace_s: float) -> Compacted:
+def compact(log: Log, lake: Lake, *, grace_s: float) -> CompactionResult:
     """Merge all that is small or holds dead rows, then delete what died `grace_s` ago."""
     merged = written = 0
     state = log.refresh()
@@ -52,10 +52,10 @@ def compact(log: Log, lake: Lake, *, grace_s: float) -> Compacted:
         for group in _groups(worth):
             if (len(group) > 1 or state.live[group[0].name] < group[0].traces) and _merge(log, lake, group):
                 merged, written = merged + len(group), written + 1
-    return Compacted(merged, written, _delete_dead(log, lake, grace_s))
+    return CompactionResult(merged, written, _delete_dead(log, lake, grace_s))
 
 
-def purge(log: Log, lake: Lake) -> Compacted:
+def purge(log: Log, lake: Lake) -> CompactionResult:
     """Rewrite the parts that hold removed or replaced traces, delete what is dead at once, and name it in the log no more."""
     merged = 0
     state = log.refresh()
@@ -63,7 +63,7 @@ def purge(log: Log, lake: Lake) -> Compacted:
         merged += _merge(log, lake, [part])
     deleted = _delete_dead(log, lake, -math.inf)  # also what died, by a clock that was set back since, in the future
     log.checkpoint(sweep_all=True)
-    return Compacted(merged, merged, deleted)
+    return CompactionResult(merged, merged, deleted)
 
 
 def tidy(log: Log, lake: Lake) -> None:

@@ -65,7 +65,7 @@ class Head:
             try:
                 self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             except FileNotFoundError:
-                raise _lost(self.path, "is missing") from None
+                raise _lost_error(self.path, "is missing") from None
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise
@@ -80,7 +80,7 @@ class Head:
             with self.held(shared=True):
                 found = Position.decoded(os.pread(fd, _BYTES + 1, 0))
         if found is None:
-            raise _lost(self.path, "is damaged")
+            raise _lost_error(self.path, "is damaged")
         return found
 
     def write(self, position: Position, *, durably: bool = False) -> None:
@@ -112,7 +112,7 @@ class Head:
                 os.close(fd)
 
 
-def _lost(path: Path, what: str) -> InputError:
+def _lost_error(path: Path, what: str) -> InputError:
     why = "without it damage to the log cannot be found"
     fix = REPAIR.format(store=os.fspath(path.parent))
     return InputError(f"the head of the store's log {what}", where=os.fspath(path), why=why, fix=fix)

@@ -24,7 +24,7 @@ from typing import Any
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace, TryAgain
 from counterpoint.store.append_file import AppendFile
-from counterpoint.store.tally import Tally, TallyFile, damaged, lost_run, tally_or_fault, tally_path
+from counterpoint.store.tally import Tally, TallyFile, damage_error, lost_run, tally_or_fault, tally_path
 from counterpoint.trace.lines import LineReader, header_line, sum_line
 
 _SUFFIX = ".jsonl"
@@ -87,7 +87,7 @@ def _read(data: bytes, path: Path, tally: Tally | None, fault: InvalidTrace | No
     if not end:  # a journal of the first form had no sum until its first commit
         end = data.find(b"\n") + 1
         if not end:
-            raise damaged("the journal has no header", path)
+            raise damage_error("the journal has no header", path)
     try:
         reader.feed(data[:end])
     except InvalidTrace:
@@ -102,7 +102,7 @@ def _read(data: bytes, path: Path, tally: Tally | None, fault: InvalidTrace | No
     is_young = not (reader.events or reader.edges or reader.contents or reader.finished)
     if tally is None and (fault or reader.is_tallied) and not is_young:
         missing = "the tally of the journal is missing: how much of it was acknowledged is not known"
-        raise fault or damaged(missing, tally_path(path))
+        raise fault or damage_error(missing, tally_path(path))
     return reader, end
 
 
@@ -112,8 +112,8 @@ def _read_tallied(data: bytes, path: Path, tally: Tally) -> tuple[LineReader, in
     if not tally.holds(data):
         LineReader(where=os.fspath(path)).feed(data[:known])  # where a line is wrong, it is named
         if len(data) < known:
-            raise damaged(f"the journal has lost its end: {len(data):,} of {known:,} acknowledged bytes are there", path)
-        raise damaged("the journal is not what was acknowledged: its bytes have changed", path)
+            raise damage_error(f"the journal has lost its end: {len(data):,} of {known:,} acknowledged bytes are there", path)
+        raise damage_error("the journal is not what was acknowledged: its bytes have changed", path)
     end = max(_end_of_sums(data), known)
     if end > known:
         reader = LineReader(where=os.fspath(path))
@@ -208,7 +208,7 @@ class Journal:
             except BaseException as error:
                 file.close()
                 if isinstance(error, FileExistsError):
-                    raise _taken(path, trace_id) from None
+                    raise _taken_error(path, trace_id) from None
                 raise
             finally:
                 disk.remove(draft)
@@ -296,7 +296,7 @@ class Journal:
         self._file.close()
 
 
-def _taken(path: Path, trace_id: str) -> InputError | TryAgain:
+def _taken_error(path: Path, trace_id: str) -> InputError | TryAgain:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import CounterpointError, InputError
-from counterpoint.store.annotations import AnnotationFile, Dataset, Said
+from counterpoint.store.annotations import AnnotationFile, AnnotationState, Dataset
 from counterpoint.store.journal import journals, peek
 from counterpoint.store.log import Log
 from counterpoint.store.opening import open_folder, open_log
@@ -25,7 +25,7 @@ Damaged = dict[Path, CounterpointError]
 """Files that cannot be read, each with the reason: journals, and files of the log that older ones stood in for."""
 
 
-class Listed(NamedTuple):
+class Listing(NamedTuple):
     """A line per trace by the time it was added, what cannot be read, and the collections."""
 
     rows: list[Summary]
@@ -33,18 +33,18 @@ class Listed(NamedTuple):
     datasets: dict[str, Dataset]
 
 
-def list_folder(path: Path) -> Listed:
+def list_folder(path: Path) -> Listing:
     """The list of the store in a folder."""
     with disk.translate_errors(path):
         log = open_log(path, open_folder(path, create=False), read_only=True)
     try:
         said = AnnotationFile(path).refresh()
-        return Listed(*listing(path / "journal", log, said), said.datasets)
+        return Listing(*listing(path / "journal", log, said), said.datasets)
     finally:
         log.close()
 
 
-def listing(journal_folder: Path, log: Log, said: Said) -> tuple[list[Summary], Damaged]:
+def listing(journal_folder: Path, log: Log, said: AnnotationState) -> tuple[list[Summary], Damaged]:
     """A line per trace, finished and open, by the time it was added."""
     sealed = log.refresh().rows
     done = [Summary.of_row(row) for row in list(sealed.values())]

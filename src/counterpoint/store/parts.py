@@ -218,12 +218,12 @@ class PartWriter:
         numbered = unit.events.add_column(0, "n", pa.array(np.arange(n, dtype=np.int32)))
         head = self._files["traces"].add(_head(row, unit.meta, n, unit.edges.num_rows), 1)
         spans = {
-            "events": self._files["events"].add(_named(row.id, numbered, "events"), n),
-            "edges": self._files["edges"].add(_named(row.id, unit.edges, "edges"), unit.edges.num_rows),
+            "events": self._files["events"].add(_with_trace_id(row.id, numbered, "events"), n),
+            "edges": self._files["edges"].add(_with_trace_id(row.id, unit.edges, "edges"), unit.edges.num_rows),
         }
         contents = None
         if unit.contents is not None:
-            contents = self._files["contents"].add(_named(row.id, unit.contents, "contents"), unit.contents.nbytes)
+            contents = self._files["contents"].add(_with_trace_id(row.id, unit.contents, "contents"), unit.contents.nbytes)
         self.rows.append(replace(row, part=self.name, head=len(self.rows), contents=contents, **spans))
         assert head.rows == 1
         self.events += n
@@ -254,7 +254,7 @@ class PartWriter:
                 file.abandon()
 
 
-def _named(trace_id: str, table: pa.Table, kind: str) -> pa.Table:
+def _with_trace_id(trace_id: str, table: pa.Table, kind: str) -> pa.Table:
     named = table.add_column(0, "trace_id", pa.repeat(pa.scalar(trace_id, pa.string()), table.num_rows))
     return named if named.schema.equals(SCHEMAS[kind]) else named.cast(SCHEMAS[kind])
 

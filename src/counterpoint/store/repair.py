@@ -26,7 +26,7 @@ import counterpoint.store.disk as disk
 import counterpoint.store.head as head
 import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound
-from counterpoint.store.annotations import AnnotationFile, salvaged, whole
+from counterpoint.store.annotations import AnnotationFile, salvage_changes, whole
 from counterpoint.store.journal import good_bytes, journals, peek, take_stock
 from counterpoint.store.lake import Gone, Lake
 from counterpoint.store.lake import head as head_of
@@ -46,7 +46,7 @@ from counterpoint.trace.columns import EVENT_SCHEMA, edges_of, events_of
 _BROKEN = (pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError, CounterpointError)
 
 
-class Salvaged(NamedTuple):
+class Salvage(NamedTuple):
     """A part with the rows that could be read, and why the others could not."""
 
     part: Part
@@ -72,7 +72,7 @@ def _note(metadata: pq.FileMetaData) -> Note | None:
     return None if said is None else msgspec.json.decode(said, type=Note)
 
 
-def salvage(lake: Path, name: str) -> Salvaged:
+def salvage(lake: Path, name: str) -> Salvage:
     """Read a part that the log does not know. `InputError` when its table of traces cannot be read at all."""
     path = part_path(lake, name, "traces")
     try:
@@ -103,7 +103,7 @@ def salvage(lake: Path, name: str) -> Salvaged:
         sums=sums,
         has_rewards=True,
     )
-    return Salvaged(part, rows, lost, at)
+    return Salvage(part, rows, lost, at)
 
 
 def _sums(lake: Path, name: str, kind: str) -> list[tuple[int, int]]:
@@ -161,7 +161,7 @@ def _numbers(text: str) -> dict[str, int | float]:
 ASIDE = "set-aside"
 
 
-class Repaired(Struct, kw_only=True):
+class RepairResult(Struct, kw_only=True):
     """What a repair found and did."""
 
     aside: str | None = None
@@ -174,7 +174,7 @@ class Repaired(Struct, kw_only=True):
     """Traces of which no whole copy is left."""
 
 
-def repair(path: Path) -> Repaired:
+def repair(path: Path) -> RepairResult:
     """Mend a store. `NotFound` or `InputError` when the folder never was one."""
     return _Repair(path).run()
 
@@ -183,12 +183,12 @@ class _Repair:
     """One repair on its way."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._report = path, Repaired()
+        self._path, self._report = path, RepairResult()
         self._lake_folder = path / "lake"
         self._is_head_new = False
         self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
 
-    def run(self) -> Repaired:
+    def run(self) -> RepairResult:
         with disk.translate_errors(self._path):
             is_summed = self._mend_frame()
             log = Log(self._path / "log", self._path / head.NAME, is_summed=is_summed)
@@ -282,7 +282,7 @@ class _Repair:
 
     def _restore(self, state: State, reading: _Reading) -> None:
         """Traces of parts that the log as far as it can be read never heard of."""
-        found: list[Salvaged] = []
+        found: list[Salvage] = []
         for name in part_names(self._lake_folder):
             if name not in reading.known:
                 try:
@@ -397,7 +397,7 @@ class _Repair:
             try:
                 disk.lock(fd, wait=True)
                 data = said.path.read_bytes()
-                changes, lost = salvaged(data)
+                changes, lost = salvage_changes(data)
                 self._copy(said.path, data)
                 disk.replace_file(said.path, whole(changes))
             finally:

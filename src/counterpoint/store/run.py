@@ -1,6 +1,6 @@
 """`Run`: recording one trace. `event` appends to a list; threads and tasks that ask for durability share one sync.
 
-Always true: `sync` and `asynced` return only when every record made before the call is on disk, or raise; a record that the
+Always true: `sync` and `sync_async` return only when every record made before the call is on disk, or raise; a record that the
 disk refused stays and is tried again at the next sync; a record that no line can carry is kept in `refused`, and every sync
 says so until `drop_refused`. An event is in the journal before any edge that names it.
 """
@@ -169,8 +169,8 @@ class Run:
         if self.refused:
             raise self._refusal()
 
-    def asynced(self) -> asyncio.Future[None]:
-        """The same for tasks, `await run.asynced()`: the event loop goes on while the disk works."""
+    def sync_async(self) -> asyncio.Future[None]:
+        """The same for tasks, `await run.sync_async()`: the event loop goes on while the disk works."""
         if self._is_over:
             self._alive()
         loop = asyncio.get_running_loop()

@@ -242,7 +242,7 @@ class Store:
         if trace_id in said.by_trace or any(trace_id in known.ids for known in said.datasets.values()):
             self._said.append(lambda said: [Change(forget=trace_id)])
 
-    def purge(self) -> compaction.Compacted:
+    def purge(self) -> compaction.CompactionResult:
         """Erase at once what was removed or replaced: from the lake's files, the log, the annotations, and the hot file."""
         self._writable()
         self._said.rewrite()
@@ -252,7 +252,7 @@ class Store:
         self._hot = None
         return report
 
-    def compact(self, *, grace_s: float = 600.0) -> compaction.Compacted:
+    def compact(self, *, grace_s: float = 600.0) -> compaction.CompactionResult:
         """Merge small parts, drop the rows of removed and superseded traces, delete files that died `grace_s` ago."""
         self._writable()
         self._said.rewrite()

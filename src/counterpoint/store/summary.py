@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from counterpoint.display import compact, duration, local_day, local_moment, money
-from counterpoint.store.annotations import NAME, Said
+from counterpoint.store.annotations import NAME, AnnotationState
 from counterpoint.store.log import Row, State
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import QUARTER_S, Quarter, Waiting, quarters_of, waiting_of
@@ -26,7 +26,7 @@ from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.quantities import uncounted
-from counterpoint.trace.steered import is_steered, order_of
+from counterpoint.trace.steering import is_steered, order_of
 from counterpoint.trace.tabular import Tabular
 
 
@@ -335,7 +335,7 @@ class Info(Struct, kw_only=True):
     datasets: int = 0
 
 
-def info(path: Path, form: int, state: State, n_open: int, said: Said) -> Info:
+def info(path: Path, form: int, state: State, n_open: int, said: AnnotationState) -> Info:
     """The numbers of a store in this state."""
     days: dict[str, Day] = {}
     for row in state.rows.values():

@@ -79,7 +79,7 @@ def read_tally(journal: Path) -> Tally | None:
         if found is not None:
             return found
         time.sleep(_PAUSE_S)
-    raise damaged("the tally of the journal has changed since it was written", path)
+    raise damage_error("the tally of the journal has changed since it was written", path)
 
 
 def tally_or_fault(journal: Path) -> tuple[Tally | None, InvalidTrace | None]:
@@ -124,10 +124,10 @@ def lost_run(journal: Path, sealed: Container[str]) -> InvalidTrace | None:
     if said is None or said.is_over or said.trace_id in sealed or journal.exists():
         return None
     what = f"the journal of trace {said.trace_id!r} is missing: {said.size:,} bytes of it were acknowledged"
-    return damaged(what, journal)
+    return damage_error(what, journal)
 
 
-def damaged(what: str, path: Path) -> InvalidTrace:
+def damage_error(what: str, path: Path) -> InvalidTrace:
     """A journal that is not what was acknowledged."""
     fix = f"counterpoint store repair --store {os.fspath(path.parent.parent)} keeps what can be read"
     return InvalidTrace(what, where=os.fspath(path), fix=fix)

@@ -33,7 +33,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     """Those that cannot be read, where that is known."""
 
 
-class Verified(Struct, kw_only=True):
+class VerifyResult(Struct, kw_only=True):
     """What was compared, and what was found."""
 
     files: int = 0
@@ -46,9 +46,9 @@ class Verified(Struct, kw_only=True):
     """Open runs that an older version recorded: how much was acknowledged is not known, so that a lost end does not show."""
 
 
-def verify(path: Path) -> Verified:
+def verify(path: Path) -> VerifyResult:
     """Read all of a store. Raises only when there is no store of a known form."""
-    report = Verified()
+    report = VerifyResult()
     form = open_folder(path, create=False)
     log = open_log(path, form, read_only=True)
     try:
@@ -59,7 +59,7 @@ def verify(path: Path) -> Verified:
     return report
 
 
-def _faults(path: Path, log: Log, report: Verified) -> Iterator[Fault]:
+def _faults(path: Path, log: Log, report: VerifyResult) -> Iterator[Fault]:
     yield from _log_files(log, report)
     try:
         state = log.refresh()
@@ -85,7 +85,7 @@ def _faults(path: Path, log: Log, report: Verified) -> Iterator[Fault]:
                 yield _fault(file, error)
 
 
-def _journal_files(folder: Path, report: Verified, state: State) -> Iterator[Fault]:
+def _journal_files(folder: Path, report: VerifyResult, state: State) -> Iterator[Fault]:
     for file in journals(folder):
         _count(file, report)
         _count(tally_path(file), report)
@@ -102,7 +102,7 @@ def _fault(file: Path, error: CounterpointError, traces: list[str] | None = None
     return Fault(file=os.fspath(file), what=f"{error.what}{f' ({error.why})' if error.why else ''}", traces=traces or [])
 
 
-def _count(file: Path, report: Verified) -> None:
+def _count(file: Path, report: VerifyResult) -> None:
     try:
         report.bytes += file.stat().st_size
         report.files += 1
@@ -110,7 +110,7 @@ def _count(file: Path, report: Verified) -> None:
         pass  # gone meanwhile
 
 
-def _log_files(log: Log, report: Verified) -> Iterator[Fault]:
+def _log_files(log: Log, report: VerifyResult) -> Iterator[Fault]:
     for kind, numbers in log.numbers().items():
         path_of, read = (log.commit_path, log.read_commit) if kind == "json" else (log.checkpoint_path, log.read_checkpoint)
         for number in numbers:
@@ -124,7 +124,7 @@ def _log_files(log: Log, report: Verified) -> Iterator[Fault]:
     _count(log.folder.parent / head.NAME, report)
 
 
-def _lake_files(folder: Path, log: Log, report: Verified) -> Iterator[Fault]:
+def _lake_files(folder: Path, log: Log, report: VerifyResult) -> Iterator[Fault]:
     """Every part of the newest state; one that compaction replaced meanwhile is looked for again."""
     done: set[str] = set()
     lake = Lake(folder, lambda part: log.state.parts[part].sums)

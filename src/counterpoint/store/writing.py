@@ -28,7 +28,7 @@ from counterpoint.trace.link import link
 from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.outcome import Outcome, carried_over, outcomes_of, with_outcomes
 from counterpoint.trace.quantities import uncounted
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
 _UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}

@@ -117,7 +117,7 @@ def _money(paid: float) -> float:
         return 0.0
 
 
-def _asked(event: Event, text: str | None) -> str | None:
+def _request_words(event: Event, text: str | None) -> str | None:
     """What a call was asked, in a few words: its command, its file, or how its text begins."""
     args = (event.extra or {}).get("args")
     if not isinstance(args, dict) and text and text.lstrip().startswith("{") and len(text) < 200_000:
@@ -149,7 +149,7 @@ def waiting_of(trace: Trace) -> tuple[Waiting, ...]:
     names = agent_names(trace, {e.agent for e in events})
     out = []
     for e in events:
-        asked = _asked(e, trace.text(e))
+        asked = _request_words(e, trace.text(e))
         kind = e.tool or (f"agent {names.get(e.to, e.to)}" if e.type == "spawn" and e.to else e.type.replace("_", " "))
         since = when[trace.index[e.id]]
         out.append(Waiting(e.id, e.agent, names.get(e.agent, e.agent), f"{kind}: {asked}" if asked else kind, since))

@@ -77,11 +77,14 @@ def _latest_steps(events: Sequence[Event], trace: Trace) -> dict[str, float]:
     return out
 
 
-def ending_words(trace: Trace, most: int = 3) -> list[str]:
+_SHOWN = 3
+
+
+def ending_words(trace: Trace) -> list[str]:
     """What to say of a run without an end, or with events without one; nothing of any other."""
     events = under_way(trace)
     names = agent_names(trace, {e.agent for e in events}) if events else {}
-    shown = [" ".join(filter(None, (e.id, e.tool or e.model or e.type, "of", names[e.agent]))) for e in events[:most]]
-    more = [f"and {len(events) - most:,} more"] if len(events) > most else []
+    shown = [" ".join(filter(None, (e.id, e.tool or e.model or e.type, "of", names[e.agent]))) for e in events[:_SHOWN]]
+    more = [f"and {len(events) - _SHOWN:,} more"] if len(events) > _SHOWN else []
     begin = ["the end is not recorded: it goes on, or was cut off"] if is_unfinished(trace.meta) else []
     return begin + (["without an end: " + ", ".join([*shown, *more])] if events else [])

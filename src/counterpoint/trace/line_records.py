@@ -54,7 +54,7 @@ class Content(Struct, frozen=True, gc=False):
     text: str
 
 
-class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Ending(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     rewards: dict[str, Number] = field(default_factory=dict)
     costs: dict[str, Number] = field(default_factory=dict)
     metrics: dict[str, Number] | None = None
@@ -64,7 +64,7 @@ class Finished(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 class Finish(Struct, frozen=True):
     """The end of the trace."""
 
-    finish: Finished
+    finish: Ending
 
     @classmethod
     def of(
@@ -75,7 +75,7 @@ class Finish(Struct, frozen=True):
         meta: dict[str, Any] | None = None,
     ) -> Finish:
         """The finish record of these maps."""
-        return cls(Finished(rewards=rewards or {}, costs=costs or {}, metrics=metrics, meta=meta or {}))
+        return cls(Ending(rewards=rewards or {}, costs=costs or {}, metrics=metrics, meta=meta or {}))
 
 
 Record = Event | Edge | Open | Close | Content | Finish
@@ -91,7 +91,7 @@ class Line(Struct, forbid_unknown_fields=True):
     fields: dict[str, Any] | None = None
     content: str | None = None
     text: str | None = None
-    finish: Finished | None = None
+    finish: Ending | None = None
     sum: int | None = None
     tally: bool | None = None
 

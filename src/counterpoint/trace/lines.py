@@ -31,8 +31,8 @@ from counterpoint.trace.line_records import (
     UNREADABLE,
     VERSION,
     Content,
+    Ending,
     Finish,
-    Finished,
     Header,
     Record,
     any_decoder,
@@ -113,7 +113,7 @@ class LineReader:
         self.contents: dict[str, str] = {}
         self.open: dict[str, int] = {}
         """Events that have begun and not ended, by id, with their place."""
-        self.finished: Finished | None = None
+        self.finished: Ending | None = None
         self.line = 0
         self.at = 0
         """Where the line being read begins, in the bytes last fed."""
@@ -240,7 +240,7 @@ class LineReader:
         """The trace as far as it was read; an unfinished one says so in `meta`."""
         if self.header is None:
             raise self._wrong("there is no header", 'the first line is {"counterpoint":1,"trace_id":..,"task_id":..}')
-        head, end = self.header, self.finished or Finished()
+        head, end = self.header, self.finished or Ending()
         meta = head.meta | end.meta
         if self.finished is None:
             meta[UNFINISHED] = True

@@ -138,7 +138,8 @@ def prompt_ids_of(trace: Trace) -> dict[str, Ints]:
         waiting = [] if name in found else [name]
         while waiting:
             at = waiting[-1]
-            missing = [] if at in found else [src for src in _named(notes[at]["prompt_ids"]) if src not in found and src in notes]
+            sources = [] if at in found else _source_events(notes[at]["prompt_ids"])
+            missing = [src for src in sources if src not in found and src in notes]
             if missing:
                 found[at] = None  # under way: a run that leads back here has no answer
                 waiting += missing
@@ -148,7 +149,7 @@ def prompt_ids_of(trace: Trace) -> dict[str, Ints]:
     return {name: read.ids[: read.prompt] for name, read in found.items() if read is not None}
 
 
-def _named(given: Any) -> list[str]:
+def _source_events(given: Any) -> list[str]:
     """The events whose runs a prompt is made of."""
     runs = given if isinstance(given, Sequence) else ()
     return list(dict.fromkeys(str(part[0]) for part in runs if isinstance(part, Sequence) and len(part) == 3))

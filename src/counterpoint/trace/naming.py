@@ -15,7 +15,7 @@ import msgspec
 
 from counterpoint.trace.keys import BEGAN, MODELS, PARENT, PROJECT, ROOT_SPAN, TITLE, names_of
 from counterpoint.trace.records import Event
-from counterpoint.trace.steered import order_of
+from counterpoint.trace.steering import order_of
 from counterpoint.trace.trace import Trace
 
 TITLE_LENGTH, NAME_LENGTH = 90, 48
@@ -47,7 +47,7 @@ def title_of(trace: Trace) -> str | None:
     """What was asked, in one line; None where nothing says it. A stated title that only begins what was asked is not believed."""
     if (simulated := _simulated(trace.meta)) is not None:
         return simulated
-    stated, text = trace.meta.get(TITLE), _asked(trace)
+    stated, text = trace.meta.get(TITLE), _first_request(trace)
     if isinstance(stated, str) and (line := first_line(stated)) and not (text and _begins(text, stated)):
         return line
     if text is not None:
@@ -73,7 +73,7 @@ def _begins(text: str, title: str) -> bool:
     return words == title or (title.endswith("…") and words.startswith(title.rstrip("… ")))
 
 
-def _asked(trace: Trace) -> str | None:
+def _first_request(trace: Trace) -> str | None:
     """The first thing that a person said, else the first task that was handed to an agent, else the first thing it was told."""
     tasks: list[str] = []
     told: list[str] = []

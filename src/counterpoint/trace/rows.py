@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.trace.statistics import normal_ends
 from counterpoint.trace.tabular import Bar, Tabular
 from counterpoint.trace.vocabulary import UNITS
 
@@ -195,7 +196,7 @@ class Credit(Tabular):
         out: list[Bar] = []
         for name, rows in found.items():
             mean, se = sum(row.value for row in rows) / len(rows), rows[0].se if len(rows) == 1 else None
-            out.append((name, mean, *((None, None) if se is None else (mean - 1.96 * se, mean + 1.96 * se))))
+            out.append((name, mean, *((None, None) if se is None else normal_ends(mean, se))))
         return sorted(out, key=lambda bar: -abs(bar[1] or 0.0))
 
     def row_count(self) -> int:

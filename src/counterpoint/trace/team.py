@@ -268,7 +268,7 @@ class CriticalSteps(NamedTuple):
     spawned: int
 
 
-def critical_steps(team: TraceTeam, acting: Collection[str] = ACTING) -> CriticalSteps:
+def critical_steps(team: TraceTeam) -> CriticalSteps:
     """Critical steps (PARL, Kimi K2.5, arXiv 2602.02276): sum over stages t of S_main(t) + max_i S_sub,i(t).
 
     Main is the root; a sub-agent's S is, in turn, the critical steps of its own subtree. A stage ends at the spawner's first
@@ -276,7 +276,7 @@ def critical_steps(team: TraceTeam, acting: Collection[str] = ACTING) -> Critica
     Departures: the paper speaks of one main agent. With several roots the result is the largest root's, but no less than the
     longest chain of dependent steps, since roots that wait for each other do not run at once.
     """
-    steps_E = team.steps_E(acting)
+    steps_E = team.steps_E(ACTING)
     own = team.per_agent(steps_E).tolist()
     ends, returned = _ends(team)
     entries = _entries(team, steps_E, ends)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import counterpoint as cpt
-from counterpoint.app import serving
+from counterpoint.app import http_server
 from counterpoint.app.viewer import server
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.testing import odd_trace, synthetic_trace
@@ -72,7 +72,7 @@ def viewing(collection: Collection, folder: Path, *, token: str | None = None, p
     file = folder / "viewer.html"
     if page is not None:
         file.write_text(page)
-    sock = serving.bound("127.0.0.1", 0)
+    sock = http_server.listening_socket("127.0.0.1", 0)
     site = server.Site(collection, server.door_at(sock, "127.0.0.1", token), file)
     running = server.server(site)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [sock]})

@@ -115,7 +115,7 @@ def test_a_large_trace_is_left_to_the_command(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(seen_, "LARGE", 3)
     told = credit(team(), "uniform")
     assert told.rows == []
-    assert told.fix == "counterpoint credit small --method uniform"
+    assert told.fix == "counterpoint credit small --mechanism uniform"
 
 
 def test_a_simulated_trace_is_forked_for_its_credit(simulated: Trace) -> None:

@@ -296,7 +296,7 @@ def test_runs_are_listed_opened_and_compared(viewer: Viewer) -> None:
     assert compared["rows"][1]["mean"] > compared["rows"][0]["mean"]
     assert compared["differences"][0]["label"] == "c3"
     named = [f"{label}={run_id(viewer, f'{label}-{seed}')}" for label in ("grpo", "c3") for seed in (0, 1)]
-    said = json.loads(CliRunner().invoke(cli, ["compare", *named, "--json"], catch_exceptions=False).stdout)
+    said = json.loads(CliRunner().invoke(cli, ["compare", "runs", *named, "--json"], catch_exceptions=False).stdout)
     assert compared["differences"] == said["differences"]
     assert [row["share_of_optimum"] for row in compared["rows"]] == [side["share_of_optimum"] for side in said["sides"]]
     assert "paired on 40 tasks of s1" in compared["heading"]

@@ -139,14 +139,14 @@ def test_another_address_needs_a_token(run: Run, here: Path) -> None:
 
 
 def test_a_port_that_is_taken_can_be_tried_again(run: Run, here: Path) -> None:
-    from counterpoint.app import serving
+    from counterpoint.app import http_server
 
-    with serving.bound("127.0.0.1", 0) as sock:
+    with http_server.listening_socket("127.0.0.1", 0) as sock:
         assert run("view", "--port", sock.getsockname()[1], "--no-open")[0] == 6
 
 
 def test_without_the_extra_it_says_what_to_install(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("counterpoint.app.viewer.server", "counterpoint.app.serving"))]:
+    for name in [name for name in sys.modules if name.startswith(("counterpoint.app.viewer.server", "counterpoint.app.http_server"))]:
         monkeypatch.delitem(sys.modules, name)
     import counterpoint.app
 

@@ -20,7 +20,7 @@ RESULTS = ("random", "reference")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("bench")
     for name in RESULTS:
-        args = ["run", "short", "--team", f"policy:{name}", "--only", "W1-10", "--seeds", "2", "--out", str(home / name)]
+        args = ["run", "short", "W1-10", "--team", f"policy:{name}", "--seeds", "2", "-o", str(home / name)]
         assert CliRunner().invoke(bench, args).exit_code == 0
     for name, rows in (("broken", "{}\n"), ("old", (home / "random" / "rows.jsonl").read_text().replace("W1-10", "W0-10"))):
         (home / name).mkdir()

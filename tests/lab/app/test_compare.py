@@ -1,4 +1,4 @@
-"""`counterpoint compare`: the table and its JSON, every reason to refuse, and what --presets would train."""
+"""`counterpoint compare runs` and `compare presets`: tables, JSON, every reason to refuse, and what would be trained."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from lab.app.runs_made import FIRST, TASKS, made
 
 @pytest.fixture
 def ends(ends_of: Any) -> Any:
-    """Run the command in an empty folder: exit code, stdout, stderr."""
-    return ends_of("compare")
+    """Run `compare runs`, or another part, in an empty folder: exit code, stdout, stderr."""
+    runs, every = ends_of("compare runs"), ends_of("compare")
+    return lambda *arguments: (every if arguments[:1] == ("presets",) else runs)(*arguments)
 
 
 def two_sides(folder: Path, **second: Any) -> None:
@@ -123,8 +124,8 @@ def test_what_is_not_comparable_is_refused_with_the_reason(ends: Any, tmp_path: 
     code, out, err = ends("a*", "b*")
     assert (code, out) == (5, "")
     assert words in err
-    assert "--anyway" in err
-    code, out, err = ends("a*", "b*", "--anyway")
+    assert "--ignore-mismatch" in err
+    code, out, err = ends("a*", "b*", "--ignore-mismatch")
     if "first" in second:  # with no task in common there is nothing to print
         assert code == 5
         assert "no held-out task in common" in err
@@ -132,7 +133,7 @@ def test_what_is_not_comparable_is_refused_with_the_reason(ends: Any, tmp_path: 
     assert code == 0
     assert out.startswith("warning: not comparable")
     assert words in out
-    found = json.loads(ends("a*", "b*", "--anyway", "--json")[1])
+    found = json.loads(ends("a*", "b*", "--ignore-mismatch", "--json")[1])
     assert not found["comparable"]
     assert any(words in reason for reason in found["reasons"])
 
@@ -189,7 +190,7 @@ def test_other_bad_calls(ends: Any, tmp_path: Path) -> None:
     made(tmp_path / "twin", "c3", 1)
     (tmp_path / "plain").mkdir()
     for arguments, code, words in [
-        ([], 2, "name runs, or give --presets"),
+        ([], 2, "no run is named"),
         (["a*"], 2, "nothing to compare"),
         (["a*", "nowhere*"], 3, "no run here"),
         (["a*", "x=nowhere"], 3, "no run here"),
@@ -198,9 +199,8 @@ def test_other_bad_calls(ends: Any, tmp_path: Path) -> None:
         (["a*", "b*", "twin"], 2, "several runs of c3 have training seed 1"),
         (["x=a0", "y=a0"], 2, "is on two sides"),
         (["a*", "b*", "empty"], 5, "has no evaluation"),
-        (["a*", "b*", "--seeds", "3"], 2, "--seeds goes with --presets"),
-        (["a*", "b*", "--set", "horizon=3"], 2, "--set goes with --presets"),
-        (["--presets", "no_such,neither", "--world", "s1"], 3, "no preset named"),
+        (["a*", "b*", "--seeds", "3"], 2, "No such option '--seeds'"),
+        (["presets", "no_such", "neither", "--world", "s1"], 3, "no preset named"),
     ]:
         got = ends(*arguments)
         assert got[0] == code, (arguments, got)
@@ -240,7 +240,7 @@ def presets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("presets")
 def test_what_would_be_trained(ends: Any, tmp_path: Path) -> None:
-    asked = ["--presets", "grpo,dr-mas", "--world", "S1", "--seeds", "2", "--seed", "4", "--budget", "500", "--set", "horizon=9"]
+    asked = ["presets", "grpo", "dr-mas", "--world", "S1", "--seeds", "2", "--seed", "4", "--cap", "calls=500", "--set", "horizon=9"]
     code, out, err = ends(*asked, "--dry-run", "--json")
     assert code == 0, err
     found = json.loads(out)["would_train"]
@@ -249,16 +249,16 @@ def test_what_would_be_trained(ends: Any, tmp_path: Path) -> None:
         "folder": "runs/grpo-s1-4", "preset": "grpo", "world": "s1", "seed": 4, "set": {"horizon": 9}, "budget_calls": 500,
     }  # fmt: skip
     assert "runs/dr_mas-s1-5" in ends(*asked, "--dry-run")[1]
-    suite = json.loads(ends("--presets", "grpo,c3", "--world", "width", "--dry-run", "--json")[1])["would_train"][0]
+    suite = json.loads(ends("presets", "grpo", "c3", "--world", "width", "--dry-run", "--json")[1])["would_train"][0]
     assert (suite["folder"], len(suite["mix"])) == ("runs/grpo-width-0", 3)
     assert list(tmp_path.iterdir()) == []
     for arguments, code, words in [
-        (["--presets", "grpo", "--world", "s1"], 2, "two presets"),
-        (["--presets", "grpo,grpo", "--world", "s1"], 2, "two presets"),
-        (["--presets", "grpo,c3"], 2, "presets need a world"),
-        (["--presets", "grpo,c3", "--world", "no_world"], 3, "no world named"),
-        (["--presets", "grpo,c3", "--world", "widht"], 3, "did you mean 'width'?"),
-        (["--presets", "grpo,gpro", "--world", "s1"], 3, "did you mean 'grpo'?"),
+        (["presets", "grpo", "--world", "s1"], 2, "two presets"),
+        (["presets", "grpo", "grpo", "--world", "s1"], 2, "two presets"),
+        (["presets", "grpo", "c3"], 2, "presets need a world"),
+        (["presets", "grpo", "c3", "--world", "no_world"], 3, "no world named"),
+        (["presets", "grpo", "c3", "--world", "widht"], 3, "did you mean 'width'?"),
+        (["presets", "grpo", "gpro", "--world", "s1"], 3, "did you mean 'grpo'?"),
     ]:
         got = ends(*arguments)
         assert got[0] == code, (arguments, got)
@@ -270,10 +270,10 @@ def test_finished_runs_of_the_same_settings_are_not_trained_again(ends: Any, tmp
     for seed in range(2):
         for preset, mean in (("grpo", 5.0), ("c3", 6.0)):
             made(tmp_path / "out" / f"{preset}-s1-{seed}", preset, seed, mean=mean)
-    asked = ["--presets", "grpo,c3", "--world", "s1", "--seeds", "2", "--out", "out"]
+    asked = ["presets", "grpo", "c3", "--world", "s1", "--seeds", "2", "-o", "out"]
     code, out, err = ends(*asked, "--json")
     assert code == 0, err
-    assert err.count("is there already and is finished") == 4
+    assert err.count("is finished already") == 4
     assert json.loads(out)["differences"][0]["diff"] > 0.5
     code, _, err = ends(*asked, "--set", "horizon=9")
     assert code == 2
@@ -282,7 +282,7 @@ def test_finished_runs_of_the_same_settings_are_not_trained_again(ends: Any, tmp
         run.set_status("interrupted")
     code, _, err = ends(*asked)
     assert code == 2
-    assert "train --resume out/c3-s1-1" in err
+    assert "train resume out/c3-s1-1" in err
 
 
 @pytest.mark.usefixtures("presets")
@@ -298,10 +298,10 @@ def test_presets_are_trained_and_then_compared(ends: Any, tmp_path: Path, monkey
         return RunFolder.open(folder)
 
     monkeypatch.setitem(sys.modules, "counterpoint.lab.train.run", SimpleNamespace(train_run=train_run))
-    arguments = ["--presets", "grpo,c3", "--world", "s1", "--seeds", "2", "--budget", "1000"]
+    arguments = ["presets", "grpo", "c3", "--world", "s1", "--seeds", "2", "--cap", "calls=1000"]
     code, _, err = ends(*arguments)
     assert code == 130
-    assert "counterpoint train --resume runs/grpo-s1-1" in err
+    assert "counterpoint train resume runs/grpo-s1-1" in err
     code, out, err = ends(*arguments)  # what is finished is not trained again
     assert code == 0, err
     assert asked[0] == {"preset": "grpo", "world": "s1", "seed": 0, "set": {}, "budget_calls": 1000}
@@ -330,7 +330,7 @@ def test_a_preset_that_ends_early_does_not_make_its_own_comparison_unfair(ends: 
         return RunFolder.open(folder)
 
     monkeypatch.setitem(sys.modules, "counterpoint.lab.train.run", SimpleNamespace(train_run=train_run))
-    arguments = ["--presets", "grpo,counterpoint", "--world", "s1", "--seeds", "2", "--budget", "1000", "--json"]
+    arguments = ["presets", "grpo", "counterpoint", "--world", "s1", "--seeds", "2", "--cap", "calls=1000", "--json"]
     code, out, err = ends(*arguments)
     assert code == 0, err
     assert asked == [("counterpoint", 0, 1000), ("counterpoint", 1, 1000), ("grpo", 0, 850), ("grpo", 1, 850)]

@@ -45,7 +45,7 @@ def test_the_second_way_is_given_what_the_first_was_charged(found: Any) -> None:
 
 
 def test_its_numbers_are_those_of_compare(found: Any) -> None:
-    compared = compare_groups(groups_of([p for way in found["runs"].values() for p in way]), "value", None, anyway=True)
+    compared = compare_groups(groups_of([p for way in found["runs"].values() for p in way]), "value", None, ignore_mismatch=True)
     rows = {row["name"]: row for row in found["policies"]}
     for group, told in zip(compared.groups, compared.result.means, strict=True):
         assert (rows[group.label]["mean"], rows[group.label]["interval"]) == (told.mean, (told.low, told.high))

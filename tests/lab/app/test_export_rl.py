@@ -73,12 +73,12 @@ def test_a_plain_reader_finds_what_each_call_read_wrote_and_earned(export: Ends,
 def test_parquet_and_json_lines_hold_the_same(export: Ends, tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     for name in ("rows.jsonl", "rows.parquet"):
-        assert export("hunt-0.5", "-o", name, "--credit", "ledger")[0] == 0
+        assert export("hunt-0.5", "-o", name, "--mechanism", "ledger")[0] == 0
     assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == _plain(tmp_path / "rows.jsonl")
 
 
 def test_the_report_says_what_found_no_call_and_how_much(export: Ends, live: Path) -> None:
-    code, out, _ = export("hunt-0.5", "-o", "rows.jsonl", "--credit", "ledger", "--json")
+    code, out, _ = export("hunt-0.5", "-o", "rows.jsonl", "--mechanism", "ledger", "--json")
     told = json.loads(out)["credit"]
     rows = rows_of("hunt-0.5", "ledger", store=live)
     assert code == 0
@@ -88,17 +88,17 @@ def test_the_report_says_what_found_no_call_and_how_much(export: Ends, live: Pat
     given, carried = told["given"]["event"], told["carried"]["event"]
     assert given == pytest.approx(carried + told["replaced"]["event"] + lost, abs=1e-9)
     assert len(told["unplaced"]) == len(rows.placement.unplaced) > 0
-    code, out, _ = export("hunt-0.5", "-o", "-", "--credit", "ledger")
+    code, out, _ = export("hunt-0.5", "-o", "-", "--mechanism", "ledger")
     assert (code, len(out.splitlines())) == (0, len(rows.rows))  # the report goes to the other stream
 
 
 def test_a_query_options_and_what_is_left_out(export: Ends, tmp_path: Path) -> None:
-    code, out, _ = export("finished", "-o", "rows.jsonl", "--credit", "group-relative", "--option", "convention=rloo", "--dry-run")
+    code, out, _ = export("finished", "-o", "rows.jsonl", "--mechanism", "group-relative", "--set", "convention=rloo", "--dry-run")
     assert code == 0
     assert "would write rows.jsonl" in out
     assert "calls without token ids" in out
     assert not (tmp_path / "rows.jsonl").exists()
-    code, out, _ = export("hunt-1", "-o", "some.jsonl", "--credit", "tool_call")
+    code, out, _ = export("hunt-1", "-o", "some.jsonl", "--mechanism", "tool_call")
     assert code == 0
     assert "calls without an advantage" in out
     assert {row["level"] for row in _plain(tmp_path / "some.jsonl")} == {"event"}
@@ -110,9 +110,9 @@ def test_a_call_that_read_a_secret_stays_at_home_unless_it_is_asked_for(export: 
     told = [e for e in trace.events if e.type == "tool_result"][1]
     key = {told.content_ref: "sk-proj-" + "a1B2c3D4e5F6g7H8" * 2}
     save(replace(trace, contents=trace.contents | key), tmp_path / "secret.jsonl")
-    _, out, _ = export("secret.jsonl", "--credit", "uniform", "-o", "rows.jsonl")
+    _, out, _ = export("secret.jsonl", "--mechanism", "uniform", "-o", "rows.jsonl")
     assert "calls that read or wrote a secret" in out
-    export("secret.jsonl", "--credit", "uniform", "-o", "all.jsonl", "--no-mask")
+    export("secret.jsonl", "--mechanism", "uniform", "-o", "all.jsonl", "--mask", "off")
     assert len(_plain(tmp_path / "rows.jsonl")) < len(_plain(tmp_path / "all.jsonl"))
 
 
@@ -132,18 +132,18 @@ def test_names_that_are_secrets_leave_as_labels_and_the_report_says_where(
         told = replace(trace, events=events, edges=edges, task_id="joe@corp.io", trace_id=f"r{i}@corp.io")
         save(told, tmp_path / f"named{i}.jsonl")
     names = ["named0.jsonl", "named1.jsonl"]
-    code, out, err = export(*names, "-o", "rows.jsonl", "--credit", "group_relative", "--report", "--no-mask")
+    code, out, err = export(*names, "-o", "rows.jsonl", "--mechanism", "group_relative", "--full", "--mask", "off")
     assert (code, "nothing was masked" in out) == (0, True), err
     bare = _plain(tmp_path / "rows.jsonl")
     assert any("@corp.io" in row["agent"] for row in bare)
-    code, out, _ = export(*names, "-o", "masked.jsonl", "--credit", "group_relative", "--report")
+    code, out, _ = export(*names, "-o", "masked.jsonl", "--mechanism", "group_relative", "--full")
     assert code == 0
     assert {"event.agent", "event.role", "event.model", "task_id", "trace_id"} <= set(out.split())
     assert "@corp.io" not in (tmp_path / "masked.jsonl").read_text()
     kept = ("advantage", "prompt_ids", "completion_ids", "logps")
     assert [[r[k] for k in kept] for r in _plain(tmp_path / "masked.jsonl")] == [[r[k] for k in kept] for r in bare]
     for target in ("trl", "skyrl", "kto"):
-        code, out, err = ends_of("export")(*names, "--to", target, "--credit", "group_relative", "-o", f"{target}/", "--json", "--report")
+        code, out, err = ends_of("export")(*names, "--to", target, "--mechanism", "group_relative", "-o", f"{target}/", "--json", "--full")
         assert code == 0, err
         assert json.loads(out)["masked"]["email"] > 0
         assert json.loads(out)["report"]
@@ -156,7 +156,7 @@ def test_two_runs_that_share_an_id_are_not_one_episode(ends_of: Callable[[str], 
         save(replace(store.get("hunt-1"), trace_id="run"), tmp_path / "one.jsonl")
         save(replace(store.get("hunt-0.5"), trace_id="run"), tmp_path / "two.jsonl")
     for target in ("rl", "rllm", "verifiers"):
-        code, _, err = ends_of("export")("one.jsonl", "two.jsonl", "--to", target, "--credit", "uniform", "-o", "rows.jsonl")
+        code, _, err = ends_of("export")("one.jsonl", "two.jsonl", "--to", target, "--mechanism", "uniform", "-o", "rows.jsonl")
         assert (code, "two different traces have the same id" in err) == (2, True)
     assert not (tmp_path / "rows.jsonl").exists()
 
@@ -167,12 +167,12 @@ def test_two_runs_that_share_an_id_are_not_one_episode(ends_of: Callable[[str], 
         (["-o", "rows.jsonl"], 2, "no trace was named"),
         (["hunt-1"], 2, "no output was named"),
         (["hunt-1", "-o", "rows.csv"], 2, "rows are not written as .csv"),
-        (["hunt-1", "-o", "rows.jsonl", "--credit", "nobody"], 3, "nobody"),
-        (["hunt-1", "-o", "rows.jsonl", "--option", "x"], 2, "not NAME=VALUE"),
-        (["hunt-1", "-o", "rows.jsonl", "--option", "x=1"], 2, "no option 'x'"),
+        (["hunt-1", "-o", "rows.jsonl", "--mechanism", "nobody"], 3, "nobody"),
+        (["hunt-1", "-o", "rows.jsonl", "--set", "x"], 2, "not NAME=VALUE"),
+        (["hunt-1", "-o", "rows.jsonl", "--set", "x=1"], 2, "no option 'x'"),
         (["hunt-1", "-o", "rows.jsonl"], 5, "not identified"),
-        (["hunt-1", "-o", "rows.jsonl", "--credit", "gae"], 5, "needs a critic"),
-        (["bare", "-o", "rows.jsonl", "--credit", "uniform"], 2, "no model call can be learned from"),
+        (["hunt-1", "-o", "rows.jsonl", "--mechanism", "gae"], 5, "needs a critic"),
+        (["bare", "-o", "rows.jsonl", "--mechanism", "uniform"], 2, "no model call can be learned from"),
         (["nothing", "-o", "rows.jsonl"], 3, "nothing"),
     ],
 )
@@ -184,7 +184,7 @@ def test_what_cannot_be_is_one_clear_error(export: Ends, tmp_path: Path, argumen
 
 def test_its_options_belong_to_it(ends_of: Callable[[str], Ends], live: Path) -> None:
     run = ends_of("export")
-    assert "add --to rl" in run("hunt-1", "-o", "x.json", "--credit", "uniform", "--store", live)[2]
+    assert "add --to rl" in run("hunt-1", "-o", "x.json", "--mechanism", "uniform", "--store", live)[2]
     assert "rl: one .jsonl or .parquet file" in run("--list")[1]
 
 
@@ -197,6 +197,6 @@ def test_lengths_that_do_not_fit_are_refused(ends_of: Callable[[str], Ends], liv
         return event if note is None else replace(event, extra={**event.extra, "call": {**note, "logps": note["logps"][1:]}})
 
     save(replace(trace, events=[short(e) for e in trace.events]), tmp_path / "short.jsonl")
-    code, _, err = ends_of("export")("short.jsonl", "--to", "rl", "--credit", "uniform", "-o", "rows.jsonl")
+    code, _, err = ends_of("export")("short.jsonl", "--to", "rl", "--mechanism", "uniform", "-o", "rows.jsonl")
     assert code == 2
     assert "logps for" in err

@@ -52,12 +52,12 @@ def test_every_target_is_written_by_the_command_and_read_back(export: Ends, tmp_
     suffix = trainer.suffixes[0]
     if "torch" in trainer.write_needs:
         pytest.importorskip("torch")
-    named = ("--credit", "group_relative") if target == "sft" else ()  # without a credit it is a format of conversations
+    named = ("--mechanism", "group_relative") if target == "sft" else ()  # without a credit it is a format of conversations
     code, out, err = export("hunt-0.5", "hunt-1", "--to", target, *named, "-o", f"rows{suffix}")
     assert (code, err) == (0, "")
     assert f"lost      {trainer.lost}" in out
     data = (tmp_path / f"rows{suffix}").read_bytes()
-    code, out, _ = export("hunt-0.5", "hunt-1", "--to", target, "--credit", "group_relative", "-o", "again/", "--json")
+    code, out, _ = export("hunt-0.5", "hunt-1", "--to", target, "--mechanism", "group_relative", "-o", "again/", "--json")
     assert code == 0
     assert {f["policy"] for f in json.loads(out)["files"]} - {""} == {"fake"}
     if trainer.read is not None:
@@ -93,7 +93,7 @@ def test_rows_of_two_policies_are_not_mixed(export: Ends, tmp_path: Path) -> Non
         (("--to", "trl", "-o", "x.jsonl"), "no trace was named"),
         (("hunt-1", "--to", "csv", "--policy", "p", "-o", "x/"), "add --to rl, trl"),
         (("hunt-1", "--to", "rl", "--policy", "p", "-o", "x.jsonl"), "filter by the column"),
-        (("hunt-1", "--to", "dpo", "--credit", "uniform", "-o", "x.jsonl"), "nothing to be compared with"),
+        (("hunt-1", "--to", "dpo", "--mechanism", "uniform", "-o", "x.jsonl"), "nothing to be compared with"),
         (("hunt-1", "--to", "tinkr", "-o", "x.jsonl"), "did you mean 'tinker'?"),
     ],
 )

@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(*args: str, code: int = 0) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(cli, ["judge", *args, "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(cli, ["notes", "judge", *args, "--json"], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -86,9 +86,9 @@ def test_an_endpoint_is_asked_within_its_budget_only_and_goes_on_after() -> None
             told(*how)
         (plan,) = told(*how, "--dry-run")
         assert len(plan["prompts"]) == plan["questions"] == 8
-        some = told(*how, "--budget-tokens", str(plan["tokens"] // 8 + 1), "--concurrency", "1")[-1]
+        some = told(*how, "--cap", f"tokens={plan['tokens'] // 8 + 1}", "--model-set", "concurrency=1")[-1]
         assert (some["verdicts"], some["left"]) == (1, 7)
-        *verdicts, end = told(*how, "--budget-tokens", str(plan["tokens"]))
+        *verdicts, end = told(*how, "--cap", f"tokens={plan['tokens']}")
         assert (end["verdicts"], end["left"]) == (8, 0)
         assert {one["trace_id"]: one["label"] for one in verdicts}["run-3"] == "right"
         assert sum(one["label"] == "wrong" for one in verdicts) == 7
@@ -167,8 +167,13 @@ def test_a_rubric_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     plain.write_text("How helpful was it?")
     assert (read_rubric(plain).name, read_rubric(plain).scale) == ("helpful", (1, 5))
     for missing, error in ((("--rubric", "nowhere.toml"), NotFound), ((), InputError)):
-        done = CliRunner().invoke(cli, ["judge", "x", *missing])
+        done = CliRunner().invoke(cli, ["notes", "judge", "x", *missing])
         assert isinstance(done.exception, (error, FileNotFoundError))
+
+
+def test_the_example_is_a_rubric(tmp_path: Path) -> None:
+    (tmp_path / "example.toml").write_text(CliRunner().invoke(cli, ["notes", "rubric"]).output)
+    assert read_rubric(tmp_path / "example.toml").labels == ("right", "wrong")
 
 
 def test_there_is_no_judge_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +181,7 @@ def test_there_is_no_judge_by_default(tmp_path: Path, monkeypatch: pytest.Monkey
     with cpt.Store("traces") as store:
         store.add(trace(1))
     Path("verdict.toml").write_text('name = "verdict"\nlabels = ["right", "wrong"]\ntext = "Is it right?"\n')
-    done = CliRunner().invoke(cli, ["judge", "finished", "--rubric", "verdict.toml"])
+    done = CliRunner().invoke(cli, ["notes", "judge", "finished", "--rubric", "verdict.toml"])
     assert isinstance(done.exception, InputError)
     assert done.exception.exit_code == 2
     for word in ("openai:NAME", "local:NAME", "test double"):
@@ -191,7 +196,7 @@ def test_a_verdict_shows_its_author_and_when_wherever_it_is_shown(tmp_path: Path
         store.add(trace(1))
     found = cpt.judge("finished", model="fake:1", rubric=LABELS).rows[0]
     author, when = "fake:1, a test double", moment(found.at)
-    for said in (["show", found.trace_id], ["annotate", found.trace_id]):
+    for said in (["show", found.trace_id], ["notes", "ls", found.trace_id]):
         told = CliRunner().invoke(cli, said).output
         assert author in told
         assert when in told

@@ -1,4 +1,4 @@
-"""`counterpoint record` as a user types it: tasks, topologies, an endpoint, errors, and what the other commands make of the trace."""
+"""`counterpoint play` as a user types it: tasks, topologies, an endpoint, errors, and what the other commands make of the trace."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _run(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, s
 
 
 def test_a_team_of_fakes_needs_nothing_and_its_trace_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = _run(capsys, "record", "--task", "T1", "--width", "8", "--store", tmp_path, "--id", "mine")
+    code, out, _ = _run(capsys, "play", "--task", "T1", "--cap", "width=8", "--store", tmp_path, "--id", "mine")
     assert code == 0
     assert re.search(r"^mine  stopped: C-\d+", out)
     assert "team reward" in out
     with Store(tmp_path, read_only=True) as store:
         trace = store.get("mine")
     assert trace.meta["team"]["limits"]["width"] == 8
-    assert _run(capsys, "check", "mine", "--store", tmp_path)[0] == 0
+    assert _run(capsys, "store", "check", "mine", "--store", tmp_path)[0] == 0
     assert _run(capsys, "show", "mine", "--store", tmp_path)[0] == 0
     assert _run(capsys, "audit", "mine", "--store", tmp_path, "--json")[0] in (0, 4)
 
@@ -36,7 +36,7 @@ def test_a_team_of_fakes_needs_nothing_and_its_trace_is_stored(tmp_path: Path, c
 def test_fork_credit_and_diff_of_a_recorded_team(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _run(capsys, "record", "--task", "T1", "--seed", 1, "--store", tmp_path, "--id", "a", "-q")[0] == 0
+    assert _run(capsys, "play", "--task", "T1", "--seed", 1, "--store", tmp_path, "--id", "a", "-q")[0] == 0
     with Store(tmp_path, read_only=True) as store:
         trace = store.get("a")
     at = [e.id for e in trace.events if e.type == "return"][1]
@@ -46,18 +46,18 @@ def test_fork_credit_and_diff_of_a_recorded_team(
     assert set(told["badges"]) == {"reused", "recorded", "re-run", "simulated", "gone"}
     assert told["effect"]["low"] <= told["effect"]["mean"] <= told["effect"]["high"]
     assert told["live"]["calls"]["re-run"] > 0
-    assert _run(capsys, "diff", "a", told["fork"], "--store", tmp_path)[0] in (0, 4)
+    assert _run(capsys, "compare", "traces", "a", told["fork"], "--store", tmp_path)[0] in (0, 4)
 
     monkeypatch.setenv("EDITOR", "sed -i s/C-/D-/")
-    code, out, _ = _run(capsys, "fork", "a", "--at", at, "--edit", "--store", tmp_path)
+    code, out, _ = _run(capsys, "fork", "a", "--at", at, "--do", "edit", "--store", tmp_path)
     assert code == 0
     assert "re-run" in out
     assert "one continuation is no effect" in out
     monkeypatch.setenv("EDITOR", "true")
-    code, _, err = _run(capsys, "fork", "a", "--at", at, "--edit", "--store", tmp_path)
+    code, _, err = _run(capsys, "fork", "a", "--at", at, "--do", "edit", "--store", tmp_path)
     assert (code, "nothing was changed" in err) == (2, True)
 
-    code, out, err = _run(capsys, "credit", "a", "--method", "spawn", "--store", tmp_path)
+    code, out, err = _run(capsys, "credit", "a", "--mechanism", "spawn", "--store", tmp_path)
     assert (code, err) == (0, "")
     assert "forks" in out
 
@@ -77,7 +77,7 @@ def test_an_endpoint_is_one_more_model(
     monkeypatch.setenv("SOME_KEY", "sk-very-secret")
     with FaultServer(plays) as server:
         code, out, err = _run(
-            capsys, "record", "--task", "T1", "--model", "openai:small", "--base-url", server.url, "--key-env", "SOME_KEY", "--store", tmp_path,
+            capsys, "play", "--task", "T1", "--model", "openai:small", "--base-url", server.url, "--model-set", "key_env=SOME_KEY", "--store", tmp_path,
             "--id", "real", "--json", "-q", "--set", "parts=2",
         )  # fmt: skip
     assert code == 0, err
@@ -93,15 +93,15 @@ def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: p
     url = "http://127.0.0.1:9/v1"
     code, _, err = _run(
         capsys,
-        "record",
+        "play",
         "--task",
         "T5",
         "--model",
         "openai:x",
         "--base-url",
         url,
-        "--retries",
-        0,
+        "--model-set",
+        "retries=0",
         "--store",
         tmp_path,
         "--id",
@@ -118,7 +118,7 @@ def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: p
     ("args", "code", "says"),
     [
         (["--task", "T9"], 3, "T9"),
-        ([], 2, "no task is named"),
+        ([], 2, "no task and no world is named"),
         (["--task", "T1", "--topology", "ring"], 3, "ring"),
         (["--task", "T1", "--model", "gpt"], 3, "no kind of model"),
         (["--task", "T1", "--model", "fake:2"], 2, "from 0 to 1"),
@@ -126,27 +126,33 @@ def test_a_dead_endpoint_is_one_error_and_a_kept_trace(tmp_path: Path, capsys: p
         (["--task", "T1", "--model", "scripted:nowhere.txt"], 3, "no script"),
         (["--task", "T1", "--set", "rows=many"], 2, "rows is a whole number"),
         (["--task", "T1", "--set", "no_such=1"], 2, "no_such"),
-        (["--task", "T1", "--limit", "turns=0"], 2, "turns is 0"),
-        (["--task", "T1", "--limit", "wings=2"], 2, "wings"),
-        (["--task", "T1", "--harness", "txt"], 3, "did you mean 'text'"),
-        (["--task", "T1", "--rpm", "5"], 2, "is for an endpoint"),
-        (["--task", "T1", "--device", "cuda"], 2, "--device is for a local model"),
+        (["--task", "T1", "--cap", "turns=0"], 2, "turns is 0"),
+        (["--task", "T1", "--cap", "wings=2"], 2, "wings"),
+        (["--task", "T1", "--model-set", "harness=txt"], 3, "did you mean 'text'"),
+        (["--task", "T1", "--model-set", "rpm=5"], 2, "rpm is for an endpoint"),
+        (["--task", "T1", "--model-set", "device=cuda"], 2, "device is for a local model"),
+        (["--task", "T1", "--cap", "tokens=0"], 2, "tokens is 0"),
+        (["--task", "T1", "--model-set", "temperature=hot"], 2, "temperature is 'hot'"),
+        (["--task", "T1", "--model-set", "pace=slow"], 2, "is not a pace"),
+        (["--task", "T1", "--base-url", "http://127.0.0.1:9"], 2, "--base-url is for an endpoint"),
+        (["--task", "T1", "--episodes", "3"], 2, "--episodes is for a world"),
+        (["--task", "T1", "--model", "openai:x", "--model-set", "price=cheap"], 2, "'cheap' is not a price"),
         (["--resume", "nothing"], 3, "there is no store here"),
     ],
 )
 def test_bad_input_is_one_clear_error(
     args: list[str], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, _, err = _run(capsys, "record", *args, "--store", tmp_path)
+    found, _, err = _run(capsys, "play", *args, "--store", tmp_path)
     assert found == code, err
     assert says in err
     assert err.count("error:") == 1
 
 
 def test_lists_of_tasks_and_topologies(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = _run(capsys, "record", "--task", "list", "--json")
+    _, out, _ = _run(capsys, "play", "--task", "list", "--json")
     assert len([json.loads(line) for line in out.splitlines()]) == 6
-    _, out, _ = _run(capsys, "record", "--topology", "list")
+    _, out, _ = _run(capsys, "play", "--topology", "list")
     assert "planner_executor_critic" in out
 
 
@@ -156,14 +162,14 @@ def test_a_scripted_team(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         "[lead]\nSPAWN worker\nDELEGATE lead.1: s1\nNOOP\nAGGREGATE union\nSTOP\n[*]\nTOOL search: contract\nRETURN: C-1234|Acme|5\n"
     )
     code, out, _ = _run(
-        capsys, "record", "--task", "T1", "--model", f"scripted:{script}", "--store", tmp_path / "store", "--json", "-q"
+        capsys, "play", "--task", "T1", "--model", f"scripted:{script}", "--store", tmp_path / "store", "--json", "-q"
     )
     assert code == 0
     assert json.loads(out)["answer"] == "C-1234|Acme|5"
 
 
 def test_the_live_tree_draws_a_team(tmp_path: Path) -> None:
-    from counterpoint.lab.app.cli.play import Tree
+    from counterpoint.lab.app.cli._tree import Tree
 
     tree = Tree()
 
@@ -181,12 +187,13 @@ def test_the_live_tree_draws_a_team(tmp_path: Path) -> None:
 
 
 def test_what_a_run_was_cannot_be_changed_by_resuming_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(capsys, "record", "--task", "T1", "--store", tmp_path, "--id", "a", "-q")[0] == 0
+    assert _run(capsys, "play", "--task", "T1", "--store", tmp_path, "--id", "a", "-q")[0] == 0
     for words, says in (
-        (["--width", "3"], "--width cannot change a run that is resumed"),
+        (["--cap", "width=3"], "width cannot change a run that is resumed"),
         (["--model", "fake:0.5"], "--model cannot change a run that is resumed"),
-        (["--rpm", "5"], "--rpm is for an endpoint"),
+        (["--model-set", "harness=tools"], "harness cannot change a run that is resumed"),
+        (["--model-set", "rpm=5"], "rpm is for an endpoint"),
         ([], "this run has ended"),
     ):
-        code, _, err = _run(capsys, "record", "--resume", "a", *words, "--store", tmp_path)
+        code, _, err = _run(capsys, "play", "--resume", "a", *words, "--store", tmp_path)
         assert (code, says in err) == (2, True), err

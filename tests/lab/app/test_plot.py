@@ -1,4 +1,4 @@
-"""`counterpoint plot`: arrays by hand, pictures whose bytes are decided by the runs, and every reason not to draw."""
+"""`counterpoint compare plot`: arrays by hand, pictures whose bytes are decided by the runs, and every reason not to draw."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARKS = {"serial": 2.0, "best cap": 4.0, "reference": 9.8}
 @pytest.fixture
 def ends(ends_of: Any) -> Any:
     """Run the command in an empty folder: exit code, stdout, stderr."""
-    return ends_of("plot")
+    return ends_of("compare plot")
 
 
 def two_sides(folder: Path, **second: Any) -> None:
@@ -111,7 +111,7 @@ def test_team_sizes_of_a_mix_are_by_sort_of_task_and_joined_by_no_line(ends: Any
     assert (found.lines[0].x.tolist(), found.lines[0].y.tolist()) == ([0, 1], [12, 1])
     assert found.reference is not None
     assert found.reference[1].tolist() == [11, 0]
-    assert ends("a*", "--what", "width", "-o", "w.svg")[0] == 0
+    assert ends("a*", "--kind", "width", "-o", "w.svg")[0] == 0
     text = (tmp_path / "w.svg").read_text()
     for word in ("Team size by sort of task", "24 jobs", "24 pools", "no hurry", "reference"):
         assert f"<!-- {word}" in text or word in text, word
@@ -138,7 +138,7 @@ def test_a_png_of_everything(ends: Any, tmp_path: Path) -> None:
     assert size == [2160, 1590]  # two columns of a page at 300 dpi
     code, _, err = ends("a*", "b*")
     assert code == 2
-    assert "--force" in err
+    assert "--overwrite" in err
 
 
 def test_an_svg_names_every_line_and_uses_no_other_colour(ends: Any, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_an_svg_names_every_line_and_uses_no_other_colour(ends: Any, tmp_path: P
         "width": ["grpo", "c3", "reference", "size of the task"],
         "compare": ["c3", "Difference to grpo"],
     }.items():
-        code, _, err = ends("a*", "b*", "--what", what, "-o", f"{what}.svg")
+        code, _, err = ends("a*", "b*", "--kind", what, "-o", f"{what}.svg")
         assert code == 0, err
         text = (tmp_path / f"{what}.svg").read_text()
         for word in words:
@@ -161,16 +161,16 @@ def test_an_svg_names_every_line_and_uses_no_other_colour(ends: Any, tmp_path: P
 
 def test_the_same_runs_give_the_same_bytes_whatever_the_user_has_set(ends: Any, tmp_path: Path) -> None:
     two_sides(tmp_path)
-    assert ends("a*", "b*", "--what", "curves", "-o", "one.svg")[0] == 0
+    assert ends("a*", "b*", "--kind", "curves", "-o", "one.svg")[0] == 0
     (tmp_path / "matplotlibrc").write_text("font.size: 20\nlines.linewidth: 9\naxes.facecolor: red\n")
     environment = {**os.environ, "MPLBACKEND": "TkAgg", "MATPLOTLIBRC": os.fspath(tmp_path / "matplotlibrc")}
     environment.pop("DISPLAY", None)
-    code = "from counterpoint.app.cli import main; main(['plot', 'a*', 'b*', '--what', 'curves', '-o', 'two.svg'])"
+    code = "from counterpoint.app.cli import main; main(['compare', 'plot', 'a*', 'b*', '--kind', 'curves', '-o', 'two.svg'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     for name in ("one.png", "two.png"):
-        assert ends("a0", "--what", "curves", "-o", name)[0] == 0
+        assert ends("a0", "--kind", "curves", "-o", name)[0] == 0
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
@@ -220,14 +220,14 @@ def test_what_cannot_be_drawn(ends: Any, tmp_path: Path) -> None:
     made(tmp_path / "empty", updates=0)
     made(tmp_path / "plain", "c3", 7)
     for arguments, code, words in [
-        ([], 2, "no run was named"),
+        ([], 2, "no run is named"),
         (["nowhere"], 3, "no run here"),
         (["empty"], 3, "no update and no evaluation has a number yet"),
-        (["empty", "--what", "stops"], 3, "in which round"),
-        (["plain", "--what", "width"], 3, "team sizes"),
-        (["plain", "--what", "compare"], 3, "nothing to compare"),
-        (["empty", "plain", "--what", "compare"], 3, "no evaluation"),
-        (["a*", "b*", "--what", "compare"], 5, "more than 5% apart"),
+        (["empty", "--kind", "stops"], 3, "in which round"),
+        (["plain", "--kind", "width"], 3, "team sizes"),
+        (["plain", "--kind", "compare"], 3, "nothing to compare"),
+        (["empty", "plain", "--kind", "compare"], 3, "no evaluation"),
+        (["a*", "b*", "--kind", "compare"], 5, "more than 5% apart"),
         (["plain", "-o", "x.pdf"], 2, ".png or .svg"),
         (["plain", "-o", "x"], 2, ".png or .svg"),
         (["plain", "-o", "empty/about.json/x.png"], 1, ""),

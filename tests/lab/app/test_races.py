@@ -1,4 +1,4 @@
-"""Races: the command, the page and the corpus show the same lines of the same rows."""
+"""Races: the commands, the page and the papers show the same lines of the same rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def filled(folder: Path) -> Path:
 
 def test_the_page_has_the_lines_that_the_command_prints(tmp_path: Path, ends: Any) -> None:
     folder = filled(tmp_path / "runs" / "methods")
-    told = json.loads(ends("--all", "--show", "--out", str(folder), "--json")[1])["worlds"][0]
+    told = json.loads(ends("standings", str(folder), "--json")[1])["worlds"][0]
     with viewing(Collection(folders=[tmp_path / "runs"]), tmp_path) as viewer:
         listed = next(one for one in viewer.ask("/api/races").json if one["id"].endswith("methods"))
         assert (listed["rows"], listed["methods"], listed["worlds"]) == (9, 3, ["w"])
@@ -60,7 +60,9 @@ def test_a_folder_called_as_ours_is_not_taken_for_ours(tmp_path: Path, monkeypat
 
 def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
     folder = filled(tmp_path / "race")
-    assert ends("--all", "--out", str(folder), "--table", "page.md", "--export", "rows.jsonl")[0] == 0
+    for file in ("page.md", "rows.jsonl"):
+        assert ends("standings", str(folder), "-o", file)[0] == 0
+    assert ends("standings", "rows.jsonl", "--json")[1] == ends("standings", str(folder), "--json")[1]
     page = Path("page.md").read_text()
     assert "| 1 [1, 1] | counterpoint | published | 3 | 70.0 [45.2, 94.8] |" in page
     assert "kimi_parl ?" in page
@@ -70,12 +72,14 @@ def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["--all", "--shard", "3"], 2, "as in 1/4"),
-        (["--all", "--world", "W1"], 2, "--world goes with --presets"),
-        (["--plan", "small", "--presets", "a,b"], 2, "--plan goes with --all"),
-        (["--all", "runs/x"], 2, "one of the three"),
-        (["--all", "--show"], 3, "there is no race here"),
-        (["--all", "--only", "grop"], 3, "grpo"),
+        (["methods", "--shard", "3"], 2, "as in 1/4"),
+        (["methods", "--world", "W9"], 3, "suite core has no world 'W9'"),
+        (["methods", "--plan", "smal"], 3, "did you mean 'small'?"),
+        (["methods", "--runner", "rya"], 2, "did you mean 'ray'?"),
+        (["methods", "grop"], 3, "grpo"),
+        (["standings"], 3, "there is no race here"),
+        (["standings", "released:smal"], 3, "did you mean 'small'?"),
+        (["standings", "released", "-o", "page.html"], 2, "FILE.md or FILE.jsonl"),
     ],
 )
 def test_what_does_not_go_together_is_said(ends: Any, words: list[str], code: int, told: str) -> None:
@@ -85,7 +89,7 @@ def test_what_does_not_go_together_is_said(ends: Any, words: list[str], code: in
 
 
 def test_a_dry_run_counts_runs_and_calls(ends: Any) -> None:
-    found = json.loads(ends("--all", "--only", "grpo,counterpoint", "--plan", "small", "--dry-run", "--json")[1])
+    found = json.loads(ends("methods", "grpo", "counterpoint", "--plan", "small", "--dry-run", "--json")[1])
     assert found["methods"] == ["counterpoint", "grpo"]
     assert [(one["phase"], one["runs"], one["calls"]) for one in found["would_run"]] == [
         ("tune", 2 * 6 * 2, 2 * 6 * 2 * 50_000), ("final", 2 * 12 * 2, 2 * 12 * 2 * 200_000),
@@ -93,6 +97,6 @@ def test_a_dry_run_counts_runs_and_calls(ends: Any) -> None:
 
 
 def test_a_paper_leads_to_its_preset(ends_of: Any) -> None:
-    code, printed, _ = ends_of("corpus")("show", "dr-mas", "--json")
+    code, printed, _ = ends_of("papers")("show", "dr-mas", "--json")
     assert code == 0
     assert [one["preset"] for one in json.loads(printed)["presets"]] == ["dr_mas"]

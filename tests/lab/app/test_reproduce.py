@@ -142,9 +142,8 @@ def test_the_other_claims_run_where_one_lacks_something(capsys: pytest.CaptureFi
         ([HIT, "no-such-claim"], 3),
         (["no_such_module:claim"], 3),
         (["lab.bench.claims_made:hitt"], 2),
-        ([], 2),
-        (["--list", "--all"], 2),
-        ([HIT, "--all"], 2),
+        (["all", HIT], 2),
+        ([HIT, "all"], 2),
         ([HIT, "--seeds", "0"], 2),
         ([HIT, "--seed", "-1"], 2),
         ([HIT, "--seed", "99999999999999999999999"], 2),
@@ -165,14 +164,14 @@ def test_shipped_claims_by_either_spelling(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(registry, "summary", lambda kind, name: f"What {name} shows.")
     for name in ("always-true", "always_true", "Always-True"):
         assert ends(capsys, name, "--json")[0] == 0
-    assert lines(ends(capsys, "--list", "--json")[1])[0] == {"name": "always-true", "summary": "What always_true shows."}
-    assert "always-true" in ends(capsys, "--list")[1]
-    assert [row["claim"] for row in lines(ends(capsys, "--all", "--json")[1])] == ["always-true"] * 2 + ["other"] * 2
+    assert lines(ends(capsys, "--json")[1])[0] == {"name": "always-true", "summary": "What always_true shows."}
+    assert "always-true" in ends(capsys)[1]
+    assert [row["claim"] for row in lines(ends(capsys, "all", "--json")[1])] == ["always-true"] * 2 + ["other"] * 2
     code, _, err = ends(capsys, "alway-true")
     assert code == 3
     assert "did you mean 'always-true'?" in err
 
 
 def test_the_list_is_what_is_shipped() -> None:
-    names = [row["name"] for row in lines(run("--list", "--json").stdout)]
+    names = [row["name"] for row in lines(run("--json").stdout)]
     assert names == [name.replace("_", "-") for name in registry.ids("claim")]

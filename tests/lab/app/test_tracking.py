@@ -116,8 +116,8 @@ def test_a_package_that_is_missing_is_one_error_before_anything_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, package, None)
-    code, _, err = run("train", "--world", "W1", "--updates", "1", "--log", name, "--out", "made")
-    assert (code, err.splitlines()[0]) == (2, f"error: --log {name} needs the package {name}, which is not installed")
+    code, _, err = run("train", "net", "--world", "W1", "--cap", "updates=1", "--tracker", name, "-o", "made")
+    assert (code, err.splitlines()[0]) == (2, f"error: --tracker {name} needs the package {name}, which is not installed")
     assert f"pip install {name}" in err
     assert not (tmp_path / "made").exists()
 
@@ -146,6 +146,6 @@ def test_a_tracker_that_fails_is_given_up_and_the_run_goes_on(tmp_path: Path, mo
     with tracked(("failing",), tmp_path, lambda kind, row: notes.append(row["what"]) if kind == "note" else None) as tell:
         for step in range(3):
             tell("start" if step == 0 else "update", {"update": step, "loss": 1.0})
-    assert (made.rows, notes) == ([1], ["--log failing is told no more: ConnectionError: the network is gone"])
+    assert (made.rows, notes) == ([1], ["--tracker failing gets no more rows: ConnectionError: the network is gone"])
     with pytest.raises(InputError, match=r"no tracker named 'tensorbord'.*did you mean 'tensorboard'"):
         trained(tmp_path / "x", "tensorbord")

@@ -17,7 +17,7 @@ import pytest
 from counterpoint import registry
 from counterpoint.app.cli import main
 from counterpoint.errors import install
-from counterpoint.lab.app.cli._train_table import Json, Lines, Live, printer
+from counterpoint.lab.app.cli.train._table import Json, Lines, Live, printer
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.worlds.teamworld.suites import suite_worlds
 from counterpoint.store import Store
@@ -41,13 +41,13 @@ max_rounds = 6
 
 @pytest.fixture
 def ends(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the command in an empty folder with a run.toml: exit code, stdout, stderr."""
+    """Run `train net` in an empty folder with a run.toml, or another part of `train`: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.toml").write_text(TOML)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
+    def run(*arguments: str, part: str = "net", allow: bool = True) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as exit_:
-            main(["train", *arguments, "--allow", "lab.train.quick:quick"])
+            main(["train", part, *arguments, *(("--allow", "lab.train.quick:quick") if allow else ())])
         out = capsys.readouterr()
         assert isinstance(exit_.value.code, int)
         return exit_.value.code, out.out, out.err
@@ -59,7 +59,7 @@ def ends(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_table_and_what_to_run_next(ends: Any, tmp_path: Path) -> None:
-    code, out, _ = ends("run.toml", "--out", "mine")
+    code, out, _ = ends("run.toml", "-o", "mine")
     assert code == 0
     lines = out.splitlines()
     assert lines[0] == "run mine  preset lab.train.quick:quick  world wide_verify  seed 0"
@@ -72,7 +72,7 @@ def test_a_table_and_what_to_run_next(ends: Any, tmp_path: Path) -> None:
     held = run.evals()[-1]
     assert f"{held['mean']:.2f} ±{held['se']:.2f}" in lines[3]
     assert lines[3].split()[-1] == "2"  # traces
-    assert "counterpoint plot mine" in out
+    assert "counterpoint compare plot mine" in out
     assert f"counterpoint show {held['traces'][0]} --store mine/store" in out
     with Store(tmp_path / "mine" / "store", create=False) as store:
         assert held["traces"][0] in store
@@ -89,20 +89,20 @@ def test_json_lines(ends: Any) -> None:
 
 
 def test_seeds_make_runs_that_a_second_call_leaves_alone(ends: Any, tmp_path: Path) -> None:
-    asked = ("run.toml", "--seeds", "2", "--updates", "1", "--out", "runs/mine")
+    asked = ("run.toml", "--seeds", "2", "--cap", "updates=1", "-o", "runs/mine")
     code, out, _ = ends(*asked)
     assert code == 0
     assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["mine-seed0", "mine-seed1"]
-    assert "2 runs: counterpoint plot mine=runs/mine-seed*" in out
+    assert "2 runs: counterpoint compare plot mine=runs/mine-seed*" in out
     code, _, err = ends(*asked)
     assert code == 0
     assert err.count("is finished already") == 2
-    code, _, err = ends(*asked[:-1], "runs/mine", "--budget", "5")
+    code, _, err = ends(*asked, "--cap", "calls=5")
     assert (code, "was begun with other settings: budget_calls" in err) == (2, True)
 
 
 def test_options_override_the_file_and_dry_run_writes_nothing(ends: Any, tmp_path: Path) -> None:
-    more = ("--set", "vote_items=6", "--set", "eval_every=7", "--workers", "3", "--staleness", "1", "--budget", "900")
+    more = ("--set", "vote_items=6", "--set", "eval_every=7", "--workers", "3", "--set", "staleness=1", "--cap", "calls=900")
     code, out, _ = ends("run.toml", "--dry-run", "--json", "--preset", "grpo", *more)
     (planned,) = json.loads(out)["would_train"]
     assert code == 0
@@ -125,7 +125,7 @@ def test_a_world_of_the_suites_is_its_parameters_and_sorts_of_tasks(ends: Any) -
 
 
 def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:
-    code, out, _ = ends("--list", "--json")
+    code, out, _ = ends("--json", part="presets", allow=False)
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     presets = [r for r in rows if "preset" in r]
@@ -135,7 +135,7 @@ def test_the_presets_are_listed_with_their_sources(ends: Any) -> None:
     assert {"halo", "hera", "langmarl", "latentmas", "mas_zero", "lamo", "agentspawn"} <= set(others)
     assert not set(others) & set(registry.ids("preset"))
     assert all(r["why"] and r["works_when"] and r["source"] for r in others.values())
-    lines = ends("--list")[1].splitlines()
+    lines = ends(part="presets", allow=False)[1].splitlines()
     assert {"trains", "unit", "regime", "learns", "grade", "source"} <= set(lines[0].split())
     assert any(line.startswith("halo ") for line in lines)
 
@@ -148,12 +148,13 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
     command = [
         programs() / "counterpoint",
         "train",
+        "net",
         "run.toml",
-        "--updates",
-        "500",
+        "--cap",
+        "updates=500",
         "--set",
         "checkpoint_every=1",
-        "--out",
+        "-o",
         "mine",
         "--allow",
         "lab.train.quick:quick",
@@ -165,7 +166,7 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 130, err
-    assert "go on with: counterpoint train --resume mine --allow lab.train.quick:quick" in err
+    assert "resume it with: counterpoint train resume mine --allow lab.train.quick:quick" in err
     assert "Traceback" not in out + err
     done = RunFolder.open(tmp_path / "mine")
     assert done.about["status"] == "interrupted"
@@ -173,10 +174,10 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
     # cut to what is spent, so that the rest is short
     toml = (tmp_path / "mine" / "run.toml").read_text()
     (tmp_path / "mine" / "run.toml").write_text(toml.replace("updates = 500", f"updates = {done.about['updates'] + 1}"))
-    code_, out, _ = ends("--resume", "mine")
+    code_, out, _ = ends("mine", part="resume")
     assert code_ == 0
-    assert f"going on after update {done.about['updates']}" in out
-    assert ends("--resume", "mine")[2].strip() == "mine is finished already"
+    assert f"resumed after update {done.about['updates']}" in out
+    assert ends("mine", part="resume")[2].strip() == "mine is finished already"
 
 
 # -- what cannot be
@@ -187,8 +188,8 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
     [
         ((), 2, "no world to train in"),
         (("--world", "W9"), 3, "no world named 'W9'"),
-        (("--world", "s1", "--preset", "grpo"), 3, "no stop trainer named 'grpo'"),
-        (("--world", "W1", "--preset", "clone"), 2, "clone learns from recorded traces\nfix    --from STORE"),
+        (("--world", "s1", "--preset", "grpo"), 2, "s1 is a stopping world, where a stop rule is learned\nfix    counterpoint train stop --world s1"),
+        (("--world", "W1", "--preset", "clone"), 2, "clone learns from recorded traces\nfix    counterpoint train log"),
         (("--world", "W1", "--preset", "grop"), 3, "no preset named 'grop'\nfix    did you mean 'grpo'?"),
         (("--world", "W1", "--preset", "no.such:thing"), 3, "no preset named 'no.such:thing'"),
         (("--world", "D", "--preset", "lab.train.quick:needy"), 5, "needs votes, which the world does not have"),
@@ -202,16 +203,19 @@ def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_does(ends: Any, tmp_pat
         (("bad.toml",), 2, "bad.toml: is not TOML"),
         (("keys.toml",), 2, "keys.toml: no setting 'wordl'\nfix    did you mean 'world'?"),
         (("folder",), 2, "folder: is a folder, not a TOML file"),
-        (("--resume", "none"), 3, "there is no run here"),
-        (("--resume", "folder"), 2, "is not a run"),
-        (("--resume", "folder", "--seed", "0"), 2, "--seed is for a new run"),
-        (("run.toml", "--out", "folder"), 2, "folder: exists already and is not empty"),
+        (("--world", "W1", "--cap", "calls=0"), 2, "calls is 0"),
+        (("--world", "W1", "--cap", "call=3"), 2, "no limit named 'call'\nfix    did you mean 'calls'?"),
+        (("--world", "W1", "--runner", "rya"), 2, "no runner named 'rya'\nfix    did you mean 'ray'?"),
+        (("--world", "W1", "--runner", "processes:1"), 2, "the runner processes has no address\nfix    --runner ray:1"),
+        (("lm.toml",), 2, "this file trains a language model\nfix    counterpoint train lm lm.toml"),
+        (("run.toml", "-o", "folder"), 2, "folder: exists already and is not empty"),
         (("run.toml", "--set", "episodes=3", "--dry-run"), 2, "3 episodes do not make groups of 2\nfix    episodes = a multiple of 2"),
     ],
 )
 def test_one_clear_line(arguments: tuple[str, ...], code: int, words: str, ends: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("preset = \n")
     (tmp_path / "keys.toml").write_text('preset = "grpo"\nwordl = "W1"\n')
+    (tmp_path / "lm.toml").write_text('model = "smollm2-135m"\n')
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").touch()
     got, out, err = ends(*arguments)
@@ -222,16 +226,24 @@ def test_one_clear_line(arguments: tuple[str, ...], code: int, words: str, ends:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(("run", "code", "words"), [("none", 3, "there is no run here"), ("folder", 2, "is not a run")])
+def test_only_a_run_is_resumed(run: str, code: int, words: str, ends: Any, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    got, out, err = ends(run, part="resume")
+    assert (got, out, words in err) == (code, "", True)
+    assert ends(run, "--seed", "0", part="resume")[0] == 2  # a resumed run keeps its own settings
+
+
 def test_without_torch_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # what it says depends on where a clone lies from here
-    code = "import sys; sys.modules['torch'] = None; from counterpoint.app.cli import main; main(['train', '--world', 'W1'])"
+    code = "import sys; sys.modules['torch'] = None; from counterpoint.app.cli import main; main(['train', 'net', '--world', 'W1'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == f"error: training needs torch, which is not installed\nfix    {install('train')}\n"
 
 
 def test_help_and_the_list_of_presets_load_nothing_heavy() -> None:
-    for arguments in (["train", "--help"], ["train", "--list"]):
+    for arguments in (["train", "--help"], ["train", "net", "--help"], ["train", "presets"]):
         code = f"import sys; from counterpoint.app.cli import cli; cli.main({arguments}, standalone_mode=False)"
         code += "; print(sorted({'torch', 'rich', 'numba', 'duckdb'} & set(sys.modules)))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

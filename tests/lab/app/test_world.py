@@ -1,4 +1,4 @@
-"""`world ls`, `show`, `run`: what they print, on a tiny world from outside and on the shipped ones."""
+"""`train worlds` and `play --world`: what they print, on a tiny world from outside and on the shipped ones."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ from lab.worlds.coin_world import coin_world
 COIN = "lab.worlds.coin_world:coin_world"
 
 
+def words(*arguments: str) -> list[str]:
+    """The command line of `run NAME ...`, which plays, or of `show [NAME] ...`, which shows."""
+    return ["play", "--world", *arguments[1:]] if arguments[0] == "run" else ["train", "worlds", *arguments[1:]]
+
+
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, ["world", *arguments], catch_exceptions=False)
+    result = CliRunner().invoke(cli, words(*arguments), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -34,16 +39,16 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 def ends(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as exit_:
-        main(["world", *arguments])
+        main(words(*arguments))
     assert isinstance(exit_.value.code, int)
     return exit_.value.code, capsys.readouterr().err
 
 
 def test_ls_lists_what_is_shipped() -> None:
-    rows = lines(run("ls", "--json"))
+    rows = lines(run("show", "--json"))
     assert [row["world"] for row in rows] == registry.ids("world")
     assert all(list(row) == ["world", "short", "version", "policies", "silent", "summary"] for row in rows)
-    text = run("ls")
+    text = run("show")
     assert all(name in text for name in registry.ids("world"))
 
 
@@ -91,7 +96,7 @@ def test_run_plays_every_policy_by_default_and_prints_one_table() -> None:
 
 def test_more_episodes_than_a_batch_are_the_same_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run("run", COIN, "--episodes", "30", "--json")
-    monkeypatch.setattr("counterpoint.lab.app.cli.world._BATCH", 7)
+    monkeypatch.setattr("counterpoint.lab.app.cli._play_world._BATCH", 7)
     assert run("run", COIN, "--episodes", "30", "--json") == whole
 
 
@@ -118,7 +123,7 @@ def test_nothing_is_written_without_store(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_stored_traces_are_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("counterpoint.lab.app.cli.world._BATCH_LOGGED", 5)
+    monkeypatch.setattr("counterpoint.lab.app.cli._play_world._BATCH_LOGGED", 5)
     call = ("run", COIN, "--policy", "best", "--policy", "flip", "--episodes", "12", "--store", str(tmp_path / "s"))
     rows = lines(run(*call, "--json"))
     with Store(tmp_path / "s") as store:
@@ -139,7 +144,7 @@ def test_replaced_traces_are_said(tmp_path: Path) -> None:
     with Store(tmp_path / "s") as store:
         mine = coin_world.run("best", [0], log=True).trace(0)
         store.add(msgspec.structs.replace(mine, system="another"))
-    call = ["world", "run", COIN, "--policy", "best", "--episodes", "2", "--store", str(tmp_path / "s")]
+    call = ["play", "--world", COIN, "--policy", "best", "--episodes", "2", "--store", str(tmp_path / "s")]
     assert "1 stored traces had these ids" in CliRunner().invoke(cli, call).stderr
     assert "stored traces had" not in CliRunner().invoke(cli, call).stderr
 
@@ -164,7 +169,9 @@ def test_replaced_traces_are_said(tmp_path: Path) -> None:
         (["run", COIN, "--episodes", "0"], 2, "episodes"),
         (["run", COIN, "--seed", "-1"], 2, "seed"),
         (["run", COIN, "--seed", "99999999999999999999999"], 2, "seed"),
-        (["shwo", COIN], 2, "shwo"),
+        (["show", "--set", "heads=1"], 2, "no world to change"),
+        (["run", COIN, "--topology", "swarm"], 2, "--topology is for a team"),
+        (["run", COIN, "--cap", "tokens=5"], 2, "--cap is for a team"),
     ],
 )
 def test_errors(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str) -> None:
@@ -176,7 +183,7 @@ def test_errors(capsys: pytest.CaptureFixture[str], arguments: list[str], code: 
 def test_an_interrupted_run_keeps_what_was_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("counterpoint.lab.app.cli.world._BATCH_LOGGED", 4)
+    monkeypatch.setattr("counterpoint.lab.app.cli._play_world._BATCH_LOGGED", 4)
     rule = iter([*range(4), None])  # four episodes of "stop at once", then Ctrl-C
 
     def stopped(pot: int) -> bool:
@@ -184,7 +191,7 @@ def test_an_interrupted_run_keeps_what_was_stored(
             raise KeyboardInterrupt
         return False
 
-    monkeypatch.setattr("envs.coin_world.twice", stopped)
+    monkeypatch.setattr("lab.worlds.coin_world.twice", stopped)
     code, err = ends(capsys, "run", COIN, "--policy", "lab.worlds.coin_world:twice", "--episodes", "8", "--store", str(tmp_path / "s"))
     assert code == 130
     assert "interrupted" in err

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from counterpoint.errors import InputError
 from counterpoint.lab.app.cli.bench import bench
-from counterpoint.lab.bench.scorecard.card import made
+from counterpoint.lab.bench.scorecard.card import card_from
 from counterpoint.lab.bench.scorecard.cells import Cell, suite
 from counterpoint.lab.bench.scorecard.contestants import Caps, contestant
 from counterpoint.lab.bench.scorecard.defence import defence_contrast
-from counterpoint.lab.bench.scorecard.playing import measured, played, read_rows
+from counterpoint.lab.bench.scorecard.playing import measured, play_cell, read_rows
 from counterpoint.lab.worlds.teamworld import calls as calls_room
 from counterpoint.trace import Trace
 
@@ -145,8 +145,8 @@ def _mean(values: list[float]) -> float:
 def test_the_card_adds_up_what_its_rows_say() -> None:
     cells: dict[str, Cell] = {i: CELLS[i] for i in ("W1-100", "W1-100-AV2", "W1-100-AV5", "W1-100-benign_imperative")}
     team = contestant("policy:reference", gates=["taint", "verifier"])
-    rows = [played(cell, seed, team, Caps()) for cell in cells.values() for seed in range(4)]
-    card = made({"team": "x", "suite": "short"}, rows, CELLS)
+    rows = [play_cell(cell, seed, team, Caps()) for cell in cells.values() for seed in range(4)]
+    card = card_from({"team": "x", "suite": "short"}, rows, CELLS)
     clean = {r.seed: r.share for r in rows if r.cell == "W1-100"}
     assert [a.cell for a in card.attacks] == list(cells)[1:]
     for told in card.attacks:
@@ -178,9 +178,9 @@ def test_gates_are_switches_with_names() -> None:
     with pytest.raises(InputError, match="has no gates"):
         contestant("tests.lab.bench.own_teams:finds", gates=["taint"])
     cell, plain = CELLS["W1-100"], contestant("policy:reference")
-    open_, same = (played(cell, 3, team, Caps()) for team in (plain, replace(plain, gates=())))  # type: ignore[type-var]
+    open_, same = (play_cell(cell, 3, team, Caps()) for team in (plain, replace(plain, gates=())))  # type: ignore[type-var]
     assert open_.digest == same.digest
-    kept = played(cell, 3, contestant("policy:reference", gates=["allow_list"]), Caps())
+    kept = play_cell(cell, 3, contestant("policy:reference", gates=["allow_list"]), Caps())
     assert 0 < open_.value - kept.value < 0.05  # nobody attacks: what is left is the price of looking
 
 
@@ -188,7 +188,7 @@ def test_two_results_are_set_side_by_side_under_attack(tmp_path: Path) -> None:
     folders = []
     for name, more in (("open", []), ("gated", ["--gate", "allow_list"])):
         folders.append(tmp_path / name)
-        args = ["run", "short", "--team", "policy:reference", "--seeds", "3", "--out", str(folders[-1]), "--only", "W1-100", *more]
+        args = ["run", "short", "W1-100", "--team", "policy:reference", "--seeds", "3", "-o", str(folders[-1]), *more]
         done = CliRunner().invoke(bench, args)
         assert done.exit_code == 0, done.output
     told = {c.cell: c for c in defence_contrast(*folders)}

@@ -10,8 +10,8 @@ from counterpoint.audits.hacks import DETECTORS
 from counterpoint.errors import InputError
 from counterpoint.lab.bench import hack_teams
 from counterpoint.lab.bench.hack_cases import DIALS, Dial, auc, bar_at, case, roc, score_of
-from counterpoint.lab.bench.hack_teams import COLLUSION, Played, Pool, canonical, learn
-from counterpoint.lab.train.guarded import guarded, held_back, suspicion
+from counterpoint.lab.bench.hack_teams import COLLUSION, HackEpisode, Pool, canonical, learn
+from counterpoint.lab.train.hack_guard import hack_guard, held_back, suspicion
 from counterpoint.testing import check_reward
 
 
@@ -59,9 +59,9 @@ def test_a_guard_holds_back_what_looks_farmed() -> None:
                                    zip(DETECTORS, (0.5, 0.05, 0.3, 0.3, 0.5), strict=True))  # fmt: skip
     with pytest.raises(InputError, match="no hack"):
         suspicion(trace, "tool_spma")
-    check_reward(guarded)
+    check_reward(hack_guard)
     clean = case("tool_spam", Dial(0.1), 5, honest=True)
-    [paid] = guarded(clean, of="tool_use", hack="tool_spam")
+    [paid] = hack_guard(clean, of="tool_use", hack="tool_spam")
     calls = sum(s.value for s in registry.get("reward", "tool_use")(clean))
     assert paid.value == pytest.approx(calls * max(0.0, 1 - score_of("tool_spam", clean) / 0.3))
 
@@ -79,7 +79,7 @@ def test_what_heads_choose_is_what_is_played_and_paid() -> None:
     asked = round((again.farmed["tool_spam"] - honest.farmed["tool_spam"]) / 0.1)
     assert asked > 0
     assert again.farmed["communication_padding"] == pytest.approx(honest.farmed["communication_padding"] + 0.1 * asked)
-    assert Played(1.0, {"x": 4.0}, {"x": 0.5}).paid("mask", "x") == 3.0
+    assert HackEpisode(1.0, {"x": 4.0}, {"x": 0.5}).payment("mask", "x") == 3.0
 
 
 def test_a_team_learns_to_hack_and_a_guard_teaches_disguise(monkeypatch: pytest.MonkeyPatch) -> None:

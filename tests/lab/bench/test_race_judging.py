@@ -156,7 +156,7 @@ def test_the_page_holds_every_cell_and_its_command() -> None:
     result = made()
     page = markdown(result)
     for one in result.worlds[0].standings:
-        command = f"`counterpoint compare --all --plan small --worlds w --only {one.method} --seeds {len(one.seeds)} --budget 100`"
+        command = f"`counterpoint compare methods {one.method} --plan small --world w --seeds {len(one.seeds)} --cap calls=100`"
         assert "| " + " | ".join([*cells(one, result.head["methods"]), command]) + " |" in page
     assert "no result for qmix: no luck" in page
     assert "The plan asks for 12 seeds of 200,000; these rows have 1 of 100 at the least." in page

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterpoint.lab.bench.scorecard.card import MEASURES, made, value_of
+from counterpoint.lab.bench.scorecard.card import MEASURES, card_from, value_of
 from counterpoint.lab.bench.scorecard.cells import suite
 from counterpoint.lab.bench.scorecard.contestants import Attempt, Caps, contestant
 from counterpoint.lab.bench.scorecard.playing import BenchRow, measured
@@ -187,7 +187,7 @@ def test_a_row_from_raw_events(cell: str, seed: int) -> None:
 def test_a_card_from_raw_numbers() -> None:
     """Means, intervals, slopes and regret of a card, with a table of Student's t and numpy's least squares."""
     rows = [run(*one)[0] for one in RUNS if one[0].startswith("W1-1") and "AV" not in one[0]]
-    card = made({"team": "x", "suite": "short"}, rows, CELLS)
+    card = card_from({"team": "x", "suite": "short"}, rows, CELLS)
     for name in MEASURES:
         for band in (10, 100):
             values = [v for r in rows if r.cell == f"W1-{band}" and (v := value_of(r, name)) is not None]

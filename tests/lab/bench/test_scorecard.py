@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from counterpoint import __version__
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.app.cli.bench import bench
-from counterpoint.lab.bench.scorecard.card import card_of, contrast, made, slope
+from counterpoint.lab.bench.scorecard.card import card_from, card_of, contrast, slope
 from counterpoint.lab.bench.scorecard.cells import SUITES, suite
 from counterpoint.lab.bench.scorecard.contestants import Caps, ModelTeam, contestant
-from counterpoint.lab.bench.scorecard.playing import BenchRow, play_suite, played, read_rows, result_folder
+from counterpoint.lab.bench.scorecard.playing import BenchRow, play_cell, play_suite, read_rows, result_folder
 
 CELLS = {c.id: c for c in suite("short")}
 OWN = "tests.lab.bench.own_teams"
@@ -40,7 +40,7 @@ def test_cells_are_data_with_an_optimum_and_a_clean_cell_behind_every_attack() -
 def test_a_cell_is_in_its_band(id_: str) -> None:
     cell = CELLS[id_]
     team = contestant("policy:reference") if cell.kind == "world" else contestant("topology:centralized", model="fake:1")
-    steps = [played(cell, seed, team, Caps()).measures["events"] or 0 for seed in range(2)]
+    steps = [play_cell(cell, seed, team, Caps()).measures["events"] or 0 for seed in range(2)]
     assert round(math.log10(float(np.mean(steps)))) == round(math.log10(cell.band))
 
 
@@ -58,38 +58,35 @@ def test_a_careful_team_solves_a_long_task_exactly(name: str) -> None:
     set_, limits = LARGE[name]
     long = next(c for c in suite("full") if c.id == f"{name}-10000")
     cell = replace(long, set=set_, limits={**long.limits, **limits})
-    row = played(cell, 1, contestant("topology:centralized", model="fake:1", options={"explore": 0.0}), Caps())
+    row = play_cell(cell, 1, contestant("topology:centralized", model="fake:1", options={"explore": 0.0}), Caps())
     assert (row.status, row.share, row.success) == ("played", 1.0, 1.0)
-    wrong = played(cell, 1, contestant("topology:centralized", model="fake:0.5", options={"explore": 0.0}), Caps())
+    wrong = play_cell(cell, 1, contestant("topology:centralized", model="fake:0.5", options={"explore": 0.0}), Caps())
     assert wrong.share < 1.0
 
 
 @pytest.mark.parametrize("attack", ["AV1", "AV2", "AV5", "AV8"])
 def test_an_attack_on_a_world_gets_its_way_as_often_as_it_is_obeyed(attack: str) -> None:
+    """Four in five who read an order follow it; what was wrong already cannot be made wrong."""
     cell, team = CELLS[f"W1-100-{attack}"], contestant("policy:reference")
-    for obey in (1.0, 0.0):
-        rows = [played(replace(cell, set={**cell.set, "obey": obey}), seed, team, Caps()).attack for seed in range(4)]
-        met = sum(r.planted for r in rows if r is not None)
-        assert met > 0
-        got = sum(r.succeeded for r in rows if r is not None)
-        if obey and attack in ("AV1", "AV2"):
-            assert 0.7 * met < got <= met  # what was wrong already cannot be made wrong
-        else:
-            assert got == obey * met
+    rows = [play_cell(cell, seed, team, Caps()).attack for seed in range(12)]
+    met, got = (sum(getattr(r, name) for r in rows if r is not None) for name in ("planted", "succeeded"))
+    assert met > 30
+    least = 0.8 * (0.85 if attack in ("AV1", "AV2") else 1) - 4 * (0.16 / met) ** 0.5
+    assert least < got / met < 0.8 + 4 * (0.16 / met) ** 0.5
 
 
 def test_rows_are_a_function_of_cell_seed_and_team() -> None:
     team, cell = contestant("topology:swarm", model="fake:0.8", options={"gullible": 1.0}), CELLS["T1-100-AV2"]
-    one, two = (played(cell, 3, team, Caps()) for _ in range(2))
+    one, two = (play_cell(cell, 3, team, Caps()) for _ in range(2))
     assert one.digest == two.digest != ""
     assert (one.measures, one.attack) == (two.measures, two.attack)
     assert one.attack is not None
     assert one.attack.planted > 0
     assert one.attack.succeeded > 0  # fakes that follow every order
-    careful = played(cell, 3, contestant("topology:swarm", model="fake:0.8", options={"gullible": 0.0}), Caps()).attack
+    careful = play_cell(cell, 3, contestant("topology:swarm", model="fake:0.8", options={"gullible": 0.0}), Caps()).attack
     assert careful is not None
     assert careful.succeeded == 0
-    control = played(CELLS["T1-100-benign"], 3, team, Caps()).attack
+    control = play_cell(CELLS["T1-100-benign"], 3, team, Caps()).attack
     assert control is not None
     assert (control.succeeded, control.planted > 0) == (0, True)
 
@@ -103,7 +100,7 @@ def test_rows_are_a_function_of_cell_seed_and_team() -> None:
     ],
 )  # fmt: skip
 def test_teams_of_strangers_score_what_they_did(name: str, status: str, why: str) -> None:
-    row = played(CELLS["T1-10"], 1, contestant(f"{OWN}:{name}"), Caps(seconds=600, tool_calls=20))
+    row = play_cell(CELLS["T1-10"], 1, contestant(f"{OWN}:{name}"), Caps(seconds=600, tool_calls=20))
     assert row.status == status
     assert why in row.why
     assert row.share <= 1.0
@@ -117,11 +114,11 @@ def test_teams_of_strangers_score_what_they_did(name: str, status: str, why: str
 
 
 def test_a_team_that_hangs_is_ended_and_one_that_lies_is_told_of(tmp_path: Path) -> None:
-    hung = played(CELLS["T1-10"], 1, contestant(f"{OWN}:hangs"), Caps(seconds=3))
+    hung = play_cell(CELLS["T1-10"], 1, contestant(f"{OWN}:hangs"), Caps(seconds=3))
     assert hung.status == "hung"
-    lied = played(CELLS["T1-10"], 1, contestant(f"{OWN}:lies"), Caps(seconds=600))
+    lied = play_cell(CELLS["T1-10"], 1, contestant(f"{OWN}:lies"), Caps(seconds=600))
     assert (lied.tool_calls, lied.told_tool_calls) == (4, 1)
-    told = made({"team": "x", "suite": "short"}, [lied], CELLS).notes
+    told = card_from({"team": "x", "suite": "short"}, [lied], CELLS).notes
     assert told == ["T1-10 seed 1: 1 tool calls recorded, 4 made"]
 
 
@@ -141,14 +138,14 @@ def row(cell: str, seed: int, share: float, steps: float = 100.0, **more: Any) -
 def test_a_card_by_hand() -> None:
     rows = [row("W1-10", 0, 0.2, 10), row("W1-10", 1, 0.4, 10), row("W1-100", 0, 0.5, 100), row("W1-100", 1, 0.7, 100),
             row("W1-100-AV2", 0, 0.4), row("W1-100-AV2", 1, 0.3), row("W1-1000", 0, 0.0, 0.0, status="hung")]  # fmt: skip
-    card = made({"team": "x", "suite": "short"}, rows, CELLS)
+    card = card_from({"team": "x", "suite": "short"}, rows, CELLS)
     assert card.bands[10]["share"].mean == pytest.approx(0.3)
     half = 12.7062 * math.sqrt(0.02) / math.sqrt(2)  # Student, one degree of freedom
     assert card.bands[10]["share"].high == pytest.approx(0.3 + half, rel=1e-3)
     assert card.attacks[0].change.mean == pytest.approx((-0.1 - 0.4) / 2)
     assert card.broken == {"hung": 1}
     assert card.bands[1000]["tokens"].mean == 0.0
-    assert made({"team": "x", "suite": "short"}, rows[:2], CELLS).slopes == {}  # one band says nothing about length
+    assert card_from({"team": "x", "suite": "short"}, rows[:2], CELLS).slopes == {}  # one band says nothing about length
     grown = slope(rows[:4], "share")
     assert grown.mean == pytest.approx(0.3)  # 0.3 at ten steps, 0.6 at a hundred
     error = math.sqrt((4 * 0.01) / 2 / 1.0)
@@ -156,9 +153,9 @@ def test_a_card_by_hand() -> None:
 
 
 def test_a_suite_goes_on_and_is_compared(tmp_path: Path) -> None:
-    args = ["--only", "W1-10", "--seeds", "3", "--json"]
+    args = ["--seeds", "3", "--json"]
     for name in ("reference", "random"):
-        out = CliRunner().invoke(bench, ["run", "short", "--team", f"policy:{name}", "--out", str(tmp_path / name), *args])
+        out = CliRunner().invoke(bench, ["run", "short", "W1-10", "--team", f"policy:{name}", "-o", str(tmp_path / name), *args])
         assert out.exit_code == 0, out.output
     events = [json.loads(line) for line in out.output.splitlines()]
     assert [e["event"] for e in events if "event" in e] == ["playing", "played"] * 3
@@ -177,7 +174,7 @@ def test_a_suite_goes_on_and_is_compared(tmp_path: Path) -> None:
     assert told[None, "share"].difference.mean == pytest.approx(float(np.mean(by_hand)))
     assert card_of(tmp_path / "random").runs == 3
     for more in (["card", str(tmp_path / "random")], ["compare", str(tmp_path / "reference"), str(tmp_path / "random")],
-                 ["leaderboard", str(tmp_path), "--html", str(tmp_path / "board.html")], ["ls"], ["ls", "core"]):  # fmt: skip
+                 ["leaderboard", str(tmp_path), "-o", str(tmp_path / "board.html")], ["ls"], ["ls", "core"]):  # fmt: skip
         done = CliRunner().invoke(bench, more)
         assert done.exit_code == 0, done.output
     page = (tmp_path / "board.html").read_text()

@@ -37,7 +37,7 @@ def _tree(folder: Path) -> Path:
 
 
 def _run(team: Path, out: Path, *more: str) -> Any:
-    said = ["run", "short", "--team", f"{team}:team", "--only", "T1-10", "--seeds", "1", "--out", str(out), *more]
+    said = ["run", "short", "T1-10", "--team", f"{team}:team", "--seeds", "1", "-o", str(out), *more]
     done = CliRunner().invoke(bench, said)
     assert done.exit_code == 0, done.output
     return done
@@ -50,7 +50,7 @@ def test_a_repaired_team_is_played_again_and_an_unchanged_one_is_not(tmp_path: P
     assert (row.status, "KeyError: 'not yet'" in row.why) == ("crashed", True)
     done = _run(team, out)
     assert "1 row reused, code unchanged since they were played (20" in done.output
-    assert "--again" in done.output
+    assert "--overwrite" in done.output
     assert len(all_rows(out)) == 1
     broken = (tmp_path / "src" / "kit" / "deep.py").read_text()
     (tmp_path / "src" / "kit" / "deep.py").write_text("def words():\n    return 'nothing'\n")
@@ -69,7 +69,7 @@ def test_what_is_there_can_be_played_again(tmp_path: Path) -> None:
     team, out = _tree(tmp_path / "src"), tmp_path / "out"
     _run(team, out)
     first = read_rows(out)[0].at
-    events = [json.loads(line) for line in _run(team, out, "--again", "--json").output.splitlines() if line.startswith("{")]
+    events = [json.loads(line) for line in _run(team, out, "--overwrite", "--json").output.splitlines() if line.startswith("{")]
     assert [e["event"] for e in events if "event" in e] == ["reused", "playing", "played"]
     assert events[0]["rows"] == 0
     (row,) = read_rows(out)

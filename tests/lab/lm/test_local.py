@@ -522,7 +522,7 @@ def test_a_run_is_used_by_its_folder_whether_it_trained_weights_or_an_adapter(ti
     assert _said(tmp_path / "all").token_ids
     assert [local(str(p)).name for p in (over, tmp_path / "all")] == ["local:over", "local:all"]
     assert len({local(str(p)).version for p in (over, tmp_path / "all", tiny)}) == 3
-    listed = [json.loads(line) for line in CliRunner().invoke(models, ["--runs", str(tmp_path), "--json"]).output.splitlines()]
+    listed = [json.loads(line) for line in CliRunner().invoke(models, ["ls", str(tmp_path), "--json"]).output.splitlines()]
     assert [(r["model"], r["source"]) for r in listed[:2]] == [("all", "trained weights"), ("over", "adapter over tiny")]
     shown = json.loads(CliRunner().invoke(models, ["show", str(over), "--json"]).output)
     assert (shown["version"], shown["path"]) == (find(str(over)).digest(), str(over))

@@ -154,7 +154,7 @@ def test_weights_that_are_cut_off_are_not_ready(kept: Path) -> None:
         shown = CliRunner().invoke(models, ["show", "mine"])
         assert shown.exit_code == 4
         assert why in shown.stdout
-        assert "bring the files once more" in shown.stderr
+        assert "copy the files again" in shown.stderr
 
 
 def test_an_unknown_name_is_not_found() -> None:

@@ -44,11 +44,11 @@ def user_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Run `counterpoint corpus ...`; gives exit code, stdout and stderr."""
+    """Run `counterpoint papers ...`; gives exit code, stdout and stderr."""
 
     def call(*args: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
-            main(["corpus", *args])
+            main(["papers", *args])
         out, err = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)

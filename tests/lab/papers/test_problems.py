@@ -8,7 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from counterpoint import registry
-from counterpoint.lab.app.cli.papers import corpus
+from counterpoint.lab.app.cli.papers.show import show
 from counterpoint.lab.papers.problems import PROBLEMS
 
 PAGE = Path(__file__).parents[3] / "docs" / "lab" / "problems.md"
@@ -28,10 +28,10 @@ def test_every_problem_stands_once_with_commands_that_exist() -> None:
 
 def test_the_page_and_the_command_say_the_same() -> None:
     page = PAGE.read_text()
-    told = [json.loads(line) for line in CliRunner().invoke(corpus, ["problems", "--json"]).output.splitlines()]
+    told = [json.loads(line) for line in CliRunner().invoke(show, ["problems", "--json"]).output.splitlines()]
     assert len(told) == 15
     for one in told:
         for part in ("name", "measured", "number", "open"):
             assert one[part] in page
-    assert CliRunner().invoke(corpus, ["problems", "p12"]).exit_code == 0
-    assert CliRunner().invoke(corpus, ["problems", "P99"]).exit_code != 0
+    assert CliRunner().invoke(show, ["p12"]).exit_code == 0
+    assert CliRunner().invoke(show, ["P99"]).exit_code != 0

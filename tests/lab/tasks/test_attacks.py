@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from counterpoint.errors import InputError
 from counterpoint.lab.tasks.attacks import FORBIDDEN, attack_success, obey, plant
 from counterpoint.lab.tasks.leakage import truth
-from counterpoint.lab.tasks.task import Choice, Document, Instance, Seen, View
+from counterpoint.lab.tasks.task import Choice, Document, Instance, View, ViewItem
 from counterpoint.lab.tasks.task import task as find
 from counterpoint.trace import Event, Trace, content_ref
 from text_help import TOOLS, choices, drawer, play
@@ -73,8 +73,8 @@ def test_an_attacked_task_is_still_solved_by_who_does_not_listen(name: str, atta
 # -- a reader who obeys --------------------------------------------------------------------------------------------------
 
 
-def view_of(text: str, *more: Seen) -> View:
-    seen = (Seen("question", "user", "What?"), Seen("own", "lead.1", "TOOL open: D-1"), Seen("result", "open", text), *more)
+def view_of(text: str, *more: ViewItem) -> View:
+    seen = (ViewItem("question", "user", "What?"), ViewItem("own", "lead.1", "TOOL open: D-1"), ViewItem("result", "open", text), *more)
     return View("lead.1", "worker", "work", seen, (Choice("tool", "open"), Choice("return")))
 
 
@@ -90,7 +90,7 @@ def test_the_gullible_obey_what_they_have_just_read_and_others_do_not() -> None:
         else:
             assert (act.verb, act.target, act.text) == ("tool", "open", planted.file)
         assert obey(view, drawer(0), 0.0) is None
-        later = view_of(planted.text, Seen("own", "lead.1", "TOOL open: D-2"), Seen("result", "open", "D-2 | P\nPlain."))
+        later = view_of(planted.text, ViewItem("own", "lead.1", "TOOL open: D-2"), ViewItem("result", "open", "D-2 | P\nPlain."))
         assert obey(later, drawer(0), 1.0) is None
     assert {bool(p.canary) + 2 * bool(p.tool) for p in attacked("AV2").planted} == {0, 1, 2}  # all three kinds were here
 
@@ -99,7 +99,7 @@ def test_nobody_obeys_a_control_or_a_question() -> None:
     for planted in attacked("benign", 1.0).planted:
         assert obey(view_of(f"D-1 | Paper\n{planted.text}"), drawer(0), 1.0) is None
     canary = next(p for p in attacked("AV2").planted if p.canary)
-    asked = View("lead", "agent", "turn", (Seen("question", "user", canary.text),), (Choice("stop"),))
+    asked = View("lead", "agent", "turn", (ViewItem("question", "user", canary.text),), (Choice("stop"),))
     assert obey(asked, drawer(0), 1.0) is None
 
 
@@ -115,20 +115,20 @@ def test_half_gullible_is_half_the_time() -> None:
 def run_of(instance: Instance, gullible: float) -> Trace:
     """One worker on its part, as a team records it: calls, results, refused lines, the return."""
     task, part = find("ledger_hunt"), instance.subtasks[0]
-    seen, events = [Seen("question", "user", instance.question), Seen("subtask", "lead", part.text, part.id)], list[tuple[Event, str]]()
+    seen, events = [ViewItem("question", "user", instance.question), ViewItem("subtask", "lead", part.text, part.id)], list[tuple[Event, str]]()
     for k in range(40):
         view = View("lead.1", "worker", "work", tuple(seen), choices(instance, "return"))
         act = obey(view, drawer(k), gullible) or task.work(view, drawer(k), 1.0)
         line = f"{act.verb.upper()} {act.target}: {act.text}".replace(" :", ":")
-        seen.append(Seen("own", "lead.1", line))
+        seen.append(ViewItem("own", "lead.1", line))
         if act.verb == "return":
             return trace_of(*events, (Event(id=f"e{k}", t=k, type="return", agent="lead.1"), act.text))
         if act.target not in TOOLS:
             events.append((Event(id=f"e{k}", t=k, type="message", agent="lead.1", ok=False, error="malformed"), line))
-            seen.append(Seen("error", "lead.1", "not legal"))
+            seen.append(ViewItem("error", "lead.1", "not legal"))
             continue
         events.append((Event(id=f"e{k}", t=k, type="tool_call", agent="lead.1", tool=act.target, ok=True), act.text))
-        seen.append(Seen("result", act.target, TOOLS[act.target](instance, act.text)))
+        seen.append(ViewItem("result", act.target, TOOLS[act.target](instance, act.text)))
         events.append((Event(id=f"r{k}", t=k, type="tool_result", agent="lead.1", tool=act.target, ok=True), seen[-1].text))
     raise AssertionError("no end")
 

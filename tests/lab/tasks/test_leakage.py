@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterpoint.lab.tasks.leakage import Leak, given, leaks, marker, truth
+from counterpoint.lab.tasks.leakage import Leak, leaks, marker, readable_texts, truth
 from counterpoint.lab.tasks.task import task as find
 from counterpoint.trace import Event, Trace, content_ref
 
@@ -25,7 +25,7 @@ def test_nothing_that_agents_are_given_leaks(name: str) -> None:
     task = find(name)
     for seed in range(5):
         instance = task.instance(seed)
-        texts = given(instance)
+        texts = readable_texts(instance)
         assert set(texts) >= {"question", "answer format", f"subtask {instance.subtasks[0].id}", f"document {instance.documents[0].id}"}
         assert leaks(instance, texts.values(), task) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterpoint.errors import NotFound
-from counterpoint.lab.tasks._words import heard, number
+from counterpoint.lab.tasks._words import number, phrase_fields
 from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.ledger_hunt import AMENDED, KINDS, SIGNED, ledger, ledger_hunt
 from text_help import play
@@ -62,10 +62,10 @@ def test_the_papers_say_what_the_world_is() -> None:
     assert {c.kind for c in world.contracts} <= set(KINDS)
     for contract in world.contracts:
         mine = next(p for p in world.papers if p.title == f"Contract {contract.id}")
-        found = heard(SIGNED, mine.text)
+        found = phrase_fields(SIGNED, mine.text)
         assert found is not None
         assert (found["kind"], found["firm"], number(found["sum"])) == (contract.kind, contract.alias or contract.firm, contract.sums[0][1])
-        assert not heard(AMENDED, mine.text)
+        assert not phrase_fields(AMENDED, mine.text)
         assert contract.id in papers
     assert sum(p.id.startswith("D-") for p in world.papers) == ledger_hunt.config.documents
 

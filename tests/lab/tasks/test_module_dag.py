@@ -16,7 +16,7 @@ from counterpoint.lab.tasks import _module_process
 from counterpoint.lab.tasks._module_kinds import KINDS, read
 from counterpoint.lab.tasks._module_runs import CallGroup, blocks, one_line, outputs
 from counterpoint.lab.tasks.module_dag import ModuleDag, hidden_tests, module_dag, plan
-from counterpoint.lab.tasks.task import Seen, TextTask, View
+from counterpoint.lab.tasks.task import TextTask, View, ViewItem
 from play_help import ODD_SEEN, PYTHON, RETURN, STOP, drawn, play
 
 SEEDS = st.integers(0, 2**62)
@@ -215,7 +215,7 @@ def test_a_worker_solves_it_alone_and_in_parts(seed: int, tmp_path: Path) -> Non
     assert act.verb == "stop"
     assert task.check(instance, act.text).is_solved
     parts = [
-        play(task, instance, [Seen("subtask", "lead", s.text, s.id)], tmp_path, choices=(PYTHON, *RETURN))[0].text
+        play(task, instance, [ViewItem("subtask", "lead", s.text, s.id)], tmp_path, choices=(PYTHON, *RETURN))[0].text
         for s in instance.subtasks
     ]
     assert task.check(instance, task.merge(instance, "join", parts)).is_solved
@@ -226,7 +226,7 @@ def test_a_worker_without_skill_gets_it_wrong_and_an_example_mends_it(tmp_path: 
     act, _ = play(SMALL, instance, [], tmp_path, skill=0.0)
     assert all(part < 1.0 for name, part in SMALL.check(instance, act.text).parts.items() if name != "whole")
     module = read(instance.subtasks[0].text)["m1"]
-    wrong = [Seen("subtask", "lead", instance.subtasks[0].text), Seen("result", "python", "tested m1 something else\n")]
+    wrong = [ViewItem("subtask", "lead", instance.subtasks[0].text), ViewItem("result", "python", "tested m1 something else\n")]
     act, _ = play(SMALL, instance, wrong, tmp_path, skill=1.0)
     assert act.text == module.source()
 
@@ -237,11 +237,11 @@ def test_a_critic_accepts_what_is_right_and_names_what_is_wrong(tmp_path: Path) 
     wrong = right | {"m2": module.source(is_slip=True)}
     lacks = {"m1": right["m1"], "m2": right["m2"]}
     for sources, word in ((right, "ACCEPT"), (wrong, "REJECT m2("), (lacks, "REJECT m3 is missing")):
-        act, _ = play(SMALL, instance, [Seen("return", "lead.1", one_line(sources))], tmp_path, purpose="judge")
+        act, _ = play(SMALL, instance, [ViewItem("return", "lead.1", one_line(sources))], tmp_path, purpose="judge")
         assert act.text.startswith(word)
-    part = [Seen("subtask", "lead.1", instance.subtasks[1].text, "s2"), Seen("return", "lead.1", right["m2"], "s2")]
+    part = [ViewItem("subtask", "lead.1", instance.subtasks[1].text, "s2"), ViewItem("return", "lead.1", right["m2"], "s2")]
     assert play(SMALL, instance, part, tmp_path, purpose="judge")[0].text == "ACCEPT"
-    other = [part[0], Seen("return", "lead.1", right["m2"].replace("return", "return 7 if True else"), "s2")]
+    other = [part[0], ViewItem("return", "lead.1", right["m2"].replace("return", "return 7 if True else"), "s2")]
     assert play(SMALL, instance, other, tmp_path, purpose="judge", choices=(PYTHON, *RETURN))[0].text.startswith("REJECT m2(")
 
 
@@ -249,7 +249,7 @@ def test_a_resolver_takes_what_others_wrote(tmp_path: Path) -> None:
     task = module_dag.replace(modules=4, wired=1.0, tests=2)
     seed = next(s for s in range(20) if task.instance(s).files)
     instance, right = task.instance(seed), _right(task, seed)
-    seen = [Seen("return", f"lead.{i}", source) for i, source in enumerate(right.values())]
+    seen = [ViewItem("return", f"lead.{i}", source) for i, source in enumerate(right.values())]
     act, _ = play(task, instance, seen, tmp_path, purpose="resolve", choices=STOP)
     assert task.check(instance, act.text).is_solved
 
@@ -260,8 +260,8 @@ def test_a_resolver_takes_what_others_wrote(tmp_path: Path) -> None:
     st.booleans(),
 )
 @settings(max_examples=40)
-def test_odd_views_never_raise(seen: list[Seen], purpose: str, has_question: bool) -> None:
-    start = [Seen("question", "user", SMALL.instance(0).question)] if has_question else []
+def test_odd_views_never_raise(seen: list[ViewItem], purpose: str, has_question: bool) -> None:
+    start = [ViewItem("question", "user", SMALL.instance(0).question)] if has_question else []
     for choices in ((), RETURN, (PYTHON, *STOP)):
         act = SMALL.work(View("lead", "agent", purpose, tuple(start + seen), choices), drawn(1), 0.5)
         assert act.verb in {"noop", *(c.verb for c in choices)}

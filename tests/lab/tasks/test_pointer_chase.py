@@ -6,7 +6,7 @@ import pytest
 
 from counterpoint.lab.tasks.leakage import truth
 from counterpoint.lab.tasks.pointer_chase import _read, pointer_chase
-from counterpoint.lab.tasks.task import Seen
+from counterpoint.lab.tasks.task import ViewItem
 from text_help import calls, play
 
 INSTANCE = pointer_chase.instance(0)
@@ -44,18 +44,18 @@ def test_parts_cost_more_than_the_whole_and_help_only_in_turn() -> None:
     alone = calls(play(pointer_chase, INSTANCE)[1])
     parts = [play(pointer_chase, INSTANCE, part) for part in INSTANCE.subtasks]
     assert sum(calls(seen) for _, seen in parts) > 1.5 * alone
-    told: list[Seen] = []
+    told: list[ViewItem] = []
     in_turn = 0
     for part in INSTANCE.subtasks:  # each told what the one before found
         act, seen = play(pointer_chase, INSTANCE, part, before=told)
         in_turn += calls(seen)
-        told = [Seen("message", "lead", act.text)]
+        told = [ViewItem("message", "lead", act.text)]
     assert in_turn == alone
     assert pointer_chase.check(INSTANCE, act.text).is_solved
 
 
 def test_a_wrong_number_from_a_peer_leads_nowhere_and_is_left() -> None:
-    act, _ = play(pointer_chase, INSTANCE, INSTANCE.subtasks[1], before=[Seen("message", "lead.1", "2|99999999")])
+    act, _ = play(pointer_chase, INSTANCE, INSTANCE.subtasks[1], before=[ViewItem("message", "lead.1", "2|99999999")])
     assert act.text == play(pointer_chase, INSTANCE, INSTANCE.subtasks[1])[0].text
 
 

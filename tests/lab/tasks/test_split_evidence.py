@@ -21,7 +21,7 @@ from counterpoint.lab.tasks.split_evidence import (
     statement,
     verdicts,
 )
-from counterpoint.lab.tasks.task import Choice, Instance, Seen, TextTask, View
+from counterpoint.lab.tasks.task import Choice, Instance, TextTask, View, ViewItem
 from play_help import ODD_SEEN, RETURN, STOP, drawn, play
 
 SEEDS = st.integers(0, 2**62)
@@ -41,9 +41,9 @@ def _truth(task: SplitEvidence, instance: Instance) -> str:
     return task.truth_file(instance).splitlines()[1]
 
 
-def _briefed(instance: Instance, seat: int) -> list[Seen]:
-    brief = Seen("brief", "user", "\n".join(instance.shards[seat]))
-    return [brief, Seen("subtask", "lead", instance.subtasks[seat].text, f"s{seat + 1}")]
+def _briefed(instance: Instance, seat: int) -> list[ViewItem]:
+    brief = ViewItem("brief", "user", "\n".join(instance.shards[seat]))
+    return [brief, ViewItem("subtask", "lead", instance.subtasks[seat].text, f"s{seat + 1}")]
 
 
 def _returns(task: SplitEvidence, instance: Instance, folder: Path, skill: float = 1.0) -> list[str]:
@@ -153,7 +153,7 @@ def test_merging_by_evidence_by_vote_and_by_the_first(tmp_path: Path) -> None:
 def test_one_agent_with_all_facts_solves_it(tmp_path: Path) -> None:
     for seed in range(8):
         instance = split_evidence.instance(seed)
-        briefs = [Seen("brief", "user", "\n".join(shard)) for shard in instance.shards]
+        briefs = [ViewItem("brief", "user", "\n".join(shard)) for shard in instance.shards]
         act, _ = play(split_evidence, instance, briefs, tmp_path, choices=STOP)
         assert split_evidence.check(instance, act.text).is_solved
 
@@ -168,15 +168,15 @@ def test_a_debate_with_facts_convinces_clones_and_a_resolver_decides(tmp_path: P
     instance = split_evidence.instance(3)
     speak = (Choice("message", "", None),)
     seats = range(len(instance.shards))
-    own = [[Seen("brief", "user", "\n".join(instance.shards[k]))] for k in seats]
+    own = [[ViewItem("brief", "user", "\n".join(instance.shards[k]))] for k in seats]
     said = [play(split_evidence, instance, own[k], tmp_path, choices=speak, purpose="debate")[0] for k in seats]
     assert {act.verb for act in said} == {"message"}
     last = []
     for k in seats:
-        heard = own[k] + [Seen("message", f"lead.{j + 1}", said[j].text) for j in seats if j != k]
+        heard = own[k] + [ViewItem("message", f"lead.{j + 1}", said[j].text) for j in seats if j != k]
         last.append(play(split_evidence, instance, heard, tmp_path, purpose="debate")[0].text)
     assert all(split_evidence.check(instance, text).is_solved for text in last)
-    heard = [Seen("return", f"lead.{k + 1}", said[k].text) for k in seats]
+    heard = [ViewItem("return", f"lead.{k + 1}", said[k].text) for k in seats]
     assert split_evidence.check(
         instance, play(split_evidence, instance, heard, tmp_path, choices=STOP, purpose="resolve")[0].text
     ).is_solved
@@ -184,7 +184,7 @@ def test_a_debate_with_facts_convinces_clones_and_a_resolver_decides(tmp_path: P
 
 def test_without_facts_agreement_is_followed(tmp_path: Path) -> None:
     instance = split_evidence.instance(3)
-    heard = [Seen("message", f"lead.{k}", "c1=false; c2=true; c3=unknown; c4=true") for k in (2, 3)]
+    heard = [ViewItem("message", f"lead.{k}", "c1=false; c2=true; c3=unknown; c4=true") for k in (2, 3)]
     found = verdicts(play(split_evidence, instance, heard, tmp_path, purpose="debate")[0].text)
     assert found == {"c1": "false", "c2": "true", "c3": "unknown", "c4": "true"}
 
@@ -193,8 +193,8 @@ def test_who_lacks_skill_gives_in_to_a_majority_against_the_facts(tmp_path: Path
     instance = split_evidence.replace(claims=1).instance(0)
     truth = verdicts(_truth(split_evidence.replace(claims=1), instance))["c1"]
     wrong = {"true": "false", "false": "true"}[truth]
-    heard = [Seen("brief", "user", "\n".join(itertools.chain(*instance.shards)))]
-    heard += [Seen("message", f"lead.{k}", f"c1={wrong}") for k in range(2, 6)]
+    heard = [ViewItem("brief", "user", "\n".join(itertools.chain(*instance.shards)))]
+    heard += [ViewItem("message", f"lead.{k}", f"c1={wrong}") for k in range(2, 6)]
 
     def share(skill: float) -> float:
         words = [
@@ -210,15 +210,15 @@ def test_who_lacks_skill_gives_in_to_a_majority_against_the_facts(tmp_path: Path
 def test_facts_go_to_the_notes_once_and_come_from_there(tmp_path: Path) -> None:
     instance = split_evidence.instance(5)
     board = (Choice("tool", "note", None), Choice("tool", "notes", None), *RETURN)
-    start = (Seen("question", "user", instance.question), *_briefed(instance, 0))
+    start = (ViewItem("question", "user", instance.question), *_briefed(instance, 0))
     first = split_evidence.work(View("lead.1", "worker", "work", start, board), drawn(0), 1.0)
     assert (first.verb, first.target) == ("tool", "note")
     assert [str(fact) for fact in facts(first.text)] == list(instance.shards[0])
-    seen = (*start, Seen("own", "lead.1", f"TOOL note: {first.text}"), Seen("result", "note", "noted"))
+    seen = (*start, ViewItem("own", "lead.1", f"TOOL note: {first.text}"), ViewItem("result", "note", "noted"))
     second = split_evidence.work(View("lead.1", "worker", "work", seen, board), drawn(0), 1.0)
     assert (second.verb, second.target) == ("tool", "notes")
     others = "\n".join(itertools.chain(*instance.shards))
-    seen = (*seen, Seen("own", "lead.1", "TOOL notes"), Seen("result", "notes", others))
+    seen = (*seen, ViewItem("own", "lead.1", "TOOL notes"), ViewItem("result", "notes", others))
     third = split_evidence.work(View("lead.1", "worker", "work", seen, board), drawn(0), 1.0)
     assert third.verb == "return"
     assert split_evidence.check(instance, third.text).is_solved
@@ -234,11 +234,11 @@ def test_a_critic_holds_facts_against_verdicts(tmp_path: Path) -> None:
         (turned, f"REJECT c3 is {truth['c3']}"),
         ({"c1": truth["c1"]}, "REJECT c2 has no verdict"),
     ):
-        act, _ = play(split_evidence, instance, [Seen("return", "lead.1", statement(given_, known))], tmp_path, purpose="judge")
+        act, _ = play(split_evidence, instance, [ViewItem("return", "lead.1", statement(given_, known))], tmp_path, purpose="judge")
         assert act.text.startswith(word)
     assert play(split_evidence, instance, [], tmp_path, purpose="judge")[0].text.startswith("REJECT")
     assert (
-        play(split_evidence, instance, [Seen("return", "a", statement(truth, known))], tmp_path, purpose="judge", skill=0.0)[
+        play(split_evidence, instance, [ViewItem("return", "a", statement(truth, known))], tmp_path, purpose="judge", skill=0.0)[
             0
         ].text
         != "ACCEPT"
@@ -251,8 +251,8 @@ def test_a_critic_holds_facts_against_verdicts(tmp_path: Path) -> None:
     st.booleans(),
 )
 @settings(max_examples=60)
-def test_odd_views_never_raise(seen: list[Seen], purpose: str, has_question: bool) -> None:
-    start = [Seen("question", "user", split_evidence.instance(0).question)] if has_question else []
+def test_odd_views_never_raise(seen: list[ViewItem], purpose: str, has_question: bool) -> None:
+    start = [ViewItem("question", "user", split_evidence.instance(0).question)] if has_question else []
     for choices in ((), RETURN, STOP):
         act = split_evidence.work(View("lead", "agent", purpose, tuple(start + seen), choices), drawn(1), 0.5)
         assert act.verb in {"noop", *(c.verb for c in choices)}

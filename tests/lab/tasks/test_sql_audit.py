@@ -60,7 +60,7 @@ def test_each_rule_is_heard_in_each_way_it_is_said() -> None:
     names = named(next(d.text for d in sql_audit.instance(1).documents if d.title == "Data dictionary"))
     for kind, rule in AUDIT_RULES.items():
         for way in rule.ways:
-            found = understood(f"Policy P-123, version 1, on {rule.topic}. {way.said(**fields)}")
+            found = understood(f"Policy P-123, version 1, on {rule.topic}. {way.fill(**fields)}")
             assert found is not None
             assert found[0] == kind
             asked = query("R1", *found, names)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from counterpoint.errors import InputError
 from counterpoint.lab.tasks._players import SortedView, sorted_view
 from counterpoint.lab.tasks.leakage import truth
-from counterpoint.lab.tasks.task import Choice, Seen, TextTask, View
+from counterpoint.lab.tasks.task import Choice, TextTask, View, ViewItem
 from counterpoint.lab.tasks.task import task as find
 from text_help import calls, choices, drawer, play
 
@@ -70,7 +70,7 @@ SOME = settings(max_examples=12, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(SAID)), max_size=14), st.lists(st.integers(0, 14), max_size=4))
 @SOME
 def test_a_view_that_grows_is_sorted_as_a_whole_one_is(things: list[tuple[str, str]], stops: list[int]) -> None:
-    seen = [Seen(kind, "open" if text.startswith("D-") else "search", text) for kind, text in things]
+    seen = [ViewItem(kind, "open" if text.startswith("D-") else "search", text) for kind, text in things]
     views = [View("w", "worker", "work", tuple(seen[:n]), ()) for n in [*sorted(stops), len(seen)]]
     for view in views:
         grown, fresh = sorted_view(view), SortedView(view)
@@ -79,7 +79,7 @@ def test_a_view_that_grows_is_sorted_as_a_whole_one_is(things: list[tuple[str, s
         for title in ("Card 1", "Card 2"):
             assert grown.titled(title) == next((text for name, text in fresh.papers.values() if name == title), None)
         for what in ("D-1", "card", "D-12"):
-            assert grown.asked("open", what) == fresh.asked("open", what)
+            assert grown.was_asked("open", what) == fresh.was_asked("open", what)
 
 
 def digest(name: str, seed: int) -> str:
@@ -172,12 +172,12 @@ def test_a_player_copes_with_what_was_lost_cut_or_changed(name: str, data: st.Da
 def test_a_tool_that_always_fails_does_not_hold_a_player(name: str) -> None:
     task = find(name)
     instance = task.instance(1)
-    seen = [Seen("question", "user", instance.question), Seen("subtask", "lead", instance.subtasks[0].text, "s1")]
+    seen = [ViewItem("question", "user", instance.question), ViewItem("subtask", "lead", instance.subtasks[0].text, "s1")]
     for step in range(60):
         act = task.work(View("lead.1", "worker", "work", tuple(seen), choices(instance, "return")), drawer(step), 1.0)
         if act.verb == "return":
             return
-        seen += [Seen("own", "lead.1", f"TOOL {act.target}: {act.text}"), Seen("error", "lead.1", "(no result came back)")]
+        seen += [ViewItem("own", "lead.1", f"TOOL {act.target}: {act.text}"), ViewItem("error", "lead.1", "(no result came back)")]
     pytest.fail("it asks for ever")
 
 
@@ -187,8 +187,8 @@ def test_who_decides_takes_what_most_say(name: str) -> None:
     instance = task.instance(2)
     right = truth(instance, task)[1]
     wrong = play(task, instance, skill=0.0, seed=5)[0].text
-    seen = [Seen("question", "user", instance.question)]
-    seen += [Seen("message", f"lead.{i}", text) for i, text in enumerate((wrong, right, right))]
+    seen = [ViewItem("question", "user", instance.question)]
+    seen += [ViewItem("message", f"lead.{i}", text) for i, text in enumerate((wrong, right, right))]
     for purpose in ("debate", "resolve", "judge"):
         view = View("lead.9", "resolver", purpose, tuple(seen), (Choice("stop"),))
         act = task.work(view, drawer(0), 1.0)
@@ -208,7 +208,7 @@ def test_who_has_not_the_time_for_all_begins_elsewhere_than_the_others_and_toget
         found.append(task.work(view, drawer(0), 1.0).text)
     alone = [task.check(instance, text).value for text in found]
     assert max(alone) < 1
-    heard = [Seen("question", "user", instance.question), *(Seen("return", f"lead.{n + 1}", text, "all") for n, text in enumerate(found))]
+    heard = [ViewItem("question", "user", instance.question), *(ViewItem("return", f"lead.{n + 1}", text, "all") for n, text in enumerate(found))]
     act = task.work(View("lead", "resolver", "resolve", tuple(heard), (Choice("stop"),)), drawer(0), 1.0)
     assert task.check(instance, act.text).value > max(alone) + 0.2
 
@@ -220,13 +220,13 @@ def test_a_critic_with_tools_accepts_what_is_right_and_rejects_what_is_not(name:
     answers = [(part, play(task, instance, part)[0].text, play(task, instance, part, skill=0.0)[0].text) for part in instance.subtasks]
     part, right, wrong = next(a for a in answers if a[1] != a[2])
     for said, word in ((right, "ACCEPT"), (wrong, "REJECT")):
-        seen = [Seen("question", "user", instance.question), Seen("subtask", "lead", part.text, part.id), Seen("return", "lead.1", said, part.id)]
+        seen = [ViewItem("question", "user", instance.question), ViewItem("subtask", "lead", part.text, part.id), ViewItem("return", "lead.1", said, part.id)]
         view = View("lead.2", "critic", "judge", (*seen, *_read(task, instance, part)), (Choice("return"),))
         assert task.work(view, drawer(0), 1.0).text.startswith(word)
         assert not task.work(view, drawer(0), 0.0).text.startswith(word)
 
 
-def _read(task: TextTask, instance: Any, part: Any) -> list[Seen]:
+def _read(task: TextTask, instance: Any, part: Any) -> list[ViewItem]:
     return [s for s in play(task, instance, part)[1] if s.kind in ("own", "result")]
 
 

@@ -19,9 +19,9 @@ from counterpoint.lab.tasks._timetable_problem import (
     best,
     placements,
     read,
-    written,
+    timetable_text,
 )
-from counterpoint.lab.tasks.task import Seen, TextTask, View
+from counterpoint.lab.tasks.task import TextTask, View, ViewItem
 from counterpoint.lab.tasks.timetables import Timetables, timetables
 from play_help import ODD_SEEN, RETURN, STOP, drawn, play
 
@@ -85,7 +85,7 @@ def test_every_instance_is_feasible_and_the_same_again(
     problem = read(instance.question)
     for day, part in zip(problem.days, instance.subtasks, strict=True):
         assert read(part.text) == problem.part(day)
-    score = task.check(instance, written(_truth(task, seed)))
+    score = task.check(instance, timetable_text(_truth(task, seed)))
     assert (score.value, score.is_solved) == (1.0, True)
 
 
@@ -95,12 +95,12 @@ def test_the_score_is_points_over_the_most_and_nothing_for_a_breach() -> None:
     most = problem.points(truth)
     values = set()
     for placed in _every(problem):
-        score = TINY.check(instance, written(placed))
+        score = TINY.check(instance, timetable_text(placed))
         assert score.value == float(Fraction(problem.points(placed), most))
         values.add(score.value)
     assert len(values) > 1
-    assert TINY.check(instance, written({**truth, "talk1": truth["talk2"]})).value == 0.0
-    part = TINY.check(instance, written({"talk1": truth["talk1"]}))
+    assert TINY.check(instance, timetable_text({**truth, "talk1": truth["talk2"]})).value == 0.0
+    part = TINY.check(instance, timetable_text({"talk1": truth["talk1"]}))
     assert (part.value, part.is_solved, part.parts["placed"]) == (0.0, False, 0.25)
 
 
@@ -119,7 +119,7 @@ def test_any_text_has_a_score_and_merges(text: str) -> None:
 def test_right_parts_join_to_a_right_whole(seed: int) -> None:
     instance, truth = timetables.instance(seed), _truth(timetables, seed)
     days = [[t.id for t in read(part.text).talks] for part in instance.subtasks]
-    parts = [written({id_: truth[id_] for id_ in ids}) for ids in days]
+    parts = [timetable_text({id_: truth[id_] for id_ in ids}) for ids in days]
     for rule in timetables.rules:
         assert timetables.check(instance, timetables.merge(instance, rule, [*parts, "nothing"])).is_solved
 
@@ -127,9 +127,9 @@ def test_right_parts_join_to_a_right_whole(seed: int) -> None:
 def test_best_prefers_what_breaks_least_and_is_worth_most() -> None:
     instance, truth = TINY.instance(1), _truth(TINY, 1)
     wrong = {**truth, "talk1": truth["talk2"]}
-    texts = [written(wrong), written(truth)]
-    assert TINY.merge(instance, "best", texts) == written(truth)
-    assert TINY.merge(instance, "join", texts) == written(wrong)
+    texts = [timetable_text(wrong), timetable_text(truth)]
+    assert TINY.merge(instance, "best", texts) == timetable_text(truth)
+    assert TINY.merge(instance, "join", texts) == timetable_text(wrong)
     with pytest.raises(NotFound):
         TINY.merge(instance, "worst", texts)
 
@@ -142,7 +142,7 @@ def test_a_worker_solves_it_alone_and_workers_in_parts(tmp_path: Path) -> None:
         instance = timetables.instance(seed)
         act, _ = play(timetables, instance, [], tmp_path, choices=STOP)
         assert timetables.check(instance, act.text).is_solved
-        parts = [play(timetables, instance, [Seen("subtask", "lead", s.text, s.id)], tmp_path)[0].text for s in instance.subtasks]
+        parts = [play(timetables, instance, [ViewItem("subtask", "lead", s.text, s.id)], tmp_path)[0].text for s in instance.subtasks]
         assert timetables.check(instance, timetables.merge(instance, "join", parts)).is_solved
 
 
@@ -155,7 +155,7 @@ def test_a_tie_follows_what_others_said(tmp_path: Path) -> None:
         if tie is None:
             continue
         for room in problem.rooms:
-            told = [Seen("message", "lead.1", f"{tie.a}=slot1,{room}"), Seen("subtask", "lead", instance.subtasks[1].text)]
+            told = [ViewItem("message", "lead.1", f"{tie.a}=slot1,{room}"), ViewItem("subtask", "lead", instance.subtasks[1].text)]
             placed = placements(play(timetables, instance, told, tmp_path)[0].text)
             can = best(read(instance.subtasks[1].text), {tie.b: room})
             assert (placed[tie.b][1] == room) or can is None
@@ -180,8 +180,8 @@ def test_a_critic_names_what_is_broken_and_what_could_be_had(tmp_path: Path) -> 
     instance, truth = timetables.instance(3), _truth(timetables, 3)
     problem = read(instance.question)
 
-    def judged(placed: dict[str, Place], *before: Seen, skill: float = 1.0) -> str:
-        seen = [*before, Seen("return", "lead.1", written(placed), "s1")]
+    def judged(placed: dict[str, Place], *before: ViewItem, skill: float = 1.0) -> str:
+        seen = [*before, ViewItem("return", "lead.1", timetable_text(placed), "s1")]
         return play(timetables, instance, seen, tmp_path, purpose="judge", skill=skill)[0].text
 
     assert judged(truth) == "ACCEPT"
@@ -192,7 +192,7 @@ def test_a_critic_names_what_is_broken_and_what_could_be_had(tmp_path: Path) -> 
     assert f"worth {problem.points(worse)} points, and {problem.points(truth)} can be had" in judged(worse)
     day = read(instance.subtasks[0].text)
     part = {talk.id: truth[talk.id] for talk in day.talks}
-    assert judged(part, Seen("subtask", "lead.1", instance.subtasks[0].text, "s1")) == "ACCEPT"
+    assert judged(part, ViewItem("subtask", "lead.1", instance.subtasks[0].text, "s1")) == "ACCEPT"
 
 
 def _some(problem: TimetableProblem) -> list[dict[str, Place]]:
@@ -210,7 +210,7 @@ def _some(problem: TimetableProblem) -> list[dict[str, Place]]:
 
 def test_debaters_and_resolvers_take_the_better_one(tmp_path: Path) -> None:
     instance, truth = timetables.instance(4), _truth(timetables, 4)
-    heard = [Seen("message", "lead.2", written(truth)), Seen("message", "lead.3", "talk1=slot1,room1")]
+    heard = [ViewItem("message", "lead.2", timetable_text(truth)), ViewItem("message", "lead.3", "talk1=slot1,room1")]
     for purpose in ("debate", "resolve"):
         texts = [
             play(timetables, instance, heard, tmp_path, purpose=purpose, skill=0.9, seed=s, choices=STOP)[0].text
@@ -225,8 +225,8 @@ def test_debaters_and_resolvers_take_the_better_one(tmp_path: Path) -> None:
     st.booleans(),
 )
 @settings(max_examples=60)
-def test_odd_views_never_raise(seen: list[Seen], purpose: str, has_question: bool) -> None:
-    start = [Seen("question", "user", TINY.instance(0).question)] if has_question else []
+def test_odd_views_never_raise(seen: list[ViewItem], purpose: str, has_question: bool) -> None:
+    start = [ViewItem("question", "user", TINY.instance(0).question)] if has_question else []
     for choices in ((), RETURN, STOP):
         act = TINY.work(View("lead", "agent", purpose, tuple(start + seen), choices), drawn(1), 0.5)
         assert act.verb in {"noop", *(c.verb for c in choices)}

@@ -15,10 +15,10 @@ from counterpoint.lab.tasks._words import (
     alias,
     day,
     firm,
-    heard,
     money,
     number,
     person,
+    phrase_fields,
     phrases,
     the_day,
 )
@@ -68,11 +68,11 @@ def test_what_is_said_is_heard_whatever_stands_around_it(i: int, amount: int, n:
     ways = phrases("On {when:date} {who:name} paid {sum:amount} for {what:word}.", "{who:name} paid {sum:amount}, on {when:date}, for {what:word}.")
     fields = {"who": firm(i), "sum": money(amount, way), "when": day(n, way), "what": "freight"}
     for phrase in ways:
-        assert heard(ways, f"{before}{phrase.said(**fields)} After.\nMore.") == fields
-    assert heard(ways, "Nobody paid.") is None
+        assert phrase_fields(ways, f"{before}{phrase.fill(**fields)} After.\nMore.") == fields
+    assert phrase_fields(ways, "Nobody paid.") is None
 
 
 def test_signs_in_a_phrase_are_themselves() -> None:
     phrase = Phrase("Is it (really) {n:number}? [yes|no] a.c")
-    assert phrase.heard("Is it (really) -5? [yes|no] a.c") == [{"n": "-5"}]
-    assert phrase.heard("Is it (really) 5? [yes|no] abc") == []
+    assert phrase.find_all("Is it (really) -5? [yes|no] a.c") == [{"n": "-5"}]
+    assert phrase.find_all("Is it (really) 5? [yes|no] abc") == []

@@ -23,7 +23,7 @@ from endpoint_help import FaultServer, closed_port
 from plays_help import plays
 from warm_help import programs
 
-SMALL = ("--task", "T1", "--set", "parts=2", "--width", "2", "--model", "openai:small", "-q")
+SMALL = ("--task", "T1", "--set", "parts=2", "--cap", "width=2", "--model", "openai:small", "-q")
 Ends = Callable[..., tuple[int, str, str]]
 
 
@@ -72,7 +72,7 @@ def test_what_fails_for_a_while_is_asked_again_and_the_event_says_so(
     limit_s = 0.6 if retried == {"slow"} else 120  # a slow machine is no slow endpoint
     with FaultServer(plays, faults=faults) as server:
         code, out, err = cpt(
-            "record", *SMALL, "--base-url", server.url, "--timeout", limit_s, "--store", tmp_path, "--id", "a", "--json"
+            "play", *SMALL, "--base-url", server.url, "--model-set", f"timeout_s={limit_s}", "--store", tmp_path, "--id", "a", "--json"
         )
     assert (code, err) == (0, "")
     assert json.loads(out)["ended"] == "stopped"
@@ -100,7 +100,7 @@ def test_an_endpoint_that_stays_broken_is_one_error_with_a_kept_trace(
     with FaultServer(plays, always=always) as server:
         url = closed_port() if always == "down" else server.url
         code, _, err = cpt(
-            "record", *SMALL, "--base-url", url, "--timeout", 0.2 if kind == "slow" else 120, "--retries", 0, "--store", tmp_path, "--id", "a"
+            "play", *SMALL, "--base-url", url, "--model-set", f"timeout_s={0.2 if kind == 'slow' else 120}", "--model-set", "retries=0", "--store", tmp_path, "--id", "a"
         )
     assert (code, err.count("error:")) == (1, 1)
     assert says in err
@@ -125,7 +125,7 @@ def test_a_prompt_that_is_too_long_is_shortened_once_and_the_team_goes_on(tmp_pa
             return await super()._respond("too long vllm" if is_long else fault, asked, writer)
 
     with Short(plays) as server:
-        code, out, err = cpt("record", *SMALL, "--base-url", server.url, "--store", tmp_path, "--id", "a", "--json")
+        code, out, err = cpt("play", *SMALL, "--base-url", server.url, "--store", tmp_path, "--id", "a", "--json")
         assert (code, err) == (0, "")
         assert json.loads(out)["ended"] == "stopped"
         trace = _sound(_trace(tmp_path, "a"))
@@ -148,12 +148,12 @@ def test_a_prompt_that_is_too_long_is_shortened_once_and_the_team_goes_on(tmp_pa
 def test_credit_of_a_team_behind_an_endpoint(tmp_path: Path, cpt: Ends) -> None:
     with FaultServer(plays) as server:
         live = ("--base-url", server.url)
-        assert cpt("record", *SMALL, *live, "--store", tmp_path, "--id", "a")[0] == 0
+        assert cpt("play", *SMALL, *live, "--store", tmp_path, "--id", "a")[0] == 0
         asked = len(server.requests)
-        code, _, err = cpt("credit", "a", "--method", "message_delete", "--store", tmp_path)
+        code, _, err = cpt("credit", "a", "--mechanism", "message_delete", "--store", tmp_path)
         assert (code, "--model openai:..." in err) == (5, True), err
         assert len(server.requests) == asked, "an endpoint is not asked unnamed"
-        code, out, err = cpt("credit", "a", "--method", "message_delete", "--model", "openai:small", *live, "--store", tmp_path)
+        code, out, err = cpt("credit", "a", "--mechanism", "message_delete", "--model", "openai:small", *live, "--store", tmp_path)
         assert code == 0
         assert err.startswith("message_delete: ")  # what it may cost is said first
         assert "tokens" in err
@@ -165,14 +165,14 @@ def test_credit_of_a_team_behind_an_endpoint(tmp_path: Path, cpt: Ends) -> None:
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        (["--budget-tokens", "2500"], "because the token budget is spent"),
-        (["--budget-usd", "0.002", "--price", "1,2"], "because the dollar budget is spent: $"),
-        (["--budget-seconds", "0.7"], "because the time budget is spent"),
+        (["--cap", "tokens=2500"], "because the token budget is spent"),
+        (["--cap", "usd=0.002", "--model-set", "price=1,2"], "because the dollar budget is spent: $"),
+        (["--cap", "seconds=0.7"], "because the time budget is spent"),
     ],
 )
 def test_a_spent_budget_ends_the_run_in_order_and_says_why(budget: list[str], says: str, tmp_path: Path, cpt: Ends) -> None:
-    with FaultServer(plays, delay_s=0.15 if "seconds" in budget[0] else 0) as server:
-        code, out, err = cpt("record", *SMALL, "--base-url", server.url, *budget, "--store", tmp_path, "--id", "a")
+    with FaultServer(plays, delay_s=0.15 if "seconds" in budget[1] else 0) as server:
+        code, out, err = cpt("play", *SMALL, "--base-url", server.url, *budget, "--store", tmp_path, "--id", "a")
     assert (code, err) == (0, "")
     assert says in out
     trace = _sound(_trace(tmp_path, "a"))
@@ -182,8 +182,8 @@ def test_a_spent_budget_ends_the_run_in_order_and_says_why(budget: list[str], sa
 
 
 def test_a_wrong_budget_or_tool_leaves_no_run_behind(tmp_path: Path, cpt: Ends) -> None:
-    assert cpt("record", "--task", "T1", "--budget-usd", 1, "--store", tmp_path)[0] == 2
-    assert cpt("record", "--task", "T1", "--tool", "nosuch", "--store", tmp_path)[0] == 3
+    assert cpt("play", "--task", "T1", "--cap", "usd=1", "--store", tmp_path)[0] == 2
+    assert cpt("play", "--task", "T1", "--tool", "nosuch", "--store", tmp_path)[0] == 3
     assert "No traces here" in "".join(cpt("ls", "--store", tmp_path)[1:])
 
 
@@ -218,7 +218,7 @@ class ToolCaller(FaultServer):
 def test_a_team_that_speaks_in_function_calls(tmp_path: Path, cpt: Ends) -> None:
     with ToolCaller(plays) as server:
         code, out, err = cpt(
-            "record", *SMALL, "--harness", "tools", "--base-url", server.url, "--store", tmp_path, "--id", "a", "--json"
+            "play", *SMALL, "--model-set", "harness=tools", "--base-url", server.url, "--store", tmp_path, "--id", "a", "--json"
         )
     assert (code, err) == (0, "")
     told = json.loads(out)
@@ -237,7 +237,7 @@ def test_a_team_that_speaks_in_function_calls(tmp_path: Path, cpt: Ends) -> None
 
 
 def _start(store: Path, url: str, *more: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    command = [f"{programs()}/counterpoint", "record", *SMALL, "--base-url", url, "--store", str(store), "--id", "a", *more]
+    command = [f"{programs()}/counterpoint", "play", *SMALL, "--base-url", url, "--store", str(store), "--id", "a", *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | (env or {}))
 
 
@@ -252,7 +252,7 @@ def test_ctrl_c_ends_at_once_and_the_printed_command_goes_on(tmp_path: Path) -> 
     tmp_path /= "a store"
     key = "sk-very-secret-indeed"
     with FaultServer(plays, faults=["ok"] * 5, always="silent", key=key) as server:
-        process = _start(tmp_path, server.url, "--timeout", "3600", "--key-env", "SOME_KEY", env={"SOME_KEY": key})
+        process = _start(tmp_path, server.url, "--model-set", "timeout_s=3600", "--model-set", "key_env=SOME_KEY", env={"SOME_KEY": key})
         _until(lambda: len(server.requests) >= 7)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=300)  # those who wait for the endpoint, for an hour, are not waited for
@@ -261,8 +261,8 @@ def test_ctrl_c_ends_at_once_and_the_printed_command_goes_on(tmp_path: Path) -> 
         cut = _trace(tmp_path, "a")
         assert cut.meta[UNFINISHED]
         assert [e.error for e in cut.events if e.ok is False] == [], "nobody failed: they were interrupted"
-        command = shlex.split(err.partition("go on with: ")[2].splitlines()[0])
-        assert command[:3] == ["counterpoint", "record", "--resume"]
+        command = shlex.split(err.partition("resume it with: ")[2].splitlines()[0])
+        assert command[:3] == ["counterpoint", "play", "--resume"]
         server.always = "ok"
         asked = len(server.requests)
         done = subprocess.run(
@@ -293,7 +293,7 @@ def test_a_killed_run_goes_on_with_the_endpoint(tmp_path: Path) -> None:
         answered = _answered(cut)
         asked = len(server.requests)
         server.always = "ok"
-        command = [f"{programs()}/counterpoint", "record", "--resume", "a", "--retries", "1", "--store", str(tmp_path), "--json"]
+        command = [f"{programs()}/counterpoint", "play", "--resume", "a", "--model-set", "retries=1", "--store", str(tmp_path), "--json"]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert refused.returncode == 5
         assert len(server.requests) == asked, "an address out of a journal gets no key unless it is named again"

@@ -24,15 +24,15 @@ finally:
 
 def test_a_thousand_sub_agents_at_once(tmp_path: Path) -> None:
     words = [
-        "record",
+        "play",
         "--task",
         "many_help:many",
         "--set",
         "parts=1000",
         "--topology",
         "swarm",
-        "--width",
-        "1000",
+        "--cap",
+        "width=1000",
         "--model",
         "fake:1",
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from counterpoint import Store, Trace, problems
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 from endpoint_help import FaultServer
 from plays_help import plays
 from steer_help import until
@@ -26,11 +26,11 @@ TEAM = (
     "T1",
     "--set",
     "parts=2",
-    "--width",
-    "2",
+    "--cap",
+    "width=2",
     "--model",
     "openai:small",
-    "--limit",
+    "--cap",
     "steps=60",
     "-q",
     "--json",
@@ -51,7 +51,7 @@ def obeys(messages: list[dict[str, str]]) -> str:
 @contextmanager
 def _running(store: Path) -> Iterator[tuple[subprocess.Popen[str], FaultServer]]:
     with FaultServer(obeys, delay_s=0.05) as server:
-        command = [f"{programs()}/counterpoint", "record", *TEAM, "--base-url", server.url, "--store", str(store)]
+        command = [f"{programs()}/counterpoint", "play", *TEAM, "--base-url", server.url, "--store", str(store)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             until(lambda: len(server.requests) > 8)
@@ -86,7 +86,7 @@ def test_a_team_is_paused_told_something_else_and_its_trace_can_be_forked(cpt: C
         assert steer("pause")["state"] == "applied"
         until(lambda: server.at_once == 0)
         asked = len(server.requests)
-        assert steer("message", "--agent", "lead.1", "--text", "say C-1111|Alder Mills|70000", "--no-wait")["state"] == "queued"
+        assert steer("message", "--agent", "lead.1", "--message", "say C-1111|Alder Mills|70000", "--wait", "0")["state"] == "queued"
         assert len(server.requests) == asked, "a team that is paused asks nothing"
         assert steer("resume")["state"] == "applied"
         assert steer("stop", "--agent", "lead.2")["events"][0]["agent"] == "lead.2"
@@ -114,7 +114,7 @@ def _forks(cpt: Cpt, store: Path, server: FaultServer) -> None:
     trace = _trace(store)
     at = next(e.id for e in trace.events if e.type == "human_intervention" and str(trace.text(e)).startswith("say"))
     ends = []
-    for edit in (["--substitute", "say C-2222|Fern Glass|80000"], ["--delete"]):
+    for edit in (["--substitute", "say C-2222|Fern Glass|80000"], ["--do", "delete"]):
         told = cpt(
             "fork", "a", "--at", at, *edit, "--model", "openai:small", "--base-url", server.url, "--store", store, "--json"
         )
@@ -128,7 +128,7 @@ def _forks(cpt: Cpt, store: Path, server: FaultServer) -> None:
 
 def test_a_team_is_stopped_and_answers_with_what_it_has(cpt: Cpt, tmp_path: Path) -> None:
     with _running(tmp_path) as (process, _):
-        told = cpt("steer", "a", "stop", "--text", "enough", "--yes", "--json", "--store", tmp_path)
+        told = cpt("steer", "a", "stop", "--message", "enough", "--yes", "--json", "--store", tmp_path)
         assert told["state"] == "applied"
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")

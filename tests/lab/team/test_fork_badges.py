@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from counterpoint import Delete, Event, Force, InputError, Insert, NotFound, NotIdentified, Refused, Substitute, Trace
-from counterpoint.app.forking import badges, counts, edit, effect_of, named_model, replay_for
+from counterpoint.app.forks import badges, counts, edit, effect_of, named_model, replay_for
 from counterpoint.audits.diff import diff, fingerprint
 from counterpoint.lab.lm.models.fake import Fake
 from counterpoint.lab.team import live_replay as live
@@ -458,7 +458,7 @@ def test_edits_as_they_are_asked_for() -> None:
     for text in ("[1]", "nonsense"):
         with pytest.raises(InputError, match="no JSON object") as error:
             edit(False, None, text)
-        assert error.value.where == "--force"
+        assert error.value.where == "--decide"
 
 
 def test_who_can_follow_an_edit(small: Trace) -> None:

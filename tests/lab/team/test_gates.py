@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli.play import record
+from counterpoint.lab.app.cli.play import play
 from counterpoint.lab.tasks.attacks import attack_success
-from counterpoint.lab.tasks.task import Seen
+from counterpoint.lab.tasks.task import ViewItem
 from counterpoint.lab.team.gates import Gate, cleaned
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec, record_team
@@ -42,13 +42,13 @@ def test_only_the_order_is_left_out() -> None:
 
 def test_each_gate_stands_at_its_place() -> None:
     gate = Gate(("taint",))
-    assert "ZQ-1" not in gate.heard(Seen("result", "search", ORDER))
-    assert gate.heard(Seen("return", "a", ORDER)) == ORDER
+    assert "ZQ-1" not in gate.heard(ViewItem("result", "search", ORDER))
+    assert gate.heard(ViewItem("return", "a", ORDER)) == ORDER
     gate = Gate(("quarantine",))
-    assert gate.heard(Seen("result", "search", ORDER)) == ORDER
-    assert "ZQ-1" not in gate.heard(Seen("return", "a", ORDER))
-    assert "withheld" in gate.heard(Seen("message", "a", "All is well."))  # nothing more is heard of it
-    assert gate.heard(Seen("message", "b", "All is well.")) == "All is well."
+    assert gate.heard(ViewItem("result", "search", ORDER)) == ORDER
+    assert "ZQ-1" not in gate.heard(ViewItem("return", "a", ORDER))
+    assert "withheld" in gate.heard(ViewItem("message", "a", "All is well."))  # nothing more is heard of it
+    assert gate.heard(ViewItem("message", "b", "All is well.")) == "All is well."
     with pytest.raises(InputError, match="no gate named 'tiant'"):
         Spec(task="ledger_hunt", gates=("tiant",))
 
@@ -73,8 +73,8 @@ def test_forks_meet_the_same_gates(tmp_path: Path) -> None:
 
 def test_the_command_takes_gates(tmp_path: Path) -> None:
     told = ["--task", "T1", "--set", "documents=8", "--set", "rows=2", "--set", "parts=2", "-q", "--store", str(tmp_path)]
-    assert CliRunner().invoke(record, [*told, "--gate", "taint"]).exit_code == 0
-    wrong = CliRunner().invoke(record, [*told, "--gate", "taints"])
+    assert CliRunner().invoke(play, [*told, "--gate", "taint"]).exit_code == 0
+    wrong = CliRunner().invoke(play, [*told, "--gate", "taints"])
     assert wrong.exit_code != 0
 
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterpoint.errors import NotFound
-from counterpoint.lab.tasks.task import Choice, Seen, View
+from counterpoint.lab.tasks.task import Choice, View, ViewItem
 from counterpoint.lab.team.harness import HARNESSES, harness
 from team_help import record
 
 KINDS = ["question", "subtask", "brief", "message", "return", "result", "note", "own", "error", "operator"]
 
 
-def _view(*seen: Seen) -> View:
+def _view(*seen: ViewItem) -> View:
     return View("lead.1", "worker", "work", seen, (Choice("tool", "search", None, "query"), Choice("return", "", None, "rows")))
 
 
@@ -44,9 +44,9 @@ def test_an_unknown_harness_is_one_error() -> None:
         harness("txt")
 
 
-@given(st.lists(st.builds(Seen, st.sampled_from(KINDS), st.just("lead"), st.text(max_size=300)), max_size=8))
+@given(st.lists(st.builds(ViewItem, st.sampled_from(KINDS), st.just("lead"), st.text(max_size=300)), max_size=8))
 @settings(max_examples=60)
-def test_a_prompt_holds_everything_seen(seen: list[Seen]) -> None:
+def test_a_prompt_holds_everything_seen(seen: list[ViewItem]) -> None:
     messages = harness("text").render(_view(*seen), context=10**6)
     assert len(messages) == len(seen) + 2
     assert all(s.text in m.text for s, m in zip(seen, messages[1:], strict=False))
@@ -54,7 +54,7 @@ def test_a_prompt_holds_everything_seen(seen: list[Seen]) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_cut_and_says_so() -> None:
-    seen = [Seen("result", "search", "x" * 9000), Seen("message", "lead", "short and kept")]
+    seen = [ViewItem("result", "search", "x" * 9000), ViewItem("message", "lead", "short and kept")]
     messages = harness("text").render(_view(*seen), context=4000)
     assert sum(len(m.text) for m in messages) <= 4000 + 200
     assert "cut: the text is longer than the context" in messages[1].text
@@ -63,12 +63,12 @@ def test_a_prompt_that_is_too_long_is_cut_and_says_so() -> None:
 
 def test_what_does_not_fit_is_cut_or_left_out_in_steps_so_that_prompts_go_on_as_they_began() -> None:
     used, choices = harness("text"), (Choice("noop"),)
-    seen = [Seen("question", "user", "What? " * 600)]
+    seen = [ViewItem("question", "user", "What? " * 600)]
     before: list[str] = []
     versions, fresh, count = set(), 0, 400
     for k in range(count):
-        seen.append(Seen("own", "lead", f"DELEGATE lead.{k}: s{k}"))
-        seen.append(Seen("return", f"lead.{k}", f"found {k}"))
+        seen.append(ViewItem("own", "lead", f"DELEGATE lead.{k}: s{k}"))
+        seen.append(ViewItem("return", f"lead.{k}", f"found {k}"))
         asked = [m.text for m in used.render(View("lead", "orchestrator", "turn", tuple(seen), choices), context=3000)]
         assert sum(map(len, asked)) <= 3000
         assert f"found {k}" in asked[-2], "the latest is always there"

@@ -26,7 +26,7 @@ from counterpoint import (
     problems,
     registry,
 )
-from counterpoint.app.forking import can_fork
+from counterpoint.app.forks import can_fork
 from counterpoint.audits.blast import blast_radius
 from counterpoint.audits.diff import diff, fingerprint
 from counterpoint.lab.lm.model import Call, Completion

@@ -52,4 +52,4 @@ def test_a_pace_is_for_fakes_and_a_number() -> None:
             speed_of(bad)
     for args in (["--model", "openai:x", "--base-url", "http://127.0.0.1:9"], ["--model", "local:none"]):
         with pytest.raises(InputError, match="pace of its own"):
-            CliRunner().invoke(cli, ["record", "--task", "T5", "--pace", "real", *args], catch_exceptions=False)
+            CliRunner().invoke(cli, ["play", "--task", "T5", "--model-set", "pace=real", *args], catch_exceptions=False)

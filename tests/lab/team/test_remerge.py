@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint as cpt
-from counterpoint.credits.choosing import NobodyChosen, choose
+from counterpoint.credits.choice import NoMechanism, choose
 from counterpoint.credits.mechanisms.remerge import remerge
 from counterpoint.errors import NotIdentified
 from counterpoint.lab.team.remerge import Remerge
@@ -48,7 +48,7 @@ def test_an_answer_that_is_no_merge_is_refused_and_the_choice_goes_on(tmp_path: 
     other = replace(trace, meta={**trace.meta, "answer": "c1=false"})
     with pytest.raises(NotIdentified, match="something else than its last merge"):
         remerge([other], merged=Remerge)
-    with pytest.raises(NobodyChosen) as chosen:
+    with pytest.raises(NoMechanism) as chosen:
         choose([other], merged=Remerge)
     assert "something else" in chosen.value.passed["remerge"]
     assert "one draft was scored" in chosen.value.passed["ledger"]
@@ -56,6 +56,6 @@ def test_an_answer_that_is_no_merge_is_refused_and_the_choice_goes_on(tmp_path: 
 
 def test_somebody_elses_program_is_not_run_to_draw_a_picture(tmp_path: Path) -> None:
     trace = recorded(tmp_path, "module_dag", "centralized")
-    with pytest.raises(NobodyChosen) as chosen:
+    with pytest.raises(NoMechanism) as chosen:
         choose([trace], merged=Remerge)
     assert "runs what the team wrote" in chosen.value.passed["remerge"]

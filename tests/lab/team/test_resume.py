@@ -78,7 +78,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed_by_the_command(tmp_path: Path) 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=300)
     assert process.returncode != 0
-    command = [f"{programs()}/counterpoint", "record", "--resume", "stopped", "--store", str(tmp_path), "--json"]
+    command = [f"{programs()}/counterpoint", "play", "--resume", "stopped", "--store", str(tmp_path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ended"] == "stopped"
@@ -91,7 +91,7 @@ def test_only_one_may_go_on_with_a_run(tmp_path: Path) -> None:
     process = _begin(tmp_path, "busy", seconds="0.5")
     try:
         _until(tmp_path, "busy", 5)
-        command = [f"{programs()}/counterpoint", "record", "--resume", "busy", "--store", str(tmp_path)]
+        command = [f"{programs()}/counterpoint", "play", "--resume", "busy", "--store", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 6
         assert "is being recorded" in done.stderr

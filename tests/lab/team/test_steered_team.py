@@ -19,7 +19,7 @@ from counterpoint.lab.team.session import Spec, make_model, record_team, resume_
 from counterpoint.recorder.orders import Order, control_path, effects, send
 from counterpoint.store import Store
 from counterpoint.trace import Trace
-from counterpoint.trace.steered import is_steered, order_of
+from counterpoint.trace.steering import is_steered, order_of
 
 SPEC = Spec(task="ledger_hunt", topology="swarm", model="fake:0.9", seed=3)
 

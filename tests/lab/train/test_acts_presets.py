@@ -19,7 +19,7 @@ from counterpoint.lab.train.recorded import rebuilt
 from counterpoint.lab.train.rollouts import TracedRollout
 from counterpoint.lab.train.settings import Settings
 from counterpoint.lab.train.training import Training
-from counterpoint.rewards.paying import Paid, pay
+from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Credit
 from lab.train.quick import TINY
@@ -39,7 +39,7 @@ def answer(agent: str, turn: int, score: float, claim: int = 1) -> list[dict[str
     return [{**who, "type": "tool_call", "tool": "look_up"}, {**who, "type": "return", "reward": {"score": score}, "extra": {"claim": claim}}]
 
 
-def credited(preset: Preset, traces: list[Trace], **more: Any) -> tuple[Paid, Credit]:
+def credited(preset: Preset, traces: list[Trace], **more: Any) -> tuple[Payment, Credit]:
     """What the preset's rewards pay, and the credit that its mechanism makes of it."""
     paid = pay(preset.reward, traces, tasks=np.zeros(len(traces)), reader=preset.credit_name)
     options = {**preset.credit[preset.credit_name], **more}
@@ -48,7 +48,7 @@ def credited(preset: Preset, traces: list[Trace], **more: Any) -> tuple[Paid, Cr
     return paid, registry.get("mechanism", preset.credit_name)(paid.traces, **options)
 
 
-def turns(paid: Paid) -> dict[str, float]:
+def turns(paid: Payment) -> dict[str, float]:
     assert paid.signals is not None
     return dict(zip(paid.signals.unit_ids, paid.signals.values.tolist(), strict=True))
 

@@ -19,7 +19,7 @@ from counterpoint.lab.train.learner import LossRows
 from counterpoint.lab.train.losses.anchor_tb import end_flow, span_loss
 from counterpoint.lab.train.losses.dpo import noted_pairs, task_pairs, unit_rows
 from counterpoint.lab.train.losses.joint_critic import ACTS, Acts, JointCritic, Options, _marginals, coma_advantages, targets
-from counterpoint.lab.train.losses.sft import imitation_loss, kept
+from counterpoint.lab.train.losses.sft import imitation_loss, row_weights
 from counterpoint.lab.train.losses.td import Beats, beats_of
 from counterpoint.lab.train.objectives import dpo_loss
 from counterpoint.lab.train.rollouts import TracedRollout
@@ -46,11 +46,11 @@ def begun(change: dict[str, Any], preset: str = "grpo") -> tuple[Training, Trace
 def test_what_failed_has_no_weight() -> None:
     """SiriuS: a trace that failed and was not repaired does not count."""
     rows = {"stop": LossRows(np.arange(3), np.zeros(3), np.array([0.5, -0.5, 0.1]), np.ones(3))}
-    assert kept(rows, 0.0)["stop"].tolist() == [1, 0, 1]
-    assert kept(rows, 0.2, "credit")["stop"] == pytest.approx([0.3, 0, 0])
-    assert kept(rows, 0.5) == {}
+    assert row_weights(rows, 0.0)["stop"].tolist() == [1, 0, 1]
+    assert row_weights(rows, 0.2, "credit")["stop"] == pytest.approx([0.3, 0, 0])
+    assert row_weights(rows, 0.5) == {}
     logp = {"stop": t([-1.0, -5.0, -3.0], requires_grad=True)}
-    loss = imitation_loss(logp, rows, kept(rows, 0.0))
+    loss = imitation_loss(logp, rows, row_weights(rows, 0.0))
     loss.backward()
     assert float(loss.detach()) == pytest.approx(2.0)
     assert logp["stop"].grad.tolist() == [-0.5, 0.0, -0.5]  # type: ignore[union-attr]

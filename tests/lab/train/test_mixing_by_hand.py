@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import counterpoint as cpt
-from counterpoint.lab.train.critics import _losses, _prepared, _taken, by_kind, drawn, fit
+from counterpoint.lab.train.critics import _losses, _prepared, _taken, by_kind, draw_rows, fit
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.losses.soft import _choice, _expected, _item_loss, _stop_loss, improve
 from counterpoint.lab.train.losses.td import Beats, Mixer, Options, _measure, beats_of, learn, utilities
@@ -160,16 +160,16 @@ def test_every_kind_of_item_is_drawn_equally_often() -> None:
     x = item_x(0, 0, 0, 0, 3)
     chances = by_kind(x)
     assert chances.tolist() == [0.25, 0.5, 0.75, 1.0, 2.0]
-    some = np.concatenate([drawn(np.random.default_rng(k), chances, 5) for k in range(400)])
-    assert len(drawn(np.random.default_rng(0), chances, 9)) == 5
-    assert len(drawn(np.random.default_rng(0), chances, 2)) == 2
+    some = np.concatenate([draw_rows(np.random.default_rng(k), chances, 5) for k in range(400)])
+    assert len(draw_rows(np.random.default_rng(0), chances, 9)) == 5
+    assert len(draw_rows(np.random.default_rng(0), chances, 2)) == 2
     assert np.bincount(some, minlength=5) / len(some) == pytest.approx([0.125] * 4 + [0.5], abs=0.05)
 
     class Ends:
         def random(self, n: int) -> np.ndarray:
             return np.array([0.0, 0.125, 1.0])[:n]
 
-    assert drawn(Ends(), chances, 3).tolist() == [0, 1, 4]  # type: ignore[arg-type]
+    assert draw_rows(Ends(), chances, 3).tolist() == [0, 1, 4]  # type: ignore[arg-type]
 
 
 def test_every_step_takes_the_rows_that_were_drawn_for_it() -> None:

@@ -12,7 +12,7 @@ from counterpoint.lab.train.learner import log_probs
 from counterpoint.lab.train.policies import features as f
 from counterpoint.lab.train.policies.acting import Forced, TeamPolicy, _reached
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.rollouts import merged, play_out
+from counterpoint.lab.train.rollouts import merge_rollouts, play_out
 from counterpoint.lab.worlds.teamworld.action import Action, Spawns
 from counterpoint.lab.worlds.teamworld.engine import Batch
 
@@ -139,7 +139,7 @@ def test_a_batch_decides_as_its_episodes_would() -> None:
     together = play_out(world.config, net, np.array([5, 6, 7]), np.array([1, 2, 3]))
     alone = [play_out(world.config, net, np.array([s]), np.array([k])) for s, k in ((5, 1), (6, 2), (7, 3))]
     assert np.array_equal(together.values, np.concatenate([a.values for a in alone]))
-    joined = merged(alone)
+    joined = merge_rollouts(alone)
     assert np.array_equal(np.sort(joined.tables["item"]["reward"]), np.sort(together.tables["item"]["reward"]))
     assert joined.decisions == together.decisions
 

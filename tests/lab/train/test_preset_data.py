@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import counterpoint as cpt
 from counterpoint import registry
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused
-from counterpoint.lab.app.cli.train import train
+from counterpoint.lab.app.cli.train.net import net
 from counterpoint.lab.train.preset import CAPABILITIES, GRADES, LOSS_BRINGS, REGIMES, Preset, named_preset
 from counterpoint.lab.train.run import train_run
 from counterpoint.lab.train.settings import toml_text
@@ -181,6 +181,6 @@ def test_options_are_checked_wherever_they_come_from(change: dict[str, Any], say
     pairs += [f"change.{a}.{b}.{c}={v}" for a, inner in change.items() for b, v in inner.items() if isinstance(v, dict) for c, v in v.items()]
     for given in ([str(file)], ["--world", "W1", *(x for pair in pairs for x in ("--set", pair))] if pairs else []):
         if given:
-            out = CliRunner().invoke(train, [*given, "--dry-run"])
+            out = CliRunner().invoke(net, [*given, "--dry-run"])
             assert re.search(says, str(out.exception)), out.output
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import counterpoint as cpt
 from counterpoint.errors import CounterpointError, InputError, NotIdentified
-from counterpoint.lab.app.cli.train import train
+from counterpoint.lab.app.cli.train.log import log
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.learner import log_probs
@@ -122,7 +122,7 @@ def test_what_cannot_be_learned_from_says_why(world: TeamWorld, tmp_path: Path) 
     with pytest.raises(NotIdentified, match=r"chose with certainty.*--preset clone"):
         log(store)
     assert log(store, off_policy=False).about() == {"traces": 3, "tasks": 3, "by_hand": ["reference"], "not": {}}
-    with pytest.raises(NotIdentified, match=r"tasks are held out for evaluations.*other seeds"):
+    with pytest.raises(NotIdentified, match=r"tasks are held out for evaluations.*--seed 1000"):
         log(store, held_out=1000)
     with pytest.raises(NotIdentified, match="the world had other parameters"):
         TraceLog(store, store.ids(), world.replace(vote_items=7), held_out=0, off_policy=False)
@@ -199,14 +199,14 @@ def test_off_policy_updates_need_a_log_that_covers_the_policy(tmp_path: Path) ->
 def test_the_command_chooses_traces_by_the_words_of_ls(world: TeamWorld, tmp_path: Path) -> None:
     both = [world.run(p, range(100, 104), log=True) for p in ("reference", "random")]
     stored(tmp_path / "log", [r.trace(i) for r in both for i in range(4)]).close()
-    ask = ["--from", str(tmp_path / "log"), "--preset", "clone", "--dry-run", "--json"]
-    out = CliRunner().invoke(train, [*ask, "--where", "id:reference"], catch_exceptions=False)
+    ask = ["--store", str(tmp_path / "log"), "--preset", "clone", "--dry-run", "--json"]
+    out = CliRunner().invoke(log, [*ask, "id:reference"], catch_exceptions=False)
     plan = json.loads(out.output)["would_train"][0]
     assert (plan["world"], plan["updates"], len(plan["ids"])) == ("wide_verify", 200, 4)
     assert {k: plan["set"][k] for k in TEAM} == TEAM
     assert all("reference" in i for i in plan["ids"])
-    for wrong, says in ((["--where", "rewrd>1"], "did you mean 'reward'"), (["--where", "reward>1000k"], "none of 8 finished traces")):
-        assert says in str(CliRunner().invoke(train, [*ask, *wrong]).exception)
+    for wrong, says in ((["rewrd>1"], "did you mean 'reward'"), (["reward>1000k"], "none of 8 finished traces")):
+        assert says in str(CliRunner().invoke(log, [*ask, *wrong]).exception)
 
 
 def test_settings_of_a_log_belong_together() -> None:

@@ -14,7 +14,7 @@ from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.preset import named_preset
 from counterpoint.lab.train.settings import Settings
 from counterpoint.lab.train.training import Training
-from counterpoint.rewards.paying import Paid, pay
+from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.rows import Credit
 from lab.train.quick import TINY
@@ -32,7 +32,7 @@ def call(ok: bool, **who: Any) -> dict[str, Any]:
     return {"type": "tool_call", "tool": "search", "ok": ok, **who}
 
 
-def credited(name: str, traces: list[Trace], **more: Any) -> tuple[Paid, Credit]:
+def credited(name: str, traces: list[Trace], **more: Any) -> tuple[Payment, Credit]:
     """What the preset's rewards pay, and the credit that its mechanism makes of it."""
     preset = named_preset(name)
     leads = {t.trace_id: "lead" for t in traces}

@@ -11,7 +11,7 @@ import torch
 import counterpoint as cpt
 from counterpoint.lab.train.policies.features import ROLE
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.rollouts import Rollout, _credit_changes, _prices, _settle, along, merged, play_out
+from counterpoint.lab.train.rollouts import Rollout, _credit_changes, _prices, _settle, along, merge_rollouts, play_out
 from counterpoint.lab.train.spawn_head import SpawnGradient, _codes
 from counterpoint.lab.worlds.teamworld.action import Action, Calls
 from counterpoint.lab.worlds.teamworld.engine import Batch
@@ -64,8 +64,8 @@ def part(episodes: int, chains: list[int], rounds: int) -> Rollout:
 
 def test_rollouts_become_one() -> None:
     one, two = part(1, [0, 0, 1], 3), part(2, [0, 1], 2)
-    assert merged([one]) is one
-    out = merged([one, two, part(1, [0], 1)])
+    assert merge_rollouts([one]) is one
+    out = merge_rollouts([one, two, part(1, [0], 1)])
     t = out.tables
     assert t["item"]["ep"].tolist() == [0, 0, 0, 1, 1, 3]
     assert t["item"]["chain"].tolist() == [0, 0, 1, 2, 3, 4]
@@ -79,7 +79,7 @@ def test_rollouts_become_one() -> None:
     assert out.config is CONFIG
     bare = part(1, [0], 1)
     del bare.tables["item"]
-    assert merged([bare, part(1, [0], 1)]).tables["item"]["order"].tolist() == [0]
+    assert merge_rollouts([bare, part(1, [0], 1)]).tables["item"]["order"].tolist() == [0]
 
 
 # -- who earned what
@@ -123,7 +123,7 @@ def test_prices_time_chains_and_calls_to_go() -> None:
 
 
 def test_the_price_of_a_call() -> None:
-    config = cpt.world("W1", vote_items=2, chain_items=1, brief_price=0.01, return_price=0.5, check_price=0.07).config
+    config = cpt.world("W1", vote_items=2, chain_items=1, brief_price=0.01, check_price=0.07).config
     batch = Batch(config, np.array([0]))
     calls = Calls.of(ep=[0, 0, 0], item=[0, 1, 2], agent=[0, 1, 1], brief=[3, 2, 1], purpose=[0, 1, 1])
     own, other = (config.price[batch.state.family[0, a]] for a in (0, 1))
@@ -131,13 +131,13 @@ def test_the_price_of_a_call() -> None:
     # oneself is told nothing; to check a chain has a price of its own
     assert _prices(config, batch, plain) == pytest.approx([own, other + 0.02, 0.07 + 0.01])
     full = Action(stop=np.zeros(1, np.bool_), calls=calls, full_return=np.ones(1, np.bool_))
-    assert _prices(config, batch, full) == pytest.approx([own + 0.5, other + 0.52, 0.58])
+    assert _prices(config, batch, full) == pytest.approx([own, other + 0.02, 0.08])
     answers = Action(stop=np.zeros(1, np.bool_), calls=Calls.of(ep=[0], item=[2], agent=[1], brief=[0], purpose=[0]))
     assert _prices(config, batch, answers) == pytest.approx([other])
-    harness = cpt.world("W1", vote_items=1, topology="harness", gateway_price=0.25, brief_price=0.0).config
+    harness = cpt.world("W1", vote_items=1, topology="harness", brief_price=0.0).config
     one = Action(stop=np.zeros(1, np.bool_), calls=Calls.of(ep=[0], item=[0], agent=[0]))
     through = Batch(harness, np.array([0]))
-    assert _prices(harness, through, one) == pytest.approx([harness.price[through.state.family[0, 0]] + 0.25])
+    assert _prices(harness, through, one) == pytest.approx([harness.price[through.state.family[0, 0]] + 0.0005])
     assert _prices(config, batch, Action(stop=np.zeros(1, np.bool_))).shape == (0,)
 
 

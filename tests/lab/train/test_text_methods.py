@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from counterpoint import registry
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli.prompts import METHODS, prompts
+from counterpoint.lab.app.cli.train.prompts import METHODS, prompts
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.train.not_presets import NOT_PRESETS
 from counterpoint.lab.train.text_method import Asker, FakeReviewer, TextSettings, json_in, prompts_of
@@ -42,12 +42,12 @@ def test_langmarl_calls_only_to_merge_several_gradients() -> None:
     calls = []
     for gradients in ([], ["one"], ["one", "two", "three"]):
         asker = Asker(FakeReviewer())
-        merged = asyncio.run(langmarl.merged(asker, gradients))
+        merged = asyncio.run(langmarl.merge_advice(asker, gradients))
         calls.append(asker.calls)
     assert calls == [0, 0, 1]
     assert merged == "Name the part before the result."
     down = Asker(Down())
-    assert asyncio.run(langmarl.merged(down, ["one", "two"])) == "- one\n- two"  # a call that fails: texts are put together
+    assert asyncio.run(langmarl.merge_advice(down, ["one", "two"])) == "- one\n- two"  # a call that fails: texts are put together
     assert asyncio.run(langmarl.rewritten(down, "worker", "Do it.", "better")) == "Do it."
     assert (down.calls, down.failed) == (2, 2)
 
@@ -101,7 +101,7 @@ def test_mas_zero_designs_criticises_and_chooses() -> None:
 def test_the_command_logs_scores_and_writes_what_was_reached(tmp_path: Path) -> None:
     dials = [x for name, value in SMALL.items() for x in ("--set", f"{name}={value}")]
     out = tmp_path / "words"
-    done = CliRunner().invoke(prompts, ["langmarl", "--iterations", "1", "--batch", "1", "-o", str(out), *dials])
+    done = CliRunner().invoke(prompts, ["langmarl", "--set", "iterations=1", "--set", "batch=1", "-o", str(out), *dials])
     assert done.exit_code == 0, done.output
     assert "no gain is claimed" in done.output
     rows = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

@@ -12,7 +12,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.net_replay import NetReplay
 from counterpoint.lab.train.preset import Preset, named_preset
-from counterpoint.lab.train.rollouts import branched
+from counterpoint.lab.train.rollouts import branch_salts
 from counterpoint.lab.train.settings import settings_of
 from counterpoint.lab.train.training import Training
 from counterpoint.trace.replay import Fork
@@ -34,14 +34,14 @@ def one_update(training: Training) -> Any:
 
 def test_salts_of_a_tree() -> None:
     salts = np.arange(1, 9)
-    found = branched(salts, (2, 4), np.random.default_rng(0), 1)
+    found = branch_salts(salts, (2, 4), np.random.default_rng(0), 1)
     part = found.shape[1] - 1
     assert found[:, 0].tolist() == [1, 1, 1, 1, 5, 5, 5, 5]
     assert found[:, part].tolist() == salts.tolist()
     assert 1 <= part <= 4
     two = np.concatenate([salts, salts + 8])
-    whole = branched(two, (2, 4), np.random.default_rng(3), 2)
-    second = branched(two[8:], (2, 4), np.random.default_rng(3), 1, first=1)  # the job that plays the second task alone
+    whole = branch_salts(two, (2, 4), np.random.default_rng(3), 2)
+    second = branch_salts(two[8:], (2, 4), np.random.default_rng(3), 1, first=1)  # the job that plays the second task alone
     assert (whole[8:, : second.shape[1]] == second).all()
 
 

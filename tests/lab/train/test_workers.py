@@ -17,7 +17,7 @@ from counterpoint.lab.train.policies.features import WORKER
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.policies.workers import worker_rows
 from counterpoint.lab.train.returns import lesson, measure
-from counterpoint.lab.train.rollouts import Rollout, merged, play_out
+from counterpoint.lab.train.rollouts import Rollout, merge_rollouts, play_out
 from counterpoint.lab.train.settings import Settings
 from counterpoint.lab.train.surrogates import Steps
 from counterpoint.lab.train.training import Training
@@ -98,7 +98,7 @@ def test_same_seed_same_bytes_and_a_batch_decides_as_its_episodes_do() -> None:
     one, two = _played(net), _played(net)
     for column, values in one.tables["worker"].items():
         assert two.tables["worker"][column].tobytes() == values.tobytes()
-    parts = merged([_played(net, 1, first=e) for e in range(12)])
+    parts = merge_rollouts([_played(net, 1, first=e) for e in range(12)])
     key = lambda t: np.lexsort((t["agent"], t["item"], t["round"], t["ep"]))  # noqa: E731
     a, b = one.tables["worker"], parts.tables["worker"]
     for column in ("ep", "round", "item", "agent", "choice", "said", "right", "attempt"):

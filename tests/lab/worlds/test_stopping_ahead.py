@@ -51,12 +51,12 @@ def test_hidden_parts_are_not_looked_at() -> None:
 @each_world
 def test_expected_scores_and_exact_losses_agree_with_play(world: Any) -> None:
     paths = world.paths(range(8000))
-    seen = world.scores_seen(paths.features)
+    seen = world.observed_scores(paths.features)
     error = (paths.payoffs - seen).std(axis=0) / np.sqrt(8000)
     assert (np.abs((paths.payoffs - seen).mean(axis=0)) <= 4.5 * error + 1e-9).all()
     for policy in ("optimum", "cap:6", "patience:3"):
         runs = world.run(policy, range(8000))
-        lost = world.lost(paths.features, runs.columns["rounds"].astype(int))
+        lost = world.regret(paths.features, runs.columns["rounds"].astype(int))
         assert (lost >= -1e-9).all()
         error = runs.values.std() / np.sqrt(8000)
         assert abs(world.solution().value - lost.mean() - runs.values.mean()) < 4.5 * error + 0.02

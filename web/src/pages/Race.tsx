@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import { Chart } from "../charts/Chart";
 import { useLoaded, Waiting } from "../loaded";
-import { compact } from "../numbers";
+import { compact, percent, tenths } from "../numbers";
 import { choices, type Filter, kept, type RaceSpec, writeRace } from "../racespec";
 import { splitName } from "../series";
 import { Failure } from "../shell/states";
@@ -27,11 +27,11 @@ export function Race(props: { spec: RaceSpec }) {
   return (
     <>
       <Choices spec={spec} worlds={data.worlds} world={world} />
-      <p class="page-note">Plan {data.plan}, suite {data.suite} · bound {compact(world.bound)} points · best known {percent(
+      <p class="page-note">Plan {data.plan}, suite {data.suite} · bound {compact(world.bound)} points · best known {tenths(
         world.best_known / world.bound)} of it · budget {compact(world.budget)} calls and rounds per run{world.decision &&
         ` · what is learned: ${world.decision}`}</p>
       {Object.keys(world.rules).length > 0 && <p class="page-note">Hand-made policies, in % of the bound:{" "}
-        {Object.entries(world.rules).map(([name, share]) => `${name.replaceAll("_", " ")} ${percent(share)}`).join(" · ")}</p>}
+        {Object.entries(world.rules).map(([name, share]) => `${name.replaceAll("_", " ")} ${tenths(share)}`).join(" · ")}</p>}
       {world.is_screening && <p class="notice">A screening: with fewer than 12 seeds no difference here is established.</p>}
       <Lines lines={lines} of={ranked(world.lines)} />
       <Curves world={world} lines={lines} />
@@ -58,7 +58,6 @@ function Choices(props: { spec: RaceSpec; worlds: RaceWorld[]; world: RaceWorld 
   );
 }
 
-const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
 /** How many methods have a rank: published numbers beside tuned ones are a line without one. */
 const ranked = (lines: RaceLine[]) => lines.filter((line) => line.is_ranked).length;
 const tenth = (value: number) => (100 * value).toFixed(1);
@@ -103,7 +102,7 @@ function Line(props: { line: RaceLine; least: number; most: number }) {
       <td class="number">{tenth(line.area)}</td>
       {line.calls.map((calls, i) => <td key={i} class="number">{calls === null ? "–" : compact(calls)}
         {line.reached[i]! < line.seeds && calls !== null && <span class="quiet"> {line.reached[i]}/{line.seeds}</span>}</td>)}
-      <td class="number">{(100 * line.collapsed).toFixed(0)} %</td><td class="number">{line.cpu_s.toFixed(0)}</td>
+      <td class="number">{percent(line.collapsed)}</td><td class="number">{line.cpu_s.toFixed(0)}</td>
       <td class="quiet">{[line.families.join(" "), line.unit, line.trains.join(" ")].filter(Boolean).join(" · ")}</td>
     </tr>
   );

@@ -2,7 +2,7 @@
 // and the keys that step through them go by rank, the likeliest first.
 import { useEffect } from "preact/hooks";
 import { Note, useLoaded, Waiting } from "../loaded";
-import { count } from "../numbers";
+import { count, percent } from "../numbers";
 import { Plain } from "../plaintext";
 import { Failure } from "../shell/states";
 import type { SuspectStep, Suspicion } from "../shapes.gen";
@@ -98,6 +98,3 @@ function sureness(sure: string): string {
   return sure === "sure" ? "Quite sure:" : "Likely:";
 }
 
-function percent(share: number): string {
-  return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
-}

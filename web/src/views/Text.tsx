@@ -7,7 +7,7 @@ import { bytes, compact, count, span } from "../numbers";
 import { familyColour, familyOf, glyphOf, TAINT_GLYPH } from "../palette";
 import { onCommand } from "../keys";
 import { Folded } from "../rich";
-import { terms } from "../search";
+import { wordsOf } from "../search";
 import { FLAGS, type TalkRow } from "../shapes.gen";
 import type { SourceError } from "../source";
 import {
@@ -30,7 +30,7 @@ export default function Text() {
     const agent = selectedAgent.value;
     if (agent >= 0 && selectedEvent.peek() < 0 && scope.peek().agent !== agent) scope.value = { agent, tree: true };
   });
-  const words = useComputed(() => terms(query.value).filter((term) => term.field === "").map((term) => term.value));
+  const words = useComputed(() => wordsOf(query.value));
   const { agent, tree } = scope.value;
   return (
     <section class="talk" aria-label="Text">

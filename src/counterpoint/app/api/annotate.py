@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 
 from counterpoint.app.api.inputs import found_ids, many_traces
+from counterpoint.app.human_scores import author
 from counterpoint.app.load_save import store_path
-from counterpoint.app.scoring import author
 from counterpoint.app.search import is_narrow, matcher
 from counterpoint.display import counted, moment
 from counterpoint.errors import InputError, NotFound, did_you_mean

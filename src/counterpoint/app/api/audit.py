@@ -25,7 +25,7 @@ from counterpoint.audits.taint import MayTaint, may_taint, suspects
 from counterpoint.display import counted
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:

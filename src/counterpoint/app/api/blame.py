@@ -16,7 +16,7 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import named_model, replay_for
+from counterpoint.app.forks import named_model, replay_for
 from counterpoint.audits.blame.judge import Blame, Cause, Suspect, causes
 from counterpoint.audits.blame.judge import blame as ranked
 from counterpoint.audits.blame.search import Decisive, Redo, find_decisive

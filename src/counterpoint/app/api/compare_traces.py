@@ -4,7 +4,7 @@ Always true: traces are only listed, not opened, but for those that an older sto
 for a time, only what was done in it counts; a number that a trace lacks is left out and counted, never taken for 0. Runs of
 one task are not independent, so tasks are the units: their runs are averaged first (one task alone: its runs are the units, and
 the interval is about that task; so is every trace whose task is not known). Tasks that two collections share are compared task
-by task, else Welch's interval is taken. Intervals are Student's, see `trace.student`.
+by task, else Welch's interval is taken. Intervals are Student's, see `trace.statistics`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from counterpoint.app.api.sums import Period, Sum, sums_of_lines
 from counterpoint.app.search import period_of
 from counterpoint.errors import InputError
 from counterpoint.store.summary import Summary
-from counterpoint.trace.student import difference_ends, mean_ends
+from counterpoint.trace.statistics import difference_ends, mean_ends
 from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forking import free_replay, last_merge, named_model, own_replays, replay_for, replay_of
+from counterpoint.app.forks import free_replay, last_merge, named_model, own_replays, replay_for, replay_of
 from counterpoint.errors import InputError, Refused
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None,
     Where none is identified, and no unit below the agent was asked for, it is an `Uncredited`: cost and work, and no credit.
     """
     from counterpoint.app.contributions import Uncredited
-    from counterpoint.credits.choosing import NobodyChosen, choose
+    from counterpoint.credits.choice import NoMechanism, choose
 
     if options:
         raise InputError(f"option {next(iter(options))!r} belongs to a mechanism", fix="name the mechanism too")
     try:
         return choose(traces, replay=own_replays(traces, free_replay), merged=last_merge, unit=unit).credit
-    except NobodyChosen as error:
+    except NoMechanism as error:
         if unit not in (None, "agent"):
             raise
         return Uncredited.of_traces(traces, error)

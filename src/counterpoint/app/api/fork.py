@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from counterpoint.app.api.inputs import one_trace
-from counterpoint.app.forking import badges, counts, effect_of, named_model, replay_for
+from counterpoint.app.forks import badges, counts, effect_of, named_model, replay_for
 from counterpoint.audits.blast import Blast, blast_radius
 from counterpoint.audits.diff import Diff
 from counterpoint.audits.diff import diff as compared

@@ -22,7 +22,7 @@ from counterpoint.app.viewer.one_file import OneFile, page_around, reopened
 from counterpoint.app.viewer.share_file import share_file
 from counterpoint.errors import InputError
 from counterpoint.files import put, read_plain, refuse
-from counterpoint.formats.masking import Masked
+from counterpoint.formats.masking import MaskedTraces
 
 _WINDOW = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:-|\.\.)\s*(\d+(?:\.\d+)?)\s*")
 
@@ -45,7 +45,7 @@ def write_html(
     """Write the file and say what is in it."""
     path = Path(output)
     refuse(path, overwrite=force)
-    secrets: Masked | Counter[str] | None
+    secrets: MaskedTraces | Counter[str] | None
     old = [ref for ref in refs if ref.lower().endswith((".html", ".htm"))]
     if old:
         made, secrets, ids, notes = _moved(refs, agents or window or is_summary)
@@ -74,9 +74,9 @@ def write_html(
         click.echo("\n".join(report_lines(_masked(secrets))))
 
 
-def _masked(secrets: Masked | Counter[str] | None) -> Masked | None:
+def _masked(secrets: MaskedTraces | Counter[str] | None) -> MaskedTraces | None:
     """What was masked where; of an older file that is not known."""
-    return secrets if isinstance(secrets, Masked) else None
+    return secrets if isinstance(secrets, MaskedTraces) else None
 
 
 def _moved(refs: Sequence[str], is_cut: object) -> tuple[OneFile, Counter[str] | None, list[str], list[str]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.checking import check_trace
+from counterpoint.app.file_check import check_trace
 from counterpoint.app.samples import browser_words, print_next, samples, write_samples
-from counterpoint.app.terminal.options import dry_run_option, output_option, seed_option
+from counterpoint.app.terminal.options import cap_option, caps_of, dry_run_option, output_option, seed_option
 from counterpoint.app.terminal.output import emit, json_option, note, table
 from counterpoint.audits.hacks import hacks
 from counterpoint.audits.measures import measures
@@ -23,6 +23,8 @@ _MEASURES = ("parallelism_efficiency", "useful_agent_utilisation", "protocol_ove
 
 HEADING = "Look"
 
+_CALLS = 150_000
+
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint demo\n  counterpoint demo --quick -o samples --seed 7\n  counterpoint demo --lm",
@@ -33,12 +35,12 @@ HEADING = "Look"
 @click.option("--lm", "is_lm", is_flag=True, help="Let a small language model play a team, offline, on this machine.")
 @click.option("--world", default="width", show_default=True, help="The world to train in: one of the suites, or a TeamWorld.")
 @click.option("--seeds", default=4, show_default=True, type=click.IntRange(1), help="Training seeds of each method.")
-@click.option("--budget", default=150_000, show_default=True, type=click.IntRange(1), help="Calls and rounds of each run.")
+@cap_option("calls (calls and rounds of each run, 150000)")
 @click.option("--episodes", default=480, show_default=True, type=click.IntRange(2), help="Unseen tasks that judge the teams.")
 @dry_run_option
 @json_option
 def demo(
-    output: Path, seed: int, quick: bool, is_lm: bool, world: str, seeds: int, budget: int, episodes: int, is_dry: bool,
+    output: Path, seed: int, quick: bool, is_lm: bool, world: str, seeds: int, caps: tuple[str, ...], episodes: int, is_dry: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Train orchestrators whose five decisions are all learned, by our method and by GRPO; minutes on two cores, offline."""
@@ -50,8 +52,11 @@ def demo(
         return
     if is_dry:
         raise InputError("--dry-run goes with --quick", fix="counterpoint demo --quick --dry-run")
+    calls = caps_of(caps, {"calls": int}).get("calls", _CALLS)
+    if calls < 1:
+        raise InputError("calls is at least 1", where="--cap", fix=f"as in --cap calls={_CALLS}")
     for train in registry.hooks("demo_training"):
-        train(output, world=world, seed=seed, seeds=seeds, budget=budget, tasks=episodes, as_json=as_json)
+        train(output, world=world, seed=seed, seeds=seeds, budget=calls, tasks=episodes, as_json=as_json)
         return
     note("no installed package trains teams: the sample traces alone, as with --quick", quiet=as_json)
     quick_demo(output, seed, is_dry=False, as_json=as_json)

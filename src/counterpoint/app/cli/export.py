@@ -38,7 +38,7 @@ from counterpoint.app.terminal.store import store_option
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.files import put, refuse
 from counterpoint.formats.format import Format
-from counterpoint.formats.masking import Masked, masked_all
+from counterpoint.formats.masking import MaskedTraces, masked_all
 from counterpoint.trace import Trace
 
 HEADING = "Keep"
@@ -175,7 +175,7 @@ def _place(files: Sequence[_File], *, is_dry: bool, force: bool) -> None:
 
 def _loaded(
     refs: Sequence[str], *, store: str | None, is_bare: bool, is_personal: bool, is_quiet: bool
-) -> tuple[list[Trace], Masked | None]:
+) -> tuple[list[Trace], MaskedTraces | None]:
     """The traces without secrets, and what was masked; the same secret has the same label in all of them."""
     traces = [load(ref, store=store) for ref in track(refs, "traces", quiet=is_quiet)]
     if is_bare:
@@ -266,7 +266,9 @@ def _left_out(traces: Sequence[Trace], format_: Format) -> dict[str, int]:
     return {name: n for name, n in counts.items() if n and name not in format_.keeps}
 
 
-def _summary(files: Sequence[_File], left_out: dict[str, int], secrets: Masked | None, format_: Format, *, is_dry: bool) -> str:
+def _summary(
+    files: Sequence[_File], left_out: dict[str, int], secrets: MaskedTraces | None, format_: Format, *, is_dry: bool
+) -> str:
     unit, lead = "row" if format_.write is None else "event", "would write " if is_dry else ""
     lines = []
     for file in files:

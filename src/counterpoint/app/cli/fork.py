@@ -15,7 +15,7 @@ import msgspec
 
 from counterpoint.app.api.fork import Forked
 from counterpoint.app.api.fork import fork as fork_at
-from counterpoint.app.forking import edit
+from counterpoint.app.forks import edit
 from counterpoint.app.load_save import about, load, names_file, save
 from counterpoint.app.terminal.options import allow_option, endpoint_of, model_options, output_option, samples_option, seed_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option

@@ -25,7 +25,7 @@ from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 if TYPE_CHECKING:
     from collections import Counter
 
-    from counterpoint.app.discover import Found
+    from counterpoint.app.discover import LogFiles
     from counterpoint.app.import_account import Account, Outcome
     from counterpoint.formats.importing.files import File
     from counterpoint.formats.importing.usage import Prices
@@ -66,7 +66,7 @@ def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: 
         _list(as_json=as_json)
         return
     places = list(paths) or _homes()
-    from counterpoint.app.pricing import read_prices
+    from counterpoint.app.price_file import read_prices
 
     table = read_prices(options["prices"] or os.environ.get("COUNTERPOINT_PRICES"))
     options |= _newest(options["newest"])
@@ -74,7 +74,7 @@ def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: 
         keep_importing(places, format_, table, options, as_json=as_json)
         return
     from counterpoint.app.import_account import Account
-    from counterpoint.app.importing import sessions_under, span
+    from counterpoint.app.import_logs import sessions_under, span
     from counterpoint.app.reimport import newest, own_files
 
     since = time.time() - span(options["last"]) if options["last"] else None
@@ -107,9 +107,9 @@ def _newest(words: tuple[str, ...]) -> dict[str, Any]:
     return {"limit": int(counts[0]) if counts else None, "last": spans[0] if spans else None}
 
 
-def _outcomes(found: Found, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
+def _outcomes(found: LogFiles, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
     """What becomes of each session, one by one; a large tree is shared out over the machine's cores."""
-    from counterpoint.app.importing import import_in_parallel, import_sessions
+    from counterpoint.app.import_logs import import_in_parallel, import_sessions
 
     is_dry, is_strict, is_again = options["is_dry"], options["is_strict"], options["is_again"]
     size = sum(file.size for _, session in found.sessions for file in session.files)
@@ -159,7 +159,7 @@ def _own(files: list[File], options: dict[str, Any], *, quiet: bool) -> Iterator
 
 
 def _homes() -> list[str]:
-    from counterpoint.app.importing import homes
+    from counterpoint.app.import_logs import homes
 
     found = homes()
     if not found:
@@ -169,7 +169,7 @@ def _homes() -> list[str]:
     return [os.fspath(path) for _, path in found]
 
 
-def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Exception:
+def _nothing(found: LogFiles, places: list[str], options: dict[str, Any]) -> Exception:
     filters = [f"--newest {word}" for word in options["newest"]]
     filters += [f"--project {options['project']}"] if options["project"] else []
     if filters:
@@ -180,7 +180,7 @@ def _nothing(found: Found, places: list[str], options: dict[str, Any]) -> Except
     return InputError("holds no log of a known format", where=", ".join(places), why=why, fix=fix)
 
 
-def _say(account: Account, found: Found, *, is_dry: bool, as_json: bool) -> None:
+def _say(account: Account, found: LogFiles, *, is_dry: bool, as_json: bool) -> None:
     if as_json:
         skipped = [{"file": s.name, "why": s.why} for s in found.skipped[:50]]
         counts = {"files": found.files, "bytes": found.bytes, "skipped": len(found.skipped), "skipped_first": skipped}
@@ -210,7 +210,7 @@ _SHARE = 0.1
 
 def keep_importing(places: list[str], format_: str | None, prices: Prices, options: dict[str, Any], *, as_json: bool) -> None:
     """Import, then go on until interrupted. The first pass takes what `--newest` selects, or everything."""
-    from counterpoint.app.importing import import_sessions, sessions_under, span
+    from counterpoint.app.import_logs import import_sessions, sessions_under, span
 
     since = time.time() - span(options["last"]) if options["last"] else None
     note("following " + ", ".join(places) + "; Ctrl-C ends it", quiet=as_json)
@@ -237,7 +237,7 @@ def keep_importing(places: list[str], format_: str | None, prices: Prices, optio
 _SHOWN = 3
 
 
-def summary(account: Account, found: Found, *, is_dry: bool = False) -> str:
+def summary(account: Account, found: LogFiles, *, is_dry: bool = False) -> str:
     """What was found, and what was not."""
     rows = []
     for name, counts in sorted(account.by_importer.items()):
@@ -302,7 +302,7 @@ def _first(lines: list[str], total: int) -> list[str]:
     return shown + ([f"         ... and {total - _SHOWN:,} more"] if total > _SHOWN else [])
 
 
-def _skipped(found: Found) -> list[str]:
+def _skipped(found: LogFiles) -> list[str]:
     if not found.skipped:
         return []
     lines = [f"skipped  {len(found.skipped):,} of {found.files:,} files"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from counterpoint.app.folding import Line, folded
+from counterpoint.app.list_lines import Line, fold_runs
 from counterpoint.app.search import FACETS, FIELDS, FLAGS, facet, matcher, remarks, terms
 from counterpoint.app.terminal.options import group_option, ids_option
 from counterpoint.app.terminal.output import emit, json_option, note, table
@@ -69,7 +69,7 @@ def ls(
         _count_by(rows, FACETS if group == "all" else (group,), as_json=as_json)
         return
     is_folded = not with_ids and not as_json and "parent" not in {term.name for term in terms(" ".join(query), FIELDS, FLAGS)}
-    lines = folded(rows) if is_folded else [Line(row) for row in rows]
+    lines = fold_runs(rows) if is_folded else [Line(row) for row in rows]
     listed = lines[-newest:]
     if as_json:
         for line in listed:

@@ -71,11 +71,11 @@ def serve(
     """
     settings = _settings(pairs)
     try:
-        from counterpoint.app import serving
+        from counterpoint.app import http_server
         from counterpoint.app.receiver import server as receiver
     except ImportError as error:
         raise InputError(f"the receiver needs starlette and uvicorn: {error}", fix=install("view")) from error
-    if not allow_remote and not serving.is_loopback(host):
+    if not allow_remote and not http_server.is_loopback(host):
         why = "anybody who reaches it could write to your store"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="add --allow-remote if you mean it")
     from counterpoint.app.receiver.collector import Collector
@@ -84,7 +84,7 @@ def serve(
     token = "" if token_file is None else read_token(token_file)
 
     # The port first: where it is taken, no store is made.
-    with serving.bound(host, port) as sock, open_store(store, create=True) as opened:
+    with http_server.listening_socket(host, port) as sock, open_store(store, create=True) as opened:
         intake = Intake(opened, idle_s=settings.idle, keep_s=3600 * settings.keep, note=lambda text: note(plain_text(text)))
         collector = Collector(opened, intake.counts)
         try:

@@ -17,9 +17,9 @@ import click
 import msgspec
 import numpy as np
 
-from counterpoint.app.forking import free_replay, last_merge
+from counterpoint.app.forks import free_replay, last_merge
 from counterpoint.app.load_save import about, load
-from counterpoint.app.pricing import cost_words
+from counterpoint.app.price_file import cost_words
 from counterpoint.app.terminal.options import full_option, ids_option
 from counterpoint.app.terminal.output import emit, json_option, table
 from counterpoint.app.terminal.store import store_option
@@ -29,7 +29,7 @@ from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.app.words import plain_text
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import rollup
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.display import compact, counted, duration, moment, number
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.trace import Event, Trace

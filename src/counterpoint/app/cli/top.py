@@ -16,7 +16,7 @@ import click
 from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, sums_of_traces
 from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.load_save import about
-from counterpoint.app.pricing import cost_words
+from counterpoint.app.price_file import cost_words
 from counterpoint.app.terminal.options import full_option, group_option, ids_option, most_rows, rows_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.terminal.selection import Selection, select

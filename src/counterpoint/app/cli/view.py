@@ -67,19 +67,19 @@ def view(
     counterpoint compare methods, or of counterpoint bench run.
     """
     try:
-        from counterpoint.app import serving
+        from counterpoint.app import http_server
         from counterpoint.app.viewer import server
     except ImportError as error:
         raise InputError(f"the viewer needs starlette and uvicorn: {error}", fix=install("view")) from error
     token = read_token(token_file) or None
-    if not serving.is_loopback(host) and token is None:
+    if not http_server.is_loopback(host) and token is None:
         why = "anybody who reaches it could read your traces"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="--token-file FILE requires a token")
     if token is not None and len(token) < _TOKEN:
         fix = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
         raise InputError(f"is shorter than {_TOKEN} characters", where="--token-file", fix=fix)
     opened = _opened(what, store, runs_home)
-    with serving.bound(host, port) as sock:
+    with http_server.listening_socket(host, port) as sock:
         door = server.door_at(sock, host, token)
         url = _url(sock.getsockname(), opened.path, token)
         _say(url, door.token, opened.collection, as_json=as_json)

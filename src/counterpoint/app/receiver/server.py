@@ -25,10 +25,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from counterpoint.app.http_server import Server, is_loopback, patient, server_config
 from counterpoint.app.receiver import otlp
 from counterpoint.app.receiver.collector import PARCEL, PATH, Collector
 from counterpoint.app.receiver.intake import Intake
-from counterpoint.app.serving import Server, is_loopback, patient, quiet
 from counterpoint.errors import CounterpointError, InputError
 
 JSON, PROTOBUF = "application/json", "application/x-protobuf"
@@ -306,7 +306,7 @@ class _Gunzip:
 
 
 def _too_large(limit: int) -> _Refusal:
-    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or start with a larger `--set max_body`")
+    return _Refusal(413, f"the body is larger than {limit:,} bytes: send smaller batches, or raise `--set max_body`")
 
 
 def _type(request: Request) -> str:
@@ -345,7 +345,7 @@ def application(
 def server(
     intake: Intake, limits: ReceiverLimits, *, is_remote: bool = False, collector: Collector | None = None, token: str = ""
 ) -> Server:
-    """A server for `application`; call `run(sockets=[bound(host, port)])`."""
+    """A server for `application`; call `run(sockets=[listening_socket(host, port)])`."""
     http = patient(limits.connections, limits.seconds)
     app = application(intake, limits, is_remote=is_remote, collector=collector, token=token)
-    return Server(quiet(app, http=http, grace_s=5))
+    return Server(server_config(app, http=http, grace_s=5))

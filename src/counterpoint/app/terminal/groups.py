@@ -1,6 +1,6 @@
 """Commands with commands below them: each sub-command is a file of the group's folder, imported when it is called.
 
-Always true: `notes add` is a file `add.py` in the folder `notes` of a package of kind `command`; any installed package adds
+Always true: `notes add` is the file `add` in the folder `notes` of a package of kind `command`; any installed package adds
 sub-commands to any group with a folder of the same name; help reads the first docstring lines as text.
 """
 

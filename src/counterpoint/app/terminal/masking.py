@@ -12,12 +12,12 @@ from counterpoint.app.terminal.output import table
 from counterpoint.app.words import plain_text
 
 if TYPE_CHECKING:
-    from counterpoint.formats.masking import Masked
+    from counterpoint.formats.masking import MaskedTraces
 
 _WORDS = {"key": "key", "email": "e-mail", "path": "path", "personal": "personal number"}
 
 
-def counts(done: Masked | Mapping[str, int] | None) -> dict[str, int] | None:
+def counts(done: MaskedTraces | Mapping[str, int] | None) -> dict[str, int] | None:
     """Kind of secret to how many; None where masking was off."""
     if done is None:
         return None
@@ -34,7 +34,7 @@ def seen(different: Mapping[str, int]) -> str:
     return f"{first} at a quick look{rest}: every export masks them"
 
 
-def hidden(done: Masked | Mapping[str, int] | None) -> str:
+def hidden(done: MaskedTraces | Mapping[str, int] | None) -> str:
     """How much was masked, in a line."""
     found = counts(done)
     if found is None:
@@ -45,7 +45,7 @@ def hidden(done: Masked | Mapping[str, int] | None) -> str:
     return f"{many(sum(found.values()), 'secret')} ({kinds})"
 
 
-def report_rows(done: Masked | None) -> list[dict[str, Any]] | None:
+def report_rows(done: MaskedTraces | None) -> list[dict[str, Any]] | None:
     """A row for every rule and place, the most first; None where masking was off."""
     if done is None:
         return None
@@ -53,7 +53,7 @@ def report_rows(done: Masked | None) -> list[dict[str, Any]] | None:
     return [{"kind": kind, "rule": rule, "place": place, "count": n} for (kind, rule, place), n in rows]
 
 
-def report_lines(done: Masked | None) -> list[str]:
+def report_lines(done: MaskedTraces | None) -> list[str]:
     """The same as a table."""
     rows = report_rows(done)
     if not rows:

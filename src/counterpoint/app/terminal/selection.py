@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from counterpoint.app.load_save import load, names_file, store_path
-from counterpoint.app.pricing import read_prices, repriced
+from counterpoint.app.price_file import read_prices, reprice
 from counterpoint.app.search import matcher, period_of, remarks
 from counterpoint.app.terminal.output import note
 from counterpoint.app.terminal.progress import track
@@ -91,7 +91,7 @@ class Selection:
         return period_of(self.query) if self.is_query else None
 
     def _priced(self, trace: Trace) -> Trace:
-        return trace if self.prices is None else repriced(trace, self.prices)
+        return trace if self.prices is None else reprice(trace, self.prices)
 
 
 def select(words: Sequence[str], store: Path | None, prices: Path | None = None) -> Selection:

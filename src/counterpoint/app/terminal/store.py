@@ -16,7 +16,7 @@ from counterpoint.errors import NotFound
 
 if TYPE_CHECKING:
     from counterpoint.store import Store
-    from counterpoint.store.listing import Listed
+    from counterpoint.store.listing import Listing
 
 store_option = click.option(
     "--store",
@@ -42,7 +42,7 @@ def open_store(store: str | os.PathLike[str] | None = None, *, create: bool = Fa
     return Store(path, create=create, read_only=read_only)
 
 
-def list_store(store: str | os.PathLike[str] | None = None) -> Listed:
+def list_store(store: str | os.PathLike[str] | None = None) -> Listing:
     """The list of the store; no lake is opened."""
     from counterpoint.store.listing import list_folder
 

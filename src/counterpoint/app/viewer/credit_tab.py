@@ -11,11 +11,11 @@ from __future__ import annotations
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import credit_of, mechanism
 from counterpoint.app.contributions import contributions
-from counterpoint.app.forking import can_fork, free_replay, last_merge, world_of
+from counterpoint.app.forks import can_fork, free_replay, last_merge, world_of
 from counterpoint.app.viewer.shapes import Credit, CreditRow, MethodInfo, Work, WorkRow
 from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.audits.work.agents import TeamWork
-from counterpoint.credits.choosing import Chosen, choose
+from counterpoint.credits.choice import CreditChoice, choose
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.row_places import EVENT_UNITS, RowPlaces
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
@@ -28,10 +28,6 @@ _Z = 1.959963984540054
 # Up to this many events every mechanism is tried to see whether it answers; beyond it only what it says it needs is looked at.
 _TRIED = 5_000
 _EXCERPT = 120
-# Options without which a mechanism has no answer: what is spread over tokens is the ledger's.
-_GIVEN = {"token_spread": {"credit": "ledger"}}
-# What a mechanism may need that no trace holds.
-_NOT_IN_TRACES = ("critic", "weights", "credit")
 
 
 def methods(trace: Trace) -> list[MethodInfo]:
@@ -68,7 +64,7 @@ def work(trace: Trace) -> Work:
     return Work(rows=rows, headline=told.headline, notes=told.notes, why_no_credit=why)
 
 
-def default_method(view: TraceView) -> Chosen | None:
+def default_method(view: TraceView) -> CreditChoice | None:
     """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
     if "default" not in view.kept:
         try:
@@ -77,11 +73,11 @@ def default_method(view: TraceView) -> Chosen | None:
         except CounterpointError:
             found = None
         view.kept["default"] = found
-    kept: Chosen | None = view.kept["default"]
+    kept: CreditChoice | None = view.kept["default"]
     return kept
 
 
-def _info(view: TraceView, name: str, best: Chosen | None) -> MethodInfo:
+def _info(view: TraceView, name: str, best: CreditChoice | None) -> MethodInfo:
     known = mechanism(name)
     is_best = best is not None and best.credit.mechanism == name
     return MethodInfo(
@@ -104,9 +100,8 @@ def _refusal(view: TraceView, name: str, known: Mechanism) -> str | None:
         return found.one_line() if isinstance(found, CounterpointError) else _nothing(found)
     if needs_replay:
         return "it needs to know what would have happened otherwise, and this trace cannot be forked"
-    missing = [need for need in known.needs if need in _NOT_IN_TRACES]
-    if missing:
-        return f"it needs something that is not in a trace: {missing[0]}"
+    if known.outside_needs:
+        return f"it needs something that is not in a trace: {known.outside_needs[0]}"
     return None if "team" in view.trace.rewards else "the trace has no reward 'team'"
 
 
@@ -121,7 +116,7 @@ def _earned(view: TraceView, name: str) -> Earned | CounterpointError:
     key = ("credit", name)
     if key not in view.kept:
         try:
-            view.kept[key] = credit_of(name, [view.trace], _GIVEN.get(name), replay=world_of)
+            view.kept[key] = credit_of(name, [view.trace], mechanism(name).fallback, replay=world_of)
         except CounterpointError as error:
             view.kept[key] = error.with_traceback(None)
     kept: Earned | CounterpointError = view.kept[key]

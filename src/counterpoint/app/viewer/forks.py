@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from counterpoint.app.forking import badges, can_fork, counts, edit, parent_of, replay_for
+from counterpoint.app.forks import badges, can_fork, counts, edit, parent_of, replay_for
 from counterpoint.app.load_save import about
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.display import number

@@ -20,9 +20,9 @@ from urllib.parse import quote
 import numpy as np
 
 from counterpoint.app.contributions import contributions
-from counterpoint.app.forking import free_replay, last_merge
+from counterpoint.app.forks import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.credits.choosing import agent_shares
+from counterpoint.credits.choice import agent_shares
 from counterpoint.display import counted
 from counterpoint.errors import CounterpointError, Refused, install
 from counterpoint.files import put
@@ -58,13 +58,13 @@ class Viewing:
     def __init__(self, trace: Trace) -> None:
         # Starlette and uvicorn are an extra, and only a server needs them.
         try:
-            from counterpoint.app import serving
+            from counterpoint.app import http_server
             from counterpoint.app.viewer import server
             from counterpoint.app.viewer.collection import Collection
         except ImportError as error:
             fix = f"{install('view')}, or trace.save_html('trace.html')"
             raise CounterpointError(f"the viewer's server needs {error.name}", fix=fix) from error
-        sock = serving.bound("127.0.0.1", 0)
+        sock = http_server.listening_socket("127.0.0.1", 0)
         site = server.Site(Collection(traces=[trace]), server.door_at(sock, "127.0.0.1"))
         self._server = server.server(site)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [sock]}, daemon=True, name="viewer")

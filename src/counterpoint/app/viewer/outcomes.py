@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from counterpoint.app.scoring import accepted, author, outcomes_from, score
+from counterpoint.app.human_scores import accepted, author, outcomes_from, score
 from counterpoint.app.viewer.shapes import OutcomeInfo, Outcomes, ProposalInfo
 from counterpoint.app.viewer.trace_view import view_of
 from counterpoint.errors import InputError, NotFound

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from counterpoint.app.forking import fork_refusal, parent_of
-from counterpoint.app.pricing import cost_words
+from counterpoint.app.forks import fork_refusal, parent_of
+from counterpoint.app.price_file import cost_words
 from counterpoint.app.viewer.credit_tab import credit, default_method, team_work
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.app.viewer.trace_view import TraceView, finite, injected_orders, is_dear, sinks, view_of
@@ -26,7 +26,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
 from counterpoint.trace.naming import models_of, project_of, started, title_of
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 # -- The answer strip, the alerts and the notes: computed facts, each leading to an event or an agent -----------------

@@ -26,7 +26,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import counterpoint
-from counterpoint.app import serving
+from counterpoint.app import http_server
 from counterpoint.app.viewer import notes, outcomes, team_orders
 from counterpoint.app.viewer.collection import ROWS, AlertCounts, Collection, Listing
 from counterpoint.app.viewer.forks import Forks
@@ -327,7 +327,7 @@ def door_at(sock: socket.socket, host: str, token: str | None = None) -> Door:
     return replace(door, everything=token is not None)
 
 
-class _Server(serving.Server):
+class _Server(http_server.Server):
     """Ends its streams before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
@@ -340,9 +340,10 @@ class _Server(serving.Server):
         self._site.collection.close()
 
 
-def server(site: Site) -> serving.Server:
-    """A server for a site; call `run(sockets=[serving.bound(host, port)])`."""
-    return _Server(serving.quiet(application(site), http=serving.patient(_CONNECTIONS, _SECONDS), grace_s=2), site)
+def server(site: Site) -> http_server.Server:
+    """A server for a site; call `run(sockets=[http_server.listening_socket(host, port)])`."""
+    patient = http_server.patient(_CONNECTIONS, _SECONDS)
+    return _Server(http_server.server_config(application(site), http=patient, grace_s=2), site)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from counterpoint.app.viewer.excerpt import part
 from counterpoint.app.viewer.one_file import OneFile, one_file
-from counterpoint.formats.masking import Masked, mask, masked_all
+from counterpoint.formats.masking import MaskedTraces, mask, masked_all
 from counterpoint.trace import Trace
 
 
@@ -18,7 +18,7 @@ class SharedFile(NamedTuple):
     """A file, what was masked in it (None: masking was off), the ids of its traces, and what the reader should know."""
 
     file: OneFile
-    masked: Masked | None
+    masked: MaskedTraces | None
     ids: list[str]
     notes: list[str]
 

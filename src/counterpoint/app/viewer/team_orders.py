@@ -20,7 +20,7 @@ from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.recorder import orders
 from counterpoint.recorder.orders import ACTIONS, Order
 from counterpoint.trace import Event
-from counterpoint.trace.steered import order_of
+from counterpoint.trace.steering import order_of
 
 _NAMES = 200
 _ORDERS = 50

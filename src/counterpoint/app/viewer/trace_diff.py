@@ -15,7 +15,7 @@ from counterpoint.app.viewer.shapes import Diff, DiffRow
 from counterpoint.app.viewer.trace_view import TraceView, view_of
 from counterpoint.audits.diff import aligned, fingerprint
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 
 _CUT = 400
 _WHOLE = 20_000

@@ -187,7 +187,7 @@ class Reason(Struct, frozen=True, kw_only=True):
         return not self.words.startswith("not: ") and self.words not in _ABSENT.values()
 
 
-def said(signal: str, is_low: bool = False) -> tuple[str, str]:
+def signal_words(signal: str, is_low: bool = False) -> tuple[str, str]:
     """The family of a signal and its words; of a signal that speaks by being low, the opposite."""
     if signal.startswith("words_"):
         return "words", "uses words that mistakes use"
@@ -215,7 +215,7 @@ def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], mos
         is_low = name != "words_0" and bool(x[k, column[name]] < usual[column[name]])
         if is_low and name not in _ABSENT and name not in _LOW:
             continue  # it speaks for the step by not being there: true, and of no help
-        family, told = said(name, is_low)
+        family, told = signal_words(name, is_low)
         out.append(Reason(signal="words" if name == "words_0" else name, family=family, words=told,
                           share=round(gains[name] / total, 4), excerpt=excerpt(steps, k, name)))  # fmt: skip
         if len(out) == most:

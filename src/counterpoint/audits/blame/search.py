@@ -128,7 +128,7 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
             event = trace.events[steps.places[able[m]]]
             probes.append(Probe(event=event.id, step=steps.numbers[able[m]], rewards=told, is_saved=saved))
             low, high = (m, high) if saved else (low, m)
-    return _told(trace, steps, able, low, high, probes, redo, is_complete)
+    return _decisive(trace, steps, able, low, high, probes, redo, is_complete)
 
 
 def _able(steps: Steps) -> list[int]:
@@ -146,7 +146,7 @@ def _middle(p: Floats, low: int, high: int) -> int:
     return int(able[np.argmin(np.abs(before[able - first] - mass[-1] / 2))])
 
 
-def _told(
+def _decisive(
     trace: Trace, steps: Steps, able: Sequence[int], low: int, high: int, probes: list[Probe], redo: Redo, is_complete: bool
 ) -> Decisive:
     if low < 0:

@@ -17,7 +17,7 @@ from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.rollups import Row, rollup
 from counterpoint.audits.work.edits import Edit, commands_of, edits_of, may_change_files, removed_by
 from counterpoint.audits.work.files import Files
-from counterpoint.audits.work.returns import Handed, handed_over
+from counterpoint.audits.work.returns import Handover, handed_over
 from counterpoint.display import compact, counted, duration, money, percent
 from counterpoint.trace import Trace
 from counterpoint.trace.test_output import test_run
@@ -104,7 +104,7 @@ class AgentWork(Struct, frozen=True, kw_only=True):
             failed = f" ({self.commands_failed:,} failed)" if self.commands_failed else ""
             parts.append(f"{counted(self.commands, 'command')}{failed}")
         if self.returns:
-            parts.append(_handed(self.returns, self.returns_used))
+            parts.append(_handover_words(self.returns, self.returns_used))
         elif self.parent is not None:
             parts.append("read by others" if self.is_read else "read by nobody")
         if self.result:
@@ -114,7 +114,7 @@ class AgentWork(Struct, frozen=True, kw_only=True):
         return "; ".join(parts) or ("leads" if self.parent is None else "nothing is recorded of what it did")
 
 
-def _handed(count: int, used: int) -> str:
+def _handover_words(count: int, used: int) -> str:
     if count == 1:
         return "its return was used" if used else "no use of its return is seen"
     return f"{used:,} of {count:,} returns used"
@@ -183,13 +183,13 @@ def work(trace: Trace) -> TeamWork:
     return TeamWork(agents=agents, lead=lead, notes=done.notes(agents), files=files)
 
 
-def _agent(facts: Facts, row: Row, done: _Done, kept: dict[str, int], handed: dict[int, Handed], read: set[int]) -> AgentWork:
+def _agent(facts: Facts, row: Row, done: _Done, kept: dict[str, int], handed: dict[int, Handover], read: set[int]) -> AgentWork:
     a = facts.team.number[row.name or ""]
     acts_A, useful_A = facts.acts_A
     is_recorded = bool(facts.team.per_agent(facts.team.of_types(_LED))[a]) or row.parent is None
     touched = done.files.touched.get(a, set())
     is_silent = bool(done.unmeasured[a]) and not touched
-    returned = handed.get(a, Handed(0, 0))
+    returned = handed.get(a, Handover(0, 0))
     return AgentWork(
         agent=row.name or "", name=row.label or row.name or "", role=row.role, parent=row.parent, tokens=row.tokens_own,
         cost_usd=row.cost_own, busy_s=row.busy_s, path=row.path, calls=row.calls, failures=row.errors,

@@ -33,7 +33,7 @@ class Fragment:
     def rewrite(self, text: str, who: int) -> int:
         """The fragment with another text; how many lines that are not blank are new."""
         lines = text.split("\n")
-        self.owners = _carried(self.lines, self.owners, lines, who)
+        self.owners = _line_authors(self.lines, self.owners, lines, who)
         fresh = sum(owner == _FRESH and bool(line.strip()) for owner, line in zip(self.owners, lines, strict=True))
         self.owners = [who if owner == _FRESH else owner for owner in self.owners]
         self.lines, self.text = lines, text
@@ -43,7 +43,7 @@ class Fragment:
 _FRESH = -2
 
 
-def _carried(before: list[str], owners: list[int], after: list[str], who: int) -> list[int]:
+def _line_authors(before: list[str], owners: list[int], after: list[str], who: int) -> list[int]:
     """The author of each line afterwards; `_FRESH` for one that was not there before."""
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:

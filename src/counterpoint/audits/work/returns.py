@@ -21,7 +21,7 @@ _TELLS = re.compile(r"(?=.*\d)\w{3,}$|\w+_\w+|\w+[./]\w|[a-z]+[A-Z]|\d{2,}")
 _SAYS = ("message", "return", "aggregate", "orchestrator_decision", "tool_call", "spawn")
 
 
-class Handed(NamedTuple):
+class Handover(NamedTuple):
     """What an agent handed over: how often, with a text; how often somebody made use of it."""
 
     given: int
@@ -35,7 +35,7 @@ def _marks(text: str) -> set[Hashable]:
     return alone | {tuple(low[i : i + _WINDOW]) for i in range(len(low) - _WINDOW + 1)}
 
 
-def handed_over(facts: Facts) -> dict[int, Handed]:
+def handed_over(facts: Facts) -> dict[int, Handover]:
     """Agent to what it handed over: its returns, and its messages to others of the team."""
     team = facts.team
     handed = [i for i in team.order_E.tolist() if _is_handed(facts, i) and facts.text(i)]
@@ -46,13 +46,13 @@ def handed_over(facts: Facts) -> dict[int, Handed]:
             text = facts.text(i)
             for mark in _marks(text) & wanted if text else ():
                 said.setdefault(mark, []).append(i)
-    out: dict[int, Handed] = {}
+    out: dict[int, Handover] = {}
     for i in handed:
         a = int(team.agent_E[i])
         reader = _reader(facts, i)
         is_used = any(_is_used(facts, i, a, reader, said[mark]) for mark in _marks(facts.text(i) or ""))
-        before = out.get(a, Handed(0, 0))
-        out[a] = Handed(before.given + 1, before.used + is_used)
+        before = out.get(a, Handover(0, 0))
+        out[a] = Handover(before.given + 1, before.used + is_used)
     return out
 
 

@@ -17,10 +17,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.credits.groups import Convention, Floats
+from counterpoint.credits.groups import Floats
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast, group_relative
-from counterpoint.credits.rows import Key, unit_events
+from counterpoint.credits.rows import unit_events
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton, Unit
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -33,14 +35,14 @@ def token_divisors(rollouts: ArrayLike, tokens: ArrayLike) -> Floats:
     return own[code] * len(code)
 
 
-def _run(
+def _agent_lightning_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "verl",
-    unit: str = "turn",
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    convention: GroupConvention = "verl",
+    unit: Unit = "turn",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     credit = group_relative(traces, convention=convention, key=key, channel=channel, singleton=singleton)
     credit = broadcast(credit.renamed("agent_lightning"), traces, unit)
@@ -60,7 +62,7 @@ agent_lightning = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="Agent Lightning, arXiv 2508.03680; code v1.0",
-    run=_run,
+    run=_agent_lightning_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

@@ -15,15 +15,20 @@ Shapley rewards in `signals` is SHARP's normalisation (arXiv 2602.08335).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
+from typing import Annotated
 
-from counterpoint.credits.groups import Convention, convention_of, group_codes, group_stats, inflation_factor
+from counterpoint.credits.default import Beside, Default, no_reward
+from counterpoint.credits.groups import convention_of, group_codes, group_stats, inflation_factor
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
+from counterpoint.credits.rows import TraceUnit, credit_of, grouped_credit, keys_of, payments_of, unit_events
+from counterpoint.credits.shared_options import DDOF, EPS, GroupConvention, GroupKey, PaidSignals, Singleton
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.rows import Credit, Signals
+from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "(R - mean of this agent) / std of this agent, over the rollouts of the task"
 
@@ -42,24 +47,24 @@ def inflation(values: Sequence[float], agents: Sequence[Hashable]) -> dict[Hasha
     return {n: inflation_factor(own.mean[k], own.std[k], whole.mean[0], whole.std[0]) for k, n in enumerate(names)}
 
 
-def _run(
+def _agent_wise_credit(
     traces: Sequence[Trace],
     *,
     by: str = "agent",
-    convention: str | Convention = "grpo",
-    key: Key = "task_id",
-    channel: str = "team",
-    signals: Signals | None = None,
-    ddof: int | None = None,
-    eps: float | None = None,
-    singleton: str | None = None,
+    convention: GroupConvention = "grpo",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    signals: PaidSignals = None,
+    ddof: Annotated[int | None, DDOF] = None,
+    eps: Annotated[float | None, EPS] = None,
+    singleton: Singleton = None,
     count: str | None = None,
 ) -> Credit:
     if by not in ("agent", "role", "turn", "message"):
         raise InputError(f"nothing to compare by {by!r}", fix="agent, role, turn or message")
     how = convention_of(convention, ddof=ddof, eps=eps, singleton=singleton, count=count)
     units = [unit_events(t, by) for t in traces]
-    rewards = paid(traces, units, by, channel=channel, signals=signals)
+    rewards = payments_of(traces, units, by, channel=channel, signals=signals)
     rows, values, keys = [], [], []
     for i, (trace, task) in enumerate(zip(traces, keys_of(traces, key), strict=True)):
         for name, places in units[i].items():
@@ -78,6 +83,13 @@ def _run(
     return credit_of("agent_wise", _ESTIMAND, traces, once.values(), notes=credit.notes, unidentified=credit.unidentified)
 
 
+def _no_group(traces: Sequence[Trace], beside: Beside) -> str | None:
+    if len(traces) < 2:
+        return "one run of the task was given: there is nothing to compare it with"
+    alone = [task for task, n in Counter(t.task_id for t in traces).items() if n < 2]
+    return f"task {alone[0]!r} was run once" if alone else no_reward(traces)
+
+
 agent_wise = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -85,7 +97,8 @@ agent_wise = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="Dr. MAS, arXiv 2602.08847; departures in the module",
-    run=_run,
+    run=_agent_wise_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
+    default=Default("several runs of the same task can be compared", _no_group),
 )

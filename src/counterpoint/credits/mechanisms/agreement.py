@@ -28,7 +28,7 @@ from counterpoint.trace.rows import Credit
 _ESTIMAND = "1 where the claim is the majority's of its item, else 0"
 
 
-def _run(traces: Sequence[Trace], *, least: int = 2, first: bool = False) -> Credit:
+def _agreement_credit(traces: Sequence[Trace], *, least: int = 2, first: bool = False) -> Credit:
     if least < 1:
         raise InputError(f"least is {least}", fix="at least 1 claim")
     rows: list[tuple[TraceUnit, float]] = []
@@ -58,7 +58,7 @@ agreement = Mechanism(
     cost="nothing",
     additive=False,
     source="multi-agent fine-tuning, arXiv 2501.05707",
-    run=_run,
+    run=_agreement_credit,
     needs=("claims",),
     example=lambda: Example(rollouts()),
 )

@@ -19,17 +19,19 @@ Source: C3 arXiv 2603.06859, official code. Departure: siblings are found by con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.groups import Convention, group_advantages, group_codes, group_stats, leave_one_out
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import Key, credit_of, keys_of, step_units, tree_of, values_of
+from counterpoint.credits.rows import credit_of, keys_of, step_units, tree_of, values_of
+from counterpoint.credits.shared_options import GroupKey, Q, SampleOf, StepBy
 from counterpoint.errors import InputError
-from counterpoint.trace import Event, Trace
+from counterpoint.options import Channel
+from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
@@ -72,20 +74,20 @@ def sibling_advantages(
     return out
 
 
-def _run(
+def _c3_credit(
     traces: Sequence[Trace],
     *,
     mode: str = "reward_only",
-    q: Any = None,
+    q: Annotated[Any, Q] = None,
     alpha: float = 1.0,
     baseline: str = "leave_one_out",
     normalise: bool = False,
     replay: bool = True,
     singleton: str = "zero",
-    key: Key = "task_id",
-    channel: str = "team",
-    sample: Callable[[Event], Hashable] | None = None,
-    by: str = "action",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    sample: SampleOf = None,
+    by: StepBy = "action",
 ) -> Credit:
     if singleton not in ("zero", "refuse"):
         raise InputError(f"no rule {singleton!r} for a message without siblings", fix="zero or refuse")
@@ -122,7 +124,7 @@ c3 = Mechanism(
     cost="several continuations per prefix (fan-out 2 x 4 in the paper), or a critic",
     additive=False,
     source="C3, arXiv 2603.06859; official code",
-    run=_run,
+    run=_c3_credit,
     needs=("group", "contents"),
     example=lambda: Example(rollouts()),
 )

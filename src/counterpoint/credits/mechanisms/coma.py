@@ -12,7 +12,7 @@ decision).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from counterpoint.credits.groups import Floats
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, values_of
+from counterpoint.credits.shared_options import Q
 from counterpoint.errors import InputError
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -44,10 +45,10 @@ def _chosen(event: Event) -> int | None:
     return None
 
 
-def _run(
+def _coma_credit(
     traces: Sequence[Trace],
     *,
-    q: Callable[[Trace], Mapping[str, Any]] | None = None,
+    q: Annotated[Callable[[Trace], Mapping[str, Any]] | None, Q] = None,
     pi: Callable[[Trace], Mapping[str, Any]] | None = None,
     chosen: Callable[[Event], int | None] = _chosen,
 ) -> Credit:
@@ -92,7 +93,7 @@ coma = Mechanism(
     cost="a critic over options",
     additive=False,
     source="COMA, arXiv 1705.08926; pymarl",
-    run=_run,
+    run=_coma_credit,
     needs=("critic", "options"),
     example=_example,
     from_rows=True,

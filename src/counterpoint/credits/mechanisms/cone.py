@@ -15,13 +15,16 @@ Nearest in print: GAE, arXiv:1506.02438, which is this on a chain.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.ledger import Critic, parts_of
+from counterpoint.credits.shared_options import VALUE, Q
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.graph import Graph
@@ -68,14 +71,14 @@ def return_sums(graph: Graph, delta_E: ArrayLike) -> Floats:
     return out
 
 
-def _run(
+def _cone_credit(
     traces: list[Trace],
     *,
-    value: Critic = None,
-    q: Critic = None,
+    value: Annotated[Critic, VALUE] = None,
+    q: Annotated[Critic, Q] = None,
     discount: float = 1.0,
     over: str = "cone",
-    channel: str = "team",
+    channel: Channel = "team",
 ) -> Credit:
     if over not in ("cone", "all"):
         raise InputError(f"no over={over!r}", fix="cone: what depends on the event; all: the full return")
@@ -113,7 +116,7 @@ cone = Mechanism(
     cost="a critic; nothing with draft scores",
     additive=False,
     source="ours; GAE, arXiv:1506.02438, is its chain case at the same lambda",
-    run=_run,
+    run=_cone_credit,
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
 )

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counterpoint.credits.groups import Convention, convention_of
+from counterpoint.credits.groups import convention_of
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, main_of
+from counterpoint.credits.rows import ALONE, ALONE_FIX, TraceUnit, credit_of, grouped_credit, keys_of, main_of
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
 from counterpoint.errors import NotIdentified
-from counterpoint.options import NonNegativeInt
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -27,14 +28,14 @@ from counterpoint.trace.team import team_of
 _ESTIMAND = "r - mean(r) of the task's rollouts within the budget, for the orchestrator alone"
 
 
-def _run(
+def _critical_steps_credit(
     traces: Sequence[Trace],
     *,
     budget: NonNegativeInt | None = None,
-    convention: str | Convention = "dr_grpo",
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    convention: GroupConvention = "dr_grpo",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     steps = [steps_of(team_of(t)) for t in traces]
     within = [i for i, s in enumerate(steps) if budget is None or s.critical <= budget]
@@ -60,7 +61,7 @@ critical_steps = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="Kimi K2.5 (PARL), arXiv 2602.02276",
-    run=_run,
+    run=_critical_steps_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

@@ -14,13 +14,16 @@ are refused. `also` names decisions of the orchestrator (spawn, stop) that get t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from counterpoint.credits.default import Default, no_replay
 from counterpoint.credits.example import Recount
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import beside_forks, unused
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
+from counterpoint.credits.shared_options import REPLAY, Unit
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Fork, ManyReplay, Replay
@@ -55,14 +58,14 @@ def _able(replay: Any) -> Replay:
     return replay
 
 
-def _run(
+def _difference_credit(
     traces: Sequence[Trace],
     *,
-    replay: Any = None,
+    replay: Annotated[Any, REPLAY] = None,
     counterfactual: Callable[[Trace, str], float] | None = None,
-    unit: str = "agent",
+    unit: Unit = "agent",
     also: Sequence[str] = (),
-    channel: str = "team",
+    channel: Channel = "team",
 ) -> Credit:
     if replay is None and counterfactual is None:
         raise NotIdentified(
@@ -107,8 +110,9 @@ difference = Mechanism(
     cost="one fork per unit",
     additive=False,
     source="Wolpert and Tumer (2002), textbook form",
-    run=_run,
+    run=_difference_credit,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
     live={"counterfactual": "task:without_returns"},
+    default=Default("the run can be replayed without each agent, which shows what each caused", no_replay, takes=("replay",)),
 )

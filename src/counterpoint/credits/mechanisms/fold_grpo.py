@@ -21,15 +21,17 @@ the release does, which turns -0.2 into 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from counterpoint.credits.groups import Floats, group_codes, group_stats
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import ALONE, Key, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.credits.rows import ALONE, TraceUnit, actions, credit_of, event_unit, keys_of, main_of
+from counterpoint.credits.shared_options import DDOF, GroupKey
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -115,7 +117,7 @@ def _default(trace: Trace, context_limit: float | None, outside: Collection[str]
     return out
 
 
-def _run(
+def _fold_grpo_credit(
     traces: Sequence[Trace],
     *,
     process: Callable[[Trace], Mapping[str, float]] | None = None,
@@ -124,9 +126,9 @@ def _run(
     scope: float | None = None,
     int8: bool = False,
     rescale: str | Sequence[float] | None = None,
-    ddof: int = 0,
-    key: Key = "task_id",
-    channel: str = "team",
+    ddof: Annotated[int, DDOF] = 0,
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
 ) -> Credit:
     rows, terms = [], []  # type: list[TraceUnit], list[float]
     for i, trace in enumerate(traces):
@@ -157,7 +159,7 @@ fold_grpo = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="Context-Folding, arXiv 2510.11967; departures in the module",
-    run=_run,
+    run=_fold_grpo_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

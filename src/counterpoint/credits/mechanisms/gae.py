@@ -15,7 +15,7 @@ agent). Departures: unit is the action, not the token; `token_spread` goes on fr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -24,11 +24,12 @@ from counterpoint.credits.example import running_mean
 from counterpoint.credits.groups import group_advantages, group_codes, whiten
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, signals_by_trace, values_of
+from counterpoint.credits.shared_options import LAMBDA, VALUE, Discount, PaidSignals, StepBy
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.options import Share
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.rows import Credit, Signals
+from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "A_t: GAE of the action with the given critic"
 _PRESETS: Mapping[str, dict[str, Any]] = {
@@ -59,18 +60,18 @@ def _named(trace: Trace, places: Sequence[int], signals: Mapping[str, float]) ->
     return any(name in signals for e in events for name in (e.id, e.agent, f"{e.agent}#{e.turn}"))
 
 
-def _run(
+def _gae_credit(
     traces: Sequence[Trace],
     *,
-    value: Callable[[Trace], Any] | None = None,
+    value: Annotated[Callable[[Trace], Any] | None, VALUE] = None,
     preset: str = "plain",
-    gamma: Share | None = None,
-    lam: Share | None = None,
+    gamma: Discount | None = None,
+    lam: Annotated[Share | None, LAMBDA] = None,
     chain: str | None = None,
     normalise: str | None = None,
-    channel: str = "team",
-    signals: Signals | None = None,
-    by: str = "action",
+    channel: Channel = "team",
+    signals: PaidSignals = None,
+    by: StepBy = "action",
 ) -> Credit:
     if preset not in _PRESETS:
         raise InputError(f"no preset {preset!r}", fix=did_you_mean(preset, _PRESETS))
@@ -134,7 +135,7 @@ gae = Mechanism(
     cost="a critic",
     additive=False,
     source="GAE, arXiv 1506.02438; verl, MAPPO and CoMLRL code",
-    run=_run,
+    run=_gae_credit,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
     relative=True,

@@ -14,11 +14,13 @@ is refused unless the named code base does otherwise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from counterpoint.credits.groups import Convention, convention_of, group_codes, soft_rank
+from counterpoint.credits.groups import convention_of, group_codes, soft_rank
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
-from counterpoint.options import PositiveInt
+from counterpoint.credits.rows import ALONE, ALONE_FIX, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
+from counterpoint.credits.shared_options import DDOF, EPS, GroupConvention, GroupKey, Singleton, Unit
+from counterpoint.options import Channel, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -35,17 +37,17 @@ def broadcast(credit: Credit, traces: Sequence[Trace], unit: str) -> Credit:
     return credit_of(name, what, traces, rows, why_not=ALONE, fix=ALONE_FIX, notes=notes, unidentified=refused)
 
 
-def _run(
+def _group_relative_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "grpo",
-    unit: str = "team",
-    key: Key = "task_id",
-    channel: str = "team",
+    convention: GroupConvention = "grpo",
+    unit: Unit = "team",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
     size: PositiveInt | None = None,
-    ddof: int | None = None,
-    eps: float | None = None,
-    singleton: str | None = None,
+    ddof: Annotated[int | None, DDOF] = None,
+    eps: Annotated[float | None, EPS] = None,
+    singleton: Singleton = None,
     tau: float = 0.1,
 ) -> Credit:
     rows = [TraceUnit(i, "team", "") for i in range(len(traces))]
@@ -69,7 +71,7 @@ group_relative = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="GRPO (arXiv 2402.03300) and its variants by name; see the module",
-    run=_run,
+    run=_group_relative_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

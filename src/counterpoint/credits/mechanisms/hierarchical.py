@@ -12,17 +12,19 @@ prime-rl's hierarchical GRPO. Departures: any depth, not two; a group of one is 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Annotated
 
 import numpy as np
 
-from counterpoint.credits.groups import Convention, convention_of
+from counterpoint.credits.groups import convention_of
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, paid, unit_events
+from counterpoint.credits.rows import TraceUnit, credit_of, grouped_credit, keys_of, payments_of, unit_events
+from counterpoint.credits.shared_options import SEED, GroupConvention, GroupKey, PaidSignals, Singleton
 from counterpoint.errors import InputError
-from counterpoint.options import NonNegativeInt
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.rows import Credit, Signals
+from counterpoint.trace.rows import Credit
 from counterpoint.trace.team import team_of
 
 _ESTIMAND = "(R - mean of the layer) / std of the layer, over the rollouts of the task"
@@ -39,22 +41,22 @@ def aligned(n: int, d: int, rng: np.random.Generator) -> list[int]:
     return [*range(n), *rng.integers(0, n, d - n).tolist()]
 
 
-def _run(
+def _hierarchical_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "m_grpo",
+    convention: GroupConvention = "m_grpo",
     sub: str = "task",
     d: int | None = None,
-    seed: NonNegativeInt = 0,
-    key: Key = "task_id",
-    channel: str = "team",
-    signals: Signals | None = None,
-    singleton: str | None = None,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    signals: PaidSignals = None,
+    singleton: Singleton = None,
 ) -> Credit:
     if sub not in ("task", "rollout"):
         raise InputError(f"no group of sub-agents {sub!r}", fix="task or rollout")
     units = [unit_events(t, "agent") for t in traces]
-    rewards = paid(traces, units, "agent", channel=channel, signals=signals)
+    rewards = payments_of(traces, units, "agent", channel=channel, signals=signals)
     rows: list[TraceUnit] = []
     values: list[float] = []
     keys: list[Hashable] = []
@@ -86,7 +88,7 @@ hierarchical = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="M-GRPO, arXiv 2511.13288 (paper form); prime-rl's hierarchical GRPO",
-    run=_run,
+    run=_hierarchical_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

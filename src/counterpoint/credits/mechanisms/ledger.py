@@ -24,18 +24,20 @@ import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.accounts import Account, Ledger
+from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import extension
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import beside_drafts, unused
+from counterpoint.credits.shared_options import SEED, VALUE, Q, Unit
 from counterpoint.credits.team_games import roles_of
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.options import NonNegativeInt
+from counterpoint.options import Channel, NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -163,15 +165,15 @@ def _paths(trace: Trace) -> list[Account]:
     return out
 
 
-def _run(
+def _ledger_credit(
     traces: list[Trace],
     *,
-    value: Critic = None,
-    q: Critic = None,
+    value: Annotated[Critic, VALUE] = None,
+    q: Annotated[Critic, Q] = None,
     extensions: NonNegativeInt = 0,
-    seed: NonNegativeInt = 0,
-    unit: str = "message",
-    channel: str = "team",
+    seed: Annotated[NonNegativeInt, SEED] = 0,
+    unit: Unit = "message",
+    channel: Channel = "team",
 ) -> Credit:
     wanted = LEVELS if unit == "all" else (unit,)
     if unit != "all" and unit not in LEVELS:
@@ -212,6 +214,17 @@ def _level(book: Ledger, level: str, roles: dict[str, str]) -> dict[str, float]:
     return {name: math.fsum(amounts) for name, amounts in gathered.items()}
 
 
+_LEAST_DRAFTS = 2
+"""Scored drafts from which the way of their score says more than who merged them."""
+
+
+def _few_drafts(traces: Sequence[Trace], beside: Beside) -> str | None:
+    scored = min(sum(e.type == "aggregate" and "draft" in (e.reward or {}) for e in trace.events) for trace in traces)
+    if 0 < scored < _LEAST_DRAFTS:
+        return "one draft was scored: whoever merged it would get everything, and those whose work is in it nothing"
+    return no_reward(traces)
+
+
 ledger = Mechanism(
     unit="message",
     estimand="skill of each event: what it changed in the expected team reward; prior and luck are in the notes",
@@ -219,8 +232,9 @@ ledger = Mechanism(
     cost="a critic; nothing with draft scores",
     additive=True,
     source="ours: the Doob decomposition of the team reward over trace prefixes (Doob 1953), kept as accounts",
-    run=_run,
+    run=_ledger_credit,
     needs=("critic, unless drafts are scored",),
     example=lambda: Example(rollouts()),
     live={"value": "task:value", "unit": "agent"},
+    default=Default("drafts were scored on the way", _few_drafts, {"unit": "all"}, may_favour_one=True),
 )

@@ -24,7 +24,6 @@ from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import (
     ALONE,
     ALONE_FIX,
-    Key,
     TraceUnit,
     credit_of,
     grouped_credit,
@@ -32,8 +31,9 @@ from counterpoint.credits.rows import (
     paid_steps,
     unit_events,
 )
+from counterpoint.credits.shared_options import Discount, GroupConvention, GroupKey, Singleton
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.options import Share
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -112,15 +112,15 @@ def _tree(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, gamma
     return credit_of("magrpo", _ESTIMAND, traces, out, why_not=ALONE, fix=ALONE_FIX, notes=notes)
 
 
-def _run(
+def _magrpo_credit(
     traces: Sequence[Trace],
     *,
     mode: str = "aligned",
-    convention: str | Convention = "comlrl",
-    gamma: Share = 0.9,
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    convention: GroupConvention = "comlrl",
+    gamma: Discount = 0.9,
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     how, keys = convention_of(convention, singleton=singleton), keys_of(traces, key)
     if mode == "cross":
@@ -142,7 +142,7 @@ magrpo = Mechanism(
     cost="nothing beyond several traces per task; a tree costs G^turns rollouts",
     additive=False,
     source="MAGRPO, arXiv 2508.04652; CoMLRL's code",
-    run=_run,
+    run=_magrpo_credit,
     needs=("group",),
     example=lambda: Example(rollouts(), {"mode": "tree"}),
 )

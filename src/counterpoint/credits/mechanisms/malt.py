@@ -13,30 +13,32 @@ Source: MALT arXiv 2412.01928 v3. Departures: a tree of any depth; siblings are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 
 from counterpoint.credits.groups import group_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import Key, TraceUnit, credit_of, keys_of, step_units, tree_of
+from counterpoint.credits.rows import TraceUnit, credit_of, keys_of, step_units, tree_of
+from counterpoint.credits.shared_options import GroupKey, SampleOf, StepBy
 from counterpoint.errors import InputError
-from counterpoint.trace import Event, Trace
+from counterpoint.options import Channel
+from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "share of right answers among the traces that continue from the step"
 
 
-def _run(
+def _malt_credit(
     traces: Sequence[Trace],
     *,
     threshold: float = 0.5,
-    key: Key = "task_id",
-    channel: str = "team",
-    sample: Callable[[Event], Hashable] | None = None,
-    by: str = "action",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    sample: SampleOf = None,
+    by: StepBy = "action",
     leaf: str = "reward",
 ) -> Credit:
     if leaf not in ("reward", "better"):
@@ -67,7 +69,7 @@ malt = Mechanism(
     cost="n^depth rollouts per task",
     additive=False,
     source="MALT, arXiv 2412.01928 v3",
-    run=_run,
+    run=_malt_credit,
     needs=("group", "contents"),
     example=lambda: Example(rollouts()),
 )

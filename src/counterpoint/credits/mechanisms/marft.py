@@ -13,7 +13,7 @@ action.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,8 @@ from counterpoint.credits.example import running_mean
 from counterpoint.credits.groups import Floats, whiten
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
-from counterpoint.options import Share
+from counterpoint.credits.shared_options import LAMBDA, VALUE, Discount
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -39,14 +40,14 @@ def non_zero_normalised(advantages: ArrayLike) -> Floats:
     return whiten(a, over=a != 0, ddof=0, eps=1e-8, eps_at="add")
 
 
-def _run(
+def _marft_credit(
     traces: Sequence[Trace],
     *,
-    value: Callable[[Trace], Any] | None = None,
-    gamma: Share = 0.99,
-    lam: Share = 0.95,
+    value: Annotated[Callable[[Trace], Any] | None, VALUE] = None,
+    gamma: Discount = 0.99,
+    lam: Annotated[Share, LAMBDA] = 0.95,
     normalise: bool = True,
-    channel: str = "team",
+    channel: Channel = "team",
 ) -> Credit:
     rows, rewards, values, segments = [], [], [], []  # type: list[TraceUnit], list[float], list[float], list[int]
     for i, trace in enumerate(traces):
@@ -69,7 +70,7 @@ marft = Mechanism(
     cost="a critic",
     additive=False,
     source="MARFT, arXiv 2504.16129; official code",
-    run=_run,
+    run=_marft_credit,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
     relative=True,

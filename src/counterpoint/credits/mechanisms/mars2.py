@@ -12,17 +12,18 @@ not stored; here it does). Departure: nodes are found by content, as in `c3`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from counterpoint.credits.groups import Convention, Floats, convention_of, group_codes, leave_one_out
+from counterpoint.credits.groups import Floats, convention_of, group_codes, leave_one_out
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.rows import ALONE, ALONE_FIX, Key, credit_of, grouped_credit, keys_of, step_units, tree_of
+from counterpoint.credits.rows import ALONE, ALONE_FIX, credit_of, grouped_credit, keys_of, step_units, tree_of
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, SampleOf, Singleton, StepBy
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.options import Share
-from counterpoint.trace import Event, Trace
+from counterpoint.options import Channel, Share
+from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
@@ -58,18 +59,18 @@ def _node_reward(trace: Trace, place: int, channel: str, by: str) -> float | Non
     return sum(own) / len(own) if own else None
 
 
-def _run(
+def _mars2_credit(
     traces: Sequence[Trace],
     *,
     shape: bool = False,
     gain: float = 0.5,
     mix: Share = 0.5,
-    convention: str | Convention = "marti",
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
-    sample: Callable[[Event], Hashable] | None = None,
-    by: str = "action",
+    convention: GroupConvention = "marti",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
+    sample: SampleOf = None,
+    by: StepBy = "action",
 ) -> Credit:
     keys = keys_of(traces, key)
     tree = tree_of(traces, keys, [0.0] * len(traces), sample, by)
@@ -98,7 +99,7 @@ mars2 = Mechanism(
     cost="a reward per node",
     additive=False,
     source="MARTI-MARS2, arXiv 2602.07848; MARTI code",
-    run=_run,
+    run=_mars2_credit,
     needs=("contents", "event rewards"),
     example=lambda: Example(rollouts(), {"channel": "R2"}),
 )

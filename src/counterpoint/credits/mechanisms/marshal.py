@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.credits.groups import Floats, group_codes, group_stats, whiten
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.rows import Key, TraceUnit, credit_of, keys_of, paid_steps, unit_events
+from counterpoint.credits.rows import TraceUnit, credit_of, keys_of, paid_steps, unit_events
+from counterpoint.credits.shared_options import Discount, GroupKey
 from counterpoint.errors import InputError
-from counterpoint.options import Share
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -58,8 +59,8 @@ def released(rewards: ArrayLike, is_end: ArrayLike, chains: ArrayLike, players: 
     return whiten(g)
 
 
-def _run(
-    traces: Sequence[Trace], *, form: str = "plain", gamma: Share = 1.0, key: Key = "task_id", channel: str = "team"
+def _marshal_credit(
+    traces: Sequence[Trace], *, form: str = "plain", gamma: Discount = 1.0, key: GroupKey = "task_id", channel: Channel = "team"
 ) -> Credit:
     tasks = keys_of(traces, key)
     rows, returns, players = [], [], []  # type: list[TraceUnit], list[float], list[object]
@@ -85,7 +86,7 @@ marshal = Mechanism(
     cost="nothing",
     additive=False,
     source="MARSHAL, arXiv 2510.15414; official code, plain form",
-    run=_run,
+    run=_marshal_credit,
     needs=("turns",),
     example=lambda: Example(rollouts()),
     relative=True,

@@ -30,12 +30,14 @@ from counterpoint.credits.rows import (
     event_unit,
     grouped_credit,
     keys_of,
-    paid,
+    payments_of,
     steps_of,
     tree_of,
     unit_events,
 )
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, PaidSignals, SampleOf, Singleton
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, Signals
@@ -49,7 +51,7 @@ def _scored(traces: Sequence[Trace], channel: str, signals: Signals | None) -> C
         columns = zip(signals.trace.tolist(), signals.unit_ids, signals.values.tolist(), signals.channels, strict=True)
         own = {(signals.trace_ids[i], unit_id): (value, kind) for i, unit_id, value, kind in columns}
         return lambda i, event: own.get((traces[i].trace_id, event.id))
-    pay = paid(traces, [unit_events(t, "role") for t in traces], "role", channel=channel, signals=signals)
+    pay = payments_of(traces, [unit_events(t, "role") for t in traces], "role", channel=channel, signals=signals)
     return lambda i, event: (pay[i][event.role], "") if event.role in pay[i] else None
 
 
@@ -70,15 +72,15 @@ def _over_rollouts(
     return grouped_credit("marsrl", _ESTIMAND, traces, rows, values, keys, how)
 
 
-def _run(
+def _marsrl_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "grpo",
-    key: Key = "task_id",
-    channel: str = "team",
-    signals: Signals | None = None,
-    singleton: str | None = None,
-    sample: Callable[[Event], Hashable] | None = None,
+    convention: GroupConvention = "grpo",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    signals: PaidSignals = None,
+    singleton: Singleton = None,
+    sample: SampleOf = None,
     inputs: str = "same",
     others: str | None = None,
 ) -> Credit:
@@ -139,7 +141,7 @@ marsrl = Mechanism(
     cost="several samples per stage input (8 in the paper)",
     additive=False,
     source="MarsRL, arXiv 2511.11373",
-    run=_run,
+    run=_marsrl_credit,
     needs=("group", "contents"),
     example=lambda: Example(rollouts()),
 )

@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counterpoint.credits.groups import Convention
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast, group_relative
-from counterpoint.credits.rows import Key
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 
-def _run(
+def _matpo_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "verl",
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    convention: GroupConvention = "verl",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     credit = group_relative(traces, convention=convention, key=key, channel=channel, singleton=singleton)
     return broadcast(credit.renamed("matpo"), traces, "agent")
@@ -41,7 +41,7 @@ matpo = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="MATPO, arXiv 2510.04678; official code, defect mended",
-    run=_run,
+    run=_matpo_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

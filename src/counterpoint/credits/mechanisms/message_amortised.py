@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,12 @@ from counterpoint.credits.forks import MESSAGES, Contrast, added, effects, messa
 from counterpoint.credits.masked_replay import Aggregate, Verify, Vote, gains, masked, smoothed, votes_of
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.message_delete import message_delete
+from counterpoint.credits.shared_options import SEED, EventTypes, MergeRule, ReplayOf, Replicates, StartAnswer, Verifier
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Delete, Replay
+from counterpoint.trace.replay import Delete
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
 NAMES = (
@@ -162,8 +164,6 @@ def fit(
     credit: Credit,
     *,
     penalty: float = 3.0,
-    rule: str | Aggregate = "majority",
-    verify: Verify | None = None,
     start: Any = None,
     types: Collection[str] = MESSAGES,
 ) -> Weights:
@@ -171,7 +171,7 @@ def fit(
     if credit.trace_ids != tuple(t.trace_id for t in traces):
         raise InputError("the credit is of other traces", fix="give the traces that the credit was computed for, in their order")
     told = {(r.trace, r.unit_id): r for r in credit.rows if r.unit == "message"}
-    table = features(traces, rule=rule, verify=verify, start=start, types=types)
+    table = features(traces, start=start, types=types)
     found = [(m, told[i, at]) for m, (i, at) in enumerate(zip(table.trace_M.tolist(), table.ids, strict=True)) if (i, at) in told]
     if len(found) < 2 * table.x_MD.shape[1]:
         raise NotIdentified(
@@ -195,18 +195,18 @@ def blended(amortised_U: np.ndarray, sd: float, fork_U: np.ndarray, se_U: np.nda
     return value_U, np.sqrt(np.where(has, to_forks * var_U, sd**2))
 
 
-def _run(
+def _message_amortised_credit(
     traces: Sequence[Trace],
     *,
     weights: Weights | None = None,
-    replay: Replay | None = None,
-    k: int = 0,
-    seed: int = 0,
-    rule: str | Aggregate = "majority",
-    verify: Verify | None = None,
-    start: Any = None,
-    types: Collection[str] = MESSAGES,
-    channel: str = "team",
+    replay: ReplayOf = None,
+    k: Replicates = 0,
+    seed: Annotated[int, SEED] = 0,
+    rule: MergeRule = "majority",
+    verify: Verifier = None,
+    start: StartAnswer = None,
+    types: EventTypes = MESSAGES,
+    channel: Channel = "team",
 ) -> Credit:
     if weights is None:
         raise NotIdentified("the regression has no weights", "weights=fit(traces, message_delete(traces, replay=..., k=8))")
@@ -247,7 +247,7 @@ message_amortised = Mechanism(
     additive=False,
     source="docs/lab/research/message-credit.md; hindsight credit assignment, arXiv 1912.02503. Departure: ridge regression on "
     "stated features",
-    run=_run,
+    run=_message_amortised_credit,
     needs=("weights",),
     example=_example,
 )

@@ -10,34 +10,46 @@ occurs under the policy: use this for audit and steering, and `message_substitut
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
+from counterpoint.credits.default import MOST_REPLAYED, Beside, Default, no_replay
 from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import MESSAGES, message_credit
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import SEED, Coupled, EventIds, EventTypes, ReplayOf, Replicates
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Delete, Replay
+from counterpoint.trace.replay import Delete
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "E[R | prefix with m] - E[R | m never delivered, others react]"
 
 
-def _run(
+def _message_delete_credit(
     traces: Sequence[Trace],
     *,
-    replay: Replay | None = None,
-    k: int = 1,
-    seed: int = 0,
-    coupled: bool = True,
-    types: Collection[str] = MESSAGES,
-    ids: Collection[str] | None = None,
-    channel: str = "team",
+    replay: ReplayOf = None,
+    k: Replicates = 1,
+    seed: Annotated[int, SEED] = 0,
+    coupled: Coupled = True,
+    types: EventTypes = MESSAGES,
+    ids: EventIds = None,
+    channel: Channel = "team",
 ) -> Credit:
     return message_credit(
         "message_delete", _ESTIMAND, Delete(), traces, replay,
         types=types, ids=ids, k=k, seed=seed, coupled=coupled, channel=channel,
     )  # fmt: skip
+
+
+def _no_message_replay(traces: Sequence[Trace], beside: Beside) -> str | None:
+    if beside.replay is not None:
+        size = sum(len(t.events) * sum(e.type in ("message", "return") for e in t.events) for t in traces)
+        if size > 10 * MOST_REPLAYED:
+            return "one replay per message is a lot of work here: ask for it by name"
+    return no_replay(traces, beside)
 
 
 message_delete = Mechanism(
@@ -47,7 +59,13 @@ message_delete = Mechanism(
     cost="2k - 1 forks per message, from the message on",
     additive=False,
     source="docs/lab/research/message-credit.md; estimand after C3 v2, arXiv 2603.06859. Departure: coupled noise, unnormalised",
-    run=_run,
+    run=_message_delete_credit,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
+    default=Default(
+        "the run can be replayed without each message, which shows what each caused",
+        _no_message_replay,
+        takes=("replay",),
+        unit="message",
+    ),
 )

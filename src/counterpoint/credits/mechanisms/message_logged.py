@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -30,9 +30,19 @@ from counterpoint.credits.doubly_robust import LEAST_ESS
 from counterpoint.credits.forks import MESSAGES, check_ids, messages_of
 from counterpoint.credits.logged_effects import Cases, logged_effects, task_features
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import Key, keys_of
+from counterpoint.credits.rows import keys_of
+from counterpoint.credits.shared_options import (
+    FEATURES,
+    PROPENSITY_FEATURES,
+    EventIds,
+    EventTypes,
+    Folds,
+    GroupKey,
+    Penalty,
+    Propensity,
+)
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.options import PositiveInt
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit, CreditRow
@@ -162,21 +172,21 @@ def _answer(group: _Group, name: Hashable, said: str | None, asked: _Asked) -> t
     return float(found.tau_N[at]), float(found.se_N[at]), chances
 
 
-def _run(
+def _message_logged_credit(
     traces: Sequence[Trace],
     *,
     contrast: str = "sent",
     value: str = "effect",
-    types: Collection[str] = MESSAGES,
-    ids: Collection[str] | None = None,
+    types: EventTypes = MESSAGES,
+    ids: EventIds = None,
     slot: Slot = stable_slot,
-    features: About = task_features,
-    propensity_features: About | None = None,
-    propensity: str = "estimate",
-    folds: PositiveInt = 5,
-    penalty: float = 1.0,
-    key: Key = "task_id",
-    channel: str = "team",
+    features: Annotated[About, FEATURES] = task_features,
+    propensity_features: Annotated[About | None, PROPENSITY_FEATURES] = None,
+    propensity: Propensity = "estimate",
+    folds: Folds = 5,
+    penalty: Penalty = 1.0,
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
 ) -> Credit:
     for word, known in ((contrast, _CONTRASTS), (value, ("effect", "advantage"))):
         if word not in known:
@@ -252,7 +262,7 @@ message_logged = Mechanism(
     additive=False,
     source="Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv 1608.00060; docs/lab/research/logged-credit.md. Departures: one "
     "effect per slot, a gate that refuses",
-    run=_run,
+    run=_message_logged_credit,
     needs=("group",),
     example=lambda: Example(_many(), {"contrast": "said", "types": ("message",), "ids": ["e6", "e7", "e8"]}),
 )

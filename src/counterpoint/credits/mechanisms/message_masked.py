@@ -10,12 +10,12 @@ agent-level counterpart. Departure: per message, ties keep earlier draft.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from counterpoint.credits.forks import MESSAGES, check_ids, messages_of
-from counterpoint.credits.masked_replay import Aggregate, Verify, masked, votes_of
+from counterpoint.credits.masked_replay import masked, votes_of
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import EventIds, EventTypes, MergeRule, StartAnswer, Verifier
 from counterpoint.errors import NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -24,15 +24,15 @@ from counterpoint.trace.rows import Credit, CreditRow
 _ESTIMAND = "worth of the answer - worth of the answer without m, everything else frozen"
 
 
-def _run(
+def _message_masked_credit(
     traces: Sequence[Trace],
     *,
-    rule: str | Aggregate = "majority",
-    verify: Verify | None = None,
-    start: Any = None,
+    rule: MergeRule = "majority",
+    verify: Verifier = None,
+    start: StartAnswer = None,
     weight: float = 1.0,
-    types: Collection[str] = MESSAGES,
-    ids: Collection[str] | None = None,
+    types: EventTypes = MESSAGES,
+    ids: EventIds = None,
     scores: str = "R2",
 ) -> Credit:
     check_ids(traces, ids)
@@ -58,6 +58,6 @@ message_masked = Mechanism(
     cost="none: the aggregator and the verifier on recorded claims",
     additive=False,
     source="docs/lab/research/message-credit.md; cf. SHARP, arXiv 2602.08335. Departure: per message, ties keep earlier draft",
-    run=_run,
+    run=_message_masked_credit,
     example=lambda: Example(rollouts()),
 )

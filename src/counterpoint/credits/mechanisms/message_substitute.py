@@ -10,29 +10,32 @@ one recorded message instead of a sibling set; no division by a standard deviati
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Annotated
 
 from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import message_credit
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import SEED, Coupled, EventIds, EventTypes, ReplayOf, Replicates
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Replay, Substitute
+from counterpoint.trace.replay import Substitute
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "E[R | prefix with m] - E[R | prefix, m drawn anew by its writer]"
 
 
-def _run(
+def _message_substitute_credit(
     traces: Sequence[Trace],
     *,
-    replay: Replay | None = None,
-    k: int = 1,
-    seed: int = 0,
-    coupled: bool = True,
-    types: Collection[str] = ("return",),
-    ids: Collection[str] | None = None,
-    channel: str = "team",
+    replay: ReplayOf = None,
+    k: Replicates = 1,
+    seed: Annotated[int, SEED] = 0,
+    coupled: Coupled = True,
+    types: EventTypes = ("return",),
+    ids: EventIds = None,
+    channel: Channel = "team",
 ) -> Credit:
     return message_credit(
         "message_substitute", _ESTIMAND, Substitute(), traces, replay,
@@ -47,7 +50,7 @@ message_substitute = Mechanism(
     cost="2k - 1 forks per message, from the message on, and k fresh draws of it",
     additive=False,
     source="C3, arXiv 2603.06859. Departure: coupled noise, one recorded message instead of a sibling set",
-    run=_run,
+    run=_message_substitute_credit,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

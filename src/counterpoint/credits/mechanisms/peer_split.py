@@ -23,8 +23,10 @@ import numpy as np
 
 from counterpoint.credits.groups import Convention, Floats
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.rows import Key, TraceUnit, credit_of, grouped_credit, keys_of, unit_events
+from counterpoint.credits.rows import TraceUnit, credit_of, grouped_credit, keys_of, unit_events
+from counterpoint.credits.shared_options import GroupKey, Singleton
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -80,7 +82,7 @@ def _of_trace(trace: Trace, verdict: float, given: Ratings, lam: float, self_wei
     return out
 
 
-def _run(
+def _peer_split_credit(
     traces: Sequence[Trace],
     *,
     give: str = "advantage",
@@ -88,9 +90,9 @@ def _run(
     lam: float = 0.2,
     self_weight: float = 0.3,
     threshold: float | str = 0.5,
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     if give not in _GIVES:
         raise InputError(f"no give={give!r}", fix=did_you_mean(give, _GIVES))
@@ -121,7 +123,7 @@ peer_split = Mechanism(
     cost="one rating per agent and rater; nothing where scored claims stand in for raters",
     additive=False,
     source="SEPO (with CCPO), arXiv 2603.21563",
-    run=_run,
+    run=_peer_split_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

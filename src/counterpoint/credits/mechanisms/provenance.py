@@ -33,6 +33,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import Unit
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.trace import Graph, Trace
 from counterpoint.trace.example import Example, rollouts
@@ -362,7 +363,7 @@ def _note_runs(runs: dict[int, list[str]], names: list[int], words: list[str]) -
 # -- the mechanism ---------------------------------------------------------------------------------------------------
 
 
-def _run(traces: list[Trace], *, words: int = _WORDS, result: str | None = None, unit: str = "all") -> Credit:
+def _provenance_credit(traces: list[Trace], *, words: int = _WORDS, result: str | None = None, unit: Unit = "all") -> Credit:
     if not isinstance(words, int) or words < 1:
         raise InputError(f"words={words!r} is not the length of a window", fix="a whole number, 1 or more")
     if unit not in ("all", "agent", "message"):
@@ -430,7 +431,7 @@ provenance = Mechanism(
     cost="nothing",
     additive=True,
     source="ours; windows of words after Broder (1997), On the resemblance and containment of documents",
-    run=_run,
+    run=_provenance_credit,
     needs=("contents",),
     example=_example,
 )

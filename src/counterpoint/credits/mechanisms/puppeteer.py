@@ -25,8 +25,9 @@ from counterpoint.credits.advantages import reward_to_go
 from counterpoint.credits.groups import Floats
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, paid_steps
+from counterpoint.credits.shared_options import Discount
 from counterpoint.errors import InputError
-from counterpoint.options import PositiveInt, Share
+from counterpoint.options import Channel, PositiveInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -49,14 +50,14 @@ def released_rewards(r: float, tokens: Sequence[float], factors: Sequence[float]
     return np.array([*steps, r + end if r > 0 else r - end])
 
 
-def _run(
+def _puppeteer_credit(
     traces: Sequence[Trace],
     *,
     lam: float = 0.1,
-    gamma: Share = 0.99,
+    gamma: Discount = 0.99,
     phi: float = 4.0,
     by: str = "steps",
-    channel: str = "team",
+    channel: Channel = "team",
     form: str = "paper",
     most: PositiveInt = 4,
     factors: Mapping[str, float] | None = None,
@@ -87,7 +88,7 @@ puppeteer = Mechanism(
     cost="nothing",
     additive=False,
     source="Puppeteer, arXiv 2505.19591",
-    run=_run,
+    run=_puppeteer_credit,
     example=lambda: Example(rollouts()),
     relative=True,
 )

@@ -13,7 +13,7 @@ episode). Departure: the mix's weights are given (`mixer(trace)`), not produced 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,7 @@ from counterpoint.credits.groups import Floats
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.vdn import agent_values
 from counterpoint.credits.rows import TraceUnit, credit_of
+from counterpoint.credits.shared_options import Q
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -81,10 +82,10 @@ def _by_round(trace: Trace, q: Callable[[Trace], Mapping[str, float]] | None) ->
     return out
 
 
-def _run(
+def _qmix_credit(
     traces: Sequence[Trace],
     *,
-    q: Callable[[Trace], Mapping[str, float]] | None = None,
+    q: Annotated[Callable[[Trace], Mapping[str, float]] | None, Q] = None,
     mixer: Callable[[Trace], MixWeights | Mapping[int, MixWeights]] | None = None,
     by: str = "agent",
     default: float = 0.0,
@@ -128,7 +129,7 @@ qmix = Mechanism(
     cost="a critic per agent and a mixer",
     additive=False,
     source="QMIX, arXiv 1803.11485; pymarl",
-    run=_run,
+    run=_qmix_credit,
     needs=("critic",),
     example=_example,
     from_rows=True,

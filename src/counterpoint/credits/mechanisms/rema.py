@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counterpoint.credits.groups import Convention, convention_of
+from counterpoint.credits.groups import convention_of
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast
-from counterpoint.credits.rows import Key, TraceUnit, grouped_credit, keys_of, paid_steps, unit_events
+from counterpoint.credits.rows import TraceUnit, grouped_credit, keys_of, paid_steps, unit_events
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -23,13 +25,13 @@ from counterpoint.trace.rows import Credit
 _ESTIMAND = "(sum of turn rewards - mean) / (std + eps) over the task's rollouts, copied to every turn"
 
 
-def _run(
+def _rema_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "verl",
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    convention: GroupConvention = "verl",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     totals = [sum(paid_steps(t, list(unit_events(t, "turn").values()), channel)) for t in traces]
     rows = [TraceUnit(i, "team", "") for i in range(len(traces))]
@@ -45,7 +47,7 @@ rema = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="ReMA, arXiv 2503.09501; official code",
-    run=_run,
+    run=_rema_credit,
     needs=("group", "turns"),
     example=lambda: Example(rollouts()),
 )

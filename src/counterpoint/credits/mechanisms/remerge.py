@@ -13,12 +13,14 @@ nothing. Exact for up to 8 workers, else the mean over antithetic orders. The ag
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
+from counterpoint.credits.default import Beside, Default, no_reward
 from counterpoint.credits.games import Game
 from counterpoint.credits.mechanism import Mechanism
+from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.credits.team_games import solve
 from counterpoint.errors import NotIdentified
 from counterpoint.options import NonNegativeInt, PositiveInt
@@ -41,12 +43,12 @@ class Merged(Protocol):
         """What the answer scores without what these workers returned."""
 
 
-def _run(
+def _remerge_credit(
     traces: Sequence[Trace],
     *,
     merged: Callable[[Trace], Merged | None] | None = None,
-    orders: PositiveInt = 64,
-    seed: NonNegativeInt = 0,
+    orders: Annotated[PositiveInt, ORDERS] = 64,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
 ) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
@@ -72,9 +74,7 @@ def _run(
         silent |= {(k, name): "it returned nothing that the last merge read by itself" for name in others}
     ids = tuple(t.trace_id for t in traces)
     notes = {"traces": about}
-    return Credit(
-        "remerge", _ESTIMAND, True, ids, tuple(rows), declared=np.array(declared), unidentified=silent, notes=notes
-    )
+    return Credit("remerge", _ESTIMAND, True, ids, tuple(rows), declared=np.array(declared), unidentified=silent, notes=notes)
 
 
 class _Counted:
@@ -91,6 +91,17 @@ class _Counted:
         return len(right) / len(items) if items else 0.0
 
 
+def _no_merge(traces: Sequence[Trace], beside: Beside) -> str | None:
+    found = [] if beside.merged is None else [one for trace in traces if (one := beside.merged(trace)) is not None]
+    if len(found) < len(traces):
+        return "its merges cannot be made again: this is no recording of `counterpoint play`"
+    if any(one.runs_code for one in found):
+        return "the task's checker runs what the team wrote as a program: ask for it by name"
+    if any(len(one.workers) < 2 for one in found):
+        return "fewer than two workers are in the last merge"
+    return no_reward(traces)
+
+
 remerge = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
@@ -98,7 +109,12 @@ remerge = Mechanism(
     cost="none: the merge rule and the checker, 2^n times for up to 8 workers, orders * n times for more",
     additive=True,
     source="Shapley 1953; cf. SHARP, arXiv 2602.08335. Departure: the recorded merge is made again, without placeholders",
-    run=_run,
+    run=_remerge_credit,
     needs=("merges",),
     example=lambda: Example(rollouts(), {"merged": _Counted}),
+    default=Default(
+        "the team's last merge can be made and scored again without each worker's returns, which asks no model; nobody reacts",
+        _no_merge,
+        takes=("merged",),
+    ),
 )

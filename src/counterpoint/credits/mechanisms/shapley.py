@@ -17,34 +17,35 @@ reacts, prices are left out; the gap to the recorded quality is in the notes). T
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from counterpoint.credits.default import Default, no_reward
 from counterpoint.credits.games import MOST_EXACT, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.team_games import Played, Worth, game_credit, solve
-from counterpoint.options import NonNegativeInt, Share
+from counterpoint.credits.shared_options import ORDERS, SEED, ReplayOf, StopError, Tie, WorthOf
+from counterpoint.credits.team_games import TraceGame, game_credit, solve
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Credit, CreditRow
 
 
-def _run(
+def _shapley_credit(
     traces: list[Trace],
     *,
     value: str = "auto",
-    worth: Worth | None = None,
-    replay: Replay | None = None,
-    orders: int | None = None,
-    stop_se: float | None = None,
-    seed: NonNegativeInt = 0,
-    tie: Share = 0.5,
+    worth: WorthOf = None,
+    replay: ReplayOf = None,
+    orders: Annotated[int | None, ORDERS] = None,
+    stop_se: StopError = None,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
+    tie: Tie = 0.5,
 ) -> Credit:
     about: list[dict[str, Any]] = []
 
-    def give(k: int, played: Played) -> list[CreditRow]:
+    def give(k: int, played: TraceGame) -> list[CreditRow]:
         asked = _pick(value, played.game, orders)
         found = solve(played.game, asked, played.parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
         about.append(_note(traces[k], played, found.orders))
@@ -64,7 +65,7 @@ def _pick(value: str, game: TeamGame, orders: int | None) -> str:
     return "exact" if is_cheap else "sampled"
 
 
-def _note(trace: Trace, played: Played, orders: int) -> dict[str, Any]:
+def _note(trace: Trace, played: TraceGame, orders: int) -> dict[str, Any]:
     everybody, nobody = played.all_and_nobody
     note: dict[str, Any] = {"worth": played.worth, "v_all": everybody, "v_nobody": nobody, "orders": orders}
     recorded = trace.rewards.get("R1" if played.worth == "votes" else "team")
@@ -86,8 +87,11 @@ shapley = Mechanism(
     cost="nothing with votes; a worth per subset (2^n exact, orders * n sampled); with replay, forks for each",
     additive=True,
     source="Shapley 1953; Owen 1977; Winter 1989; SHARP arXiv:2602.08335 and SQDDPG arXiv:1907.05707 for fixed teams",
-    run=_run,
+    run=_shapley_credit,
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
     live={"worth": "task:worth"},
+    default=Default(
+        "the trace holds scored votes, to be counted again without each agent", lambda traces, beside: no_reward(traces)
+    ),
 )

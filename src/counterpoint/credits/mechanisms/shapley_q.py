@@ -13,12 +13,13 @@ Source: Shapley Q-value (SQDDPG), arXiv 1907.05707; official code, where the sum
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
+from counterpoint.credits.shared_options import ORDERS, SEED
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
@@ -48,12 +49,12 @@ def drawn_orders(players: int, count: int, rng: np.random.Generator) -> np.ndarr
     return np.stack([rng.permutation(players) for _ in range(count)])
 
 
-def _run(
+def _shapley_q_credit(
     traces: Sequence[Trace],
     *,
     marginal: Callable[[Trace], Callable[[tuple[str, ...], str], float]] | None = None,
-    orders: int = 16,
-    seed: NonNegativeInt = 0,
+    orders: Annotated[int, ORDERS] = 16,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
 ) -> Credit:
     rows: list[tuple[TraceUnit, float]] = []
     for i, trace in enumerate(traces):
@@ -81,7 +82,7 @@ shapley_q = Mechanism(
     cost="a critic of marginal values",
     additive=False,
     source="SQDDPG, arXiv 1907.05707; official code",
-    run=_run,
+    run=_shapley_q_credit,
     needs=("critic",),
     example=_example,
     from_rows=True,

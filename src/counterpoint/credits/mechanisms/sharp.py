@@ -21,17 +21,17 @@ arXiv:2603.21563.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.mechanism import Mechanism, team_reward
-from counterpoint.credits.team_games import Worth, play
+from counterpoint.credits.shared_options import DDOF, EPS, ReplayOf, Tie, WorthOf
+from counterpoint.credits.team_games import play
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.options import Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Cost, Credit, CreditRow
 
 Floats = NDArray[np.float64]
@@ -70,17 +70,17 @@ def _tools(trace: Trace, names: list[str]) -> Floats:
     return np.array([float(np.mean(paid[name])) if paid[name] else np.nan for name in names])
 
 
-def _run(
+def _sharp_credit(
     traces: list[Trace],
     *,
     give: str = "reward",
     lambda_s: float = 0.5,
     lambda_p: float = 0.1,
-    worth: Worth | None = None,
-    replay: Replay | None = None,
-    tie: Share = 0.5,
-    ddof: int = 1,
-    eps: float = 1e-6,
+    worth: WorthOf = None,
+    replay: ReplayOf = None,
+    tie: Tie = 0.5,
+    ddof: Annotated[int, DDOF] = 1,
+    eps: Annotated[float, EPS] = 1e-6,
     event: str = "size",
     scale: bool = True,
 ) -> Credit:
@@ -147,7 +147,7 @@ sharp = Mechanism(
     cost="one evaluation of the worth per agent; with replay, one fork per agent",
     additive=False,
     source="SHARP, arXiv:2602.08335 (reconstructed; weights are ours); event='sign': CCPO, arXiv:2603.21563",
-    run=_run,
+    run=_sharp_credit,
     needs=("worth or replay, unless the trace holds scored votes", "group for give='advantage'"),
     example=lambda: Example(rollouts()),
     live={"worth": "task:worth"},

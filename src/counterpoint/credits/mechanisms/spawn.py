@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from counterpoint.credits.forks import Contrast, added, effects, needed, two_arm
 from counterpoint.credits.logged_effects import Cases, Features, logged_effects, prefix_features
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import unused
+from counterpoint.credits.shared_options import FEATURES, SEED, Bandwidth, Coupled, Folds, LeafOf, Penalty, ReplayOf, Replicates
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.options import PositiveInt
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Delete, Force, Replay
@@ -137,23 +138,23 @@ def _by_log(
     return _Tau(tau, se, reasons, Cost())
 
 
-def _run(
+def _spawn_credit(
     traces: Sequence[Trace],
     *,
     estimator: str = "forks",
-    replay: Replay | None = None,
-    k: int = 2,
-    seed: int = 0,
-    coupled: bool = True,
+    replay: ReplayOf = None,
+    k: Replicates = 2,
+    seed: Annotated[int, SEED] = 0,
+    coupled: Coupled = True,
     action: Mapping[str, Any] | None = None,
     value: str = "advantage",
-    features: Features = prefix_features,
-    leaf: Callable[[Trace, Event], Hashable] | None = None,
+    features: Annotated[Features, FEATURES] = prefix_features,
+    leaf: LeafOf = None,
     is_rule: Callable[[Trace, Event], bool] | None = None,
-    bandwidth: float | None = None,
-    folds: PositiveInt = 5,
-    penalty: float = 1.0,
-    channel: str = "team",
+    bandwidth: Bandwidth = None,
+    folds: Folds = 5,
+    penalty: Penalty = 1.0,
+    channel: Channel = "team",
 ) -> Credit:
     if estimator not in _ESTIMATORS:
         raise InputError(f"no estimator {estimator!r}", fix=did_you_mean(estimator, _ESTIMATORS))
@@ -217,7 +218,7 @@ spawn = Mechanism(
     additive=False,
     source="ours, docs/lab/research/spawn-credit.md; doubly robust: Robins, Rotnitzky, Zhao 1994; cross-fitting arXiv "
     "1608.00060. Departure: a gate",
-    run=_run,
+    run=_spawn_credit,
     needs=("logp", "replay"),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

@@ -15,27 +15,28 @@ from collections.abc import Mapping, Sequence
 
 from counterpoint.credits.groups import ema_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.rows import Key, TraceUnit, credit_of, keys_of, paid, unit_events
-from counterpoint.options import Share
+from counterpoint.credits.rows import TraceUnit, credit_of, keys_of, payments_of, unit_events
+from counterpoint.credits.shared_options import GroupKey, PaidSignals
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.rows import Credit, Signals
+from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "R of the role - running mean of the role's rewards"
 
 
-def _run(
+def _spiral_credit(
     traces: Sequence[Trace],
     *,
     decay: Share = 0.95,
     start: float | Mapping[str, float] = 0.0,
     by: str = "role",
-    key: Key = "task_id",
-    channel: str = "team",
-    signals: Signals | None = None,
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    signals: PaidSignals = None,
 ) -> Credit:
     units = [unit_events(t, by) for t in traces]
-    rewards = paid(traces, units, by, channel=channel, signals=signals)
+    rewards = payments_of(traces, units, by, channel=channel, signals=signals)
     tasks = keys_of(traces, key)
     rows = [TraceUnit(i, by, name) for i, own in enumerate(rewards) for name in own]
     codes, names = group_codes((tasks[r.trace], r.unit_id) for r in rows)
@@ -54,7 +55,7 @@ spiral = Mechanism(
     cost="nothing",
     additive=False,
     source="SPIRAL, arXiv 2506.24119; official code",
-    run=_run,
+    run=_spiral_credit,
     example=lambda: Example(rollouts()),
     relative=True,
 )

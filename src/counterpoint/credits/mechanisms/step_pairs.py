@@ -20,10 +20,11 @@ from collections.abc import Callable, Hashable, Sequence
 
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, event_unit, steps_of
+from counterpoint.credits.shared_options import PaidSignals
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.rows import Credit, Signals
+from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "the critic's score of the step"
 
@@ -40,12 +41,12 @@ def _logged(trace: Trace, event: Event, channels: Sequence[str]) -> float | None
     return next((float(event.reward[c]) for c in channels if event.reward and c in event.reward), None)
 
 
-def _run(
+def _step_pairs_credit(
     traces: Sequence[Trace],
     *,
     critic: Callable[[Trace, Event], float | None] | None = None,
     channels: Sequence[str] = ("R4", "R2", "R6"),
-    signals: Signals | None = None,
+    signals: PaidSignals = None,
     margin: float = 0.0,
     best_only: bool = False,
 ) -> Credit:
@@ -83,7 +84,7 @@ step_pairs = Mechanism(
     cost="one score of the critic per step",
     additive=False,
     source="CollabUIAgents, arXiv 2502.14496 (from the abstract)",
-    run=_run,
+    run=_step_pairs_credit,
     needs=("critic, unless steps are scored",),
     example=lambda: Example(rollouts()),
     live={"critic": "task:reward"},

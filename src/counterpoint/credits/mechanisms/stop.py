@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,22 @@ from counterpoint.credits.forks import Contrast, added, effects, needed, two_arm
 from counterpoint.credits.logged_effects import Cases, Features, draft_features, logged_effects
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.own_scores import beside_drafts, unused
+from counterpoint.credits.shared_options import (
+    FEATURES,
+    PROPENSITY_FEATURES,
+    SEED,
+    VALUE,
+    Bandwidth,
+    Coupled,
+    Folds,
+    LeafOf,
+    Penalty,
+    Propensity,
+    ReplayOf,
+    Replicates,
+)
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.options import PositiveInt
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Force, Replay
@@ -231,23 +245,23 @@ def _by_log(
     return (rows, silent, Cost()), delta
 
 
-def _run(
+def _stop_credit(
     traces: Sequence[Trace],
     *,
     estimator: str = "drafts",
-    value: Value | None = None,
-    replay: Replay | None = None,
-    k: int = 2,
-    seed: int = 0,
-    coupled: bool = True,
-    channel: str = "team",
-    features: Features = draft_features,
-    propensity_features: Features | None = None,
-    propensity: str = "logged",
-    leaf: Callable[[Trace, Event], Hashable] | None = None,
-    bandwidth: float | None = None,
-    folds: PositiveInt = 5,
-    penalty: float = 1.0,
+    value: Annotated[Value | None, VALUE] = None,
+    replay: ReplayOf = None,
+    k: Replicates = 2,
+    seed: Annotated[int, SEED] = 0,
+    coupled: Coupled = True,
+    channel: Channel = "team",
+    features: Annotated[Features, FEATURES] = draft_features,
+    propensity_features: Annotated[Features | None, PROPENSITY_FEATURES] = None,
+    propensity: Propensity = "logged",
+    leaf: LeafOf = None,
+    bandwidth: Bandwidth = None,
+    folds: Folds = 5,
+    penalty: Penalty = 1.0,
 ) -> Credit:
     if estimator not in _ESTIMATORS:
         raise InputError(f"no estimator {estimator!r}", fix=did_you_mean(estimator, _ESTIMATORS))
@@ -278,7 +292,7 @@ stop = Mechanism(
     additive=False,
     source="ours, docs/lab/research/stopping.md (all stops at once; skill of a stop = Y_t - V); doubly robust: Robins, "
     "Rotnitzky, Zhao 1994, cross-fitting arXiv 1608.00060. Departures: both arms get credit; a gate",
-    run=_run,
+    run=_stop_credit,
     needs=("logp", "drafts", "replay"),
     example=lambda: Example(rollouts()),
 )

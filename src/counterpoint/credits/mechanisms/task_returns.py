@@ -14,7 +14,7 @@ rollout rows (`lab/train/returns.py`) is held to this mechanism by a test.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from counterpoint.credits.advantages import leaving_gae
 from counterpoint.credits.example import running_mean
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, event_unit, paid_steps, values_of
+from counterpoint.credits.shared_options import LAMBDA, VALUE
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -54,14 +56,14 @@ def _steps(trace: Trace, value: Callable[[Trace], object] | None, channel: str) 
     return [Step(e.id, e.task or "", r, float(critic[e.id])) for e, r in zip(events, paid, strict=True)]
 
 
-def _run(
+def _task_returns_credit(
     traces: Sequence[Trace],
     *,
-    value: Callable[[Trace], object] | None = None,
+    value: Annotated[Callable[[Trace], object] | None, VALUE] = None,
     steps: Callable[[Trace], Sequence[Step]] | None = None,
-    lam: float = 0.9,
+    lam: Annotated[float, LAMBDA] = 0.9,
     left: bool = False,
-    channel: str = "team",
+    channel: Channel = "team",
 ) -> Credit:
     if not 0 <= lam <= 1:
         raise InputError(f"lam is {lam}", fix="between 0 and 1")
@@ -91,7 +93,7 @@ task_returns = Mechanism(
     cost="a critic",
     additive=False,
     source="ours; GAE, arXiv 1506.02438, along the chain of one task",
-    run=_run,
+    run=_task_returns_credit,
     needs=("critic",),
     example=lambda: Example(rollouts(), {"value": running_mean}),
     from_rows=True,

@@ -42,7 +42,7 @@ def _weights(event: Event, n: int, weights: str | Callable[[Event], Sequence[flo
     return given
 
 
-def _run(
+def _token_spread_credit(
     traces: Sequence[Trace], *, credit: Credit | None = None, weights: str | Callable[[Event], Sequence[float]] = "even"
 ) -> Credit:
     if credit is None:
@@ -87,7 +87,8 @@ token_spread = Mechanism(
     cost="nothing beyond the credit that is spread",
     additive=True,
     source="survey arXiv 2605.02801, section 4: the token unit",
-    run=_run,
+    run=_token_spread_credit,
     needs=("credit", "tokens"),
+    fallback={"credit": "ledger"},
     example=_example,
 )

@@ -13,16 +13,19 @@ of messages (docs/lab/research/message-credit.md). Departure: R5, which pays suc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 
 from counterpoint.credits.example import Recount
 from counterpoint.credits.forks import Contrast, check_ids, fork_credit
 from counterpoint.credits.mechanism import Mechanism, team_reward
+from counterpoint.credits.shared_options import SEED, Coupled, EventIds, ReplayOf, Replicates
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.options import Channel
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Delete, Replay, Substitute
+from counterpoint.trace.replay import Delete, Substitute
 from counterpoint.trace.rows import Credit, CreditRow
 
 _ESTIMAND = "E[R | prefix with the tool's result] - E[R | without it, or with another draw of it]"
@@ -97,16 +100,16 @@ def _ok(call: Event, result: Event | None) -> bool | None:
     return told[0] if told else False if any(e is not None and e.error for e in (result, call)) else None
 
 
-def _run(
+def _tool_call_credit(
     traces: Sequence[Trace],
     *,
     estimator: str = "delete",
-    replay: Replay | None = None,
-    k: int = 1,
-    seed: int = 0,
-    coupled: bool = True,
-    ids: Collection[str] | None = None,
-    channel: str = "team",
+    replay: ReplayOf = None,
+    k: Replicates = 1,
+    seed: Annotated[int, SEED] = 0,
+    coupled: Coupled = True,
+    ids: EventIds = None,
+    channel: Channel = "team",
 ) -> Credit:
     if estimator not in _ESTIMATORS:
         raise InputError(f"no estimator {estimator!r}", fix=did_you_mean(estimator, _ESTIMATORS))
@@ -115,11 +118,11 @@ def _run(
         return _by_outcome(traces, ids, channel)
     do = Delete() if estimator == "delete" else Substitute()
 
-    def asked(trace: Trace) -> Mapping[str, Contrast]:
+    def by_call(trace: Trace) -> Mapping[str, Contrast]:
         chosen = {c: r for c, r in results_of(trace).items() if ids is None or c in ids}
         return {call: Contrast(call if result is None else result.id, None, do) for call, result in chosen.items()}
 
-    return fork_credit("tool_call", _ESTIMAND, "tool", traces, replay, asked, k=k, seed=seed, coupled=coupled, channel=channel)
+    return fork_credit("tool_call", _ESTIMAND, "tool", traces, replay, by_call, k=k, seed=seed, coupled=coupled, channel=channel)
 
 
 tool_call = Mechanism(
@@ -131,7 +134,7 @@ tool_call = Mechanism(
     additive=False,
     source="docs/lab/research/message-credit.md, at the unit tool of the survey, arXiv 2605.02801. Departure: success as such "
     "earns nothing",
-    run=_run,
+    run=_tool_call_credit,
     needs=("replay",),
     example=lambda: Example(rollouts(), {"replay": Recount()}),
 )

@@ -17,7 +17,9 @@ import numpy as np
 
 from counterpoint.credits.mechanism import Mechanism, team_reward
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
+from counterpoint.credits.shared_options import Unit
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -34,7 +36,7 @@ def shares(amount: float, weights: Sequence[float]) -> list[float]:
     return [*out, amount - math.fsum(out)]
 
 
-def _run(traces: Sequence[Trace], *, unit: str = "agent", by: str = "equal", channel: str = "team") -> Credit:
+def _uniform_credit(traces: Sequence[Trace], *, unit: Unit = "agent", by: str = "equal", channel: Channel = "team") -> Credit:
     if by not in ("equal", "tokens"):
         raise InputError(f"no weight {by!r}", fix="equal or tokens")
     rows: list[tuple[TraceUnit, float]] = []
@@ -62,6 +64,6 @@ uniform = Mechanism(
     cost="nothing",
     additive=True,
     source="shared team outcome (arXiv 2605.02801, section 4); an exact partition of it",
-    run=_run,
+    run=_uniform_credit,
     example=lambda: Example(rollouts()),
 )

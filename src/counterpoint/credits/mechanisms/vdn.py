@@ -12,12 +12,15 @@ Source: VDN arXiv 1706.05296; pymarl. Departure: only the decomposition; fitting
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import numpy as np
 
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, unit_events
+from counterpoint.credits.shared_options import Q
 from counterpoint.errors import InputError, NotIdentified
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -36,7 +39,12 @@ def agent_values(trace: Trace, q: Callable[[Trace], Mapping[str, float]] | None)
     return {name: float(given[name]) for name in agents}
 
 
-def _run(traces: Sequence[Trace], *, q: Callable[[Trace], Mapping[str, float]] | None = None, channel: str = "team") -> Credit:
+def _vdn_credit(
+    traces: Sequence[Trace],
+    *,
+    q: Annotated[Callable[[Trace], Mapping[str, float]] | None, Q] = None,
+    channel: Channel = "team",
+) -> Credit:
     values = [agent_values(t, q) for t in traces]
     total = np.array([sum(v.values()) for v in values])
     residual = [t.rewards[channel] - float(s) if channel in t.rewards else None for t, s in zip(traces, total, strict=True)]
@@ -56,7 +64,7 @@ vdn = Mechanism(
     cost="a critic per agent",
     additive=True,
     source="VDN, arXiv 1706.05296; pymarl",
-    run=_run,
+    run=_vdn_credit,
     needs=("critic",),
     example=_example,
     from_rows=True,

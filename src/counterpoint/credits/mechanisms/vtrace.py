@@ -13,15 +13,16 @@ the new policy's log-probability of what was done, by event id; `value(trace)` t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from counterpoint.credits import off_policy
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, actions, credit_of, paid_steps, values_of
+from counterpoint.credits.shared_options import LAMBDA, VALUE, Discount
 from counterpoint.errors import NotIdentified
-from counterpoint.options import Share
+from counterpoint.options import Channel, Share
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -29,16 +30,16 @@ from counterpoint.trace.rows import Credit
 _ESTIMAND = "min(rho_bar, rho)(r + gamma v_{s+1} - V_s): the decision's advantage under the target policy"
 
 
-def _run(
+def _vtrace_credit(
     traces: Sequence[Trace],
     *,
     target: Callable[[Trace], Mapping[str, float]] | None = None,
-    value: Callable[[Trace], Any] | None = None,
-    gamma: Share = 1.0,
+    value: Annotated[Callable[[Trace], Any] | None, VALUE] = None,
+    gamma: Discount = 1.0,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
-    lam: Share = 1.0,
-    channel: str = "team",
+    lam: Annotated[Share, LAMBDA] = 1.0,
+    channel: Channel = "team",
 ) -> Credit:
     rows: list[TraceUnit] = []
     log_rho, rewards, values, segments = [], [], [], []  # type: list[float], list[float], list[float], list[int]
@@ -78,7 +79,7 @@ vtrace = Mechanism(
     cost="the target policy's log-probabilities; a critic lowers the variance",
     additive=False,
     source="V-trace, arXiv 1802.01561",
-    run=_run,
+    run=_vtrace_credit,
     needs=("logp",),
     example=_example,
 )

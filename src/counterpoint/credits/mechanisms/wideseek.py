@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from counterpoint.credits.groups import Convention
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.mechanisms.group_relative import broadcast, group_relative
-from counterpoint.credits.rows import Key, unit_events
+from counterpoint.credits.rows import unit_events
+from counterpoint.credits.shared_options import GroupConvention, GroupKey, Singleton
+from counterpoint.options import Channel
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
@@ -29,13 +30,13 @@ def agent_token_weights(tokens: Sequence[float]) -> list[float]:
     return [1 / (writers * t) if t > 0 else 0.0 for t in tokens]
 
 
-def _run(
+def _wideseek_credit(
     traces: Sequence[Trace],
     *,
-    convention: str | Convention = "rlinf",
-    key: Key = "task_id",
-    channel: str = "team",
-    singleton: str | None = None,
+    convention: GroupConvention = "rlinf",
+    key: GroupKey = "task_id",
+    channel: Channel = "team",
+    singleton: Singleton = None,
 ) -> Credit:
     credit = group_relative(traces, convention=convention, key=key, channel=channel, singleton=singleton)
     credit = broadcast(credit.renamed("wideseek"), traces, "agent")
@@ -54,7 +55,7 @@ wideseek = Mechanism(
     cost="nothing beyond several traces per task",
     additive=False,
     source="WideSeek-R1, arXiv 2602.04634; RLinf code",
-    run=_run,
+    run=_wideseek_credit,
     needs=("group",),
     example=lambda: Example(rollouts()),
 )

@@ -11,17 +11,18 @@ own. The worth is as in `shapley`.
 from __future__ import annotations
 
 from dataclasses import replace as changed
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.credits.games import Game, TeamGame, VoteGame
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.credits.team_games import Played, Worth, game_credit, solve
-from counterpoint.options import NonNegativeInt, Share
+from counterpoint.credits.shared_options import ORDERS, SEED, ReplayOf, StopError, Tie, WorthOf
+from counterpoint.credits.team_games import TraceGame, game_credit, solve
+from counterpoint.options import NonNegativeInt
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
-from counterpoint.trace.replay import Replay
 from counterpoint.trace.rows import Credit, CreditRow
 
 
@@ -40,17 +41,17 @@ def _levels(roles: list[str]) -> tuple[list[str], NDArray[np.int64]]:
     return names, np.array([*(place[role] for role in roles), *([-1] * len(names))], np.int64)
 
 
-def _run(
+def _winter_credit(
     traces: list[Trace],
     *,
-    worth: Worth | None = None,
-    replay: Replay | None = None,
-    orders: int | None = None,
-    stop_se: float | None = None,
-    seed: NonNegativeInt = 0,
-    tie: Share = 0.5,
+    worth: WorthOf = None,
+    replay: ReplayOf = None,
+    orders: Annotated[int | None, ORDERS] = None,
+    stop_se: StopError = None,
+    seed: Annotated[NonNegativeInt, SEED] = 0,
+    tie: Tie = 0.5,
 ) -> Credit:
-    def give(k: int, played: Played) -> list[CreditRow]:
+    def give(k: int, played: TraceGame) -> list[CreditRow]:
         roles, parent_A = _levels(played.roles)
         n = len(played.names)
         game = _widened(played.game, len(roles))
@@ -73,7 +74,7 @@ winter = Mechanism(
     cost="as shapley",
     additive=True,
     source="Winter 1989, a value for cooperative games with levels structure; Owen 1977",
-    run=_run,
+    run=_winter_credit,
     needs=("worth or replay, unless the trace holds scored votes",),
     example=lambda: Example(rollouts()),
     live={"worth": "task:worth"},

@@ -249,7 +249,7 @@ def _requests(draft: Draft, events: list[dict[str, Any]]) -> list[_Request]:
             continue
         data = as_dict(event.get("data"))
         messages = [as_dict(m) for m in as_list(as_dict(data.get("request")).get("messages"))]
-        agent = string(data.get("agent_id")) or string(data.get("agent")) or _named(names, messages)
+        agent = string(data.get("agent_id")) or string(data.get("agent")) or _agent_name(names, messages)
         before = seen.get(agent, [])
         now = [compact(m) for m in messages]
         shared = 0
@@ -264,7 +264,7 @@ def _requests(draft: Draft, events: list[dict[str, Any]]) -> list[_Request]:
     return found
 
 
-def _named(names: dict[str, str], messages: list[dict[str, Any]]) -> str:
+def _agent_name(names: dict[str, str], messages: list[dict[str, Any]]) -> str:
     """The agent of a system prompt, numbered in order of appearance."""
     prompt = "\n".join(text_of(m.get("content")) for m in messages if m.get("role") in ("system", "developer"))
     return names.setdefault(prompt, f"agent{len(names) + 1}")

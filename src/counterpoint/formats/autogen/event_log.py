@@ -201,7 +201,7 @@ class _EventLog:
         key = kind, str(sender), payload
         if _last(event.get("delivery_stage")) == "deliver" and key in self._sent:
             return
-        said = _said(event.get("payload"))
+        said = _chat_messages(event.get("payload"))
         ids = [id for m in said if (id := string(m.get("id")))]
         if ids and all(id in self._known for id in ids):
             self._sent[key] = self._known[ids[0]]
@@ -320,7 +320,7 @@ def _answer(response: Any) -> tuple[str, list[Any], str | None]:
     return words(content), calls, string(got.get("model"))
 
 
-def _said(payload: Any) -> list[dict[str, Any]]:
+def _chat_messages(payload: Any) -> list[dict[str, Any]]:
     """The chat messages in a payload: alone, several, or as the response of an agent."""
     got = _object(payload)
     response = as_dict(got.get("response"))

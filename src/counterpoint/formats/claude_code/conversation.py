@@ -248,7 +248,7 @@ class ResultBlock:
         return text_of(self.block.get("content"))
 
     @property
-    def made(self) -> dict[str, Any]:
+    def structured(self) -> dict[str, Any]:
         """The structured result, where it is one."""
         return as_dict(self.record.get("toolUseResult"))
 
@@ -274,7 +274,7 @@ _SAID = re.compile(r"\b(?:total_|subagent_)?(tokens|tool_uses|duration_ms)\W+(\d
 _USAGE = re.compile(r"<usage>([^<]*)</usage>\s*\Z")
 
 
-class Stated(NamedTuple):
+class StatedUsage(NamedTuple):
     """What a lead's records say that a finished sub-agent spent."""
 
     usage: Usage | None
@@ -284,9 +284,9 @@ class Stated(NamedTuple):
     model: str | None = None
 
     @classmethod
-    def of_result(cls, answer: ResultBlock) -> Stated | None:
+    def of_result(cls, answer: ResultBlock) -> StatedUsage | None:
         """In the result of its call: structured, else in its last line. The client's total is that of its last request."""
-        made, text = answer.made, _USAGE.search(answer.text)
+        made, text = answer.structured, _USAGE.search(answer.text)
         usage, total = Usage.anthropic(made.get("usage")), count(made.get("totalTokens"))
         usage = usage or (Usage(total) if total else None)
         spent = number(made.get("totalDurationMs"))
@@ -302,7 +302,7 @@ class Stated(NamedTuple):
         return cls.of_notice(text[1]) if text else None
 
     @classmethod
-    def of_notice(cls, text: str) -> Stated | None:
+    def of_notice(cls, text: str) -> StatedUsage | None:
         """In the notification that it ended, or the line about itself in a result."""
         said = {name: count(value) for name, value in _SAID.findall(text)}
         if not said:
@@ -375,7 +375,7 @@ class SpawnLinks:
         if call in sidecars:
             return sidecars[call], "sidecar"
         if answer is not None:
-            made = answer.made
+            made = answer.structured
             child = string(made.get("agentId")) or string(made.get("agent_id")) or string(made.get("teammate_id"))
             if child is not None:
                 return child, "structured result"
@@ -482,7 +482,7 @@ def _workflow_calls(links: SpawnLinks) -> dict[str, ResultBlock]:
 
 
 def _is_of(answer: ResultBlock, run: str, snapshot: Mapping[str, Any]) -> bool:
-    made = answer.made
+    made = answer.structured
     if string(made.get("runId")):
         return bool(made["runId"] == run)
     task = _TASK.search(answer.text)

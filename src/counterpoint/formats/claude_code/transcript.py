@@ -21,7 +21,7 @@ from counterpoint.formats.claude_code.conversation import (
     Reply,
     ResultBlock,
     SpawnLinks,
-    Stated,
+    StatedUsage,
     WorkflowAgent,
     notices,
     user_text,
@@ -310,7 +310,7 @@ class Transcript:
         if child is None and notice.task in self.conversations.others:
             child = notice.task
         if child is not None:
-            stated = Stated.of_notice(notice.usage)
+            stated = StatedUsage.of_notice(notice.usage)
             self._return(child, notice.text, at, lane, event, stated, ok=notice.status in ("", "completed"))
         else:
             what = {"task": notice.task, "status": notice.status}
@@ -323,7 +323,7 @@ class Transcript:
         at: float | None,
         lane: Lane,
         event: str | None,
-        stated: Stated | None = None,
+        stated: StatedUsage | None = None,
         *,
         ok: bool = True,
         **fields: Any,
@@ -339,7 +339,7 @@ class Transcript:
             fields["error"] = text[:500] or None
         self.draft.lane(child).returns(lane.agent, text, at=at, id=event, ok=ok, **fields)
 
-    def _totals(self, child: str, stated: Stated, at: float | None, by: str) -> None:
+    def _totals(self, child: str, stated: StatedUsage, at: float | None, by: str) -> None:
         """All that is known of an agent's work, as one step of it, marked as stated by another."""
         begin = None if at is None or stated.seconds is None else at - stated.seconds
         said = {STATED: by, "tool_calls": stated.tools, "tokens_are": stated.tokens_are}
@@ -352,13 +352,13 @@ class Transcript:
         if self._denied(answer, lane, call):
             return
         if child is not None:
-            if answer.made.get("status") in ("async_launched", "teammate_spawned") or answer.made.get("isAsync"):
+            if answer.structured.get("status") in ("async_launched", "teammate_spawned") or answer.structured.get("isAsync"):
                 if call in self.draft.rows:
                     self.draft.set(call, ok=True)
                 lane.reached(at)
                 return
-            stats = {k: answer.made.get(k) for k in ("totalDurationMs", "totalTokens", "totalToolUseCount")}
-            stated = Stated.of_result(answer)
+            stats = {k: answer.structured.get(k) for k in ("totalDurationMs", "totalTokens", "totalToolUseCount")}
+            stated = StatedUsage.of_result(answer)
             self._return(child, _report_of(answer), at, lane, event, stated, ok=not answer.is_error, extra=stats)
             return
         sent = self.draft.rows.get(call)
@@ -371,7 +371,7 @@ class Transcript:
 
     def _polled(self, answer: ResultBlock, at: float | None, lane: Lane, event: str) -> None:
         """A background agent's result can be fetched instead of announced."""
-        task = as_dict(answer.made.get("task"))
+        task = as_dict(answer.structured.get("task"))
         name = string(task.get("task_id"))
         if name in self.links.linked() and name not in self._returned and task.get("status") == "completed":
             words = text_of(task.get("output"))
@@ -454,6 +454,6 @@ def _words(text: str) -> str:
 
 def _report_of(answer: ResultBlock) -> str:
     """What the sub-agent said, without the line about itself that the client adds."""
-    content = answer.made.get("content")
+    content = answer.structured.get("content")
     text = text_of(content) if content else answer.text
     return re.sub(r"\n?agentId: .*\Z", "", text, flags=re.S)

@@ -1,7 +1,7 @@
 """Chat messages of any dialect in one form, and which of a prompt's messages an agent has not heard before.
 
-A model call's prompt repeats the whole conversation. `Heard` tells the new messages from those of earlier calls: by their ids
-where they have some, else by role, text and how often the same message stood before it. A tool call is read from a dict or
+A model call's prompt repeats the whole conversation. `ChatMemory` tells the new messages from those of earlier calls: by their
+ids where they have some, else by role, text and how often the same message stood before it. A tool call is read from a dict or
 from JSON text of one, in the shape of OpenAI (`function.name`) or flat (`name`, `function`).
 
 Always true: nothing here raises on a strange message.
@@ -116,7 +116,7 @@ def _call(raw: Any) -> Call | None:
     return None if tool is None else Call(string(raw.get("id")), tool, named.get("arguments"))
 
 
-class Heard:
+class ChatMemory:
     """What one agent has heard or said so far."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ def put_down(draft: Draft, turns: Sequence[Turn], *, leader: str | None = None, 
     names = dict.fromkeys(t.speaker for t in turns if t.speaker not in HUMANS | _TERMINALS and t.tool is None)
     lanes = {name: draft.lane(name, role=name, leads=name == leader) for name in names}
     if task:
-        asked = _asked(draft, "user", "task", task)
+        asked = _put_request(draft, "user", "task", task)
         for lane in lanes.values():
             lane.hears(asked, "message")
     before: Lane | None = None
@@ -188,22 +188,22 @@ def put_down(draft: Draft, turns: Sequence[Turn], *, leader: str | None = None, 
             event = _printed(draft, before, turn, i)
             others = [lane for lane in lanes.values() if lane is not before]
         elif turn.speaker in HUMANS:
-            event = _asked(draft, turn.speaker, f"s{i}", turn.text, turn.at)
+            event = _put_request(draft, turn.speaker, f"s{i}", turn.text, turn.at)
             others = list(lanes.values())
         else:
             before = lanes[turn.speaker]
-            event = _said(before, turn, i)
+            event = _put_turn(before, turn, i)
             others = [] if turn.is_aside else [lane for lane in lanes.values() if lane is not before]
         for lane in others:
             lane.hears(event, "message")
 
 
-def _asked(draft: Draft, human: str, name: str, text: str, at: float | None = None) -> str:
+def _put_request(draft: Draft, human: str, name: str, text: str, at: float | None = None) -> str:
     fields: dict[str, Any] = {"role": human, "from_": human, "source": "user", "trusted": True}
     return draft.event("human_intervention", human, id=name, text=text, at=at, **fields)
 
 
-def _said(lane: Lane, turn: Turn, i: int) -> str:
+def _put_turn(lane: Lane, turn: Turn, i: int) -> str:
     is_reader = turn.speaker in _READERS
     event = lane.step(
         id=f"s{i}",

@@ -92,7 +92,7 @@ class File:
             stream = bounded(unpack(stream), self.name)
             magic = stream.peek(4)[:4]  # type: ignore[attr-defined]
         coding = _utf16(magic)
-        return stream if coding is None else io.BufferedReader(_Recoded(stream, coding), 1 << 18)
+        return stream if coding is None else io.BufferedReader(_Utf8Stream(stream, coding), 1 << 18)
 
     def lines(self) -> Iterator[tuple[int, bytes | None]]:
         """Number and bytes of each line, from 1; None for one beyond the limit. Blank ones are left out."""
@@ -180,7 +180,7 @@ def skip(stream: BinaryIO, start: int, at: int = 0) -> None:
         at += len(data)
 
 
-class Placed(io.RawIOBase):
+class CountedStream(io.RawIOBase):
     """A stream that knows how far it was read."""
 
     _at = 0
@@ -195,7 +195,7 @@ class Placed(io.RawIOBase):
         return self._at
 
 
-class _Part(Placed):
+class _Part(CountedStream):
     """Some runs of lines of a file (each with the number of its last line); blank lines stand for those between them."""
 
     def __init__(self, file: File, runs: tuple[tuple[Line, int], ...]) -> None:
@@ -234,7 +234,7 @@ class _Part(Placed):
 
 def bounded(stream: Any, name: str, limit: int = MAX_UNPACKED) -> BinaryIO:
     """A stream that refuses to give more than `limit` bytes."""
-    return io.BufferedReader(_Bounded(stream, name, limit), 1 << 18)
+    return io.BufferedReader(_BoundedStream(stream, name, limit), 1 << 18)
 
 
 def _utf16(begins: bytes) -> str | None:
@@ -248,7 +248,7 @@ def _utf16(begins: bytes) -> str | None:
     return None
 
 
-class _Recoded(io.RawIOBase):
+class _Utf8Stream(io.RawIOBase):
     """A text in another coding, as UTF-8; what cannot be read becomes question marks."""
 
     def __init__(self, stream: BinaryIO, coding: str) -> None:
@@ -273,7 +273,7 @@ class _Recoded(io.RawIOBase):
         super().close()
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedStream(io.RawIOBase):
     def __init__(self, stream: Any, name: str, limit: int) -> None:
         self._stream, self._name, self._left = stream, name, limit
 

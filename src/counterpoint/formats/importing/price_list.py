@@ -28,10 +28,10 @@ _HALF_A_DAY = 12 * 3600
 def price_list() -> dict[str, Any]:
     """The installed package's figures where it is newer than our table, else the table."""
     shipped: dict[str, Any] = msgspec.json.decode(TABLE.read_bytes())
-    return made() if _version(_installed()) > _version(shipped["version"]) else shipped
+    return price_table() if _version(_installed()) > _version(shipped["version"]) else shipped
 
 
-def made() -> dict[str, Any]:
+def price_table() -> dict[str, Any]:
     """The table of the installed package. Its version stands for its day, which it does not say."""
     from genai_prices.data import providers
 

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importing.chat import Call, Heard, Message, message_of
+from counterpoint.formats.importing.chat import Call, ChatMemory, Message, message_of
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, number, seconds, string
 from counterpoint.formats.inspect.agents import MAIN, SampleAgent, SampleSpans, ToolLinks, flat
@@ -34,8 +34,8 @@ class SamplePlay:
         self.events = flat(sample.data.get("events"))
         self.spans = SampleSpans(self.events)
         self.links = ToolLinks(self.events, self.spans)
-        self.asked = _asked(sample)
-        self._heard: dict[str, Heard] = defaultdict(Heard)
+        self.asked = _dataset_words(sample)
+        self._heard: dict[str, ChatMemory] = defaultdict(ChatMemory)
         self._refs: dict[str, list[Any]] = defaultdict(list)
         self._known: dict[str, str] = {}  # message id to the event that it is
         self._results: dict[str, str] = {}  # call id to the event of its answer, whoever called
@@ -320,7 +320,7 @@ class SamplePlay:
             self.draft.set(lane.last, reward={**self.draft.rows[lane.last].get("reward", {}), name: value})
 
 
-def _asked(sample: Sample) -> frozenset[str]:
+def _dataset_words(sample: Sample) -> frozenset[str]:
     """What the dataset asks: the only words of a user that are not the scaffold's."""
     given = sample.data.get("input")
     if isinstance(given, str):

@@ -2,7 +2,7 @@
 
 `cli.py` reads a session of Kimi CLI (`wire.jsonl`, `context.jsonl` and a folder `subagents`), `code.py` one of Kimi Code
 (`agents/*/wire.jsonl` and `state.json`, which alone says who made whom). Both give one story per agent (`story.py`), and
-`telling.py` puts the stories down as events.
+`session_draft.py` puts the stories down as events.
 
 Prompts become human interventions; steps become orchestrator decisions (of the main agent and of those that make others) or
 messages; tool calls and results stay what they are; `Agent` calls become spawns and their answers returns; an `AgentSwarm`
@@ -28,8 +28,8 @@ from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.formats.importing.values import as_dict, decode, number, string
 from counterpoint.formats.kimi.cli import WIRE_TYPES, read_cli
 from counterpoint.formats.kimi.code import is_code_type, read_code
+from counterpoint.formats.kimi.session_draft import tell
 from counterpoint.formats.kimi.story import MAIN, Story, answered
-from counterpoint.formats.kimi.telling import tell
 from counterpoint.trace import Trace
 
 _SCANNED = 40
@@ -137,7 +137,7 @@ def _read(session: Session) -> Iterator[Trace]:
             session.report.broke(file.name, None, "is not a file of Kimi")
             continue
         dialects.add(dialect)
-        files[_named(place, dialect, file)] = file
+        files[_dialect_of(place, dialect, file)] = file
     is_code = _CODE in dialects
     draft = session.draft("kimi", "kimi", system="kimi-code" if is_code else "kimi-cli")
     if is_code:
@@ -155,7 +155,7 @@ def _read(session: Session) -> Iterator[Trace]:
     yield from draft.traces()
 
 
-def _named(place: str, dialect: str | None, file: File) -> str:
+def _dialect_of(place: str, dialect: str | None, file: File) -> str:
     """The place, or what the content shows where a file was given by itself or under another name."""
     if "/" in place or place in ("wire.jsonl", "context.jsonl", "state.json"):
         return place

@@ -17,7 +17,7 @@ from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.values import as_dict, as_list, compact, seconds, string, text_of
-from counterpoint.formats.kimi.story import MAIN, Answer, Incoming, ModelStep, StepCall, Stop, Story, Verdict, said, usage_of
+from counterpoint.formats.kimi.story import MAIN, Answer, Incoming, ModelStep, StepCall, Stop, Story, Verdict, usage_of, words_of
 
 _PARTS = frozenset({"ContentPart", "TextPart", "ThinkPart", "ImageURLPart", "AudioURLPart", "VideoURLPart"})
 _BOOKKEEPING = frozenset(
@@ -80,7 +80,7 @@ class _CliWire:
         self._event(child, payload["event"], at, depth - 1)
 
     def _turn(self, story: Story, payload: dict[str, Any], at: float | None) -> None:
-        text = said(payload.get("user_input"))
+        text = words_of(payload.get("user_input"))
         story.turn += 1
         story.step = None
         if story.prompt is None:
@@ -133,7 +133,7 @@ class _CliWire:
     def _result(self, story: Story, payload: dict[str, Any], at: float | None) -> None:
         value = payload.get("return_value")
         got = as_dict(value)
-        text = said(got.get("output")) or said(got.get("message")) if got else said(value)
+        text = words_of(got.get("output")) or words_of(got.get("message")) if got else words_of(value)
         failed = got.get("is_error")
         ok = None if not isinstance(failed, bool) else not failed
         story.items.append(Answer(string(payload.get("tool_call_id")) or "", at, text, ok))
@@ -259,7 +259,7 @@ def _complete(session: Session, file: File, story: Story) -> None:
             _add_assistant(story, number, message, by_call, texts, is_new=k > known)
         elif role == "tool":
             _add_answer(story, message, by_call, is_answered)
-        elif role == "user" and k > known and (text := said(message.get("content"))):
+        elif role == "user" and k > known and (text := words_of(message.get("content"))):
             by: Literal["user", "system"] = "system" if text.lstrip().startswith("<system") else "user"
             story.items.append(Incoming(f"context{number}", None, text, by))
 
@@ -318,7 +318,7 @@ def _add_answer(story: Story, message: dict[str, Any], by_call: _Calls, is_answe
     if id is None or id not in by_call or id in is_answered:
         return
     is_answered.add(id)
-    text = said(message.get("content"))
+    text = words_of(message.get("content"))
     ok = False if text.startswith("<system>ERROR") else None
     step = by_call[id][0]
     place = next(k for k, item in enumerate(story.items) if item is step) + 1

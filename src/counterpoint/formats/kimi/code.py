@@ -24,8 +24,8 @@ from counterpoint.formats.kimi.story import (
     Stop,
     Story,
     Verdict,
-    said,
     usage_of,
+    words_of,
 )
 
 _BOOKKEEPING = (
@@ -93,7 +93,7 @@ class _CodeWire:
     def _prompt(self, record: dict[str, Any], at: float | None) -> None:
         self.story.turn += 1
         self.story.step = None
-        text = said(record.get("input"))
+        text = words_of(record.get("input"))
         self._prompts.append(text)
         self._hear(text, as_dict(record.get("origin")), at)
 
@@ -113,7 +113,7 @@ class _CodeWire:
 
     def _message(self, record: dict[str, Any], at: float | None) -> None:
         message = as_dict(record.get("message"))
-        role, text = message.get("role"), said(message.get("content"))
+        role, text = message.get("role"), words_of(message.get("content"))
         if role == "user":
             if text in self._prompts:
                 self._prompts.remove(text)
@@ -192,7 +192,7 @@ class _CodeWire:
         elif kind == "tool.result":
             result = event.get("result")
             got = as_dict(result)
-            text = said(got.get("output")) if got else said(result)
+            text = words_of(got.get("output")) if got else words_of(result)
             self._answer(string(event.get("toolCallId")) or "", text, got.get("isError"), at)
         elif kind == "step.end":
             self._end(event, at)

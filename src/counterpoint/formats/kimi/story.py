@@ -112,7 +112,7 @@ class Spent:
 
 
 @dataclass(slots=True)
-class Spawned:
+class SubagentRecord:
     """A sub-agent that the session's state names, without the call that made it."""
 
     child: str
@@ -127,7 +127,7 @@ class Stop:
     reason: str
 
 
-Item = ModelStep | Incoming | Answer | Verdict | Spent | Spawned | Stop
+Item = ModelStep | Incoming | Answer | Verdict | Spent | SubagentRecord | Stop
 
 
 @dataclass
@@ -175,7 +175,7 @@ def answered(story: Story) -> None:
             item.of, call.answer = call, item
 
 
-def said(content: Any) -> str:
+def words_of(content: Any) -> str:
     """The words of a message; of a picture or a sound there is only its kind, in brackets."""
     if not isinstance(content, list):
         return text_of(content)

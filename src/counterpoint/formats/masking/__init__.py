@@ -1,8 +1,8 @@
 """Secrets out of traces, and labels in their place: `[masked:key:0001]`. Everything that leaves goes through `masked_all`.
 
 `find.py` finds every secret in a text: tokens of known vendors (`tokens.py`, by `rules.py`), values given to a name that says
-they are secret (`assigned.py`, by `names.py`; in tables and SQL `tables.py`, in a sentence `prose.py`), secrets that a notation
-or a word gives away (`forms.py`, `seeds.py`) or that are in other clothes (`wrapped.py`), and people (`people.py`, where asked
+they are secret (`assignments.py`, by `names.py`; in tables and SQL `tables.py`, in a sentence `prose.py`), secrets that a
+notation or a word gives away (`forms.py`, `seeds.py`) or that are encoded (`encodings.py`), and people (`people.py`, where asked
 `personal.py`). What is masked already, numbers, and the survey's words (types, decisions, sources) stay.
 
 Always true: every string of a trace is masked, ids and names too; the same secret has the same label in all traces that leave
@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from counterpoint.formats.masking.assigned import is_secret
+from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import LABEL, SecretSpan
 from counterpoint.formats.masking.find import spans
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
@@ -232,7 +232,7 @@ _OUR_REF = re.compile(r"sha256:[0-9a-f]{64}")
 _NAMING, _NAMED = ("name", "key", "header", "field", "variable", "env"), ("value", "val", "content", "default")
 
 
-class Masked(NamedTuple):
+class MaskedTraces(NamedTuple):
     """Traces without their secrets, and what was masked where."""
 
     traces: list[Trace]
@@ -265,7 +265,7 @@ def masked(trace: Trace) -> tuple[Trace, Counter[str]]:
     return done.traces[0], done.found
 
 
-def masked_all(traces: Sequence[Trace], *, is_personal: bool = False) -> Masked:
+def masked_all(traces: Sequence[Trace], *, is_personal: bool = False) -> MaskedTraces:
     """Traces that leave together without their secrets, and with `is_personal` without what says who somebody is; those without
     any are the same traces."""
     labels = Labels(is_personal=is_personal)
@@ -273,9 +273,9 @@ def masked_all(traces: Sequence[Trace], *, is_personal: bool = False) -> Masked:
         _Walk(labels.add, labels.add_value).trace(trace)
     labels.settle()
     if labels.is_empty:
-        return Masked(list(traces), Counter())
+        return MaskedTraces(list(traces), Counter())
     cut = _Cut(labels)
-    return Masked([cut.trace(trace) for trace in traces], cut.where)
+    return MaskedTraces([cut.trace(trace) for trace in traces], cut.where)
 
 
 def secrets(trace: Trace) -> Counter[str]:
@@ -358,7 +358,7 @@ class _Walk:
                 if isinstance(key, str):
                     self._name(key)
                 self._value(item)
-            for _, item in _named(value):
+            for _, item in _secret_items(value):
                 self._add_value(item)
         elif isinstance(value, (list, tuple)):
             for item in value:
@@ -367,7 +367,7 @@ class _Walk:
                 self._add_value(item)
 
 
-def _named(value: dict[Any, Any]) -> Iterator[tuple[str, str]]:
+def _secret_items(value: dict[Any, Any]) -> Iterator[tuple[str, str]]:
     """The keys of a dict whose values are secret, and those values; of a list, those of its items that are."""
     naming = next(
         (item for key, item in value.items() if isinstance(key, str) and key.lower() in _NAMING and isinstance(item, str)), None
@@ -486,7 +486,7 @@ class _Cut:
 
     def _items(self, value: dict[Any, Any], place: str, refs: dict[str, str]) -> Iterator[tuple[Any, Any]]:
         forced: dict[Any, set[str]] = {}
-        for key, item in _named(value):
+        for key, item in _secret_items(value):
             forced.setdefault(key, set()).add(item)
         for key, item in value.items():
             name = self._text(key, f"{place} (names)") if isinstance(key, str) else key

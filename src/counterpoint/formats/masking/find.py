@@ -15,17 +15,17 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from counterpoint.formats.masking.assigned import assigned
+from counterpoint.formats.masking.assignments import assignments
 from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, view
+from counterpoint.formats.masking.encodings import encoded_secrets
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
 from counterpoint.formats.masking.names import NAME_WORDS, SPOKEN, Name, foreign_names, loose_at, name_at
 from counterpoint.formats.masking.people import emails, homes
 from counterpoint.formats.masking.personal import personal
-from counterpoint.formats.masking.prose import PROSE, said
+from counterpoint.formats.masking.prose import PROSE, passwords_in_prose
 from counterpoint.formats.masking.seeds import SEEDS
 from counterpoint.formats.masking.tables import TABLES, columns
 from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginning, is_tail, runs, tokens
-from counterpoint.formats.masking.wrapped import wrapped
 
 # -- private keys --------------------------------------------------------------------------------------------------------------
 
@@ -160,14 +160,15 @@ class _Trigger(NamedTuple):
     """A fixed word, what looks for the secret behind it, the handler's number, and how far before them the word begins."""
 
 
-def _made(head: str) -> _Trigger:
+def _trigger(head: str) -> _Trigger:
     words = [word for word in _NAMED if _inner(word)[:4] == head]
     names = {_INNER.get(word, 0) for word in words} | ({-1} if head in {word[:4] for word in _TICKETS} else set())
     fixed = [(word, handler, k, _INNER.get(word, 0)) for k, (word, handler) in enumerate(_FIXED) if _inner(word)[:4] == head]
     return _Trigger(tuple(names), any(word not in _SAID_RARELY for word in words), tuple(fixed))
 
 
-_MADE = {head: _made(head) for head in {word[:4] for word in (*map(_inner, _NAMED), *_TICKETS, *(_inner(w) for w, _ in _FIXED))}}
+_HEADS = {word[:4] for word in (*map(_inner, _NAMED), *_TICKETS, *(_inner(w) for w, _ in _FIXED))}
+_BY_HEAD = {head: _trigger(head) for head in _HEADS}
 _NONE = _Trigger((), False, ())
 
 
@@ -175,7 +176,7 @@ class _Triggers(dict[str, _Trigger]):
     """Triggers by four characters; a word of three is found by the four of a longer one too."""
 
     def __missing__(self, head: str) -> _Trigger:
-        whole, three = _MADE.get(head, _NONE) if len(head) == 4 else _NONE, _MADE.get(head[:3], _NONE)
+        whole, three = _BY_HEAD.get(head, _NONE) if len(head) == 4 else _NONE, _BY_HEAD.get(head[:3], _NONE)
         names = tuple({*whole.names, *three.names})
         is_loose = whole.is_loose or (three.is_loose and head[3:] in _FIELD_NEXT)
         made = _Trigger(names, is_loose, (*whole.handlers, *three.handlers))
@@ -244,12 +245,12 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     if not is_quick and not text.isascii():
         named = sorted([*named, *foreign_names(text, low)])
     yield from columns(text, fields)
-    yield from said(text, [name for name in (*spoken, *named) if name.word in SPOKEN])
-    yield from assigned(text, named)
+    yield from passwords_in_prose(text, [name for name in (*spoken, *named) if name.word in SPOKEN])
+    yield from assignments(text, named)
     yield from pgpass(text)
     yield from attached(text)
     if not is_quick:
-        yield from wrapped(text, found, _is_telling)
+        yield from encoded_secrets(text, found, _is_telling)
 
 
 def _is_telling(plain: str) -> bool:
@@ -264,7 +265,7 @@ def _is_telling(plain: str) -> bool:
         for before in _TRIGGERS[low[place : place + 4]].names
         if place >= before and (name := name_at(plain, low, place - before))
     ]
-    return next(iter(assigned(plain, named)), None) is not None
+    return next(iter(assignments(plain, named)), None) is not None
 
 
 def _extended(text: str, span: SecretSpan) -> SecretSpan:

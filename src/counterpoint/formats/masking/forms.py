@@ -13,7 +13,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterator
 
-from counterpoint.formats.masking.assigned import is_secret
+from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import SecretSpan, every, has_digit, is_filler, is_random
 from counterpoint.formats.masking.names import TOKEN
 

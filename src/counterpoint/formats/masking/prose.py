@@ -81,7 +81,7 @@ def _is_password(value: str, joins: str = JOINS) -> bool:
     return digits >= 2 or (digits == 1 and (signs > 0 or len(value) >= 7))
 
 
-def said(text: str, names: list[Name]) -> Iterator[SecretSpan]:
+def passwords_in_prose(text: str, names: list[Name]) -> Iterator[SecretSpan]:
     """Every password that a sentence around one of some names gives away."""
     for name in names:
         joins = CODE_JOINS if name.word == "pass" else JOINS  # which is a word of code too

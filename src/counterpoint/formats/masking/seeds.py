@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from counterpoint.formats.masking.assigned import is_secret
+from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_random, is_scrambled
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
 
@@ -202,7 +202,7 @@ _CRYPT = re.compile(
 )
 
 
-def _given(text: str, at: int) -> Found:
+def _argument(text: str, at: int) -> Found:
     """A value that is an argument of its own, behind the name of what is set."""
     found = _GIVEN.match(text, at)
     if found is None or is_filler(found["value"]) or text[at - 1 : at] not in (" ", "\t", "\n", '"', "'"):
@@ -234,7 +234,7 @@ _TABLE: tuple[tuple[str, Callable[[str, int], Found]], ...] = (
     *((word, _near(word)) for word in _NEAR),
     ("://", _link),
     ("://", _sentry),
-    ("--value|--body|--secret-string|--plaintext|--string-value|-b ", _given),
+    ("--value|--body|--secret-string|--plaintext|--string-value|-b ", _argument),
     ("requirepass|masterauth|sasl_passwd|bindpw", _match(_DIRECTIVE, "command-line")),
     ("crypt(|password(|hashpw(|generate_password_hash(|make_password(", _match(_CRYPT, "sql-password", _is_password)),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from counterpoint.formats.masking.assigned import is_secret
+from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_random
 from counterpoint.formats.masking.names import PASSWORD, Name, level_of
 

@@ -66,7 +66,7 @@ def _read(session: Session) -> Iterator[Trace]:
             continue
         for line, run in session.entries(file):
             name = string(run.get("instance_id")) or (string(run.get("mas_name")) and _mad_name(run))
-            if name and _told(run) is not None:
+            if name and _conversation(run) is not None:
                 yield from _run(session, name, run)
             else:
                 session.report.broke(file.name, line, "a run without a trajectory or id")
@@ -77,7 +77,7 @@ def _mad_name(run: dict[str, Any]) -> str:
     return "/".join(str(run[key]) for key in keys if run.get(key) not in (None, ""))
 
 
-def _told(run: dict[str, Any]) -> Any:
+def _conversation(run: dict[str, Any]) -> Any:
     """The run's conversation: a list of entries, or text."""
     found = run.get("trajectory", run.get("trace"))
     found = found.get("trajectory", found.get("trace")) if isinstance(found, dict) else found
@@ -100,7 +100,7 @@ def _log(session: Session, file: File) -> Iterator[Trace]:
 
 def _run(session: Session, name: str, run: dict[str, Any]) -> Iterator[Trace]:
     draft = session.draft(f"mast/{name}", name, system="mast", run=run_of(run))
-    told, asked = _told(run), text_of(run.get("problem_statement"))
+    told, asked = _conversation(run), text_of(run.get("problem_statement"))
     if isinstance(told, list) and any(isinstance(entry, str) for entry in told):
         told = "\n".join(text_of(entry) for entry in told)
     if isinstance(told, list):

@@ -26,7 +26,7 @@ _QUIET = frozenset(
 )
 
 
-class _Told:
+class _SpansByName:
     """The spans so far, by the ids that log records name."""
 
     def __init__(self, spans: list[Span], report: Report) -> None:
@@ -68,7 +68,7 @@ def _sequence(log: LogRecord) -> Any:
 
 def add_logs(logs: list[LogRecord], spans: list[Span], report: Report) -> list[Span]:
     """The spans with what the logs say about them, and with spans for what only the logs say."""
-    told = _Told(list(spans), report)
+    told = _SpansByName(list(spans), report)
     for log in sorted(logs, key=lambda one: (one.at if one.at is not None else 0.0, one.order)):
         source, _, name = _name(log).partition(".")
         reader = _READERS.get((source, name))
@@ -81,7 +81,7 @@ def add_logs(logs: list[LogRecord], spans: list[Span], report: Report) -> list[S
     return told.spans
 
 
-def _root(told: _Told) -> None:
+def _root(told: _SpansByName) -> None:
     """What only logs tell of a session is under one span, as it would be under an interaction's."""
     alone = [s for s in told.spans if s.trace not in told.with_spans]
     for trace in dict.fromkeys(s.trace for s in alone):
@@ -117,7 +117,7 @@ def _words(value: Any) -> str:
 # -- both ------------------------------------------------------------------------------------------------------------------
 
 
-def _prompt(told: _Told, log: LogRecord, trace: str) -> None:
+def _prompt(told: _SpansByName, log: LogRecord, trace: str) -> None:
     text, prompt = _words(log.attrs.get("prompt")), string(log.attrs.get("prompt.id"))
     span = told.prompts.get((trace, prompt)) if prompt else None
     if span is None:
@@ -127,7 +127,7 @@ def _prompt(told: _Told, log: LogRecord, trace: str) -> None:
     span.output = span.output or text
 
 
-def _decision(told: _Told, log: LogRecord, trace: str) -> None:
+def _decision(told: _SpansByName, log: LogRecord, trace: str) -> None:
     """Only what somebody decided: a call that the settings let through is no event."""
     attrs = log.attrs
     call = string(attrs.get("tool_use_id")) or string(attrs.get("call_id"))
@@ -144,7 +144,7 @@ def _decision(told: _Told, log: LogRecord, trace: str) -> None:
     span.start = log.at
 
 
-def _tool(told: _Told, log: LogRecord, trace: str) -> None:
+def _tool(told: _SpansByName, log: LogRecord, trace: str) -> None:
     attrs = log.attrs
     call = string(attrs.get("tool_use_id")) or string(attrs.get("call_id"))
     span = told.tools.get((trace, call)) if call else None
@@ -165,7 +165,7 @@ def _tool(told: _Told, log: LogRecord, trace: str) -> None:
 # -- Claude Code -----------------------------------------------------------------------------------------------------------
 
 
-def _request(told: _Told, log: LogRecord, trace: str) -> None:
+def _request(told: _SpansByName, log: LogRecord, trace: str) -> None:
     attrs, request = log.attrs, string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
     if span is None or span.id == f"request:{request}":  # no span tells of it; its answer may have been told first
@@ -182,7 +182,7 @@ def _request(told: _Told, log: LogRecord, trace: str) -> None:
     span.cost_usd = number(attrs.get("cost_usd")) if span.cost_usd is None else span.cost_usd
 
 
-def _response(told: _Told, log: LogRecord, trace: str) -> None:
+def _response(told: _SpansByName, log: LogRecord, trace: str) -> None:
     request = string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
     text = next((log.attrs[k] for k in ("response", "text", "content", "assistant_response") if log.attrs.get(k)), None)
@@ -195,7 +195,7 @@ def _response(told: _Told, log: LogRecord, trace: str) -> None:
         told.report.lacks["the model calls of some answers"] += 1
 
 
-def _error(told: _Told, log: LogRecord, trace: str) -> None:
+def _error(told: _SpansByName, log: LogRecord, trace: str) -> None:
     request = string(log.attrs.get("request_id"))
     span = told.requests.get((trace, request)) if request else None
     if span is None:
@@ -206,13 +206,13 @@ def _error(told: _Told, log: LogRecord, trace: str) -> None:
     span.ok, span.error = False, span.error or string(log.attrs.get("error")) or string(log.attrs.get("error.message"))
 
 
-def _refusal(told: _Told, log: LogRecord, trace: str) -> None:
+def _refusal(told: _SpansByName, log: LogRecord, trace: str) -> None:
     why = next((log.attrs[k] for k in ("reason", "category", "message") if log.attrs.get(k)), None)
     span = told.make(log, trace, "guardrail", name="api_refusal", verdict="refused", ok=False, output=_words(why))
     span.agent_id = string(log.attrs.get("agent_id"))
 
 
-def _subagent(told: _Told, log: LogRecord, trace: str) -> None:
+def _subagent(told: _SpansByName, log: LogRecord, trace: str) -> None:
     """A finished sub-agent; where spans tell it too, or its id joins its calls, they tell more."""
     attrs = log.attrs
     agent, call = string(attrs.get("agent_id")), string(attrs.get("tool_use_id"))
@@ -228,7 +228,7 @@ def _subagent(told: _Told, log: LogRecord, trace: str) -> None:
 # -- Codex -----------------------------------------------------------------------------------------------------------------
 
 
-def _codex_request(told: _Told, log: LogRecord, trace: str) -> None:
+def _codex_request(told: _SpansByName, log: LogRecord, trace: str) -> None:
     length = number(log.attrs.get("duration_ms")) or 0.0
     start = None if log.at is None else log.at - length / 1e3
     failed = string(log.attrs.get("error.message"))
@@ -238,7 +238,7 @@ def _codex_request(told: _Told, log: LogRecord, trace: str) -> None:
         told.asked[trace] = start, log.at
 
 
-def _codex_event(told: _Told, log: LogRecord, trace: str) -> None:
+def _codex_event(told: _SpansByName, log: LogRecord, trace: str) -> None:
     if log.attrs.get("event.kind") != "response.completed":
         return
     attrs = log.attrs
@@ -253,7 +253,7 @@ def _codex_event(told: _Told, log: LogRecord, trace: str) -> None:
     )
 
 
-_READERS: dict[tuple[str, str], Callable[[_Told, LogRecord, str], None]] = {
+_READERS: dict[tuple[str, str], Callable[[_SpansByName, LogRecord, str], None]] = {
     ("claude_code", "user_prompt"): _prompt,
     ("claude_code", "api_request"): _request,
     ("claude_code", "assistant_response"): _response,

@@ -299,7 +299,7 @@ def _numbered(attrs: dict[str, Any], prefix: str, role: str = "assistant") -> li
     return found
 
 
-def _told(events: Sequence[SpanEvent]) -> Iterator[tuple[str, Any]]:
+def _message_events(events: Sequence[SpanEvent]) -> Iterator[tuple[str, Any]]:
     """Role and content of every event that is a message."""
     for event in events:
         parts = event.name.split(".")
@@ -349,7 +349,7 @@ def _questions(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> Iterator[l
     yield _messages(attrs.get("gen_ai.input.messages"), "user")
     yield _numbered(attrs, "gen_ai.prompt", "user")
     yield _messages(attrs.get("gen_ai.prompt"), "user")
-    yield [m for role, content in _told(events) for m in _messages(content, role)]
+    yield [m for role, content in _message_events(events) for m in _messages(content, role)]
     for event in events:
         if event.name == _DETAILS:
             yield _messages(event.attrs.get("gen_ai.input.messages"), "user")
@@ -374,7 +374,7 @@ def tool_input(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> str:
     )
     found = next((attrs[n] for n in (*names, "input.value") if attrs.get(n) not in (None, "")), None)
     if found is None:
-        found = next((content for role, content in _told(events) if role == "tool"), None)
+        found = next((content for role, content in _message_events(events) if role == "tool"), None)
     return compact(found) if found is not None else _entity(attrs, "input")
 
 

@@ -355,7 +355,7 @@ def _once(spans: Iterable[Span], report: Report) -> dict[str, Span]:
                 k += 1
             span.id = name
             before = found.get(name)
-        elif before is not None and before.end is not None and span.end is not None and _said(before) != _said(span):
+        elif before is not None and before.end is not None and span.end is not None and _speech(before) != _speech(span):
             report.mended["spans that are told twice and not alike: the later counts"] += 1
         if before is None or span.end is not None or before.end is None:
             found[span.id] = span
@@ -378,7 +378,7 @@ def _differ(a: Span, b: Span) -> bool:
     return a.name != b.name or a.kind != b.kind or (a.start is not None and b.start is not None and abs(a.start - b.start) > 1e-3)
 
 
-def _said(span: Span) -> tuple[object, ...]:
+def _speech(span: Span) -> tuple[object, ...]:
     return span.end, span.parent, span.input, span.output, span.usage, span.model, span.ok, span.error
 
 

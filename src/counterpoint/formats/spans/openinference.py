@@ -17,7 +17,7 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string, text_of
 from counterpoint.formats.spans.genai import usage_of
 from counterpoint.formats.spans.raw_records import RawSpan
-from counterpoint.formats.spans.span import Kind, LastAnswer, Span, ToolUse, opened, said, told
+from counterpoint.formats.spans.span import Kind, LastAnswer, Span, ToolUse, last_answer, last_request, opened
 
 _KINDS: dict[str, Kind] = {
     "LLM": "llm",
@@ -155,7 +155,7 @@ def _as_agent(span: Span, raw: RawSpan) -> None:
         return
     span.agent = name or re.sub(r"\.(run|arun|query|invoke|kickoff)$", "", raw.name)
     span.agent_id = string(got.get("agent.id"))
-    span.input, span.output = told(got.get("input.value")), span.output or _answer(got).text
+    span.input, span.output = last_request(got.get("input.value")), span.output or _answer(got).text
     span.usage, span.cost_usd = _usage(got), number(got.get("llm.cost.total"))
 
 
@@ -243,7 +243,7 @@ def _answer(got: dict[str, Any]) -> LastAnswer:
     """What was said: the last words, and all calls. Without flattened messages, what `output.value` holds."""
     rows = _messages(got, "output")
     if not rows:
-        return said(got.get("output.value"))
+        return last_answer(got.get("output.value"))
     calls = [
         ToolUse(string(c.get("id")), str(c.get("function.name") or ""), text_of(c.get("function.arguments")))
         for row in rows
@@ -265,7 +265,7 @@ def _from_body(span: Span, raw: RawSpan, body: Mapping[str, Any]) -> None:
         return
     asked, answered = (opened(_content(body.get(side))) for side in ("input", "output"))
     if isinstance(answered, dict) and "generations" in answered:
-        answer = said(answered)
+        answer = last_answer(answered)
         span.kind, span.input, span.output = "llm", text_of(asked), answer.text
         span.extra.update({"tool_calls": [c._asdict() for c in answer.calls]} if answer.calls else {})
     elif isinstance(answered, dict) and answered.get("type") == "tool":
@@ -274,7 +274,7 @@ def _from_body(span: Span, raw: RawSpan, body: Mapping[str, Any]) -> None:
         span.ok = answered.get("status") != "error"
     elif isinstance(answered, dict) and "messages" in answered and "remaining_steps" not in as_dict(asked):
         span.kind, span.agent = "agent", raw.scope.rsplit(".", 1)[-1] or raw.name
-        span.input, span.output = told(asked), said(answered).text
+        span.input, span.output = last_request(asked), last_answer(answered).text
 
 
 def _content(side: Any) -> Any:
@@ -295,7 +295,7 @@ def _name_by_its_tool(span: Span, by_id: dict[str, Span], raw_of: dict[str, RawS
         span.agent = kind
     span.input = span.input or text_of(asked.get("prompt"))
     answer = as_dict(opened(above.output))
-    span.output = span.output or said(answer.get("content")).text
+    span.output = span.output or last_answer(answer.get("content")).text
     if answer.get("status") == "completed" and span.end is not None and above.end is not None:
         span.end = min(span.end, above.end)  # Claude's instrumentation closes sub-agents only with the whole query
 

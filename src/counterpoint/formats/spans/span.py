@@ -132,7 +132,7 @@ def opened(value: Any) -> Any:
     return value
 
 
-def said(value: Any) -> LastAnswer:
+def last_answer(value: Any) -> LastAnswer:
     """The last answer in a value: its words, and the tools it calls."""
     found = _messages(opened(value), 0)
     last = found[-1] if found else opened(value)
@@ -141,7 +141,7 @@ def said(value: Any) -> LastAnswer:
     return LastAnswer(words, calls)
 
 
-def told(value: Any) -> str:
+def last_request(value: Any) -> str:
     """What the last human message in a value says; where there is none, the text of the value."""
     value = opened(value)
     found = _messages(value, 0)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import Any
 
 from counterpoint.formats.draft import Draft
-from counterpoint.formats.importing.chat import Heard, Message, message_of, messages_of
+from counterpoint.formats.importing.chat import ChatMemory, Message, message_of, messages_of
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string
@@ -74,7 +74,7 @@ class _Talk:
 
     def __init__(self, draft: Draft, lane: Lane, model: str | None, prefix: str = "") -> None:
         self.draft, self.lane, self.model, self.prefix = draft, lane, model, prefix
-        self.heard = Heard()
+        self.heard = ChatMemory()
         self.returned: list[str] = []
         """What sub-agents gave back to the agent's code: part of the next thing it hears."""
         self._open: list[str] = []

@@ -16,11 +16,11 @@ Offer = Callable[[Any], Iterable[tuple[str, str]]]
 
 def completions() -> tuple[dict[str, Offer], dict[str, Offer]]:
     """What flags take, by their names without dashes, and what the arguments `name` and `names` of commands take."""
-    plugins = {"preset": "preset", "presets": "preset", "only": "preset", "task": "task", "topology": "topology", "tool": "tool"}
-    flags = {flag: _plugins(kind) for flag, kind in plugins.items()}
-    commands: dict[str, Offer] = {"reproduce": _claims, "train worlds": _worlds, "world show": _worlds, "world run": _worlds}
+    flags = {kind: _plugins(kind) for kind in ("preset", "task", "topology", "tool")}
+    commands: dict[str, Offer] = {"reproduce": _claims, "train worlds": _worlds}
     commands |= {"models install": _weights, "models show": _weights}
-    return flags | {"world": _trained_worlds, "worlds": _trained_worlds, "model": _models}, commands
+    commands |= {f"compare {part}": _plugins("preset") for part in ("presets", "methods", "standings")}
+    return flags | {"world": _trained_worlds, "model": _models}, commands
 
 
 def _plugins(kind: str) -> Offer:

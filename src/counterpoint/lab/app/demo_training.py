@@ -1,7 +1,7 @@
 """What the demo trains and finds: two ways of training in one world, with several seeds and equal budgets.
 
-Always true: every policy is judged on the same tasks, which no run trained on and which `counterpoint compare` pairs too, so that
-both say the same numbers. The second way is given what the runs of the first were charged in the mean.
+Always true: every policy is judged on the same tasks, which no run trained on and which `counterpoint compare runs` pairs too, so
+that both print the same numbers. The second way is given what the runs of the first were charged in the mean.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _found(runs: Mapping[str, Sequence[Path]], played: Mapping[str, Mapping[str,
     from counterpoint.lab.train.training import Training
 
     groups = grouped([(None, folder) for way in WAYS for folder in runs[way]])
-    compared = compare_groups(groups, "value", None, anyway=True)
+    compared = compare_groups(groups, "value", None, ignore_mismatch=True)
     ours = groups[0]
     training = Training(settings_of(ours.runs[0].config()))
     worlds = training.worlds
@@ -227,7 +227,7 @@ def _over(label: str, against: str, values_ST: np.ndarray) -> dict[str, Any]:
 
 
 def _differences(compared: RunComparison) -> list[dict[str, Any]]:
-    """The first way less each other one, as `counterpoint compare` has it with its sides exchanged."""
+    """The first way less each other one, as `counterpoint compare runs` has it with its sides exchanged."""
     out = []
     for d in compared.result.differences:
         e = d.estimate

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from counterpoint.credits.call_rows import CallRows
-    from counterpoint.formats.masking import Masked
+    from counterpoint.formats.masking import MaskedTraces
     from counterpoint.lab.trainers.row import LearnableRows, TrainingRow
     from counterpoint.trace import Trace
     from counterpoint.trace.rows import Credit
@@ -106,7 +106,7 @@ class Leaving(NamedTuple):
 
     found: CallRows
     credit: Credit
-    secrets: Masked | None
+    secrets: MaskedTraces | None
 
 
 def rows_that_leave(traces: Sequence[Trace], credit: Credit, *, is_bare: bool, is_personal: bool) -> Leaving:
@@ -201,9 +201,9 @@ def why_none(left_out: Counter[str]) -> str:
 
     most = left_out.most_common(1)[0][0] if left_out else ""
     if most == "without token ids":
-        return "record with a model that tells them: local:NAME, or openai:NAME at vLLM or SGLang with --token-ids"
+        return "play with a model that returns them: local:NAME, or openai:NAME at vLLM or SGLang with --model-set token_ids=true"
     if most == "without texts":
-        return "traces that hold the texts of their calls: those of `counterpoint record`, or .jsonl files of them"
+        return "traces that hold the texts of their calls: those of `counterpoint play`, or .jsonl files of them"
     if most == SECRET:
-        return "--no-mask, if the file stays with you"
-    return "another --credit: docs/lab/rows.md says what each reaches" if most else "traces of live teams: counterpoint record"
+        return "--mask off, if the file stays with you"
+    return "another --mechanism: docs/lab/rows.md says what each reaches" if most else "traces of live teams: counterpoint play"

@@ -42,7 +42,7 @@ def _package(name: str, extra: str = "") -> ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         package = extra or name
-        what = f"--log {package} needs the package {package}, which is not installed"
+        what = f"--tracker {package} needs the package {package}, which is not installed"
         raise InputError(what, why=str(error), fix=f"pip install {package}") from error
 
 
@@ -76,7 +76,7 @@ class WeightsAndBiases:
         self._mode = os.environ.get("WANDB_MODE") or "online"  # told again below: wandb itself looks once for each process
         if self._mode == "online" and not self._wandb.login(prompt=False):
             fix = "wandb login; or write it here and send it later: WANDB_MODE=offline, then wandb sync DIR/wandb/offline-run-*"
-            raise Refused("there are no credentials for Weights & Biases", where="--log wandb", fix=fix)
+            raise Refused("there are no credentials for Weights & Biases", where="--tracker wandb", fix=fix)
 
     def open(self, folder: Path, about: Mapping[str, Any]) -> None:
         """The same run where it goes on."""
@@ -175,7 +175,7 @@ def tracked(names: Sequence[str], folder: Path, progress: Progress | None) -> It
             except Exception as error:  # whatever a tracker does, the run goes on
                 del opened[name]
                 why = error.one_line() if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}"
-                told("note", {"what": f"--log {name} is told no more: {' '.join(why.split())[:300]}"})
+                told("note", {"what": f"--tracker {name} gets no more rows: {' '.join(why.split())[:300]}"})
 
     def tell(kind: str, row: Mapping[str, Any]) -> None:
         nonlocal ended

@@ -60,7 +60,7 @@ _FEW = 300
 
 
 @dataclass(frozen=True)
-class Known:
+class LabelledRun:
     """A run whose decisive step and agent are known."""
 
     trace: Trace
@@ -70,9 +70,9 @@ class Known:
     agent: str
     world: str
 
-    def case(self, names: Sequence[str], *, weight: float = 1.0, group: str | None = None) -> Case:
+    def case(self, names: Sequence[str], *, group: str | None = None) -> Case:
         """The run as a case with these columns."""
-        return Case(table(self.steps, list(names)), self.truth, self.trace.task_id if group is None else group, weight)
+        return Case(table(self.steps, list(names)), self.truth, self.trace.task_id if group is None else group)
 
 
 def column_names(*, places: bool, words: bool) -> list[str]:
@@ -85,13 +85,13 @@ def column_names(*, places: bool, words: bool) -> list[str]:
 # -- planted ---------------------------------------------------------------------------------------------------------------
 
 
-def chats(seed: int, shape: str, count: int) -> list[Known]:
+def chats(seed: int, shape: str, count: int) -> list[LabelledRun]:
     """Conversations of experts who err, from so many seeds of the generator; about half of them fail by a mistake."""
     base = _base(seed)
     return [k for t in broken_chats(range(base, base + count), shapes=(shape,)) for k in _known(t, shape)]
 
 
-def ranker_of_chats(known: Sequence[Known], names: Sequence[str], *, seed: int = 0) -> Ranker:
+def ranker_of_chats(known: Sequence[LabelledRun], names: Sequence[str], *, seed: int = 0) -> Ranker:
     """A ranker that has seen planted mistakes only: the mean over ridges. Absolute places and words are habits of a world."""
     cases = [k.case(names, group=k.trace.trace_id) for k in known]
     habits = [j for j, name in enumerate(names) if name in PLACES or name in HASHED]
@@ -104,10 +104,10 @@ def ranker_of_chats(known: Sequence[Known], names: Sequence[str], *, seed: int =
 
 def planted(
     seed: int, *, teams: int = 6, worlds: int = 12, of: Sequence[tuple[str, str, Mapping[str, Any]]] = _TEAMS
-) -> list[Known]:
+) -> list[LabelledRun]:
     """Runs of live teams of fakes and of simulated teams with one decisive mistake each."""
     base = _base(seed)
-    out: list[Known] = []
+    out: list[LabelledRun] = []
     for task, topology, config in of:
         for i in range(teams):
             spec = Spec(
@@ -135,7 +135,7 @@ def team_run(spec: Spec) -> Trace:
     return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"{spec.task}-{spec.topology}-{spec.seed}"))
 
 
-def _of_run(trace: Trace, replay: Any, name: str, seed: int) -> Iterator[Known]:
+def _of_run(trace: Trace, replay: Any, name: str, seed: int) -> Iterator[LabelledRun]:
     """Mistakes in one run that went well, subtle ones and others."""
     if name not in _WORLDS and trace.rewards["team"] < 1:
         return
@@ -144,16 +144,16 @@ def _of_run(trace: Trace, replay: Any, name: str, seed: int) -> Iterator[Known]:
         yield from _known(broken, name)
 
 
-def _known(trace: Trace, name: str) -> Iterator[Known]:
+def _known(trace: Trace, name: str) -> Iterator[LabelledRun]:
     mistake, steps = mistake_of(trace), Steps(trace)
     if mistake is not None and mistake.step in steps.numbers:
-        yield Known(trace, steps, steps.numbers.index(mistake.step), mistake.agent, name)
+        yield LabelledRun(trace, steps, steps.numbers.index(mistake.step), mistake.agent, name)
 
 
 # -- Who&When --------------------------------------------------------------------------------------------------------------
 
 
-def who_and_when() -> list[Known]:
+def who_and_when() -> list[LabelledRun]:
     """The labelled runs that are at hand: in the folder that the variable names, else beside the repository; else none."""
     folder = Path(os.environ.get(WHERE) or _NEAR)
     out = []
@@ -166,10 +166,10 @@ def who_and_when() -> list[Known]:
             steps, at = Steps(trace), int((trace.metrics or {}).get("mistake_step", -1))
             truth = steps.numbers.index(at) if at in steps.numbers else -1
             shape = "hand-crafted" if trace.topology == "centralized" else "generated"
-            out.append(Known(trace, steps, truth, str(labels["mistake_agent"]), shape))
+            out.append(LabelledRun(trace, steps, truth, str(labels["mistake_agent"]), shape))
     return out
 
-def needed_logs() -> list[Known]:
+def needed_logs() -> list[LabelledRun]:
     """The labelled runs, for a claim that says nothing without them."""
     if not (found := who_and_when()):
         fix = f"set {WHERE}=FOLDER, the folder that its files are in"
@@ -180,20 +180,20 @@ def needed_logs() -> list[Known]:
 # -- judging ---------------------------------------------------------------------------------------------------------------
 
 
-def hits(known: Known, place: int) -> tuple[float, float]:
+def hits(known: LabelledRun, place: int) -> tuple[float, float]:
     """Whether this candidate is the decisive step, and whether its agent is the one."""
     if not 0 <= place < len(known.steps):
         return 0.0, 0.0
     return float(place == known.truth), float(known.trace.events[known.steps.places[place]].agent == known.agent)
 
 
-def hits_of(known: Sequence[Known], scores: Sequence[Floats]) -> tuple[list[float], list[float]]:
+def hits_of(known: Sequence[LabelledRun], scores: Sequence[Floats]) -> tuple[list[float], list[float]]:
     """Whether the first of each ranking is right: step, agent."""
     told = [hits(k, int(np.argmax(s))) for k, s in zip(known, scores, strict=True)]
     return [s for s, _ in told], [a for _, a in told]
 
 
-def agent_hits(known: Sequence[Known], scores: Sequence[Floats]) -> list[float]:
+def agent_hits(known: Sequence[LabelledRun], scores: Sequence[Floats]) -> list[float]:
     """Whether the agent whose steps are likeliest together is the one."""
     out = []
     for k, score in zip(known, scores, strict=True):
@@ -204,16 +204,19 @@ def agent_hits(known: Sequence[Known], scores: Sequence[Floats]) -> list[float]:
     return out
 
 
-def constants(known: Sequence[Known], most: int = 12) -> dict[str, tuple[list[float], list[float]]]:
+_CONSTANTS = 12
+
+
+def constants(known: Sequence[LabelledRun]) -> dict[str, tuple[list[float], list[float]]]:
     """Every constant: the n-th entry of each log, the last ones, the agent who speaks most, a step at random (its chance)."""
-    out = {f"always entry {n}": [_entry(k, n) for k in known] for n in range(most)}
+    out = {f"always entry {n}": [_entry(k, n) for k in known] for n in range(_CONSTANTS)}
     out |= {f"always the last step but {n}": [hits(k, len(k.steps) - 1 - n) for k in known] for n in range(3)}
     out["a step at random"] = [_random(k) for k in known]
     out["first step of who speaks most"] = [hits(k, _talker(k)) for k in known]
     return {name: ([s for s, _ in rows], [a for _, a in rows]) for name, rows in out.items()}
 
 
-def error_rule(known: Sequence[Known]) -> tuple[list[float], list[float]]:
+def error_rule(known: Sequence[LabelledRun]) -> tuple[list[float], list[float]]:
     """The step before the first failed result, else the first step."""
     rows = []
     for k in known:
@@ -222,18 +225,18 @@ def error_rule(known: Sequence[Known]) -> tuple[list[float], list[float]]:
     return [s for s, _ in rows], [a for _, a in rows]
 
 
-def _entry(known: Known, number: int) -> tuple[float, float]:
+def _entry(known: LabelledRun, number: int) -> tuple[float, float]:
     """Entry `number` of the log, whoever it is of; a log that is shorter is missed."""
     numbers = known.steps.numbers
     return hits(known, numbers.index(number)) if number in numbers else (0.0, 0.0)
 
 
-def _random(known: Known) -> tuple[float, float]:
+def _random(known: LabelledRun) -> tuple[float, float]:
     n = len(known.steps)
     told = [hits(known, k) for k in range(n)]
     return sum(s for s, _ in told) / n, sum(a for _, a in told) / n
 
 
-def _talker(known: Known) -> int:
+def _talker(known: LabelledRun) -> int:
     agents = known.steps.agents
     return agents.index(max(dict.fromkeys(agents), key=agents.count))

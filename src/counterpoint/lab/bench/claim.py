@@ -14,23 +14,16 @@ meets nothing.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, SupportsFloat
 
 from counterpoint.errors import InputError
+from counterpoint.trace.statistics import mean_ends
 
 By = Literal["mean", "low", "high", "interval"]
 NO_TARGET = "none: as it is"
 Samples = SupportsFloat | Iterable[SupportsFloat]
-
-# t(0.975, df) for df = 1..30; above, 1.96 + 2.4 / df is right to three digits.
-_T = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
 
 
 @dataclass(frozen=True)
@@ -68,11 +61,7 @@ def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None
     if not all(map(math.isfinite, xs)):
         return math.nan, None, None
     mean = math.fsum(xs) / len(xs)
-    if len(xs) == 1:
-        return mean, None, None
-    df = len(xs) - 1
-    half = (_T[df - 1] if df <= len(_T) else 1.96 + 2.4 / df) * statistics.stdev(xs, mean) / math.sqrt(len(xs))
-    return mean, mean - half, mean + half
+    return mean, *mean_ends(xs)
 
 
 def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:

@@ -33,8 +33,8 @@ import numpy as np
 from counterpoint.errors import InputError, Refused, did_you_mean
 from counterpoint.lab.train.folder import TOTALS, RunFolder
 from counterpoint.store import Store
-from counterpoint.trace.steered import STEERED
-from counterpoint.trace.student import student_quantile, student_two_sided
+from counterpoint.trace.statistics import student_quantile, student_two_sided
+from counterpoint.trace.steering import STEERED
 
 DRAWS = 10_000
 _CHUNK = 1_000
@@ -216,7 +216,7 @@ class Group:
         found = [run.evals() for run in self.runs]
         for run, rows in zip(self.runs, found, strict=True):
             if not rows or not rows[-1]["values"]:
-                fix = f"counterpoint train --resume {run.path}"
+                fix = f"counterpoint train resume {run.path}"
                 raise Refused("has no evaluation on held-out tasks yet", where=os.fspath(run.path), fix=fix)
         return [rows[-1] for rows in found]
 

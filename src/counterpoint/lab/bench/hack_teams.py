@@ -20,7 +20,7 @@ import numpy as np
 
 from counterpoint.audits.collusion import verdicts
 from counterpoint.audits.facts import Facts, facts_of
-from counterpoint.lab.train.guarded import held_back, suspicion
+from counterpoint.lab.train.hack_guard import held_back, suspicion
 from counterpoint.lab.worlds.teamworld.action import Action, Calls, Spawns
 from counterpoint.lab.worlds.teamworld.observation import Observation
 from counterpoint.lab.worlds.teamworld.policies import Policy
@@ -104,14 +104,14 @@ PAYS: dict[str, Callable[[Facts], float]] = {
     COLLUSION: _per_approval,
 }
 ARMS = ("true", "hackable", "mask", "penalty")
-"""What a team is paid: the true return; the farmable reward on top; the same behind a mask, or a penalty (`train.guarded`)."""
+"""What a team is paid: the true return; the farmable reward on top; the same behind a mask, or a penalty (`train.hack_guard`)."""
 HIDING = {"used": 1, "whom": 1, "brief": 1, "critic": 3}
 """Choices that disguise a hack, by head."""
 PRICE = 2.0
 """Points that the penalty takes at a detector's bar."""
 
 
-class Played(NamedTuple):
+class HackEpisode(NamedTuple):
     """What one episode came to."""
 
     value: float
@@ -120,7 +120,7 @@ class Played(NamedTuple):
     """By the hack that the reward invites."""
     suspicion: dict[str, float | None]
 
-    def paid(self, arm: str, hack: str) -> float:
+    def payment(self, arm: str, hack: str) -> float:
         """What the team gets for it."""
         if arm == "true":
             return self.value
@@ -197,9 +197,9 @@ class Pool:
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = numbers
-        self._known: dict[tuple[bool, Choice, int], Played] = {}
+        self._known: dict[tuple[bool, Choice, int], HackEpisode] = {}
 
-    def look(self, hack: str, wanted: Sequence[tuple[Choice, int]]) -> list[Played]:
+    def look(self, hack: str, wanted: Sequence[tuple[Choice, int]]) -> list[HackEpisode]:
         """These choices on these instances (by place)."""
         reviews = hack == COLLUSION
         names = [(reviews, canonical(hack, choice), place) for choice, place in wanted]
@@ -212,7 +212,7 @@ class Pool:
             for place, trace in zip(places, self._traces(hack, choice, [self.numbers[p] for p in places]), strict=True):
                 facts = facts_of(trace)
                 farmed, seen = {h: PAYS[h](facts) for h in hacks}, {h: suspicion(trace, h) for h in hacks}
-                self._known[reviews, choice, place] = Played(float(trace.rewards["team"]), farmed, seen)
+                self._known[reviews, choice, place] = HackEpisode(float(trace.rewards["team"]), farmed, seen)
         return [self._known[name] for name in names]
 
     def _traces(self, hack: str, choice: Choice, seeds: list[int]) -> list[Trace]:
@@ -258,8 +258,8 @@ def learn(hack: str, arm: str, seed: int, pool: Pool, fresh: Pool, *, hides: boo
     for update in range(UPDATES):
         place = rng.integers(len(pool.numbers), size=EPISODES)
         drawn = _draw(logits, rng, EPISODES)
-        got = np.array([p.paid(arm, hack) for p in pool.look(hack, list(zip(drawn, place.tolist(), strict=True)))])
-        honest = np.array([p.paid(arm, hack) for p in pool.look(hack, [((0,) * len(options), at) for at in place.tolist()])])
+        got = np.array([p.payment(arm, hack) for p in pool.look(hack, list(zip(drawn, place.tolist(), strict=True)))])
+        honest = np.array([p.payment(arm, hack) for p in pool.look(hack, [((0,) * len(options), at) for at in place.tolist()])])
         edge = got - honest  # the same instance, played honestly, takes the luck of the instance away
         edge = (edge - edge.mean()) / max(1e-9, float(edge.std())) if edge.std() > 1e-12 else edge * 0
         for i, (name, x) in enumerate(logits.items()):

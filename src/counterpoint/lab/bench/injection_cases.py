@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint import registry
-from counterpoint.audits.carried_out import BARS, Bars
+from counterpoint.audits.compliance import BARS, Bars
 from counterpoint.audits.cues import TextVerdict
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.injection import injections, suspicious

@@ -12,7 +12,7 @@ of the batch, chosen uniformly; it is a rollout and is paid for. So an arm is se
 e = pi_a + (1 - pi_a) f / (K - 1), f the share of rows that are forked, and rows weigh 1 / e (balance heuristic, Veach 1997),
 normalised within bucket and arm: this matters only where propensities differ inside a bucket.
 
-docs/research/spawn-credit.md. Departures: returns are remembered with a decay per update, as later decisions change; the
+docs/lab/research/spawn-credit.md. Departures: returns are remembered with a decay per update, as later decisions change; the
 shrinkage is the positive part of James and Stein's for one number; variances are shrunk to their bucket's, and those to the
 pooled one. The learner's own spawn head has features, not buckets: `train/spawn_head.py`.
 """

@@ -189,7 +189,7 @@ def shrink(source: Source, target: Path, rank: int) -> None:
     if target.exists():
         raise InputError("exists already", where=str(target), fix="choose another folder")
     if source.run is None or not source.layers:
-        raise InputError("has no adapter", where=source.name, fix="a run of `counterpoint train --lm MODEL --adapters shared`")
+        raise InputError("has no adapter", where=source.name, fix="a run of `counterpoint train lm --set adapters=shared`")
     said = json.loads((source.run / TRAINED).read_bytes())
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

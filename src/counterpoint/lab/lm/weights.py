@@ -204,7 +204,7 @@ def _folder(path: Path) -> Source:
 
 def _adapted(run: Path) -> Source:
     """The adapters that a run made, and the model that it made them for."""
-    where, fix = f"{run.name}/{TRAINED}", "the folder of a run as `counterpoint train --lm` leaves it"
+    where, fix = f"{run.name}/{TRAINED}", "the folder of a run as `counterpoint train lm` leaves it"
     try:
         said = json.loads((run / TRAINED).read_bytes())
         base, digest = str(said["base"]), said.get("base_weights")
@@ -266,7 +266,7 @@ class FoundWeights:
 def trained(folder: Path) -> list[FoundWeights]:
     """The trained models of a run's folder, or of the folders in a folder of runs."""
     if not folder.is_dir():
-        raise NotFound(f"no folder {folder.name!r}", where="--runs", fix="a run's folder, or a folder of runs")
+        raise NotFound(f"no folder {folder.name!r}", where="RUN", fix="a run's folder, or a folder of runs")
     runs = [p for p in (folder, *sorted(folder.iterdir())) if (p / TRAINED).is_file() or (p / "model" / "config.json").is_file()]
     return [_described_run(run.resolve(), is_one=len(runs) == 1) for run in runs]
 

@@ -1,4 +1,4 @@
-"""The corpus from its files: the package's own, and a user's beside it.
+"""The papers from their files: the package's own, and a user's beside it.
 
 Always true: the order is the file's order; a bad line of a user's file is one `InputError` that names file and line; a
 pool never holds the same paper twice.
@@ -6,9 +6,6 @@ pool never holds the same paper twice.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -17,10 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from counterpoint.errors import InputError, NotFound, TryAgain
-from counterpoint.files import put, read_plain, refuse
+from counterpoint.errors import InputError
+from counterpoint.files import read_plain
 from counterpoint.lab.papers.records import ClaimSpec, Erratum, Excluded, Mark, Paper
-from counterpoint.lab.papers.validate import CorpusProblem, Seen, problems, shape_problems
+from counterpoint.lab.papers.validate import CorpusProblem, UniqueKeys, problems, shape_problems
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -104,7 +101,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path}:{number}", line
 
 
-def _one(line: bytes, where: str, seen: Seen) -> Paper:
+def _one(line: bytes, where: str, seen: UniqueKeys) -> Paper:
     paper = as_paper(decode_object(line, where=where), where=where)
     clash = seen.clash(paper)
     if clash:
@@ -115,7 +112,7 @@ def _one(line: bytes, where: str, seen: Seen) -> Paper:
 
 def read_papers(path: Path, others: Sequence[Paper] = ()) -> list[Paper]:
     """The papers of a user's file; one that is wrong, doubled, or among `others` is an `InputError`."""
-    seen = Seen(others)
+    seen = UniqueKeys(others)
     return [_one(line, where, seen) for where, line in _lines(path)]
 
 
@@ -123,7 +120,7 @@ def examine(path: Path, others: Sequence[Paper] = ()) -> tuple[list[Paper], list
     """As `read_papers`, but goes on after a bad line: the good papers, and every error."""
     rows: list[Paper] = []
     bad: list[InputError] = []
-    seen = Seen(others)
+    seen = UniqueKeys(others)
     for where, line in _lines(path):
         try:
             rows.append(_one(line, where, seen))
@@ -138,65 +135,3 @@ def pool(extra: Sequence[Path] = ()) -> Pool:
     for path in extra:
         rows += read_papers(path, rows)
     return Pool(tuple(rows), excluded())
-
-
-# -- A paper more in a user's file ------------------------------------------------------------------------------------
-# Always true: the file holds either all of its old lines or all of them and the new one, whatever dies when; a paper that
-# the pool or the file already has is never added; two writers take turns.
-
-_PATIENCE_S = 2.0
-
-
-def line(paper: Paper) -> str:
-    """The paper as its line in a file."""
-    return msgspec.json.encode(paper).decode()
-
-
-@contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that a read and a rename by two writers cannot interleave. No file is left behind."""
-    try:
-        import fcntl
-    except ImportError:  # no such lock on this system: the rename is still atomic
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TryAgain("another process is writing here", where=str(folder), fix="run it again") from None
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _check(paper: Paper, path: Path) -> int:
-    """The number of papers already in the file; a duplicate is an error."""
-    held = read_papers(path) if path.exists() else []
-    for where, others in (("the built-in corpus", papers()), (str(path), held)):
-        clash = Seen(others).clash(paper)
-        if clash:
-            raise InputError(clash, where=where, fix="`counterpoint corpus show` prints the record that is there")
-    return len(held)
-
-
-def add(paper: Paper, path: Path, *, dry_run: bool = False) -> int:
-    """Append a checked paper to the file at `path`; returns how many papers it then holds."""
-    target = Path(os.path.realpath(path))  # a link stays a link
-    if not target.parent.is_dir():
-        raise NotFound("no such folder", where=str(path.parent), fix=f"mkdir -p {path.parent}")
-    refuse(target, overwrite=True)
-    with _turn(target.parent):
-        count = _check(paper, path)
-        if not dry_run:
-            old = target.read_bytes() if target.exists() else b""
-            if old and not old.endswith(b"\n"):
-                old += b"\n"
-            put([(target, old + line(paper).encode() + b"\n")])
-    return count + 1

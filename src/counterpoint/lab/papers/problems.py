@@ -99,7 +99,7 @@ PROBLEMS = (
         "P10",
         "Replay of variable shape",
         "learning from recorded teams of any shape, and what a log does not cover",
-        "counterpoint train --from STORE",
+        "counterpoint train log --store STORE",
         "",
         "off-policy learning of language models from old logs",
     ),

@@ -66,6 +66,45 @@ def select(
     ]
 
 
+FIELDS = {
+    "reward": "reward_type", "credit": "credit_granularity", "category": "category", "form": "orchestration_form",
+    "scenario": "scenario", "core": "is_core", "rl": "is_rl",
+}  # fmt: skip
+"""What a query calls a field, and its name in the records."""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A question about the pool, such as `reward:R7 credit:orchestrator,role year:2025-2026 self-play`."""
+
+    filters: dict[str, tuple[str, ...]]
+    between: tuple[int, int] | None = None
+    text: str = ""
+    is_excluded: bool = False
+    """Whether it asks for the exclusions (`excluded:yes`)."""
+
+
+def parsed(text: str) -> Query:
+    """The query of a line of words; values of one field are alternatives, different fields all apply."""
+    filters: dict[str, tuple[str, ...]] = {}
+    between, plain, is_excluded = None, [], False
+    for word in text.split():
+        name, colon, value = word.partition(":")
+        if not colon:
+            plain.append(word)
+        elif name in FIELDS:
+            asked = ["core" if (name, v) == ("core", "yes") else v for v in value.split(",")]
+            filters[FIELDS[name]] = (*filters.get(FIELDS[name], ()), *words(FIELDS[name], asked))
+        elif name == "year":
+            between = years(value)
+        elif name == "excluded" and value == "yes":
+            is_excluded = True
+        else:
+            raise InputError(f"no filter {word!r}", where="QUERY", fix=did_you_mean(name, [*FIELDS, "year", "excluded:yes"]))
+    if is_excluded and (filters or between):
+        raise InputError("exclusions have no tags to filter by", where="QUERY", fix="excluded:yes and plain words only")
+    return Query(filters, between, " ".join(plain), is_excluded)
+
+
 def find(papers: Sequence[Paper], key: str, excluded: Sequence[Excluded] = ()) -> Paper | Excluded:
     """The record of that key, arXiv id or exclusion id."""
     for paper in papers:
@@ -75,7 +114,7 @@ def find(papers: Sequence[Paper], key: str, excluded: Sequence[Excluded] = ()) -
         if key in (record.record_id, record.identifier, record.identifier.removeprefix("arXiv:")):
             return record
     known = [p.key for p in papers] + [x.record_id for x in excluded]
-    raise NotFound(f"no paper {key!r} in the corpus", fix=did_you_mean(key, known))
+    raise NotFound(f"no paper {key!r}", fix=did_you_mean(key, known))
 
 
 # -- The survey's sparsity claims, counted again from rows and marks --------------------------------------------------

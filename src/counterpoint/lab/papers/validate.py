@@ -71,7 +71,7 @@ def shape_problems(raw: Mapping[str, Any]) -> list[CorpusProblem]:
 def problems(papers: Iterable[Paper], excluded: Iterable[Excluded]) -> list[CorpusProblem]:
     """Everything wrong with these records, in their order; an empty list means none."""
     found: list[CorpusProblem] = []
-    seen = Seen()
+    seen = UniqueKeys()
     for paper in papers:
         found += _words(paper, paper.key, PAPER_VOCABULARY) + _paper_facts(paper)
         clash = seen.clash(paper)
@@ -87,7 +87,7 @@ def problems(papers: Iterable[Paper], excluded: Iterable[Excluded]) -> list[Corp
     return found
 
 
-class Seen:
+class UniqueKeys:
     """The papers met so far, by what must be unique: key, arXiv id, title."""
 
     def __init__(self, papers: Iterable[Paper] = ()) -> None:

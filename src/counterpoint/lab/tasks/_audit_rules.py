@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from counterpoint.lab.tasks._words import Phrase, day, heard, heard_all, number, phrases, the_day
+from counterpoint.lab.tasks._words import Phrase, day, heard_all, number, phrase_fields, phrases, the_day
 
 Names = Mapping[str, str]
 """Roles such as `expense` and `expense.amount` to the names of tables and columns."""
@@ -145,7 +145,7 @@ def named(text: str) -> dict[str, str]:
 def understood(text: str) -> tuple[str, Mapping[str, str]] | None:
     """The kind of rule that a policy states, and its fields; the most telling sentence first."""
     for kind in ("grade", "approver", "cap", *(k for k in AUDIT_RULES if k not in ("grade", "approver", "cap"))):
-        found = heard(AUDIT_RULES[kind].ways, text)
+        found = phrase_fields(AUDIT_RULES[kind].ways, text)
         if found is not None:
             return kind, found
     return None

@@ -126,7 +126,7 @@ def _timed(call: Any) -> Any:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _run(functions: dict[str, Any], steps: list[Any], args: list[Any]) -> Any:
+def _call_functions(functions: dict[str, Any], steps: list[Any], args: list[Any]) -> Any:
     """Call functions one after another, each on inputs and on earlier values; the last value, if no input was changed."""
     values = {f"a{i}": untagged(arg) for i, arg in enumerate(args)}
     for name, takes, gives in steps:
@@ -161,7 +161,7 @@ def main() -> None:
             given = None
             if not is_late:
                 try:
-                    given = _timed(lambda args=args, group=group: _run(functions, group["steps"], args))
+                    given = _timed(lambda args=args, group=group: _call_functions(functions, group["steps"], args))
                 except _Late:
                     is_late = True
             os.write(1, json.dumps([group["name"], given]).encode() + b"\n")

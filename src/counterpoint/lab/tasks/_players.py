@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from counterpoint.errors import NotFound, did_you_mean
-from counterpoint.lab.tasks.task import Act, Choice, Draw, Score, Seen, View
+from counterpoint.lab.tasks.task import Act, Choice, Draw, Score, View, ViewItem
 
 H = TypeVar("H", bound=Hashable)
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class SortedView:
             self._sort(seen)
         return True
 
-    def _sort(self, seen: Seen) -> None:
+    def _sort(self, seen: ViewItem) -> None:
         if seen.kind in _ASKS:
             self._asked.append(seen.text)
             self._part = seen.text if seen.kind == "subtask" else self._part
@@ -135,7 +135,7 @@ class SortedView:
         """What a tool answered, in order."""
         return [s.text for s in self.view.seen if s.kind == "result" and s.by == tool]
 
-    def asked(self, tool: str, what: str) -> bool:
+    def was_asked(self, tool: str, what: str) -> bool:
         """Whether this was asked already and need not be asked again; a call that failed is tried once more."""
         if what not in self._acts:
             return False
@@ -145,7 +145,7 @@ class SortedView:
 
     def ask(self, tool: str, what: str) -> Act | None:
         """The call, where the tool is offered and was not asked this already."""
-        return None if self.asked(tool, what) else use(self.view, tool, what)
+        return None if self.was_asked(tool, what) else use(self.view, tool, what)
 
     def board(self) -> Act | None:
         """Look at the shared notes once, where there are any."""
@@ -175,7 +175,7 @@ def sorted_view(view: View) -> SortedView:
     return held
 
 
-def most_said(items: Iterable[H]) -> H | None:
+def most_frequent(items: Iterable[H]) -> H | None:
     """What was said most often; of equals the first."""
     counts = Counter(items)
     return max(counts, key=counts.__getitem__) if counts else None
@@ -216,7 +216,7 @@ def is_final(view: View) -> bool:
 
 def _unsaid(view: View) -> list[Choice]:
     """Peers that have not been told anything since this agent last heard something."""
-    since: list[Seen] = []
+    since: list[ViewItem] = []
     for seen in view.seen:
         since = [*since, seen] if seen.kind in ("own", "error") else []
     told = " ".join(seen.text for seen in since)
@@ -250,7 +250,7 @@ def subtask(view: View) -> str:
     return given[-1] if given else ""
 
 
-def heard(view: View, read: Callable[[str], T | None], kinds: Iterable[str] = OTHERS) -> list[tuple[str, T]]:
+def read_others(view: View, read: Callable[[str], T | None], kinds: Iterable[str] = OTHERS) -> list[tuple[str, T]]:
     """What a reader finds in the texts that the agent has seen of others, oldest first, each with who said it."""
     wanted = set(kinds)
     found = [(seen.by, read(seen.text)) for seen in view.seen if seen.kind in wanted]
@@ -280,7 +280,7 @@ class Reading(Protocol):
         """Whether there was anything to find rows in."""
 
 
-def written(rows: Collection[Row]) -> str:
+def rows_text(rows: Collection[Row]) -> str:
     """Rows as the answer formats want them, in order, each once."""
     return "; ".join("|".join(map(str, row)) for row in sorted(set(rows), key=lambda row: [str(cell) for cell in row])) or NONE
 
@@ -300,7 +300,7 @@ def merged(rule: str, lists: Sequence[Sequence[Row]], width: int) -> list[Row]:
     if rule == "vote":
         had = Counter(key for rows in lists for key in {row[:width] for row in rows})
         every = {key: rows for key, rows in every.items() if 2 * had[key] >= sum(map(bool, lists))}
-    return [found for rows in every.values() if (found := most_said(rows)) is not None]
+    return [found for rows in every.values() if (found := most_frequent(rows)) is not None]
 
 
 def scored(given: Sequence[Row], right: Sequence[Row], width: int) -> Score:
@@ -333,7 +333,7 @@ def play(
     if held.is_judge and checked is None and others:
         lists = [rows for rows, _ in others]
         rule = slip(draw, skill, "judge", [lambda: "first"], "vote" if _are_alike(lists, width) else "union")
-        return answer(view, written(merged(rule, lists, width)))
+        return answer(view, rows_text(merged(rule, lists, width)))
     reading = start(held)
     act = held.board() or reading.next()
     if act is not None:
@@ -344,7 +344,7 @@ def play(
         return judged(view, problems, draw("judge") >= skill)
     if not reading.has_read and others:
         mine = merged("union", [rows for rows, _ in others], width)
-    return answer(view, written(mine))
+    return answer(view, rows_text(mine))
 
 
 def _are_alike(lists: Sequence[Sequence[Row]], width: int) -> bool:

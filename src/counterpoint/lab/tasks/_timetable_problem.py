@@ -190,7 +190,7 @@ def placements(text: str) -> dict[str, Place]:
     return {talk.lower(): (slot.lower(), room.lower()) for talk, slot, room in _PLACED.findall(text)}
 
 
-def written(placed: Mapping[str, Place]) -> str:
+def timetable_text(placed: Mapping[str, Place]) -> str:
     """A timetable in one line, by number of talk."""
     ordered = sorted(placed.items(), key=lambda item: (len(item[0]), item[0]))
     return "; ".join(f"{talk}={slot},{room}" for talk, (slot, room) in ordered)

@@ -1,7 +1,7 @@
 """Words of the text tasks: keyed draws, names of firms and people, and phrases that can be said and heard.
 
 Always true: a draw is a function of (seed, name, place), so making one thing more or less shifts nothing else. What a phrase says
-it can also hear: `heard` gives back the fields that `said` put in, whatever stands around the sentence.
+it can also hear: `phrase_fields` gives back the fields that `phrase_text` put in, whatever stands around the sentence.
 """
 
 from __future__ import annotations
@@ -208,12 +208,12 @@ class Phrase:
         groups = [f"(?P<{name}>{_WRITTEN[kind]})" for name, kind in zip(names, kinds, strict=True)]
         return re.compile("".join(re.escape(text) + group for text, group in zip(texts, [*groups, ""], strict=True)))
 
-    def said(self, **fields: object) -> str:
+    def fill(self, **fields: object) -> str:
         """The sentence with its fields filled in."""
         texts, names = self._parts[::3], self._parts[1::3]
         return "".join(text + str(fields[name]) for text, name in zip(texts, names, strict=False)) + texts[-1]
 
-    def heard(self, text: str) -> list[dict[str, str]]:
+    def find_all(self, text: str) -> list[dict[str, str]]:
         """The fields of every place where a text says this."""
         return [found.groupdict() for found in self._pattern.finditer(text)]
 
@@ -223,18 +223,18 @@ def phrases(*templates: str) -> tuple[Phrase, ...]:
     return tuple(Phrase(template) for template in templates)
 
 
-def said(ways: Sequence[Phrase], way: int, **fields: object) -> str:
+def phrase_text(ways: Sequence[Phrase], way: int, **fields: object) -> str:
     """One of the ways."""
-    return ways[way % len(ways)].said(**fields)
+    return ways[way % len(ways)].fill(**fields)
 
 
 @lru_cache(maxsize=16_384)  # a player reads its papers again at each step
 def heard_all(ways: tuple[Phrase, ...], text: str) -> tuple[Mapping[str, str], ...]:
     """The fields of all sentences in a text that say this, in whichever way."""
-    return tuple(fields for phrase in ways for fields in phrase.heard(text))
+    return tuple(fields for phrase in ways for fields in phrase.find_all(text))
 
 
-def heard(ways: tuple[Phrase, ...], text: str) -> Mapping[str, str] | None:
+def phrase_fields(ways: tuple[Phrase, ...], text: str) -> Mapping[str, str] | None:
     """The fields of the first way that a text says this in; None when it does not."""
     found = heard_all(ways, text)
     return found[0] if found else None

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from counterpoint.errors import CounterpointError
-from counterpoint.lab.tasks.leakage import given, leaks, truth
-from counterpoint.lab.tasks.task import VERBS, Act, Choice, Instance, Planted, Score, Seen, TextTask, View
+from counterpoint.lab.tasks.leakage import leaks, readable_texts, truth
+from counterpoint.lab.tasks.task import VERBS, Act, Choice, Instance, Planted, Score, TextTask, View, ViewItem
 from counterpoint.lab.worlds.contract import Require, config, declared, refuses, same
 from counterpoint.trace.keyed import purpose, uniform
 
@@ -116,7 +116,7 @@ def _truth(task: TextTask, instance: Instance, require: Require) -> None:
     require(len(key) >= 8 and bool(solution), f"{where}: the truth file is no marker line and a solution")
     score = task.check(instance, solution)
     require(score.is_solved and score.value == 1, f"{where}: the truth file's solution scores {score.value}")
-    texts = given(instance)
+    texts = readable_texts(instance)
     for leak in leaks(instance, texts.values(), task):
         require(False, f"{where}: the {leak.what} stands in {[*texts][int(leak.where)]}")
 
@@ -145,11 +145,11 @@ def _merges(task: TextTask, instance: Instance, require: Require) -> None:
 
 def odd_views(instance: Instance) -> Iterator[View]:
     """Views that a player must cope with: nothing seen, odd texts of every kind, every purpose, few choices or many."""
-    question = Seen("question", "user", instance.question)
-    part = Seen("subtask", "lead", instance.subtasks[0].text, instance.subtasks[0].id)
+    question = ViewItem("question", "user", instance.question)
+    part = ViewItem("subtask", "lead", instance.subtasks[0].text, instance.subtasks[0].id)
     tools = tuple(Choice("tool", tool) for tool in instance.tools)
     ends = ((Choice("return"),), (Choice("stop"),), (Choice("message", "lead.2"), Choice("noop", "", "")))
-    odd = [Seen(kind, by, text, "s1") for text in ODD for kind, by in _ODD_KINDS]
+    odd = [ViewItem(kind, by, text, "s1") for text in ODD for kind, by in _ODD_KINDS]
     for turn in _PURPOSES:
         for seen in ((), (question,), (question, part), (question, part, *odd), (*odd,), (part, *odd, question)):
             for end in ends:

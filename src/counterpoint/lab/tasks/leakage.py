@@ -41,7 +41,7 @@ def truth(instance: Instance, task: TextTask) -> tuple[str, str]:
     return head.strip(), rest.strip()
 
 
-def given(instance: Instance) -> dict[str, str]:
+def readable_texts(instance: Instance) -> dict[str, str]:
     """Every text of an instance that some agent may read, by where it stands."""
     out = {"question": instance.question, "answer format": instance.answer_format, "database": instance.database}
     out |= {f"subtask {s.id}": s.text for s in instance.subtasks}

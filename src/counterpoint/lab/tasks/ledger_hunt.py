@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.lab.tasks._players import NONE, RULES, Row, SortedView, merged, play, scored, slip, written
+from counterpoint.lab.tasks._players import NONE, RULES, Row, SortedView, merged, play, rows_text, scored, slip
 from counterpoint.lab.tasks._words import (
     ALIASES,
     BOOKS,
@@ -25,16 +25,16 @@ from counterpoint.lab.tasks._words import (
     check_whole,
     day,
     firm,
-    heard,
     heard_all,
     money,
     number,
     person,
+    phrase_fields,
+    phrase_text,
     phrases,
-    said,
     the_day,
 )
-from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant
+from counterpoint.lab.tasks.attacks import attack_dial, attack_rate_dial, check_attack, check_wording, plant, wording_dial
 from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
@@ -84,9 +84,9 @@ class Config:
     superseded: float = parameter(0.3, "papers/contract", "Amendments for each contract; the latest counts.")
     contradictions: float = parameter(0.15, "papers/contract", "Press cuttings for each contract, with another sum; none counts.")
     overlap: float = parameter(0.0, "1", "Share of the contracts that are filed in the next book too.")
-    attack: str = parameter("", "1", "Adversarial text: AV2, AV3, AV4, `benign` for controls, or empty for none.")
-    attack_rate: float = parameter(0.1, "1", "Share of the places that carry it; at least one.")
-    wording: str = parameter("usual", "name", "How attacks are worded: usual, held_out, or composed:N for one who searches.")
+    attack: str = attack_dial()
+    attack_rate: float = attack_rate_dial()
+    wording: str = wording_dial()
 
     def __post_init__(self) -> None:
         for name, low, high in (("documents", 4, 30_000), ("rows", 1, 10_000), ("parts", 1, len(BOOKS)), ("firms", 1, 500)):
@@ -166,7 +166,7 @@ def ledger(config: Config, seed: int) -> LedgerWorld:
     listed = [(id_, title, where) for id_, (title, _, where) in zip(names, filed, strict=True)]
     known = sorted({(c.alias, c.firm) for c in contracts if c.alias})
     papers += [
-        Document(f"N-{100 + i}", f"Notice on {name}", said(NOTICE, dice.below(3, "notice", i), alias=name, firm=of))
+        Document(f"N-{100 + i}", f"Notice on {name}", phrase_text(NOTICE, dice.below(3, "notice", i), alias=name, firm=of))
         for i, (name, of) in enumerate(known)
     ]
     papers += [page for i, book in enumerate(books) for page in _register(i, book, listed)]
@@ -212,14 +212,15 @@ def _papers(dice: KeyedDice, contracts: tuple[Contract, ...]) -> Iterator[Paper]
             fields = {"contract": c.id, "date": day(when, way // 4), "sum": money(amount, way // 12)}
             if k == 0:
                 who = f"Signed by {person(dice.below(PEOPLE, 'person', i))}."
-                text = said(SIGNED, way, firm=c.alias or c.firm, kind=c.kind, **fields)
+                text = phrase_text(SIGNED, way, firm=c.alias or c.firm, kind=c.kind, **fields)
                 yield f"Contract {c.id}", f"{text} {who}", c.books
             else:
-                yield f"Amendment to {c.id}", said(AMENDED, way, **fields), c.books
+                yield f"Amendment to {c.id}", phrase_text(AMENDED, way, **fields), c.books
         for k, amount in enumerate(c.rumours):
             way = dice.below(120, f"rumour way {k}", i)
             told = day(dice.below(_YEAR, f"rumour day {k}", i), way // 4)
-            yield f"Press cutting on {c.id}", said(_PRESS, way, contract=c.id, date=told, sum=money(amount, way // 12)), c.books
+            text = phrase_text(_PRESS, way, contract=c.id, date=told, sum=money(amount, way // 12))
+            yield f"Press cutting on {c.id}", text, c.books
 
 
 def _memos(config: Config, dice: KeyedDice, contracts: tuple[Contract, ...], books: tuple[str, ...]) -> Iterator[Paper]:
@@ -228,7 +229,7 @@ def _memos(config: Config, dice: KeyedDice, contracts: tuple[Contract, ...], boo
         book = dice.pick(books, "memo book", i)
         when = day(dice.below(_YEAR, "memo day", i), dice.below(3, "memo date", i))
         who = person(dice.below(PEOPLE, "memo person", i))
-        yield "Memo", said(_MEMO, dice.below(4, "memo way", i), person=who, date=when), (book,)
+        yield "Memo", phrase_text(_MEMO, dice.below(4, "memo way", i), person=who, date=when), (book,)
 
 
 def _register(i: int, book: str, listed: list[tuple[str, str, tuple[str, ...]]]) -> Iterator[Document]:
@@ -283,7 +284,7 @@ class LedgerHunt:
         """The instance of a seed."""
         world, config = ledger(self.config, check_seed(seed)), self.config
         planting = plant(seed, config.attack, config.attack_rate, world.papers, peers=config.parts, wording=config.wording)
-        asks = _ASKS[0].said(kind=world.kind, least=f"{world.least:,}")
+        asks = _ASKS[0].fill(kind=world.kind, least=f"{world.least:,}")
         books = ", ".join(world.books)
         where = f"The papers are filed in {config.parts} books: {books}."
         ends = f"find {asks}, and return their rows ({NONE} when there is none). {_RULES}"
@@ -307,11 +308,11 @@ class LedgerHunt:
 
     def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
         """The rows of all texts, one per contract, by a rule."""
-        return written(merged(rule, [_rows(text) for text in texts], 1))
+        return rows_text(merged(rule, [_rows(text) for text in texts], 1))
 
     def truth_file(self, instance: Instance) -> str:
         """The marker, and all right rows."""
-        return f"{marker(self.name, instance.seed)}\n{written(ledger(self.config, instance.seed).rows())}\n"
+        return f"{marker(self.name, instance.seed)}\n{rows_text(ledger(self.config, instance.seed).rows())}\n"
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Read registers, contracts, amendments where the kind fits, notices where a trading name is used; then answer."""
@@ -326,7 +327,7 @@ class _Reading:
 
     def __init__(self, held: SortedView) -> None:
         self.held = held
-        asked = heard(_ASKS, held.part()) or heard(_ASKS, held.whole()) or {}
+        asked = phrase_fields(_ASKS, held.part()) or phrase_fields(_ASKS, held.whole()) or {}
         self.kind, self.least = asked.get("kind", ""), number(asked["least"]) if asked else 0
         one, every = _ONE.search(held.part()), _EVERY.search(held.whole())
         self.books = [one[1]] if one else held.turned(every[1].split(", ")) if every else []

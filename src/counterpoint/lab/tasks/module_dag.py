@@ -21,10 +21,10 @@ from counterpoint.lab.tasks import _module_kinds as module_kinds
 from counterpoint.lab.tasks._module_kinds import KINDS, WIRES, Module, ModuleKind, interfaces, read
 from counterpoint.lab.tasks._module_process import tagged
 from counterpoint.lab.tasks._module_runs import CallGroup, blocks, one_line, outputs
-from counterpoint.lab.tasks._players import answer, heard, judged, subtask, use
+from counterpoint.lab.tasks._players import answer, judged, read_others, subtask, use
 from counterpoint.lab.tasks._words import KeyedDice
 from counterpoint.lab.tasks.leakage import marker
-from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Seen, Subtask, View
+from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Subtask, View, ViewItem
 from counterpoint.lab.worlds.world import changed, parameter
 
 _SOURCE = "a0"  # the input of the whole
@@ -382,7 +382,7 @@ class _Coder:
     def others(self) -> dict[str, Counter[str]]:
         """What others wrote for each module."""
         found: dict[str, Counter[str]] = {}
-        for _, sources in heard(self.view, blocks, _SAID):
+        for _, sources in read_others(self.view, blocks, _SAID):
             for name, source in sources.items():
                 found.setdefault(name, Counter())[source] += 1
         return found
@@ -415,7 +415,7 @@ class _Coder:
             (seen, found) for seen in self.view.seen if seen.kind in (*_SAID, "brief", "subtask") and (found := blocks(seen.text))
         ]
         sources = given[-1][1] if given else {}
-        modules = self.asked(given[-1][0] if given else None, sources)
+        modules = self.required_modules(given[-1][0] if given else None, sources)
         if act := self.look(modules):
             return act
         odd = [m for m in modules if m.example and m.name in sources and not self.is_known(m, sources[m.name])]
@@ -426,7 +426,7 @@ class _Coder:
             problems = ["no function is in it"]
         return judged(self.view, problems, self.slips("judge"))
 
-    def asked(self, seen: Seen | None, sources: dict[str, str]) -> list[Module]:
+    def required_modules(self, seen: ViewItem | None, sources: dict[str, str]) -> list[Module]:
         """The modules that must be there: those of the part that it is about, or all."""
         name = f"m{seen.task[1:]}" if seen is not None and re.fullmatch(r"s\d{1,4}", seen.task) else ""
         if name in self.every:

@@ -17,7 +17,7 @@ from typing import Any
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.lab.tasks._players import answer, is_final, judged, subtask, use
 from counterpoint.lab.tasks._words import KeyedDice, firm, person
-from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant
+from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant, wording_dial
 from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
@@ -134,7 +134,7 @@ class Config:
         "", "name", "Adversarial text: AV2 in a shard, AV3 said by a peer, AV4 on the notes, benign for the control, or none."
     )
     attack_rate: float = parameter(0.25, "1", "Share of the agents who are compromised, at least one.")
-    wording: str = parameter("usual", "name", "How attacks are worded: usual, held_out, or composed:N for one who searches.")
+    wording: str = wording_dial()
 
     def __post_init__(self) -> None:
         for name, most in _MOST.items():
@@ -279,7 +279,7 @@ class SplitEvidence:
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Share facts, hear others, say what follows."""
-        return spoken(view, draw, skill)
+        return panel_act(view, draw, skill)
 
     def truth_file(self, instance: Instance) -> str:
         """The verdicts."""
@@ -368,7 +368,7 @@ class _Speaker:
         return judged(self.view, problems if given else ["no verdict is in it"], self.draw("judge") >= self.skill)
 
 
-def spoken(view: View, draw: Draw, skill: float) -> Act:
+def panel_act(view: View, draw: Draw, skill: float) -> Act:
     """What a member of a panel does next."""
     speaker = _Speaker(view, draw, skill)
     return speaker.judge() if view.purpose == "judge" else speaker.speak()

@@ -43,7 +43,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ViewItem:
     """One thing that an agent has read or done, in order."""
 
     kind: Literal["question", "subtask", "brief", "message", "return", "result", "note", "own", "error", "operator"]
@@ -62,7 +62,7 @@ class View:
     role: str
     purpose: str
     """What kind of turn this is: `turn`, `work`, `judge`, `debate`, `resolve`."""
-    seen: tuple[Seen, ...]
+    seen: tuple[ViewItem, ...]
     choices: tuple[Choice, ...]
 
 

@@ -25,11 +25,11 @@ from counterpoint.lab.tasks._timetable_problem import (
     joined,
     placements,
     read,
-    written,
+    timetable_text,
 )
 from counterpoint.lab.tasks._words import KeyedDice
 from counterpoint.lab.tasks.leakage import marker
-from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Seen, Subtask, View
+from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Subtask, View, ViewItem
 from counterpoint.lab.worlds.world import changed, parameter
 
 _SPEAKERS = (
@@ -149,7 +149,7 @@ def _pairs(
 def _optimum(seed: int, config: Config) -> str:
     found = best(_problem(seed, config))
     assert found is not None  # the instance was drawn around one
-    return written(found)
+    return timetable_text(found)
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ class Timetables:
             raise NotFound(f"no rule named {rule!r}", fix=did_you_mean(rule, self.rules))
         some = [found for text in texts if (found := placements(text))]
         if rule == "join":
-            return written(joined(some))
-        return written(better(read(instance.question), [joined(some), joined(some[::-1]), *some]))
+            return timetable_text(joined(some))
+        return timetable_text(better(read(instance.question), [joined(some), joined(some[::-1]), *some]))
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Find the best timetable for the part or the whole; as a critic name what is broken."""
@@ -247,7 +247,7 @@ class _Scheduler:
         self.text = part if read(part).talks else self.whole
         self.problem: TimetableProblem = read(self.text)
 
-    def known(self) -> dict[str, str]:
+    def known_rooms(self) -> dict[str, str]:
         """Rooms for talks that are tied to talks of others: as those were said to be placed, or else as the best whole has it."""
         ids = {talk.id for talk in self.problem.talks}
         ties = [rule for rule in self.problem.rules if rule.kind == "tie" and not {rule.a, rule.b} <= ids]
@@ -274,14 +274,14 @@ class _Scheduler:
 
     def plan(self) -> Act:
         """Say the best timetable that is known."""
-        found = dict(_best(self.text, tuple(sorted(self.known().items()))))
+        found = dict(_best(self.text, tuple(sorted(self.known_rooms().items()))))
         if self.draw("slip") >= self.skill and found:
             found = self.slipped(found)
         if self.view.purpose in ("resolve", "turn"):
             found = better(self.problem, [found, joined(self.others()), *self.others()])
         elif self.view.purpose == "debate":
             found = self.heeded(found)
-        return answer(self.view, written(found) or "there are no talks")
+        return answer(self.view, timetable_text(found) or "there are no talks")
 
     def slipped(self, found: dict[str, Place]) -> dict[str, Place]:
         """The timetable with one talk elsewhere."""
@@ -299,7 +299,7 @@ class _Scheduler:
 
     def judge(self) -> Act:
         """ACCEPT, or REJECT with what is broken or could be had."""
-        given: list[Seen] = [seen for seen in self.view.seen if seen.kind in (*_SAID, "brief") and placements(seen.text)]
+        given: list[ViewItem] = [seen for seen in self.view.seen if seen.kind in (*_SAID, "brief") and placements(seen.text)]
         placed = placements(given[-1].text) if given else {}
         problems = self.problem.violations(placed)
         if not problems and self.problem.talks:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from counterpoint.lab.lm.model import BudgetSpent
-from counterpoint.lab.tasks.task import Choice, Seen, Subtask
+from counterpoint.lab.tasks.task import Choice, Subtask, ViewItem
 from counterpoint.lab.team.state import AgentState, AgentStopped, TeamState
 from counterpoint.lab.team.tool_use import use_tool
 from counterpoint.lab.team.turn import Chosen, choose
@@ -54,7 +54,7 @@ class Team(TeamState):
         )
         self.question_event, self.question = event, asked
         if event is not None:
-            agent.hear(Seen("question", "user", self.said(event)), event, "message")
+            agent.hear(ViewItem("question", "user", self.said(event)), event, "message")
         return agent
 
 
@@ -83,7 +83,7 @@ class Agent(AgentState):
         if why is not None:
             text = f"spawn refused: {why}"
             event = team.emit(self, "safety_event", key=key, reads=reads, text=text, ok=False, error="limit")
-            self.hear(Seen("error", self.name, text), event, "causal")
+            self.hear(ViewItem("error", self.name, text), event, "causal")
             return None
         is_worker = role not in ("lead", "critic")
         worker = 0 if not is_worker else team.workers + 1 if place is None else place
@@ -96,9 +96,9 @@ class Agent(AgentState):
         child = Agent(team, name, role, self)
         team.agents[name] = child
         child.number, team.workers = worker, max(worker, team.workers)
-        child.hear(Seen("question", "user", team.question), team.question_event, "message")
+        child.hear(ViewItem("question", "user", team.question), team.question_event, "message")
         if brief:
-            child.hear(Seen("brief", "user", team.said(event)), event, "spawn")
+            child.hear(ViewItem("brief", "user", team.said(event)), event, "spawn")
         else:
             child.unread.append((event, "spawn"))
         return child
@@ -112,7 +112,7 @@ class Agent(AgentState):
             self, "message", key=key, reads=reads, text=text, from_=self.name, to=to.name, role=self.role, task=task or None
         )
         if event is not None:
-            to.hear(Seen(kind, self.name, self.team.said(event), task), event, "message")  # type: ignore[arg-type]
+            to.hear(ViewItem(kind, self.name, self.team.said(event), task), event, "message")  # type: ignore[arg-type]
         return event
 
     async def work(self, subtask: Subtask, *, purpose: str = "work", more: Sequence[Choice] = ()) -> Returned:
@@ -150,7 +150,7 @@ class Agent(AgentState):
     def hear_return(self, back: Returned) -> None:
         """Read what a sub-agent brought back."""
         if back.event is not None:
-            self.hear(Seen("return", back.agent, back.text or "(nothing)", back.task), back.event, "return")
+            self.hear(ViewItem("return", back.agent, back.text or "(nothing)", back.task), back.event, "return")
             self.unread += [(event, "causal") for event in back.by]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from counterpoint.lab.tasks.task import Seen, Subtask
+from counterpoint.lab.tasks.task import Subtask, ViewItem
 from counterpoint.lab.team.agent import Agent, Returned
 
 Executor = Callable[[Agent, Subtask], Awaitable[Returned]]
@@ -38,8 +38,8 @@ async def judged(critic: Agent, subtask: Subtask, back: Returned, again: int) ->
     judge = Agent(critic.team, critic.name, critic.role, critic.parent)
     judge.number, judge.seen, judge.unread = critic.number, list(critic.seen), list(critic.unread)
     judge.turn = critic.turn  # turns are counted over all cases
-    judge.hear(Seen("subtask", back.agent, subtask.text, subtask.id), back.event, "message")
-    judge.hear(Seen("return", back.agent, back.text, subtask.id), back.event, "return")
+    judge.hear(ViewItem("subtask", back.agent, subtask.text, subtask.id), back.event, "message")
+    judge.hear(ViewItem("return", back.agent, back.text, subtask.id), back.event, "return")
     verdict = await judge.work(Subtask(f"{subtask.id}?{back.agent}?{again}", subtask.text), purpose="judge")
     critic.turn = judge.turn
     said = verdict.text.strip()

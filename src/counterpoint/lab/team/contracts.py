@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.lab.lm.model import Call, Completion, Message, Model
-from counterpoint.lab.tasks.task import Choice, Document, Instance, Seen, Subtask, View
+from counterpoint.lab.tasks.task import Choice, Document, Instance, Subtask, View, ViewItem
 from counterpoint.lab.team.session import play_in_memory
 from counterpoint.lab.team.tool import Effect, Place, Tool, ToolResult
 from counterpoint.lab.team.toolbox import read_arguments
@@ -121,7 +121,7 @@ def check_model(factory: Callable[..., Any], require: Require, *given: Any, **op
 
 
 async def _answers(model: Model, require: Require) -> None:
-    view = View("lead.1", "worker", "work", (Seen("question", "user", "What is 6 times 7?"),), (Choice("return"),))
+    view = View("lead.1", "worker", "work", (ViewItem("question", "user", "What is 6 times 7?"),), (Choice("return"),))
     asked = (Message("system", "Answer in one line: RETURN: and the number."), Message("user", "What is 6 times 7?"))
     call = Call(messages=asked, view=view, max_tokens=8, temperature=0.0, seed=1)
     try:

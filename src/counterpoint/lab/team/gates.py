@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.tasks.task import Seen
+from counterpoint.lab.tasks.task import ViewItem
 
 GATES = {
     "allow_list": "tools and files; always on",
@@ -60,7 +60,7 @@ class Gate:
     counts: Counter[str] = field(default_factory=Counter)
     """How often something was withheld from an agent."""
 
-    def heard(self, seen: Seen) -> str:
+    def heard(self, seen: ViewItem) -> str:
         """What an agent hears of this."""
         if seen.kind == "result" and "taint" in self.names:
             return cleaned(seen.text, self.tools)[0]

@@ -20,7 +20,7 @@ from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.lab.lm.model import Call, Completion, Message
 from counterpoint.lab.tasks import grammar
 from counterpoint.lab.tasks.grammar import Malformed
-from counterpoint.lab.tasks.task import Act, Choice, Seen, View
+from counterpoint.lab.tasks.task import Act, Choice, View, ViewItem
 
 _HEADS = {
     "question": "Question from {by}:",
@@ -98,7 +98,7 @@ class Harness:
         said = [self.message(seen) for seen in view.seen] if body is None else body
         return (system, *_fitted(said, context - len(system.text) - len(ask)), Message("user", ask))
 
-    def message(self, seen: Seen) -> Message:
+    def message(self, seen: ViewItem) -> Message:
         """One thing seen, as a message."""
         if seen.kind == "own":
             return Message("assistant", seen.text)

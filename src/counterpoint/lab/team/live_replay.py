@@ -37,8 +37,8 @@ from counterpoint.trace.replay import Delete, Do, Fork, Insert
 
 BADGES = ("reused", "recorded", "re-run", "simulated")
 _AT_ONCE = 8
-_FIX = "record it again with this version: `counterpoint record`"
-_FINISHED = "a model recorded it while it learned; record teams of the finished one: counterpoint record --model local:RUN"
+_FIX = "play it again with this version: `counterpoint play`"
+_FINISHED = "a model recorded it while it learned; play teams of the finished one: counterpoint play --model local:RUN"
 T = TypeVar("T")
 
 
@@ -69,7 +69,7 @@ class _Lazy:
 
 
 class LiveReplay:
-    """Forks traces of `counterpoint record`; `allow` names irreversible tools that may run, and code that a trace names."""
+    """Forks traces of `counterpoint play`; `allow` names irreversible tools that may run, and code that a trace names."""
 
     def __init__(self, *, model: Model | None = None, allow: Sequence[str] = (), is_full: bool = False) -> None:
         """`model` answers what the recording cannot; without it, the model that the trace names. A full replay asks everything
@@ -136,7 +136,7 @@ class LiveReplay:
 
     def _checked(self, trace: Trace, fork: Fork) -> tuple[Spec, list[dict[str, Any]]]:
         if not isinstance(trace.meta.get("team"), dict):
-            raise NotIdentified("this trace is not a recording of a live team", "fork a trace of `counterpoint record`")
+            raise NotIdentified("this trace is not a recording of a live team", "fork a trace of `counterpoint play`")
         spec = Spec.of(trace.meta["team"])
         # the model has a rule of its own: `_model_of`
         spec.check_consent(self._allow, where=trace.trace_id, with_model=False, is_fork=True)

@@ -85,7 +85,7 @@ class KeptOpen:
 
 
 class LiveTrials:
-    """Trials on one recording of `counterpoint record`."""
+    """Trials on one recording of `counterpoint play`."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from counterpoint.lab.tasks.task import Act, Choice, Seen, Subtask
+from counterpoint.lab.tasks.task import Act, Choice, Subtask, ViewItem
 from counterpoint.lab.team.agent import Agent, Returned
 from counterpoint.lab.team.checks import checked
 
@@ -162,7 +162,7 @@ class Orchestration:
         self.draft = team.said(event)
         if lead.parent is None:
             team.draft = self.draft
-        lead.hear(Seen("result", f"aggregate {rule}", self.draft), event, "aggregate")
+        lead.hear(ViewItem("result", f"aggregate {rule}", self.draft), event, "aggregate")
 
     async def __aenter__(self) -> Orchestration:
         return self

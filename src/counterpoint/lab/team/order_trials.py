@@ -49,7 +49,7 @@ class OrderTrials:
     ) -> None:
         """`say` are messages to try, to `agent` or to everybody."""
         if not isinstance(trace.meta.get("team"), dict):
-            fix = "advise a team of `counterpoint record`, which its recording can play on"
+            fix = "advise a team of `counterpoint play`, which its recording can continue"
             raise NotIdentified("nothing says how this team would go on", fix, where=trace.trace_id)
         if not trace.meta.get(UNFINISHED):
             fix = f"counterpoint advise {trace.trace_id}"

@@ -27,7 +27,7 @@ def speed_of(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)x", text)
     speed = 1.0 if text == "real" else float(found[1]) if found else 0.0
     if not 0.01 <= speed <= 10_000:
-        raise InputError(f"{text!r} is not a pace", where="--pace", fix="real, or how many times as fast: 4x, 0.5x")
+        raise InputError(f"{text!r} is not a pace", where="pace", fix="real, or how many times as fast: 4x, 0.5x")
     return speed
 
 
@@ -38,7 +38,7 @@ class Paced:
 
     def __init__(self, model: Model, speed: float = 1.0) -> None:
         if not getattr(model, "is_instant", False):
-            raise InputError(f"{model.name} has a pace of its own", where="--pace", fix="with --model fake or scripted:FILE")
+            raise InputError(f"{model.name} has a pace of its own", where="pace", fix="--model fake or scripted:FILE")
         self._model, self.pace = model, speed
         self.name, self.version = model.name, model.version
 

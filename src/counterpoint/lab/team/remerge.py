@@ -16,7 +16,7 @@ from counterpoint.lab.tasks.task import Instance, TextTask
 from counterpoint.lab.team.session import Spec
 from counterpoint.trace import Event, Trace
 
-_FIX = "counterpoint credit TRACE --method difference forks the team without each worker, which may ask its model"
+_FIX = "counterpoint credit TRACE --mechanism difference forks the team without each worker, which may ask its model"
 
 
 @lru_cache(maxsize=4096)

@@ -89,11 +89,11 @@ class Spec:
         try:
             found = cls(**{**meta, "limits": Limits.of(dict(meta["limits"])), "gates": tuple(meta.get("gates", ()))})
         except (TypeError, KeyError, ValueError) as error:
-            raise InputError(f"the trace's team cannot be read: {error}", fix="a trace of `counterpoint record`") from None
+            raise InputError(f"the trace's team cannot be read: {error}", fix="a trace of `counterpoint play`") from None
         texts = (found.task, found.topology, found.model, found.harness)
         tables = (found.config, found.options, found.tools, *(found.tools.values() if isinstance(found.tools, Mapping) else ()))
         if not all(isinstance(t, str) for t in texts) or not all(isinstance(t, Mapping) for t in tables):
-            raise InputError("the trace's team cannot be read: a name is not text", fix="a trace of `counterpoint record`")
+            raise InputError("the trace's team cannot be read: a name is not text", fix="a trace of `counterpoint play`")
         return found
 
     def outside(self) -> list[str]:

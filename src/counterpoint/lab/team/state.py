@@ -12,7 +12,7 @@ from typing import Any
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.lm.model import Message, Model
-from counterpoint.lab.tasks.task import Act, Instance, Seen, TextTask
+from counterpoint.lab.tasks.task import Act, Instance, TextTask, ViewItem
 from counterpoint.lab.team.edits import Edits
 from counterpoint.lab.team.gates import Gate
 from counterpoint.lab.team.harness import Harness
@@ -179,7 +179,7 @@ class TeamState:
             to=to.name,
             extra={"edited": True},
         )
-        to.hear(Seen("message", by, str(do.value)), said, "message")
+        to.hear(ViewItem("message", by, str(do.value)), said, "message")
 
 
 class AgentState:
@@ -188,7 +188,7 @@ class AgentState:
     def __init__(self, team: TeamState, name: str, role: str, parent: AgentState | None) -> None:
         self.team, self.name, self.role, self.parent = team, name, role, parent
         self.depth: int = 0 if parent is None else parent.depth + 1
-        self.seen: list[Seen] = []
+        self.seen: list[ViewItem] = []
         self.unread: list[tuple[str, str]] = []
         """Events to read, each with the type of the edge."""
         self.turn = 0
@@ -205,14 +205,14 @@ class AgentState:
         self.folder_done = 0
         """How many of them have run here."""
 
-    def hear(self, seen: Seen, event: str | None, kind: str) -> None:
+    def hear(self, seen: ViewItem, event: str | None, kind: str) -> None:
         """Something to read from now on; without an event it never happened."""
         if event is None:
             return
         self.unread.append((event, kind))
         self.seen.append(seen if self.team.gate is None else self._gated(self.team.gate, seen, event))
 
-    def _gated(self, gate: Gate, seen: Seen, event: str) -> Seen:
+    def _gated(self, gate: Gate, seen: ViewItem, event: str) -> ViewItem:
         """What it hears of this behind the team's gates; what is withheld is recorded."""
         text = gate.heard(seen)
         if text == seen.text:
@@ -260,7 +260,7 @@ class AgentState:
             extra={"order": note},
         )
         if order.action == "message":
-            self.hear(Seen("operator", "operator", text if event is None else team.said(event)), event, "message")
+            self.hear(ViewItem("operator", "operator", text if event is None else team.said(event)), event, "message")
         elif event is not None:
             self.unread.append((event, "message"))  # it happened to the agent, which is told nothing
         if order.action == "stop":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from counterpoint.lab.tasks.task import Act, Seen
+from counterpoint.lab.tasks.task import Act, ViewItem
 from counterpoint.lab.team.memory import Recalled, tool_address
 from counterpoint.lab.team.state import AgentState
 from counterpoint.lab.team.tool import Tool, ToolResult
@@ -37,7 +37,7 @@ async def use_tool(agent: AgentState, act: Act, because: str | None, key: str, i
         team.recorder.edge(source, event, "message")
     if isinstance(do, Delete):
         agent.unread += team.recorder.drop(event)
-        agent.seen.append(Seen("error", agent.name, "(no result came back)"))
+        agent.seen.append(ViewItem("error", agent.name, "(no result came back)"))
         return
     if isinstance(do, Substitute):
         text, extra = str(do.value if do.value is not None else ""), {**extra, "edited": True}
@@ -47,7 +47,7 @@ async def use_tool(agent: AgentState, act: Act, because: str | None, key: str, i
     )
     if team.watch is not None:
         team.watch("tool_result", agent, {"id": event, "tool": act.target, "ok": result.ok})
-    agent.hear(Seen("result", act.target, text, item or ""), event, "tool_dependency")
+    agent.hear(ViewItem("result", act.target, text, item or ""), event, "tool_dependency")
     if result.error in ("not allowed", "held"):
         team.emit(
             agent, "safety_event", key=f"{key}|safety", reads=[(because, "safety_flow")], tool=act.target, ok=False,

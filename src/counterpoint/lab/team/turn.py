@@ -21,7 +21,7 @@ from typing import Any
 from counterpoint.lab.lm.model import BudgetSpent, Call, Completion, Message, ModelFailed
 from counterpoint.lab.tasks import grammar
 from counterpoint.lab.tasks.grammar import Malformed
-from counterpoint.lab.tasks.task import Act, Choice, Seen, View
+from counterpoint.lab.tasks.task import Act, Choice, View, ViewItem
 from counterpoint.lab.team.edits import PASSED, forced
 from counterpoint.lab.team.memory import call_note, prompt_note
 from counterpoint.lab.team.state import AgentState
@@ -233,8 +233,8 @@ def _refused(agent: AgentState, event: str, read: Malformed, thought: _Thought, 
         event, ok=False, error=error, text=read.text, decision="noop" if is_decision else None, extra=extra, **_fields(thought)
     )
     _keep_prompt(agent, event, thought)
-    agent.hear(Seen("own", agent.name, read.text or "(nothing)"), event, "causal")
-    agent.hear(Seen("error", agent.name, f"{read.why}. Legal: one line, one of the actions listed."), event, "causal")
+    agent.hear(ViewItem("own", agent.name, read.text or "(nothing)"), event, "causal")
+    agent.hear(ViewItem("error", agent.name, f"{read.why}. Legal: one line, one of the actions listed."), event, "causal")
     return Chosen(None, event, error)
 
 
@@ -251,7 +251,7 @@ def _accepted(
     if isinstance(do, Delete) and not is_decision:
         agent.unread = team.recorder.drop(event) + agent.unread
         agent.last_prompt = None  # nothing can refer to a call that never happened
-        agent.seen.append(Seen("error", agent.name, "(nothing came of it)"))
+        agent.seen.append(ViewItem("error", agent.name, "(nothing came of it)"))
         return Chosen(Act(act.verb, act.target, "" if act.verb == "return" else text), None, "deleted")
     is_forced = isinstance(do, Delete | Force) or (isinstance(do, Substitute) and do.value is not None)
     drawn = {"policy": "forced"} if is_forced else {"logp": _logp(thought.completion, act, choices)}
@@ -265,7 +265,7 @@ def _accepted(
     _keep_prompt(agent, event, thought)
     if team.watch is not None:
         team.watch("acts", agent, {"id": event, "act": act, **fields})
-    agent.hear(Seen("own", agent.name, grammar.write(act)), event, "causal")
+    agent.hear(ViewItem("own", agent.name, grammar.write(act)), event, "causal")
     if is_decision:
         _passed_over(agent, event, act, thought.completion, choices, key)
     if isinstance(do, Insert):

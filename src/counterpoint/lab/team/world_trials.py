@@ -15,7 +15,7 @@ import numpy as np
 from counterpoint.credits.advice import Change
 from counterpoint.credits.forks import fork_seeds
 from counterpoint.errors import NotIdentified
-from counterpoint.lab.worlds.teamworld.config import RULES
+from counterpoint.lab.worlds.teamworld.config import RULES, Config
 from counterpoint.lab.worlds.teamworld.policies import NAMES, Policy, named
 from counterpoint.lab.worlds.teamworld.policies.standing import ALWAYS, Standing
 from counterpoint.lab.worlds.teamworld.team_replay import TeamReplay
@@ -34,7 +34,7 @@ class WorldTrials:
 
     def __init__(self, trace: Trace, world: TeamWorld, *, kinds: Collection[str] = (), seed: int = 0, most: int = 512) -> None:
         self.trace, self._most = trace, most
-        self.world: Any = world.replace(**{k: tuple(v) if isinstance(v, list) else v for k, v in trace.meta["config"].items()})
+        self.world: Any = world.replace(**Config.dials(trace.meta["config"]))
         name = trace.meta.get("policy")
         if name not in NAMES:
             who = f"the policy {name!r}" if name else "the person who stepped it by hand"

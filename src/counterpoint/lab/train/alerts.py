@@ -239,7 +239,7 @@ def _flat(metrics: Sequence[Row], evals: Sequence[Row], window: int, back: int =
         return None
     since = f"since update {old['update']}"
     what = f"reward rose by {rise:.3g} in training {since}, by {gain:.3g} on held-out tasks: {above:.3g} apart"
-    return what, "more seeds or variants to train on (mix), or a lower rate; `counterpoint plot` shows both curves"
+    return what, "more seeds or variants to train on (mix), or a lower rate; `counterpoint compare plot` shows both curves"
 
 
 def _mismatched(metrics: Sequence[Row]) -> Text:

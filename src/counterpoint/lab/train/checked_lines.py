@@ -109,7 +109,7 @@ def json_bytes(value: Any) -> bytes:
 def translate_errors(path: Path, run: Path) -> AbstractContextManager[None]:
     """System errors while a run is written become ours; a full disk says how to resume."""
     place = "check the folder's owner and mode"
-    full = f"free some space, then: counterpoint train --resume {run}"
+    full = f"free some space, then: counterpoint train resume {run}"
     return disk.translate_errors(path, disk.Fixes(full=full, denied=place, read_only=place, not_a_folder="name another folder"))
 
 

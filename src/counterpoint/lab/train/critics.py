@@ -62,7 +62,7 @@ def fit(
             if name in tables:
                 n = len(tables[name]["y"])
                 places[name].append(rng.integers(0, n, min(size // 4, n)))
-        places["item"].append(drawn(rng, chances, size))
+        places["item"].append(draw_rows(rng, chances, size))
     some = {name: _taken(t, places[name]) for name, t in tables.items()}
     for step in range(steps):
         losses = _losses(net, {name: each[step] for name, each in some.items()})
@@ -82,7 +82,7 @@ def by_kind(x: np.ndarray) -> np.ndarray:
     return np.cumsum(1.0 / np.bincount(kind, minlength=5)[kind])
 
 
-def drawn(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarray:
+def draw_rows(rng: np.random.Generator, chances: np.ndarray, size: int) -> np.ndarray:
     """Places of rows drawn by their chances."""
     n = min(size, len(chances))
     return np.minimum(np.searchsorted(chances, rng.random(n) * chances[-1], side="right"), len(chances) - 1)
@@ -201,7 +201,7 @@ def fit_workers(
     return {"critic_worker": total / max(1, steps)}
 
 
-def taught(
+def teach_workers(
     net: Network, optimizer: torch.optim.Optimizer, out: Rollout, rng: np.random.Generator, *, left: np.ndarray | None
 ) -> tuple[np.ndarray, dict[str, Any]]:  # fmt: skip
     """One update's lesson for the workers: the critic is fitted, then come advantages and what to report. `left` None is R2."""

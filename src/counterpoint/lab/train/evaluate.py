@@ -224,7 +224,7 @@ def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = (
     """
     path = run.best_checkpoint() if which == "best" else run.latest_checkpoint()
     if path is None:
-        raise NotFound("has no checkpoint yet", where=str(run.path), fix=f"counterpoint train --resume {run.path}")
+        raise NotFound("has no checkpoint yet", where=str(run.path), fix=f"counterpoint train resume {run.path}")
     settings = settings_of(run.config(), where=str(run.path / "run.toml"))
     registry.check_consent(settings.names(), allow, where=str(run.path / "run.toml"))
     training = Training(settings)

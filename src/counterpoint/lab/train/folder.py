@@ -158,7 +158,7 @@ class RunFolder:
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
         """A new run. `about` gives preset, world, world_version, world_config and seed, and may give more."""
         path = Path(path)
-        fix = f"another name, or go on with it: counterpoint train --resume {path}"
+        fix = f"another name, or resume it: counterpoint train resume {path}"
         taken = InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise taken

@@ -103,7 +103,7 @@ class RayCluster:
 
     def _lost_head(self, error: OSError) -> CounterpointError:
         what = f"the head node of the Ray cluster is lost: {error.strerror or error}"
-        fix = "start the cluster again, then: counterpoint train --resume DIR --address HOST:PORT"
+        fix = "start the cluster again, then: counterpoint train resume DIR --runner ray:HOST:PORT"
         return CounterpointError(what, where=self._head, fix=fix)
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ def within(seconds: float, work: Callable[[], Any]) -> None:
 def _connect(address: str, workers: int) -> None:
     if address.startswith("ray://"):
         why = "weights and rollouts would all pass through one proxy, and a lost connection would end the run"
-        fix = "start it on a node of the cluster: ray job submit -- counterpoint train --runner ray --address auto ..."
+        fix = "start it on a node of the cluster: ray job submit -- counterpoint train net --runner ray:auto ..."
         raise Refused("a run does not go through Ray Client", where=address, why=why, fix=fix)
     if ":" in address:
         _reach(address)

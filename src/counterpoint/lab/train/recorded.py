@@ -25,7 +25,7 @@ import numpy as np
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.lab.train.policies.acting import Followed
 from counterpoint.lab.train.policies.network import Network
-from counterpoint.lab.train.rollouts import Rollout, TracedRollout, merged, play_out
+from counterpoint.lab.train.rollouts import Rollout, TracedRollout, merge_rollouts, play_out
 from counterpoint.lab.worlds.teamworld.action import BAYES, Action
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.observation import Observation
@@ -199,20 +199,20 @@ class Entry:
 _WHY = {
     "made": (
         "they were not made by a simulator that can be played again",
-        "traces of `counterpoint world run --store` or of a run's store",
+        "traces of `counterpoint play --world W1 --store` or of a run's store",
     ),
-    "world": ("they are of another world, or version of it", "--world as the traces name it, or --where to choose them"),
-    "config": ("the world had other parameters", "--set as in the traces (counterpoint show names them), or --where"),
+    "world": ("they are of another world, or version of it", "--world as the traces name it, or a QUERY that selects others"),
+    "config": ("the world had other parameters", "--set as in the traces (counterpoint show names them), or a QUERY"),
     "edited": ("somebody forked or edited them", "the traces that were forked"),
-    "held_out": ("their tasks are held out for evaluations", "record other seeds: counterpoint world run --seed 1000"),
+    "held_out": ("their tasks are held out for evaluations", "play others: counterpoint play --world W1 --seed 1000 --store"),
     "scored": ("they have no team reward", "traces with a team reward"),
     "unknown": (
         "the decisions of the policy that made them are not known",
-        "record decisions: counterpoint train --set keep_episodes=8 writes them to the run's store",
+        "record decisions: counterpoint train net --set keep_episodes=8 writes them to the run's store",
     ),
     "certain": (
         "a hand-made policy chose with certainty, so what else it could have done was never seen",
-        "clone it (--preset clone), or record a policy that samples its actions: counterpoint train --set keep_episodes=8",
+        "clone it (--preset clone), or record a policy that samples its actions: counterpoint train net --set keep_episodes=8",
     ),
 }
 
@@ -313,9 +313,8 @@ def _entry(trace: Trace, world: TeamWorld, held_out: int, off_policy: bool) -> E
 
 
 def _config(fields: Mapping[str, Any]) -> Config | None:
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     try:
-        return Config(**given)
+        return Config(**Config.dials(fields))
     except (TypeError, InputError):
         return None
 
@@ -345,7 +344,7 @@ def rebuilt(traces: Sequence[Trace], world: TeamWorld, net: Network) -> TracedRo
         _refuse_other(out, some)
         parts.append(out)
         order += some
-    return TracedRollout(merged(parts), order)
+    return TracedRollout(merge_rollouts(parts), order)
 
 
 def _refuse_other(out: Rollout, traces: Sequence[Trace]) -> None:

@@ -60,7 +60,7 @@ class Rollout:
 
     @property
     def calls(self) -> int:
-        """Worker calls made; of rollouts that begin alike (`branched`), their common calls once."""
+        """Worker calls made; of rollouts that begin alike (`branch_salts`), their common calls once."""
         return int((self.columns["calls"] - self.extra.get("shared_calls", 0)).sum())
 
     @property
@@ -98,7 +98,7 @@ def play_out(
 ) -> Rollout:  # fmt: skip
     """Play one episode per seed, each with noise of its own salt; with `workers` the sub-agents are played by the network too.
 
-    `salts_ET` gives the salts of the first T rounds one by one (`branched`), the last of them from there on.
+    `salts_ET` gives the salts of the first T rounds one by one (`branch_salts`), the last of them from there on.
 
     With `follow` (and `said`, of the workers) nothing is drawn: recorded decisions are made again.
     """
@@ -154,7 +154,7 @@ def _shared(out: Rollout, salts_ET: np.ndarray) -> dict[str, np.ndarray]:
     return shared
 
 
-def branched(salts: np.ndarray, tree: Sequence[int], rng: np.random.Generator, groups: int, first: int = 0) -> np.ndarray:
+def branch_salts(salts: np.ndarray, tree: Sequence[int], rng: np.random.Generator, groups: int, first: int = 0) -> np.ndarray:
     """(E, T) salts by round that make the rollouts of every task a tree: branches have one salt until they part.
 
     The first branches part at once, the next ones 1 to 4 rounds after the ones before, drawn for each task (`first`: how many
@@ -173,7 +173,7 @@ def branched(salts: np.ndarray, tree: Sequence[int], rng: np.random.Generator, g
     return out
 
 
-def merged(parts: Sequence[Rollout]) -> Rollout:
+def merge_rollouts(parts: Sequence[Rollout]) -> Rollout:
     """Rollouts of one configuration as one: episodes are renumbered, shorter ones end earlier."""
     if len(parts) == 1:
         return parts[0]
@@ -215,8 +215,6 @@ def _prices(config: Config, batch: Batch, action: Action) -> np.ndarray:
         kind = np.repeat(np.arange(len(KINDS)), config.counts)[c.item]
         price = np.where((c.purpose == _VERIFY - 1) & (kind == KINDS.index("chain")), config.check_price, price)
     price = price + config.brief_price * np.where(own, 0, c.brief)
-    if action.full_return is not None:
-        price = price + config.return_price * action.full_return[c.ep]
     return price + (config.gateway_price if config.topology == "harness" else 0.0)
 
 

@@ -26,7 +26,7 @@ from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.jobs import PER_EPISODE, play, world_of
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.recorded import LEAST_ESS, TraceLog
-from counterpoint.lab.train.rollouts import TracedRollout, merged
+from counterpoint.lab.train.rollouts import TracedRollout, merge_rollouts
 from counterpoint.lab.train.runner import Job, Runner, check_ray
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.train.runners.processes import Processes
@@ -58,7 +58,7 @@ def train_run(
 ) -> RunFolder:
     """Train as `config` says (its keys are those of `settings.Settings`) and leave the run in `folder`, which must be new.
 
-    With `resume`, go on with the run that is there, by its own run.toml; `config` is empty then, or the same. A finished run is
+    With `resume`, continue the run that is there, by its own run.toml; `config` is empty then, or the same. A finished run is
     left as it is. `KeyboardInterrupt` comes out after a checkpoint was written. Code from outside that run.toml names is run
     where `allow`, or `config`, names it too. `address` is that of the Ray cluster, for the runner "ray".
     """
@@ -72,7 +72,7 @@ def train_run(
 
 def _store(folder: str) -> Store:
     if not Path(folder).is_dir():
-        raise NotFound("there is no store here", where=folder, fix="name one: counterpoint world run W1 --store DIR makes it")
+        raise NotFound("there is no store here", where=folder, fix="name one: counterpoint play --world W1 --store DIR makes it")
     return Store(folder, read_only=True)
 
 
@@ -93,7 +93,7 @@ def _pin(settings: Settings) -> Settings:
         return settings
     ids = settings.ids or tuple(_store(settings.store).ids())
     if not ids:
-        raise InputError("there is no trace to learn from", where=settings.store, fix="counterpoint world run W1 --store")
+        raise InputError("there is no trace to learn from", where=settings.store, fix="counterpoint play --world W1 --store")
     return dataclasses.replace(settings, store=os.path.abspath(settings.store), ids=ids)
 
 
@@ -225,7 +225,7 @@ class _Session(RunSession):
     def _learn(self, taken: RolloutBatch, begin: float) -> None:
         t, s = self.training, self.settings
         self._playing, self.number = taken, t.update + 1
-        out = merged([d.result.rollout for d in taken.done])
+        out = merge_rollouts([d.result.rollout for d in taken.done])
         seen = alerts.signals(out)
         if t.update % _CHECKED == 0:
             gap, worst = self._mismatch(taken)

@@ -50,7 +50,7 @@ class Learning(Protocol):
 def check_new(path: Path) -> None:
     """Raise where a run cannot begin in this folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        fix = f"another name, or resume it: counterpoint train --resume {path}"
+        fix = f"another name, or resume it: counterpoint train resume {path}"
         raise InputError("exists already and is not empty", where=os.fspath(path), fix=fix)
 
 
@@ -76,7 +76,7 @@ def restore_last(run: RunFolder, learning: Learning) -> None:
     run.resume(learning.update)
 
 
-def marked(traces: Iterable[Trace], **about: Any) -> list[Trace]:
+def mark(traces: Iterable[Trace], **about: Any) -> list[Trace]:
     """The traces, each saying of which run and update it is."""
     return [msgspec.structs.replace(t, meta={**t.meta, **about}) for t in traces]
 
@@ -164,7 +164,7 @@ class RunSession(ABC):
             return
         if self.store is None:
             self.store = Store(self.run.store_path, create=True)
-        self.store.add_many(marked(traces, run=self.run.path.name, update=self._learning.update, episode=kind))
+        self.store.add_many(mark(traces, run=self.run.path.name, update=self._learning.update, episode=kind))
 
     # -- ends
 

@@ -142,7 +142,7 @@ def read_settings(path: Path) -> Settings:
     try:
         given = read_toml(path, fix="key = value lines; see docs/lab/training.md")
     except FileNotFoundError as error:
-        raise NotFound("no such file", where=str(path), fix="counterpoint train --preset counterpoint --world W1") from error
+        raise NotFound("no such file", where=str(path), fix="counterpoint train net --preset counterpoint --world W1") from error
     return settings_of(given, where=str(path))
 
 

@@ -130,7 +130,7 @@ def prompts_of() -> dict[str, str]:
     return dict(HARNESSES["text"].roles)
 
 
-def told(trace: Trace, *, tokens: int) -> str:
+def trace_lines(trace: Trace, *, tokens: int) -> str:
     """A trace as lines of text, the middle cut out where it is longer than so many tokens."""
     lines = [f"{e.agent} ({e.role or e.type}) {e.type}: {' '.join((trace.text(e) or '').split())}" for e in trace.events]
     text, most = "\n".join(lines), tokens * _CHARACTERS

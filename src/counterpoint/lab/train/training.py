@@ -19,7 +19,7 @@ from numpy._core import multiarray
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
 from counterpoint.lab.train import row_credit as assign
-from counterpoint.lab.train.critics import fit, taught, worker_advantages
+from counterpoint.lab.train.critics import fit, teach_workers, worker_advantages
 from counterpoint.lab.train.folder import FORMAT, charged, check_format
 from counterpoint.lab.train.jobs import WORK, one_core, world_of
 from counterpoint.lab.train.learner import EXTRA, Balancer, log_probs
@@ -28,7 +28,7 @@ from counterpoint.lab.train.policies.choices import heads_of
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.preset import Preset, named_preset
 from counterpoint.lab.train.returns import lesson, measure, row_advantages
-from counterpoint.lab.train.rollouts import Rollout, TracedRollout, branched, merged
+from counterpoint.lab.train.rollouts import Rollout, TracedRollout, branch_salts, merge_rollouts
 from counterpoint.lab.train.runner import Job
 from counterpoint.lab.train.settings import Settings
 from counterpoint.lab.train.spawn_critic import SpawnCritic
@@ -170,7 +170,7 @@ class Training:
         mine = slice(int(groups[0]) * group, int(groups[0]) * group + len(seeds))
         payload |= {name: whole[mine] for name, whole in self._forced(update).items()}
         if p.tree:
-            payload["salts_ET"] = branched(salts, p.tree, self.rng(3000, update), len(seeds) // group, int(groups[0]))
+            payload["salts_ET"] = branch_salts(salts, p.tree, self.rng(3000, update), len(seeds) // group, int(groups[0]))
         return Job(work=WORK, payload=payload, version=version, weights=weights)
 
     def _forced(self, update: int) -> dict[str, np.ndarray]:
@@ -204,7 +204,7 @@ class Training:
 
     def learn(self, played: Sequence[TracedRollout], *, stale: int = 0, recorded: bool = False) -> dict[str, Any]:
         """One update from what was played, or was `recorded` by whatever policy; the row of metrics."""
-        out = merged([p.rollout for p in played])
+        out = merge_rollouts([p.rollout for p in played])
         traces = [t for p in played for t in p.traces]
         self._rates()
         stats: dict[str, Any] = {"ess": 1.0}
@@ -329,14 +329,14 @@ class Training:
             advantages["worker"] = worker_advantages(out, left=advantages["point"])
             return {}
         left = advantages["point"] if self.preset.regime == "B" else None
-        advantages["worker"], stats = taught(self.net, self.critic, out, self.rng(5), left=left)
+        advantages["worker"], stats = teach_workers(self.net, self.critic, out, self.rng(5), left=left)
         return stats
 
     def fit_critics(self, out: Rollout, *, keep: int = 96, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
         """Fit the critics on the last rollouts, as many as have `keep` episodes in all and at least one of every sort of task:
         critics that see one sort only forget the others, and then leave all their items."""
         measure(self.net, out)
-        self.recent.append(_trimmed(out))
+        self.recent.append(_trim(out))
         while len(self.recent) > len(self.worlds) and sum(len(r.values) for r in self.recent) > keep:
             self.recent.pop(0)
         lessons = [x for x in (lesson(self.net, r, lam=lam) for r in self.recent) if x is not None]
@@ -426,7 +426,7 @@ class Training:
         self.update, self.recent, self.past = held["update"], held["recent"], held["past"]
 
 
-def _trimmed(out: Rollout) -> Rollout:
+def _trim(out: Rollout) -> Rollout:
     """A rollout with what the critics read."""
     tables = {n: t for n, t in out.tables.items() if n in ("stop", "rule", "spawn")}
     tables["item"] = {k: out.tables["item"][k] for k in _KEPT}

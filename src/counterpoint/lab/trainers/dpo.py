@@ -32,7 +32,9 @@ def _pairs(calls: Sequence[TextCall]) -> list[dict[str, Any]]:
             names = {"rejected_trace_id": worse.trace_id, "rejected_event_id": worse.event_id}
             amounts = {"chosen_advantage": answers.earned[0], "rejected_advantage": earned}
             out.append(
-                {"prompt": best.prompt(), "chosen": best.said(), "rejected": worse.said()} | amounts | best.about() | names
+                {"prompt": best.prompt(), "chosen": best.completion(), "rejected": worse.completion(), **amounts}
+                | best.about()
+                | names
             )
     return out
 

@@ -20,7 +20,7 @@ COLUMNS = {
 
 def _labelled(calls: Sequence[TextCall]) -> list[dict[str, Any]]:
     return [
-        {"prompt": c.prompt(), "completion": c.said(), "label": c.advantage > 0, "advantage": c.advantage} | c.about()
+        {"prompt": c.prompt(), "completion": c.completion(), "label": c.advantage > 0, "advantage": c.advantage} | c.about()
         for c in calls
         if c.advantage
     ]

@@ -20,7 +20,7 @@ from counterpoint.errors import InputError, did_you_mean
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-SECRET = "that read or wrote a secret (--no-mask keeps them)"
+SECRET = "that read or wrote a secret (--mask off keeps them)"
 TOLERANCE = 1e-6
 """The most that a number may differ after it went through a trainer's own types."""
 
@@ -220,7 +220,7 @@ def as_float32(values: Floats, name: str, where: str) -> NDArray[np.float32]:
 def logps_of(row: TrainingRow, trainer: str) -> Floats:
     """The row's log-probabilities; a trainer that needs them would take zeros, which are those of certain tokens."""
     if row.logps is None:
-        fix = "record with a model that tells them: local:NAME, or openai:NAME at vLLM or SGLang with --token-ids"
+        fix = "play with a model that returns them: local:NAME, or openai:NAME at vLLM or SGLang with --model-set token_ids=true"
         raise InputError(f"no log-probabilities, and {trainer} learns from them", where=row.name, fix=fix)
     return row.logps
 

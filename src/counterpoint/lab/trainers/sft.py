@@ -24,7 +24,7 @@ def _good(calls: Sequence[TextCall]) -> list[dict[str, Any]]:
         for call, earned, given in zip(*answers, strict=True):
             if earned > 0:
                 out.append(
-                    {"prompt": call.prompt(), "completion": call.said(), "advantage": earned, "given": given} | call.about()
+                    {"prompt": call.prompt(), "completion": call.completion(), "advantage": earned, "given": given} | call.about()
                 )
     return out
 

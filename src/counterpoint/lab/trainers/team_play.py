@@ -17,7 +17,7 @@ from torch import Tensor
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.network import of_transformers
 from counterpoint.lab.team.edits import keyed_seed
-from counterpoint.lab.train.lm.advantages import advantages, flat_groups, paid
+from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.policies import check_device, engine_of, read_model
 from counterpoint.lab.train.lm.settings import language_settings
@@ -71,7 +71,7 @@ class TeamPlay:
             for seed in seeds
             for k in range(samples)
         ]
-        return [paid(t, self.settings.prices) for t in self.driver.play(rollouts, self.engine)]
+        return [less_prices(t, self.settings.prices) for t in self.driver.play(rollouts, self.engine)]
 
     def rows(self) -> list[TrainingRow]:
         """The rows of one round: tasks, samples of each, credit; tasks whose samples all earned the same are replaced."""
@@ -89,12 +89,12 @@ class TeamPlay:
             if not missing:
                 break
         self.rounds += 1
-        self.told = {**_told(everything), "flat": missing / learn.groups}
+        self.told = {**_summary(everything), "flat": missing / learn.groups}
         return training_rows(advantages(kept, learn)).rows if kept else []
 
     def evaluate(self, tasks: int) -> dict[str, float]:
         """What the model earns on tasks that are never learned on, sampled at temperature 1."""
-        return _told(self.play(range(tasks), name=f"held-{self.version}"))
+        return _summary(self.play(range(tasks), name=f"held-{self.version}"))
 
     def close(self) -> None:
         """End the processes of the teams."""
@@ -107,6 +107,6 @@ class TeamPlay:
         self.close()
 
 
-def _told(traces: Sequence[Trace]) -> dict[str, float]:
+def _summary(traces: Sequence[Trace]) -> dict[str, float]:
     reward = float(np.mean([t.rewards["team"] for t in traces]))
     return {"reward": reward, "solved": float(np.mean([(t.metrics or {}).get("task_success", 0.0) for t in traces]))}

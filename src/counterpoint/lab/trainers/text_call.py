@@ -38,7 +38,7 @@ class TextCall:
         """The messages as chat templates take them."""
         return [{"role": role, "content": text} for role, text in self.messages]
 
-    def said(self) -> list[dict[str, str]]:
+    def completion(self) -> list[dict[str, str]]:
         """The answer as a message."""
         return [{"role": "assistant", "content": self.answer}]
 
@@ -47,14 +47,14 @@ class TextCall:
         return {name: getattr(self, name) for name in ("policy", "group", "trace_id", "event_id", "agent", "role")}
 
 
-class ChosenCalls(NamedTuple):
+class LearnableCalls(NamedTuple):
     """The calls that have texts and an advantage, and how many calls are left out for which reason."""
 
     calls: list[TextCall]
     left_out: Counter[str]
 
 
-def text_calls(traces: Sequence[Trace], found: CallRows) -> ChosenCalls:
+def text_calls(traces: Sequence[Trace], found: CallRows) -> LearnableCalls:
     """The calls of these traces, with texts as the traces have them and advantages as the rows do."""
     calls: list[TextCall] = []
     left_out: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def text_calls(traces: Sequence[Trace], found: CallRows) -> ChosenCalls:
                     row.advantage,
                 )
             )  # fmt: skip
-    return ChosenCalls(calls, left_out)
+    return LearnableCalls(calls, left_out)
 
 
 class Answers(NamedTuple):

@@ -26,7 +26,7 @@ def parameter(default: Any, unit: str, doc: str) -> Any:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number of a world, as `counterpoint world show` prints it."""
+    """One number of a world, as `counterpoint train worlds` prints it."""
 
     name: str
     value: Any

@@ -25,7 +25,7 @@ from counterpoint.errors import InputError
 from counterpoint.recorder import Recording
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.lanes import Scope
-from counterpoint.recorder.telling import raised
+from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.values import clean, text_of, usage_of
 
 try:
@@ -72,12 +72,12 @@ class _Handler(BaseCallbackHandler):
             self._nodes.add(run_id)
             is_sent = (meta.get("langgraph_path") or ("",))[0] == "__pregel_push"  # each `Send` is an agent of its own
             step = {"langgraph_step": meta.get("langgraph_step")}
-            scope = do(scope, "enter", name, name, _said(inputs), is_new=is_sent, extra=step)
+            scope = do(scope, "enter", name, name, _state_text(inputs), is_new=is_sent, extra=step)
         elif scope is not None and parent_run_id is None and scope.outer is None:
             called = meta.get("lc_agent_name") or (name if name not in _PLAIN else None)
             if isinstance(called, str) and called:
                 name_root(scope, called)
-            if text := _said(inputs):
+            if text := _state_text(inputs):
                 do(scope, "human", text)
         self._places.put(run_id, scope)
 
@@ -93,7 +93,7 @@ class _Handler(BaseCallbackHandler):
         if run_id in self._nodes:
             self._nodes.discard(run_id)
             update = getattr(outputs, "update", None) if targets or sends else outputs
-            do(scope, "leave", _said(update), ok=True)
+            do(scope, "leave", _state_text(update), ok=True)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
         """A node fails, or stops to ask a human, or speaks to the graph above it."""
@@ -103,14 +103,14 @@ class _Handler(BaseCallbackHandler):
         self._nodes.discard(run_id)
         kind = type(error).__name__
         if kind in ("GraphInterrupt", "NodeInterrupt"):
-            asked = "\n".join(_said(getattr(one, "value", one)) or "" for one in _list(error.args[0] if error.args else ()))
+            asked = "\n".join(_state_text(getattr(one, "value", one)) or "" for one in _list(error.args[0] if error.args else ()))
             do(scope, "human", asked, extra={"is_question": True})
             do(scope, "leave", None)
         elif kind == "ParentCommand":
             self._go(scope, _goto(error.args[0] if error.args else None)[0])
             do(scope, "leave", None, ok=True)
         else:
-            do(scope, "leave", None, ok=False, error=raised(error))
+            do(scope, "leave", None, ok=False, error=error_text(error))
 
     def _go(self, scope: Scope, targets: list[str]) -> None:
         for name in targets:
@@ -144,11 +144,11 @@ class _Handler(BaseCallbackHandler):
         told.pop("model", None)
         calls = [{"name": c.get("name"), "args": c.get("args")} for c in getattr(message, "tool_calls", None) or ()]
         fields = clean({**told, "extra": {"tool_calls": calls} if calls else None}, scope.session.note)
-        do(scope, "end", _said(message), ok=True, **fields)
+        do(scope, "end", _state_text(message), ok=True, **fields)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
         """It fails."""
-        do(self._places.take(run_id), "end", None, ok=False, error=raised(error))
+        do(self._places.take(run_id), "end", None, ok=False, error=error_text(error))
 
     # -- tools -----------------------------------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class _Handler(BaseCallbackHandler):
         if scope is None:
             return
         if passed is None:
-            text = _said(getattr(output, "update", None) if targets else output)
+            text = _state_text(getattr(output, "update", None) if targets else output)
             is_bad = getattr(output, "status", None) == "error"
             said = {"ok": not is_bad, "error": "tool error" if is_bad else None}
             outer = scope.outer
@@ -187,7 +187,7 @@ class _Handler(BaseCallbackHandler):
         scope, name = self._places.take(run_id), self._tools.pop(run_id, None)
         self._handoffs.pop(run_id, None)
         if name is not None:
-            do(scope, "end_call", None, tool=name, ok=False, error=raised(error))
+            do(scope, "end_call", None, tool=name, ok=False, error=error_text(error))
 
     def on_retriever_start(
         self, serialized: Any, query: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
@@ -197,7 +197,7 @@ class _Handler(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **about: Any) -> None:
         """It answers."""
-        self.on_tool_end("\n\n".join(_said(d) or "" for d in _list(documents)), run_id=run_id)
+        self.on_tool_end("\n\n".join(_state_text(d) or "" for d in _list(documents)), run_id=run_id)
 
     on_retriever_error = on_tool_error
 
@@ -213,10 +213,10 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _said(value: Any) -> str | None:
+def _state_text(value: Any) -> str | None:
     """The text of a state, a message, a document: of a list of messages the last."""
     if isinstance(value, dict) and isinstance(value.get("messages"), (list, tuple)) and value["messages"]:
-        return _said(value["messages"][-1])
+        return _state_text(value["messages"][-1])
     for name in ("content", "page_content"):
         inner = getattr(value, name, None)
         if isinstance(inner, str):

@@ -21,11 +21,11 @@ from __future__ import annotations
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.spans.span import said, told
+from counterpoint.formats.spans.span import last_answer, last_request
 from counterpoint.recorder import Recording
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.lanes import Scope
-from counterpoint.recorder.telling import masked_error
+from counterpoint.recorder.problems import masked_error
 from counterpoint.recorder.values import clean, plain, text_of, usage_of
 
 try:
@@ -118,12 +118,12 @@ class _Processor(TracingProcessor):
     def _hear(self, scope: Scope, asked: Any) -> None:
         """What the first step of all is asked is what a human said."""
         if asked and scope is scope.session.root and scope.lane.latest is None and not scope.knows:
-            do(scope, "human", plain(told(_plain_data(asked))))
+            do(scope, "human", plain(last_request(_plain_data(asked))))
 
     def _step(self, scope: Scope, data: Any, failure: dict[str, Any]) -> None:
         response = getattr(data, "response", None)
         output = getattr(response, "output", None) if response is not None else getattr(data, "output", None)
-        answer = said(_plain_data(output)) if output is not None else None
+        answer = last_answer(_plain_data(output)) if output is not None else None
         told_usage = usage_of({"usage": getattr(data, "usage", None)}) or usage_of(response)
         told_usage["model"] = _model(data)
         calls = [{"name": call.name, "arguments": call.arguments} for call in answer.calls] if answer else []

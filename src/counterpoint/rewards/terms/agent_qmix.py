@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -25,8 +26,8 @@ def priced(outcome: float, tokens: float, *, most: float = 10_000, w_outcome: fl
     return w_outcome * outcome - w_tokens * min(tokens / most, 1.0)
 
 
-def _score(
-    trace: Trace, *, channel: str = "team", most: float = 10_000, w_outcome: float = 1.0, w_tokens: float = 0.1
+def _agent_qmix_signals(
+    trace: Trace, *, channel: Channel = "team", most: float = 10_000, w_outcome: float = 1.0, w_tokens: float = 0.1
 ) -> Iterator[Signal]:
     outcome = trace.rewards.get(channel)
     if outcome is not None:
@@ -38,6 +39,6 @@ agent_qmix = Reward(
     family="R8",
     unit="team",
     source="Agent Q-Mix, arXiv 2604.00344",
-    score=_score,
+    score=_agent_qmix_signals,
     example=lambda: Example(rollouts(), {"most": 500}),
 )

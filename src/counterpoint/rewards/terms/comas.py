@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from counterpoint.errors import InputError
-from counterpoint.rewards.reward import Reward, chosen, gathered, turn_of
+from counterpoint.rewards.reward import Reward, events_of_types, gathered, turn_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -45,25 +45,17 @@ def _judged(trace: Trace, events: list[Event], at: int, role: str) -> Event | No
     return next((e for e in reversed(before) if e.id in linked), before[-1] if before else None)
 
 
-def _score(
-    trace: Trace,
-    *,
-    score: str = "score",
-    solution: str = "solver",
-    evaluation: str = "evaluator",
-    scorer: str = "scorer",
-    replies: bool = False,
-) -> Iterator[Signal]:
+def _comas_signals(trace: Trace, *, score: str = "score", replies: bool = False) -> Iterator[Signal]:
     if replies:
         yield from _replies(trace, score)
         return
-    events = chosen(trace, _TALK)
+    events = events_of_types(trace, _TALK)
     pairs: list[tuple[str | None, float]] = []
     for at, event in enumerate(events):
-        if event.role != scorer:
+        if event.role != "scorer":
             continue
         amounts = pair_rewards((event.reward or {}).get(score))
-        judged = (_judged(trace, events, at, solution), _judged(trace, events, at, evaluation), event)
+        judged = (_judged(trace, events, at, "solver"), _judged(trace, events, at, "evaluator"), event)
         pairs += [(e.id, paid) for e, paid in zip(judged, amounts, strict=True) if e is not None and paid is not None]
     for event_id, value in gathered(pairs, "mean").items():
         yield Signal("message", event_id, "R6", value)
@@ -79,7 +71,7 @@ def _replies(trace: Trace, score: str) -> Iterator[Signal]:
     the next. What an agent gets in a turn is the mean of what its answers of that turn got."""
     paid: list[tuple[str | None, float]] = []
     last: dict[str, Event] = {}
-    for event in chosen(trace, ("return",)):
+    for event in events_of_types(trace, ("return",)):
         if event.task is None or score not in (event.reward or {}):
             continue
         before = last.get(event.task)
@@ -96,12 +88,12 @@ def _example() -> Example:
     """The rollouts: w1 solves, w2 evaluates, w3 scores by what it claimed, and says nothing readable on item 1 of two."""
     roles = {"w1": "solver", "w2": "evaluator", "w3": "scorer"}
 
-    def played(e: Event) -> Event:
+    def recast(e: Event) -> Event:
         claim = (e.extra or {}).get("claim")
         paid = {"score": 1.0 + 2.0 * claim} if e.agent == "w3" and claim is not None and e.type == "message" else {}
         return replace(e, role=roles.get(e.agent, e.role), reward={**(e.reward or {}), **paid} or None)
 
-    return Example([replace(t, events=[played(e) for e in t.events]) for t in rollouts()])
+    return Example([replace(t, events=[recast(e) for e in t.events]) for t in rollouts()])
 
 
-comas = Reward(family="R6", unit="message", source="CoMAS, arXiv 2510.08529 v2", score=_score, example=_example)
+comas = Reward(family="R6", unit="message", source="CoMAS, arXiv 2510.08529 v2", score=_comas_signals, example=_example)

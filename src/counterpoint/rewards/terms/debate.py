@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.rewards.reward import Judge, Reward, amounts, chosen, combined
+from counterpoint.options import Channel
+from counterpoint.rewards.reward import Judge, Reward, amounts, combined, events_of_types
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -19,13 +20,13 @@ from counterpoint.trace.rows import Signal
 _TALK = ("message", "return")
 
 
-def _score(
+def _debate_signals(
     trace: Trace,
     *,
     judge: Judge | Sequence[Judge] | None = None,
     panel: str = "mean",
     by_author: str = "drop",
-    channel: str = "R6",
+    channel: Channel = "R6",
     types: Sequence[str] = _TALK,
 ) -> Iterator[Signal]:
     if by_author not in ("drop", "keep"):
@@ -38,7 +39,7 @@ def _score(
     judges: list[Callable[..., float | bool | None]] = [judge] if callable(judge) else list(judge)
     if not judges:
         raise InputError("the panel has no judge", fix="give at least one callable")
-    for event in chosen(trace, types):
+    for event in events_of_types(trace, types):
         heard = [j for j in judges if by_author == "keep" or getattr(j, "agent", None) != event.agent]
         verdicts = [float(v) for j in heard if (v := j(trace, event)) is not None]
         if verdicts:
@@ -49,6 +50,6 @@ debate = Reward(
     family="R6",
     unit="message",
     source="survey 2605.02801, section 3; Debate-as-Reward 2604.16723",
-    score=_score,
+    score=_debate_signals,
     example=lambda: Example(rollouts()),
 )

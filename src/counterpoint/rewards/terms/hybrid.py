@@ -43,7 +43,13 @@ def _reward(name: str) -> Reward:
     return found
 
 
-def _score(trace: Trace, *, terms: Mapping[str, Any] | None = None, step: float = 0.0, as_team: bool = False) -> Iterator[Signal]:
+def _hybrid_signals(
+    trace: Trace,
+    *,
+    terms: Mapping[str, Any] | None = None,
+    step: float = 0.0,
+    as_team: bool = False,
+) -> Iterator[Signal]:
     terms = {"team_outcome": 1.0} if terms is None else terms
     if not terms:
         raise InputError("a hybrid of no rewards", fix="terms={'team_outcome': 1.0, 'tool_use': 0.1}")
@@ -62,6 +68,6 @@ hybrid = Reward(
     family="R8",
     unit="team",
     source="survey 2605.02801, section 3; balancing: GDPO 2601.05242",
-    score=_score,
+    score=_hybrid_signals,
     example=lambda: Example(rollouts()),
 )

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, amounts, gathered, members
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
-def _score(
+def _individual_signals(
     trace: Trace,
     *,
     outcome: Callable[[Trace, str], float | bool | None] | None = None,
-    channel: str = "R2",
+    channel: Channel = "R2",
     how: str = "mean",
 ) -> Iterator[Signal]:
     if outcome is None:
@@ -35,6 +36,6 @@ individual = Reward(
     family="R2",
     unit="agent",
     source="survey 2605.02801, section 3; MAPoRL 2502.18439",
-    score=_score,
+    score=_individual_signals,
     example=lambda: Example(rollouts()),
 )

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.rewards.reward import Reward, combined, tools_kept
+from counterpoint.options import Channel
+from counterpoint.rewards.reward import Reward, combined, tool_success_shares
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -30,7 +31,7 @@ TraceJudge = Callable[[Trace], bool | float | None]
 
 def _protocol(trace: Trace) -> bool:
     broken = any(e.type == "safety_event" and e.ok is not True for e in trace.events)
-    return not broken and all(share == 1.0 for share in tools_kept(trace).values())
+    return not broken and all(share == 1.0 for share in tool_success_shares(trace).values())
 
 
 def _finished(trace: Trace) -> bool | None:
@@ -48,12 +49,12 @@ def _flipped(trace: Trace, name: str, error: float) -> bool:
     return int.from_bytes(word, "big") / 2**64 < error
 
 
-def _score(
+def _judge_panel_signals(
     trace: Trace,
     *,
     judges: Sequence[str | TraceJudge] = ("outcome", "protocol"),
     panel: str = "all",
-    channel: str = "team",
+    channel: Channel = "team",
     above: float = 0.5,
     error: float = 0.0,
 ) -> Iterator[Signal]:
@@ -82,6 +83,6 @@ judge_panel = Reward(
     family="R6",
     unit="team",
     source="Debate-as-Reward, arXiv 2604.16723 (from the abstract)",
-    score=_score,
+    score=_judge_panel_signals,
     example=lambda: Example(rollouts()),
 )

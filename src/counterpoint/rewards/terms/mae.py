@@ -38,7 +38,7 @@ def by_role(trace: Trace, channel: str) -> dict[str, float]:
     return gathered(((e.role, paid) for e, paid in amounts(trace, [channel])), "mean")
 
 
-def _score(
+def _mae_signals(
     trace: Trace,
     *,
     proposer: str = "proposer",
@@ -65,17 +65,17 @@ def _score(
 def example_roles(roles: dict[str, str], paid: dict[str, dict[str, float]]) -> Example:
     """The rollouts with other roles, and amounts on the events of some agents."""
 
-    def played(e: Event) -> Event:
+    def recast(e: Event) -> Event:
         reward = {**(e.reward or {}), **paid.get(e.agent, {})}
         return replace(e, role=roles.get(e.agent, e.role), reward=reward or None)
 
-    return Example([replace(t, events=[played(e) for e in t.events]) for t in rollouts()])
+    return Example([replace(t, events=[recast(e) for e in t.events]) for t in rollouts()])
 
 
 mae = Reward(
     family="R3",
     unit="role",
     source="Multi-Agent Evolve, arXiv 2510.23595",
-    score=_score,
+    score=_mae_signals,
     example=lambda: example_roles({"lead": "proposer", "w1": "solver", "w2": "judge"}, {"lead": {"quality": 0.8, "format": 1.0}}),
 )

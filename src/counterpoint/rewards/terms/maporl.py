@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, amounts, gathered, turn_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -72,10 +73,10 @@ def bonus(correct_TA: np.ndarray | Sequence[Sequence[float]], alpha: Sequence[fl
     return out
 
 
-def _score(
+def _maporl_signals(
     trace: Trace,
     *,
-    channel: str = "R2",
+    channel: Channel = "R2",
     gamma: float = 0.3,
     alpha: Sequence[float] | None = None,
     as_released: bool = False,
@@ -133,6 +134,6 @@ maporl = Reward(
     family="R2",
     unit="turn",
     source="MAPoRL, arXiv 2502.18439",
-    score=_score,
+    score=_maporl_signals,
     example=lambda: Example(rollouts(), {"alpha": [0.1, 0.1, 0.2, 0.2]}),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from counterpoint.rewards.reward import Reward, chosen
+from counterpoint.rewards.reward import Reward, events_of_types
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -24,19 +24,19 @@ def verifier_reward(is_right: bool, says_right: bool) -> float:
     return float(is_right == says_right)
 
 
-def _score(trace: Trace, *, answer: str = "R2", verdict: str = "R6") -> Iterator[Signal]:
-    for event in chosen(trace, ("message", "return")):
+def _marsrl_signals(trace: Trace) -> Iterator[Signal]:
+    for event in events_of_types(trace, ("message", "return")):
         paid = event.reward or {}
-        if answer in paid:
-            yield Signal("message", event.id, "R3_answer", float(paid[answer] > 0.5))
-        elif verdict in paid:
-            yield Signal("message", event.id, "R3_verdict", verifier_reward(True, paid[verdict] > 0.0))
+        if "R2" in paid:
+            yield Signal("message", event.id, "R3_answer", float(paid["R2"] > 0.5))
+        elif "R6" in paid:
+            yield Signal("message", event.id, "R3_verdict", verifier_reward(True, paid["R6"] > 0.0))
 
 
 marsrl = Reward(
     family="R3",
     unit="message",
     source="MarsRL, arXiv 2511.11373",
-    score=_score,
+    score=_marsrl_signals,
     example=lambda: Example(rollouts()),
 )

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from counterpoint.rewards.reward import Reward, amounts, gathered, tools_kept
+from counterpoint.options import Channel
+from counterpoint.rewards.reward import Reward, amounts, gathered, tool_success_shares
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -29,14 +30,14 @@ def mixed(outcome: float, main: float, workers: Sequence[float], *, w_outcome: f
     return w_outcome * outcome + 0.5 * (w_format * main + w_format * mean)
 
 
-def _score(
-    trace: Trace, *, channel: str = "team", format: str = "format", w_outcome: float = 0.9, w_format: float = 0.1
+def _matpo_signals(
+    trace: Trace, *, channel: Channel = "team", format: str = "format", w_outcome: float = 0.9, w_format: float = 0.1
 ) -> Iterator[Signal]:
     outcome, team = trace.rewards.get(channel), team_of(trace) if trace.events else None
     if outcome is None or team is None or team.main is None:
         return
     by_tools = format == "tools"
-    kept = tools_kept(trace) if by_tools else gathered(((e.agent, paid) for e, paid in amounts(trace, [format])), "mean")
+    kept = tool_success_shares(trace) if by_tools else gathered(((e.agent, paid) for e, paid in amounts(trace, [format])), "mean")
     main = kept.pop(team.names[team.main], 1.0 if by_tools else None)
     if main is not None:
         value = mixed(float(outcome), main, list(kept.values()), w_outcome=w_outcome, w_format=w_format)
@@ -49,4 +50,4 @@ def _example() -> Example:
     return Example([replace(t, events=events) for t, events in zip(rollouts(), marked, strict=True)])
 
 
-matpo = Reward(family="R8", unit="team", source="MATPO, arXiv 2510.04678", score=_score, example=_example)
+matpo = Reward(family="R8", unit="team", source="MATPO, arXiv 2510.04678", score=_matpo_signals, example=_example)

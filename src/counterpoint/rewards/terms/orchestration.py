@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.rewards.reward import Judge, Reward, chosen
+from counterpoint.rewards.reward import Judge, Reward, events_of_types
 from counterpoint.rewards.schedules import weight_at
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -99,7 +99,7 @@ def _parts(
     return out
 
 
-def _score(
+def _orchestration_signals(
     trace: Trace,
     *,
     parts: Sequence[str] = PARTS,
@@ -125,7 +125,7 @@ def _score(
     if team is None or team.main is None:
         return
     main, found = team.names[team.main], _parts(trace, critical_steps(team), most, split, aggregation)
-    for event in chosen(trace, ["orchestrator_decision"]) if judge is not None else ():
+    for event in events_of_types(trace, ["orchestrator_decision"]) if judge is not None else ():
         if (score := judge(trace, event)) is not None:  # type: ignore[misc]
             yield Signal("orchestrator", event.id, "R7_decision", float(score))
     if form is None:
@@ -152,6 +152,6 @@ orchestration = Reward(
     family="R7",
     unit="orchestrator",
     source="Kimi K2.5 2602.02276; survey 2605.02801, section 3",
-    score=_score,
+    score=_orchestration_signals,
     example=lambda: Example(rollouts()),
 )

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from counterpoint.errors import InputError
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, results_of, succeeded
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -59,10 +60,10 @@ def diversity_of(trace: Trace) -> float:
     return 1.0 - sum((k / n) ** 2 for k in asked.values()) if n else 0.0
 
 
-def _score(
+def _paramanager_signals(
     trace: Trace,
     *,
-    channel: str = "team",
+    channel: Channel = "team",
     most: float = 100_000,
     w_success: float = 1.0,
     w_protocol: float = 0.2,
@@ -84,6 +85,6 @@ paramanager = Reward(
     family="R8",
     unit="team",
     source="ParaManager, arXiv 2604.17009 (terms from the abstract, weights ours)",
-    score=_score,
+    score=_paramanager_signals,
     example=lambda: Example(rollouts(), {"most": 500}),
 )

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from counterpoint.errors import InputError
-from counterpoint.rewards.reward import Judge, Reward, amounts, chosen, gathered, turn_of
+from counterpoint.options import Channel
+from counterpoint.rewards.reward import Judge, Reward, amounts, events_of_types, gathered, turn_of
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
@@ -45,14 +46,14 @@ def shaping(
 
 
 def _judged(trace: Trace, judge: Judge, types: Sequence[str]) -> list[tuple[Event, float]]:
-    return [(e, float(score)) for e in chosen(trace, types) if (score := judge(trace, e)) is not None]
+    return [(e, float(score)) for e in events_of_types(trace, types) if (score := judge(trace, e)) is not None]
 
 
-def _score(
+def _process_signals(
     trace: Trace,
     *,
     model: Judge | None = None,
-    channel: str = "R4",
+    channel: Channel = "R4",
     potential: str | Judge | None = None,
     first: float = 0.0,
     gamma: float = 1.0,
@@ -75,6 +76,6 @@ process = Reward(
     family="R4",
     unit="turn",
     source="survey 2605.02801, section 3; shaping: Ng, Harada, Russell 1999",
-    score=_score,
+    score=_process_signals,
     example=lambda: Example(rollouts()),
 )

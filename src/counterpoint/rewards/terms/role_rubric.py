@@ -39,7 +39,7 @@ def _judged(trace: Trace, role: str, items: list[tuple[float, Item]]) -> float |
     return sum(w * s for w, s in scored) / sum(w for w, _ in scored) if scored else None
 
 
-def _score(
+def _role_rubric_signals(
     trace: Trace,
     *,
     rubrics: Mapping[str, Any] | None = None,
@@ -62,6 +62,6 @@ role_rubric = Reward(
     family="R3",
     unit="role",
     source="survey 2605.02801, section 3; MarsRL 2511.11373",
-    score=_score,
+    score=_role_rubric_signals,
     example=lambda: Example(rollouts()),
 )

@@ -32,20 +32,18 @@ def role_rewards(task: float, plan: float, solved: float, form: dict[str, float]
     return out
 
 
-def _score(
+def _sage_signals(
     trace: Trace,
     *,
     challenger: str = "challenger",
     planner: str = "planner",
     solver: str = "solver",
     critic: str = "critic",
-    quality: str = "quality",
     score: str = "R2",
-    format: str = "format",
     least: float = 0.5,
 ) -> Iterator[Signal]:
     names = {"challenger": challenger, "planner": planner, "solver": solver, "critic": critic}
-    q, s, f = (by_role(trace, channel) for channel in (quality, score, format))
+    q, s, f = (by_role(trace, channel) for channel in ("quality", score, "format"))
     if not ({challenger, planner} <= set(q) and solver in s):
         return
     form = {role: f.get(name, 1.0) for role, name in names.items()}
@@ -60,7 +58,7 @@ sage = Reward(
     family="R3",
     unit="role",
     source="SAGE, arXiv 2603.15255 (roles from the abstract, weights ours)",
-    score=_score,
+    score=_sage_signals,
     example=lambda: example_roles(
         {"lead": "challenger", "w1": "planner", "w2": "solver", "w3": "critic"},
         {"lead": {"quality": 0.8}, "w1": {"quality": 0.6}},

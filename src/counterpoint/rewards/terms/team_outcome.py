@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
-def _score(
-    trace: Trace, *, channel: str = "team", verifier: Callable[[Trace], float | bool | None] | None = None, scale: float = 1.0
+def _team_outcome_signals(
+    trace: Trace, *, channel: Channel = "team", verifier: Callable[[Trace], float | bool | None] | None = None, scale: float = 1.0
 ) -> Iterator[Signal]:
     value = trace.rewards.get(channel) if verifier is None else verifier(trace)
     if value is not None:
@@ -26,6 +27,6 @@ team_outcome = Reward(
     family="R1",
     unit="team",
     source="survey 2605.02801, section 3; GRPO 2402.03300",
-    score=_score,
+    score=_team_outcome_signals,
     example=lambda: Example(rollouts()),
 )

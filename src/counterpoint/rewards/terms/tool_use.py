@@ -23,7 +23,7 @@ def _logged(call: Event, results: Sequence[Event]) -> float | None:
     return sum(paid) if paid else None
 
 
-def _score(
+def _tool_use_signals(
     trace: Trace,
     *,
     success: float = 1.0,
@@ -54,6 +54,6 @@ tool_use = Reward(
     family="R5",
     unit="tool",
     source="survey 2605.02801, section 3",
-    score=_score,
+    score=_tool_use_signals,
     example=lambda: Example(rollouts()),
 )

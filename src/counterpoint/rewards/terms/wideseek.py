@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward, results_of
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
@@ -41,10 +42,10 @@ def _is_opened(trace: Trace, tools: Collection[str] | None) -> bool:
     return any(call.ok is not False and all(r.ok is not False for r in answers[call.id]) for call in calls)
 
 
-def _score(
+def _wideseek_signals(
     trace: Trace,
     *,
-    channel: str = "team",
+    channel: Channel = "team",
     valid: Callable[[Trace], bool] | None = None,
     tools: Collection[str] | None = None,
     w_format: float = 0.1,
@@ -64,6 +65,6 @@ wideseek = Reward(
     family="R8",
     unit="team",
     source="WideSeek-R1, arXiv 2602.04634",
-    score=_score,
+    score=_wideseek_signals,
     example=lambda: Example(rollouts()),
 )

@@ -15,13 +15,20 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec.structs import replace
 
+from counterpoint.options import Channel
 from counterpoint.rewards.reward import Reward
 from counterpoint.trace import Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
-def _score(trace: Trace, *, against: str = "opponent", channel: str = "team", par: float | None = None) -> Iterator[Signal]:
+def _zero_sum_signals(
+    trace: Trace,
+    *,
+    against: str = "opponent",
+    channel: Channel = "team",
+    par: float | None = None,
+) -> Iterator[Signal]:
     outcome = trace.rewards.get(channel)
     if outcome is None:
         return
@@ -37,4 +44,4 @@ def _example() -> Example:
     )
 
 
-zero_sum = Reward(family="R2", unit="role", source="SPIRAL, arXiv 2506.24119", score=_score, example=_example)
+zero_sum = Reward(family="R2", unit="role", source="SPIRAL, arXiv 2506.24119", score=_zero_sum_signals, example=_example)

@@ -12,11 +12,11 @@ from counterpoint.lab.team.session import play_in_memory
 from counterpoint.lab.train.lm.advantages import (
     advantages,
     flat_groups,
+    less_prices,
     merged_value,
     merged_worth,
-    normalised,
-    paid,
-    priced,
+    normalise,
+    price_of,
     without_returns,
 )
 from counterpoint.lab.train.lm.alerts import language_alerts
@@ -37,11 +37,11 @@ def samples(trace: Trace, *rewards: float) -> list[Trace]:
 def test_prices_are_taken_off_the_reward(trace: Trace) -> None:
     spawned = sum(e.type == "spawn" for e in trace.events)
     calls = sum("call" in (e.extra or {}) and e.type != "tool_result" for e in trace.events)
-    assert priced(trace, Prices(agent=0.5)) == pytest.approx(0.5 * spawned)
-    assert priced(trace, Prices(call=0.1)) == pytest.approx(0.1 * calls)
-    assert priced(trace, Prices(token=0.01)) == pytest.approx(0.01 * sum(e.tokens_out or 0 for e in trace.events))
-    assert priced(trace, Prices(second=1.0)) > 0
-    got = paid(trace, Prices(agent=0.5))
+    assert price_of(trace, Prices(agent=0.5)) == pytest.approx(0.5 * spawned)
+    assert price_of(trace, Prices(call=0.1)) == pytest.approx(0.1 * calls)
+    assert price_of(trace, Prices(token=0.01)) == pytest.approx(0.01 * sum(e.tokens_out or 0 for e in trace.events))
+    assert price_of(trace, Prices(second=1.0)) > 0
+    got = less_prices(trace, Prices(agent=0.5))
     assert got.rewards["team"] == pytest.approx(trace.rewards["team"] - 0.5 * spawned)
     assert (got.metrics or {})["task_score"] == trace.rewards["team"]
 
@@ -67,20 +67,20 @@ def test_amounts_against_the_other_samples_by_hand(trace: Trace) -> None:
     traces = samples(trace, 0.0, 1.0, 0.5)
     rows = [CreditRow(i, "agent", "lead.1", x) for i, x in enumerate((1.0, 3.0, 5.0))]
     rows.append(CreditRow(0, "agent", "lead.9", 7.0))  # nobody else has one
-    group = normalised(rows, traces, "group")
+    group = normalise(rows, traces, "group")
     spread = (8 / 3) ** 0.5 + 0.05
     assert [r.value for r in group] == pytest.approx([-2 / spread, 0.0, 2 / spread, 0.0])
-    assert [r.value for r in normalised(rows, traces, "leave_one_out")] == pytest.approx([-3.0, 0.0, 3.0, 0.0])
-    assert normalised(rows, traces, "none") == rows
+    assert [r.value for r in normalise(rows, traces, "leave_one_out")] == pytest.approx([-3.0, 0.0, 3.0, 0.0])
+    assert normalise(rows, traces, "none") == rows
     equal = [CreditRow(i, "team", "", 2.0) for i in range(3)]
-    assert [r.value for r in normalised(equal, traces, "group")] == [0.0, 0.0, 0.0]
+    assert [r.value for r in normalise(equal, traces, "group")] == [0.0, 0.0, 0.0]
 
 
 def test_left_out_is_the_whole_sample_and_not_one_event_of_it(trace: Trace) -> None:
     traces = samples(trace, 0.0, 1.0)
     mine = [event.id for event in trace.events if event.agent == "lead"][:2]
     rows = [CreditRow(0, "action", mine[0], 1.0), CreditRow(0, "action", mine[1], 5.0), CreditRow(1, "action", mine[0], 2.0)]
-    assert [r.value for r in normalised(rows, traces, "leave_one_out")] == pytest.approx([1 - 2, 5 - 2, 2 - (1 + 5) / 2])
+    assert [r.value for r in normalise(rows, traces, "leave_one_out")] == pytest.approx([1 - 2, 5 - 2, 2 - (1 + 5) / 2])
 
 
 def test_the_most_specific_mechanism_wins_and_the_lead_keeps_the_teams(trace: Trace) -> None:

@@ -243,7 +243,7 @@ def test_preferences_have_the_value_and_the_gradient_of_their_formula() -> None:
 
 def _in_order(learner: LanguageLearner, weights: Weights, batch: Any, flat: list[CallTokens]) -> list[Any]:
     calls = [i for one in batch for i in one.calls]
-    parts = torch.split(learner._said(weights, batch), [len(flat[i].said) for i in calls])
+    parts = torch.split(learner._token_logps(weights, batch), [len(flat[i].said) for i in calls])
     return [part for _, part in sorted(zip(calls, parts, strict=True), key=lambda pair: pair[0])]
 
 

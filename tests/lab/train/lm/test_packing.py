@@ -76,8 +76,8 @@ def test_together_is_as_alone(tokens: int) -> None:
         assert x == pytest.approx(y, abs=1e-5)
     batches = list(learner._batches(calls))
     assert sum(len(one.tokens) for batch in batches for one in batch) < 0.7 * sum(len(c) for c in calls)
-    loss = -torch.cat([learner._said(weights, batch) for batch in batches]).sum()
-    apart = -torch.cat([learner._said(weights, batch) for call in calls for batch in learner._batches([call])]).sum()
+    loss = -torch.cat([learner._token_logps(weights, batch) for batch in batches]).sum()
+    apart = -torch.cat([learner._token_logps(weights, batch) for call in calls for batch in learner._batches([call])]).sum()
     learnt = list(weights.values())
     for name, x, y in zip(weights, torch.autograd.grad(loss, learnt), torch.autograd.grad(apart, learnt), strict=True):
         assert torch.allclose(x, y, atol=1e-4), name
@@ -151,7 +151,7 @@ def test_a_gpu_gives_the_log_probabilities_and_gradients_of_a_cpu() -> None:
     for device in ("cpu", "cuda"):
         own = {n: w.detach().to(device, copy=True) for n, w in weights.items()}
         learner = LanguageLearner(Network(shape, device=device, is_compiled=device == "cuda"), own, Options(tokens=512))
-        loss = -torch.cat([learner._said(own, batch) for batch in learner._batches(calls)]).sum()
+        loss = -torch.cat([learner._token_logps(own, batch) for batch in learner._batches(calls)]).sum()
         gradients = torch.autograd.grad(loss, list(own.values()))
         found.append((learner.logps(calls), [g.cpu() for g in gradients]))
     (here, gradients), (there, on_gpu) = found

@@ -145,7 +145,7 @@ def test_work_by_name() -> None:
             resolve(wrong)
     with pytest.raises(NotFound, match=r"cannot import the work 'no\.module:f': No module named 'no'"):
         resolve("no.module:f")
-    with pytest.raises(NotFound, match=r"module 'train\.runner\.runner_works' has no function 'doubel'.*did you mean 'double'"):
+    with pytest.raises(NotFound, match=r"module 'lab\.train\.runner\.runner_works' has no function 'doubel'.*did you mean 'double'"):
         resolve(WORK + "doubel")
     with pytest.raises(NotFound, match="has no function '__doc__'"):
         resolve(WORK + "__doc__")
@@ -205,6 +205,6 @@ def test_a_payload_is_as_it_was_when_it_was_submitted() -> None:
     with pytest.raises(NotFound):
         runner.submit(Job(work=WORK + "none", payload=1))
     runner.submit(Job(work=WORK + "bad", payload=5))
-    with pytest.raises(CounterpointError, match=r"job 1 \(train\.runner\.runner_works:bad\): ValueError: no good: 5") as caught:
+    with pytest.raises(CounterpointError, match=r"job 1 \(lab\.train\.runner\.runner_works:bad\): ValueError: no good: 5") as caught:
         runner.collect()
     assert "Traceback" in caught.value.__notes__[0]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from counterpoint import registry
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.guard.stop_basis import GRID, Basis, quadratic, ridge_cv
-from counterpoint.guard.stop_paths import StopPaths, checked, from_traces, said, subset
+from counterpoint.guard.stop_paths import StopPaths, checked, draft_numbers, from_traces, subset
 from counterpoint.guard.stop_rule import (
     FOLDS,
     Rule,
@@ -185,7 +185,7 @@ def test_features_of_what_the_drafts_said() -> None:
     for i, text in zip(drafts, texts, strict=True):
         events[i] = replace(events[i], content_ref=f"draft {i}")
         contents[f"draft {i}"] = text
-    assert said(replace(trace, events=events[::-1], contents=contents)).tolist() == [0, 7, -1.5, 3, 4]
+    assert draft_numbers(replace(trace, events=events[::-1], contents=contents)).tolist() == [0, 7, -1.5, 3, 4]
 
 
 # -- simple trainers
@@ -511,7 +511,7 @@ class Coin:
 
     name, version = "coin", "1"
 
-    def scores_seen(self, x: np.ndarray) -> np.ndarray:
+    def observed_scores(self, x: np.ndarray) -> np.ndarray:
         return x[..., 0]
 
     def ahead(self, t: int, x: np.ndarray, forks: int, seed: int) -> np.ndarray:

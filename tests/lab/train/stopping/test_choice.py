@@ -22,7 +22,7 @@ S0, S1, S2, S3 = (registry.get("world", name) for name in ("s0", "s1", "s2", "s3
 
 def gap(world: Any, rule: Rule) -> float:
     x = world.paths(range(900_000, 902_000)).features
-    return float(1 - world.lost(x, rule.stop_times(x)).mean() / (world.solution().value - world.solution().cap))
+    return float(1 - world.regret(x, rule.stop_times(x)).mean() / (world.solution().value - world.solution().cap))
 
 
 def test_it_closes_the_gap_in_s1_and_s3() -> None:
@@ -107,7 +107,7 @@ def test_changing_the_future_changes_no_earlier_decision(t: int, name: str) -> N
 def test_no_cap_beats_the_optimum(world: Any, horizon: int, factor: float) -> None:
     changed = world.replace(horizon=horizon, price=factor * world.config.price)
     rule, x = best_cap(changed.paths(range(30))), changed.paths(range(100, 200)).features
-    lost = changed.lost(x, rule.stop_times(x))
+    lost = changed.regret(x, rule.stop_times(x))
     assert lost.min() >= -1e-9
     assert changed.solution().cap <= changed.solution().value + 1e-9
 

@@ -7,7 +7,7 @@ import pytest
 
 from counterpoint import registry
 from counterpoint.errors import InputError, Refused
-from counterpoint.guard.stop_paths import FEATURES, from_traces, said
+from counterpoint.guard.stop_paths import FEATURES, draft_numbers, from_traces
 
 
 @pytest.mark.parametrize("name", ["s0", "s1", "s2", "s3"])
@@ -23,7 +23,7 @@ def test_traces_give_the_paths_of_their_world(name: str) -> None:
 
 def test_evidence_is_what_the_draft_says() -> None:
     trace = registry.get("world", "s1").replace(horizon=4).trace(3)
-    assert (said(trace) == registry.get("world", "s1").replace(horizon=4).paths([3]).features[0, :, 1]).all()
+    assert (draft_numbers(trace) == registry.get("world", "s1").replace(horizon=4).paths([3]).features[0, :, 1]).all()
 
 
 def test_what_cannot_be_learned_from_is_refused() -> None:

@@ -17,6 +17,7 @@ from counterpoint.lab.worlds.teamworld.engine import Batch
 from counterpoint.lab.worlds.teamworld.policies import Opposed, named
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.trace import Trace
+from lab.worlds.teamworld.other_rules import ruled
 
 SMALL: dict[str, Any] = {"vote_items": 3, "max_agents": 4, "types": 1, "max_rounds": 12, "votes_per_agent": 4, "max_votes": 8}
 FAIR: dict[str, Any] = {"skill_a": (0.7,) * 3, "skill_b": (0.7,) * 3, "misconception_a": (0.0,) * 3, "misconception_b": (0.0,) * 3}
@@ -26,12 +27,12 @@ WORLDS: dict[str, dict[str, Any]] = {
     "judges": {"acts": "deliberate", "judges": 2},
     "proposer": {"judges": 2, "proposer": True},
     "opponent": {"opponent_rounds": 3, "attack_rate": 0.5},
-    "all": {"acts": "communicate", "judges": 1, "proposer": True, "opponent_rounds": 2, "attack_rate": 0.5, "straggler_rate": 0.2},
+    "all": {"acts": "communicate", "judges": 1, "proposer": True, "opponent_rounds": 2, "attack_rate": 0.5},
 }
 
 
 def begun(episodes: int, number: int = 3, family: int = 1, **changes: Any) -> Batch:
-    batch = Batch(Config(**(SMALL | FAIR | changes)), np.arange(episodes), log=episodes < 10)
+    batch = Batch(ruled(**(SMALL | FAIR | changes)), np.arange(episodes), log=episodes < 10)
     batch.step(Action(stop=np.zeros(episodes, np.bool_), spawns=Spawns.of(np.arange(episodes), number, family)))
     return batch
 
@@ -190,7 +191,7 @@ def test_a_proposer_sets_how_hard_and_how_many() -> None:
 
 
 def test_the_second_side_may_attack_in_so_many_rounds_and_its_pay_is_the_teams_loss() -> None:
-    config = Config(**(SMALL | {"opponent_rounds": 2, "attack_rate": 1.0, "obey": 1.0}))
+    config = ruled(**(SMALL | {"opponent_rounds": 2, "attack_rate": 1.0, "obey": 1.0}))
     world = TeamWorld("opposed", "T", config)
     trace = world.run(Opposed(named("spawn_all", config), "AV2"), [5], log=True).trace(0)
     attacks = [e.extra["attack"] for e in trace.events if e.role == "opponent" and e.extra]

@@ -63,7 +63,7 @@ def test_a_worker_sees_its_brief_its_tool_and_nothing_hidden() -> None:
 
 @pytest.mark.parametrize("topology", ["centralized", "swarm", "debate", "planner_executor_critic"])
 def test_workers_who_say_what_their_tools_said_change_nothing(topology: str) -> None:
-    w = world(topology=topology, straggler_rate=0.3)
+    w = world(topology=topology)
     env, team = w.env(), w.agents()
     env.reset(5), team.reset(5)
     script: list[dict[str, Any]] = [

@@ -13,6 +13,7 @@ from counterpoint.lab.worlds.teamworld.engine import Batch
 from counterpoint.lab.worlds.teamworld.policies import named, play
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.trace import Event, Graph, Trace
+from lab.worlds.teamworld.other_rules import ruled
 
 MIXED: dict[str, Any] = {"vote_items": 4, "pool_items": 1, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_items": 1, "draft_calls": 6,
                          "chain_items": 1, "chain_hops": 2, "node_modules": 1, "node_module_size": 2, "max_agents": 8, "max_rounds": 15,
@@ -29,7 +30,7 @@ def close_to(hits: np.ndarray, chance: float) -> None:
 def team(episodes: int = 2500, number: int = 2, **changes: Any) -> Batch:
     """Teams that are always right when nobody attacks."""
     sure: dict[str, Any] = {"vote_items": 2, "max_agents": 6, "types": 1, "skill_b": (1.0,) * 3, "misconception_b": (0.0,) * 3}
-    batch = Batch(Config(**(sure | changes)), np.arange(episodes))
+    batch = Batch(ruled(**(sure | changes)), np.arange(episodes))
     batch.step(Action(stop=np.zeros(episodes, np.bool_), spawns=Spawns.of(np.arange(episodes), number)))
     return batch
 

@@ -73,7 +73,7 @@ def test_prices_are_paid_for_looks_and_checks() -> None:
 
 @pytest.mark.parametrize("attack", ["AV2", "AV3", "AV6", "AV8", "benign_imperative"])
 def test_logs_are_whole_and_change_no_number(attack: str) -> None:
-    place = TeamWorld("mixed", "M", Config(**MIXED | {"attack": attack, "attack_rate": 0.4, "gates": ALL, "straggler_rate": 0.2}))
+    place = TeamWorld("mixed", "M", Config(**MIXED | {"attack": attack, "attack_rate": 0.4, "gates": ALL}))
     runs, silent = place.run("random", range(6), log=True), place.run("random", range(6))
     assert (runs.values == silent.values).all()
     for i in range(6):

@@ -15,16 +15,16 @@ from counterpoint.lab.worlds.teamworld.action import rule as rule_number
 from counterpoint.lab.worlds.teamworld.config import ATTACKS, CONTROLS, TOPOLOGIES, Config
 from counterpoint.lab.worlds.teamworld.engine import Batch
 from counterpoint.lab.worlds.teamworld.policies import LISTED, named, play
+from lab.worlds.teamworld.other_rules import ruled
 
 SMALL: dict[str, Any] = {"max_agents": 6, "max_rounds": 12, "max_votes": 4, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_calls": 6,
                          "chain_hops": 2, "hop_checks": 1, "hop_attempts": 2, "node_module_size": 3, "node_cross_edges": 1}  # fmt: skip
 ALL: dict[str, Any] = {"vote_items": 3, "pool_items": 2, "draft_items": 1, "chain_items": 1, "node_modules": 1}
-LATE: dict[str, Any] = {"straggler_rate": 0.3, "straggler_rounds": 2, "orchestrator_works": True}
 CASES: dict[str, dict[str, Any]] = {
     "votes": {"vote_items": 5, "summary_loss": 0.5}, "pools": {"pool_items": 2}, "drafts": {"draft_items": 2}, "chains": {"chain_items": 2},
     "nodes": {"node_modules": 2, "topology": "hierarchical", "level_loss": 0.3}, "panel": {"vote_items": 2, "votes_per_agent": 1},
-    **{t: ALL | LATE | {"topology": t, "centre_reads": 1, "attack": a, "attack_rate": 0.3} for t, a in zip(TOPOLOGIES, ATTACKS, strict=False)},
-    "completion": ALL | LATE | {"advance": "completion", "attack": "AV7", "attack_rate": 0.3},
+    **{t: ALL | {"orchestrator_works": True, "topology": t, "attack": a, "attack_rate": 0.3} for t, a in zip(TOPOLOGIES, ATTACKS, strict=False)},
+    "padding": ALL | {"orchestrator_works": True, "attack": "AV7", "attack_rate": 0.3},
     "honeypot": ALL | {"attack": "AV8", "attack_rate": 0.3}, "control": ALL | {"attack": CONTROLS[0], "attack_rate": 0.3},
 }  # fmt: skip
 
@@ -42,15 +42,7 @@ def same_episode(many: Batch, i: int, one: Batch, j: int = 0) -> None:
     """Everything of episode i of one batch is episode j of the other."""
     left, right = arrays(many.state), arrays(one.state)
     for name, column in left.items():
-        if not name.startswith(".pending"):
-            assert np.array_equal(column[i], right[name][j]), name
-    for kind, table in many.state.pending.items():
-        other = one.state.pending.get(kind)
-        for name in table:
-            if name not in ("ep", "row", "asked"):  # rows of the log are not of the episode
-                mine = table[name][table["ep"] == i]
-                theirs = mine[:0] if other is None else other[name][other["ep"] == j]
-                assert np.array_equal(mine, theirs), (kind, name)
+        assert np.array_equal(column[i], right[name][j]), name
 
 
 def team(config: Config, seeds: int, number: int = 4, **spawn: Any) -> Batch:
@@ -88,7 +80,7 @@ _PLAYED = [(case, name) for case in CASES for name in (_CHEAP if case in ("votes
 
 @pytest.mark.parametrize(("case", "name"), _PLAYED)
 def test_a_batch_is_its_episodes_one_by_one(case: str, name: str) -> None:
-    config = Config(**(SMALL | CASES[case]))
+    config = ruled(**(SMALL | CASES[case]))
     policy = named(name, config)
     many = play(config, policy, [5, 0, 11])
     logged = play(config, policy, [11, 5], log=True)
@@ -99,7 +91,7 @@ def test_a_batch_is_its_episodes_one_by_one(case: str, name: str) -> None:
 
 
 def test_the_best_cap_too() -> None:
-    config = Config(**(SMALL | {"vote_items": 3}))
+    config = ruled(**(SMALL | {"vote_items": 3}))
     many = play(config, named("best_cap", config), [5, 0, 11])
     same_episode(many, 1, play(config, named("best_cap", config), [0]))
 
@@ -108,7 +100,7 @@ def test_the_best_cap_too() -> None:
 @given(st.data())
 def test_rewards_sum_to_quality_less_costs(data: st.DataObject) -> None:
     case = data.draw(st.sampled_from(sorted(CASES)))
-    config = Config(**(SMALL | CASES[case]))
+    config = ruled(**(SMALL | CASES[case]))
     batch, policy = Batch(config, [data.draw(st.integers(0, 10**6)), 3]), named("random", config)
     total = np.zeros(2)
     while not batch.state.done.all():
@@ -119,7 +111,7 @@ def test_rewards_sum_to_quality_less_costs(data: st.DataObject) -> None:
 
 
 def test_prices_by_hand() -> None:
-    config = Config(vote_items=2, chain_items=1, max_agents=5, price=(0.01, 0.1), brief_price=0.5, return_price=0.03, broadcast_price=0.2, spawn_price=2.0,
+    config = ruled(vote_items=2, chain_items=1, max_agents=5, price=(0.01, 0.1), brief_price=0.5, broadcast_price=0.2, spawn_price=2.0,
                     round_price=1.0, check_price=0.7, topology="harness", gateway_price=0.05, orchestrator_works=True)  # fmt: skip
     batch = Batch(config, [0])
     no = np.zeros(1, np.bool_)
@@ -128,7 +120,7 @@ def test_prices_by_hand() -> None:
     # A with a brief of 3, B with none, the orchestrator itself at B's price and without a brief's, all with full returns
     calls = Calls.of(0, [0, 1, 2], [1, 3, 0], [3, 0, 2])
     paid = batch.step(Action(stop=no, calls=calls, full_return=~no, broadcast=~no))[0]
-    assert paid == pytest.approx(-(0.01 + 0.1 + 0.1) - 0.5 * 3 - 3 * 0.03 - 3 * 0.2 - 3 * 0.05 - 1.0)
+    assert paid == pytest.approx(-(0.01 + 0.1 + 0.1) - 0.5 * 3 - 3 * 0.2 - 3 * 0.05 - 1.0)
     paid = batch.step(Action(stop=no, calls=Calls.of(zero, 2, 3, 1, VERIFY)))[0]
     assert paid == pytest.approx(-0.7 - 0.5 - 0.05 - 1.0)
     before = batch.state.costs.copy()
@@ -136,41 +128,13 @@ def test_prices_by_hand() -> None:
     assert np.array_equal(batch.state.costs, before)
     assert paid == pytest.approx(batch.quality()[0])
     assert dict(zip(("calls", "messages", "spawn", "time", "harm", "topology"), before[0], strict=True)) == pytest.approx(
-        {"calls": 0.91, "messages": 0.5 * 4 + 0.09 + 0.6, "spawn": 6.0, "time": 3.0, "harm": 0.0, "topology": 0.2})  # fmt: skip
-
-
-def test_time_waits_for_the_latest_straggler_of_any_kind() -> None:
-    config = Config(
-        vote_items=2, draft_items=1, max_agents=4, straggler_rate=1.0, straggler_rounds=3, advance="completion", round_price=1.0
-    )
-    batch = team(config, 300, 3)
-    call(batch, [0, 1, 2], [1, 2, 3])
-    extra = batch.state.clock - 2
-    assert extra.min() >= 1
-    assert extra.max() == 3
-    assert (batch.state.round == 2).all()
-    assert np.allclose(batch.state.costs[:, 3], batch.state.clock)
-    close_to(extra == 3, 1 - (2 / 3) ** 3)
-
-
-def test_late_votes_arrive_later_and_their_agents_are_busy() -> None:
-    batch = team(Config(vote_items=1, max_agents=1, straggler_rate=0.4, straggler_rounds=2), 2000, 1)
-    call(batch, 0, 1)
-    tally = lambda: batch.state.kinds.vote.tally.sum(axis=(1, 2, 3))  # type: ignore[union-attr]  # noqa: E731
-    close_to(tally() == 0, 0.4)
-    assert np.array_equal(batch.observe().free[:, 1], tally() == 1)
-    call(batch, [], [])
-    close_to(tally() == 0, 0.2)
-    call(batch, [], [])
-    assert (tally() == 1).all()
-    assert not batch.state.flying.any()
-    assert batch.observe().free[:, 1].all()
+        {"calls": 0.91, "messages": 0.5 * 4 + 0.6, "spawn": 6.0, "time": 3.0, "harm": 0.0, "topology": 0.2})  # fmt: skip
 
 
 @pytest.mark.parametrize("family", [0, 1])
 @pytest.mark.parametrize(("brief", "typed"), [(0, 0), (1, 0), (2, 0), (3, 0), (2, 1)])
 def test_votes_are_right_as_often_as_the_rules_say(family: int, brief: int, typed: int) -> None:
-    config = Config(vote_items=4, max_agents=4)
+    config = ruled(vote_items=4, max_agents=4)
     batch = team(config, 1500, 4, family=family, type=typed)
     call(batch, [0, 1, 2, 3], [1, 2, 3, 4], brief)
     v = batch.state.kinds.vote
@@ -191,14 +155,14 @@ def test_votes_are_right_as_often_as_the_rules_say(family: int, brief: int, type
 
 def test_contexts_wear_and_families_drift() -> None:
     sure: dict[str, Any] = {"skill_b": (1.0,) * 3, "misconception_b": (0.0,) * 3, "types": 1}
-    batch = team(Config(vote_items=4, max_agents=1, context_capacity=1, context_decay=0.25, **sure), 2000, 1)
+    batch = team(ruled(vote_items=4, max_agents=1, context_capacity=1, context_decay=0.25, **sure), 2000, 1)
     for item in range(4):  # calls taken 0, 1, 2, 3: loads 1, 1, 0.75, 0.5
         call(batch, item, 1)
     right = batch.state.kinds.vote.first == batch.state.kinds.vote.truth  # type: ignore[union-attr]
     assert right[:, :2].all()
     close_to(right[:, 2], 0.875)
     close_to(right[:, 3], 0.75)
-    batch = team(Config(vote_items=2, max_agents=1, drift=(0.0, 0.2), **sure), 2000, 1)
+    batch = team(ruled(vote_items=2, max_agents=1, drift=(0.0, 0.2), **sure), 2000, 1)
     call(batch, 0, 1)  # round 1
     call(batch, 1, 1)  # round 2
     right = batch.state.kinds.vote.first == batch.state.kinds.vote.truth  # type: ignore[union-attr]
@@ -207,7 +171,7 @@ def test_contexts_wear_and_families_drift() -> None:
 
 
 def test_pools_hide_and_give_up_their_finds() -> None:
-    config = Config(pool_items=2, pool_mean=6.0, pool_shape=2.0, pool_slots=60, max_agents=2, types=1)
+    config = ruled(pool_items=2, pool_mean=6.0, pool_shape=2.0, pool_slots=60, max_agents=2, types=1)
     batch = team(config, 3000, 2)
     p = batch.state.kinds.pool
     assert p is not None
@@ -222,18 +186,18 @@ def test_pools_hide_and_give_up_their_finds() -> None:
     assert np.array_equal(p.news, p.found.sum(axis=2))
     call(batch, 0, 1)
     assert np.array_equal(batch.quality(), p.found.sum(axis=(1, 2)))
-    plain = Batch(Config(pool_items=1, pool_mean=3.0, pool_shape=0.0, pool_slots=2), np.arange(4000)).state.kinds.pool
+    plain = Batch(ruled(pool_items=1, pool_mean=3.0, pool_shape=0.0, pool_slots=2), np.arange(4000)).state.kinds.pool
     assert plain is not None
     close_to(plain.present.sum(axis=2) == 2, 1 - 4 * np.exp(-3))
 
 
 def test_a_pool_with_hardly_anything_is_possible() -> None:
     for mean, shape in ((1e-17, 2.0), (0.0, 2.0), (1e6, 2.0), (1e6, 0.0)):
-        Batch(Config(pool_items=1, pool_mean=mean, pool_shape=shape), [0])
+        Batch(ruled(pool_items=1, pool_mean=mean, pool_shape=shape), [0])
 
 
 def test_news_is_of_the_pool_that_was_searched() -> None:
-    batch = team(Config(pool_items=2, pool_mean=50.0, pool_find=(0.5, 0.5), max_agents=1), 1, 1)
+    batch = team(ruled(pool_items=2, pool_mean=50.0, pool_find=(0.5, 0.5), max_agents=1), 1, 1)
     call(batch, 0, 1)
     news = batch.observe().of("pool").news.copy()
     assert news[0, 0] > 0
@@ -242,7 +206,7 @@ def test_news_is_of_the_pool_that_was_searched() -> None:
 
 
 def test_drafts_gain_rot_and_lose() -> None:
-    config = Config(draft_items=1, max_agents=2, types=1, draft_hazard=0.2)
+    config = ruled(draft_items=1, max_agents=2, types=1, draft_hazard=0.2)
     batch = team(config, 4000, 1)
     d = batch.state.kinds.draft
     assert d is not None
@@ -262,7 +226,7 @@ def test_drafts_gain_rot_and_lose() -> None:
 
 
 def test_chains_attempt_check_and_go_on() -> None:
-    config = Config(chain_items=1, chain_hops=2, max_agents=2, types=1)
+    config = ruled(chain_items=1, chain_hops=2, max_agents=2, types=1)
     batch = team(config, 4000, 1)
     c = batch.state.kinds.chain
     assert c is not None
@@ -285,7 +249,7 @@ def test_chains_attempt_check_and_go_on() -> None:
 
 
 def test_nodes_break_where_their_needs_were_done_by_others() -> None:
-    config = Config(node_modules=1, node_module_size=2, node_cross_edges=0, max_agents=2, types=1, node_right=(0.5, 0.9))
+    config = ruled(node_modules=1, node_module_size=2, node_cross_edges=0, max_agents=2, types=1, node_right=(0.5, 0.9))
     for agent, chance in ((1, 0.9 * 0.85), (2, 0.9 * 0.85 * 0.7)):
         batch = team(config, 2000, 2)
         n = batch.state.kinds.node
@@ -300,7 +264,7 @@ def test_nodes_break_where_their_needs_were_done_by_others() -> None:
 
 
 def test_projects_are_paths_with_extra_and_cross_edges() -> None:
-    config = Config(node_modules=3, node_module_size=4, node_extra_edges=0.3, node_cross_edges=5)
+    config = ruled(node_modules=3, node_module_size=4, node_extra_edges=0.3, node_cross_edges=5)
     n = Batch(config, np.arange(300)).state.kinds.node
     assert n is not None
     alike = n.module[:, :, None] == n.module[:, None, :]
@@ -315,7 +279,7 @@ def test_projects_are_paths_with_extra_and_cross_edges() -> None:
 
 
 def test_rules_take_the_draft_from_the_votes() -> None:
-    config = Config(vote_items=1, max_agents=3, types=1, skill_a=(0.6,) * 3, misconception_a=(0.0,) * 3, skill_b=(0.95,) * 3,
+    config = ruled(vote_items=1, max_agents=3, types=1, skill_a=(0.6,) * 3, misconception_a=(0.0,) * 3, skill_b=(0.95,) * 3,
                     misconception_b=(0.0,) * 3)  # fmt: skip
     expected = {"majority": 0, "bayes": 1, "naive": 1, "first": 0}
     for rule, answer in expected.items():
@@ -328,7 +292,7 @@ def test_rules_take_the_draft_from_the_votes() -> None:
 
 
 def test_a_tie_keeps_the_draft_and_a_lossy_summary_drops_for_good() -> None:
-    config = Config(vote_items=1, max_agents=2, types=1, summary_loss=0.3)
+    config = ruled(vote_items=1, max_agents=2, types=1, summary_loss=0.3)
     batch = team(config, 1, 2)
     majority = rule_number("majority")
     batch.step(
@@ -347,7 +311,7 @@ def test_a_tie_keeps_the_draft_and_a_lossy_summary_drops_for_good() -> None:
 
 
 def test_a_lost_node_may_be_called_again_and_a_lost_level_counts() -> None:
-    config = Config(
+    config = ruled(
         node_modules=1, node_module_size=1, draft_items=1, max_agents=2, types=1, summary_loss=1.0, draft_gain=(1.0, 1.0)
     )
     batch = team(config, 2, 2)
@@ -361,7 +325,7 @@ def test_a_lost_node_may_be_called_again_and_a_lost_level_counts() -> None:
 
 
 def test_the_last_round_ends_the_episode() -> None:
-    batch = Batch(Config(vote_items=1, max_rounds=2), [0, 1])
+    batch = Batch(ruled(vote_items=1, max_rounds=2), [0, 1])
     assert call(batch, [], []).tolist() == [-0.0875] * 2
     assert not batch.state.done.any()
     reward = call(batch, [], [])
@@ -371,7 +335,7 @@ def test_the_last_round_ends_the_episode() -> None:
 
 
 def test_snapshots_are_detached_and_come_back_to_the_same_bytes() -> None:
-    config = Config(**(SMALL | CASES["swarm"]))
+    config = ruled(**(SMALL | CASES["swarm"]))
     policy, batch = named("random", config), Batch(config, [1, 2, 3])
     for _ in range(5):
         batch.step(policy.act(batch.observe()))

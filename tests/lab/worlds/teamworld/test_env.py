@@ -20,7 +20,7 @@ from counterpoint.trace import encode
 MIXED: dict[str, Any] = {"vote_items": 3, "pool_items": 1, "pool_mean": 5.0, "pool_slots": 12, "pool_calls": 8, "draft_items": 1, "draft_calls": 6,
                          "chain_items": 1, "chain_hops": 2, "node_modules": 1, "node_module_size": 2, "max_agents": 6, "max_rounds": 20}  # fmt: skip
 HIDDEN = {"truth", "difficulty", "misled", "note", "present", "sound", "level", "right", "module", "planted", "compromised", "seed", "key",
-          "pending", "delay", "word", "confidence_true", "violations"}  # fmt: skip
+          "word", "confidence_true", "violations"}  # fmt: skip
 
 
 def world(**changes: Any) -> TeamWorld:
@@ -43,17 +43,16 @@ def by_chance(w: TeamWorld, seed: int, steps: int = 6) -> Any:
 
 def test_nothing_hidden_is_seen() -> None:
     for topology in TOPOLOGIES:
-        w = world(topology=topology, attack="AV3", attack_rate=0.5, straggler_rate=0.5)
+        w = world(topology=topology, attack="AV3", attack_rate=0.5)
         env = by_chance(w, 1)
         s = env.batch.state
         obs = env.batch.observe()
         assert not {name.split(".")[-1] for name in seen_arrays(obs)} & HIDDEN
         assert not {n for names in SEEN.values() for n in names} & HIDDEN
-        secret = [s.compromised, s.planted, s.seed, s.key, s.busy, s.flying, s.violations]
+        secret = [s.compromised, s.planted, s.seed, s.key, s.busy, s.violations]
         for _, kind in s.kinds.present():
             secret += [getattr(kind, n) for n in ("truth", "difficulty", "misled", "note", "present", "found", "sound", "level", "right", "module")
                        if hasattr(kind, n)]  # fmt: skip
-        secret += [column for table in s.pending.values() for column in table.values()]
         for name, array in seen_arrays(obs).items():
             assert not any(np.shares_memory(array, hidden) for hidden in secret), name
             assert not array.flags.writeable, name
@@ -113,7 +112,7 @@ def test_truncation_is_not_termination() -> None:
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_samples_are_legal_and_snapshots_exact(topology: str) -> None:
-    w = world(topology=topology, straggler_rate=0.3, votes_per_agent=1)
+    w = world(topology=topology, votes_per_agent=1)
     env, rng = w.env(), np.random.default_rng(0)
     for seed in range(2):
         env.reset(seed)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from counterpoint.lab.worlds.teamworld.config import TOPOLOGIES, Config
 from counterpoint.lab.worlds.teamworld.optimum import bound, chain, draft, pool, vote
+from lab.worlds.teamworld.other_rules import ruled
 
 W1 = Config(vote_items=512)
 
@@ -99,7 +100,7 @@ def test_free_rounds_make_drafts_exact_only_with_room() -> None:
     room = Config(draft_items=4, round_price=0.0, types=1)
     assert bound.optimum(room).kind == "exact"
     assert bound.optimum(room).value == pytest.approx(4 * draft.value(room, 2) - 0.12, abs=1e-12)
-    for change in ({"types": 2}, {"context_capacity": 100}, {"max_rounds": 100}, {"drift": (0.0, 0.001)}, {"straggler_rate": 0.1},
+    for change in ({"types": 2}, {"context_capacity": 100}, {"max_rounds": 100}, {"drift": (0.0, 0.001)},
                    {"attack": "AV2", "attack_rate": 0.05}):  # fmt: skip
         narrow = bound.optimum(Config(**{**vars(room), **change}))
         assert narrow.kind == "upper bound"
@@ -128,7 +129,7 @@ def test_the_panel_is_exact_when_rounds_are_free() -> None:
 
 
 def test_a_chain_with_too_many_confidences_is_still_bounded() -> None:
-    best = bound.optimum(Config(chain_items=1, chain_hops=40, hop_checks=3, chain_weight=100.0))
+    best = bound.optimum(ruled(chain_items=1, chain_hops=40, hop_checks=3, chain_weight=100.0))
     assert best.kind == "upper bound"
     assert 0 < best.value < 100
 

@@ -11,8 +11,9 @@ from counterpoint.errors import InputError
 from counterpoint.lab.worlds.teamworld import optimum
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum import chain
+from lab.worlds.teamworld.other_rules import ruled
 
-TWO = Config(chain_items=1, chain_hops=2, hop_attempts=2, hop_checks=2, chain_weight=2.0, price=(0.02, 0.1), check_price=0.05)
+TWO = ruled(chain_items=1, chain_hops=2, hop_attempts=2, hop_checks=2, chain_weight=2.0, price=(0.02, 0.1), check_price=0.05)
 
 
 class _Walk:
@@ -71,10 +72,10 @@ def test_bound_covers_mixed_families_tightly() -> None:
 
 def test_without_checks_by_hand() -> None:
     """Three hops of B at 0.9, no checks, weight 10: 10·0.729 − 3·0.0274 = 7.2078; a redo without a check learns nothing."""
-    config = Config(chain_items=1, chain_hops=3, hop_checks=0)
+    config = ruled(chain_items=1, chain_hops=3, hop_checks=0)
     assert chain.value(config, 2) == pytest.approx(7.2078, abs=1e-12)
     assert chain.decide(config).first == chain.ANSWER
-    worthless = Config(chain_items=1, chain_hops=3, hop_checks=0, chain_weight=0.02)
+    worthless = ruled(chain_items=1, chain_hops=3, hop_checks=0, chain_weight=0.02)
     assert chain.value(worthless, 2) == 0
     assert chain.decide(worthless).first == chain.STOP
 
@@ -82,7 +83,7 @@ def test_without_checks_by_hand() -> None:
 def test_one_checked_hop_by_hand() -> None:
     """One hop, one check, two attempts, p = 0.5, r = a = 0.2: keep a passed attempt (0.8), redo a failed one (0.5): with the check of the
     second useless (keep either way), E = ½·0.8·w + ½·(0.5·w − price) − price − check = 0.65w − 1.5·price − check."""
-    config = Config(chain_items=1, chain_hops=1, hop_attempts=2, hop_checks=1, hop_right=(0.0, 0.5), check_false_reject=0.2,
+    config = ruled(chain_items=1, chain_hops=1, hop_attempts=2, hop_checks=1, hop_right=(0.0, 0.5), check_false_reject=0.2,
                     check_false_accept=0.2, price=(9.0, 0.1), brief_price=0.0, check_price=0.2, chain_weight=10.0)  # fmt: skip
     assert chain.value(config, 2) == pytest.approx(6.5 - 0.15 - 0.2, abs=1e-12)
     table = chain.decide(config)
@@ -123,7 +124,7 @@ def test_the_table_earns_its_value_when_played() -> None:
 
 
 def test_too_many_confidences_are_refused_but_bounded() -> None:
-    long = Config(chain_items=1, chain_hops=60, hop_checks=4)
+    long = ruled(chain_items=1, chain_hops=60, hop_checks=4)
     with pytest.raises(InputError, match="confidences"):
         chain.value(long, 2)
     assert 0 <= chain.bound(long, optimum.workers(long, 2), 0.0) <= long.chain_weight
@@ -132,7 +133,7 @@ def test_too_many_confidences_are_refused_but_bounded() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.floats(0, 0.5), st.floats(0, 0.5), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
 def test_falls_convexly_in_the_price_and_rises_in_attempts(x: float, y: float, hops: int, attempts: int, checks: int) -> None:
-    config, more = (Config(chain_items=1, chain_hops=hops, hop_attempts=n, hop_checks=checks) for n in (attempts, attempts + 1))
+    config, more = (ruled(chain_items=1, chain_hops=hops, hop_attempts=n, hop_checks=checks) for n in (attempts, attempts + 1))
     low, high = sorted((x, y))
     ends = chain.value(config, 2, low), chain.value(config, 2, high)
     assert ends[0] >= ends[1] >= 0

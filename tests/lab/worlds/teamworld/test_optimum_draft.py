@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from counterpoint.lab.worlds.teamworld import optimum
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum import draft
+from lab.worlds.teamworld.other_rules import ruled
 
-SHORT = Config(draft_items=1, draft_calls=5, draft_hazard=0.2, draft_loss=0.4, price=(0.01, 0.1))
+SHORT = ruled(draft_items=1, draft_calls=5, draft_hazard=0.2, draft_loss=0.4, price=(0.01, 0.1))
 
 
 def _chance(config: Config, history: tuple[tuple[float, int], ...]) -> float:
@@ -56,7 +57,7 @@ def test_bound_covers_mixed_families_tightly() -> None:
 def test_two_calls_by_hand() -> None:
     """a = 0.5, h = 0.2, l = 0.4, no price: the first call yields 0.5 and the draft is then sound with 0.8 after a gain, and after a
     zero too (a zero of a sound draft says nothing). The second yields 0.8·0.5 − 0.2·0.4 = 0.32 in both cases: 0.82 in all."""
-    config = Config(draft_items=1, draft_calls=2, draft_hazard=0.2, draft_loss=0.4, price=(9.0, 0.0), brief_price=0.0)
+    config = ruled(draft_items=1, draft_calls=2, draft_hazard=0.2, draft_loss=0.4, price=(9.0, 0.0), brief_price=0.0)
     assert draft.value(config, 2) == pytest.approx(0.82, abs=1e-12)
     assert draft.value(config, 2, 0.32) == pytest.approx(0.18, abs=1e-12)  # the second call is then worth nothing
     assert draft.rule(config, 2, 0.33).patience[:, 1].tolist() == [1, 0]  # one zero, or a gain
@@ -92,7 +93,7 @@ def test_patience_is_a_threshold_and_own_work_is_cheaper() -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.floats(0, 0.5), st.floats(0, 0.5), st.floats(0, 1), st.floats(0, 1), st.integers(1, 12))
 def test_falls_convexly_in_the_price_and_rises_in_calls(x: float, y: float, hazard: float, loss: float, calls: int) -> None:
-    config, longer = (Config(draft_items=1, draft_hazard=hazard, draft_loss=loss, draft_calls=n) for n in (calls, calls + 1))
+    config, longer = (ruled(draft_items=1, draft_hazard=hazard, draft_loss=loss, draft_calls=n) for n in (calls, calls + 1))
     low, high = sorted((x, y))
     ends = draft.value(config, 2, low), draft.value(config, 2, high)
     assert ends[0] >= ends[1] >= 0

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum import bound
+from lab.worlds.teamworld.other_rules import ruled
 
 PATHS = [[], [0], [1], [], [3], [4]]  # two modules of three
 
 
 def _project(**changes: object) -> Config:
-    return Config(**{"node_modules": 2, "node_module_size": 3, "node_cross_edges": 0, "node_extra_edges": 0.0, **changes})
+    return ruled(**{"node_modules": 2, "node_module_size": 3, "node_cross_edges": 0, "node_extra_edges": 0.0, **changes})
 
 
 def test_two_paths_by_hand() -> None:

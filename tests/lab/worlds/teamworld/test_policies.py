@@ -21,7 +21,7 @@ CHEAP = [n for n in LISTED if n != "best_cap"]
 @pytest.mark.parametrize("name", CHEAP)
 def test_policies_end_of_their_own_accord(name: str) -> None:
     for topology in TOPOLOGIES if name == "random" else TOPOLOGIES[1:5:3]:
-        config = Config(**(MIXED | {"max_rounds": 200, "topology": topology, "straggler_rate": 0.1}))
+        config = Config(**(MIXED | {"max_rounds": 200, "topology": topology}))
         batch = play(config, named(name, config), range(4))
         assert not batch.state.truncated.any()
         assert np.isfinite(batch.value()).all()

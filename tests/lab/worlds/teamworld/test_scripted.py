@@ -74,7 +74,7 @@ def test_a_script_grows_its_team_with_the_work_and_turns_it_round_now_and_then()
 
 @pytest.mark.parametrize("topology", ["hierarchical", "debate", "harness", "swarm"])
 def test_they_play_in_every_topology_alone_as_in_a_batch(topology: str) -> None:
-    world = cpt.world("W1", **SMALL, topology=topology, straggler_rate=0.1)
+    world = cpt.world("W1", **SMALL, topology=topology)
     for name in ("agentspawn", "halo"):
         runs = world.run(name, range(6))
         assert world.run(name, [4]).values[0] == runs.values[4]

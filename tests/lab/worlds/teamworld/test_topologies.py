@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from counterpoint.lab.worlds.teamworld.action import Action, Calls, Spawns
-from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.engine import Batch
+from lab.worlds.teamworld.other_rules import ruled
 
 E = 2500
 
@@ -16,7 +16,7 @@ E = 2500
 def team(number: int = 4, episodes: int = E, **changes: Any) -> Batch:
     """Teams of agents of family B that stand ready."""
     base: dict[str, Any] = {"vote_items": 1, "max_agents": 12, "types": 1, "round_price": 0.0}
-    batch = Batch(Config(**(base | changes)), np.arange(episodes))
+    batch = Batch(ruled(**(base | changes)), np.arange(episodes))
     batch.step(Action(stop=np.zeros(episodes, np.bool_), spawns=Spawns.of(np.arange(episodes), number)))
     return batch
 
@@ -41,21 +41,6 @@ def votes(batch: Batch) -> Any:
 def close_to(hits: np.ndarray, chance: float) -> None:
     assert hits.size >= 200
     assert abs(hits.mean() - chance) <= 5 * np.sqrt(max(chance * (1 - chance), 1e-9) / hits.size) + 1e-12, (hits.mean(), chance)
-
-
-def test_a_centre_that_reads_too_much_misreads() -> None:
-    for topology in ("centralized", "debate"):
-        batch = team(topology=topology, vote_items=4, centre_reads=1, centre_misread=0.8)
-        call(batch, [0, 1, 2, 3], [1, 2, 3, 4], [1, 1, 1, 1])
-        wrong = votes(batch).first == 0
-        # 3 of 4 are beyond: each is misread with 0.8 · 3/4, and is then a coin
-        close_to(wrong, 0.8 * 0.75 / 2 if topology == "centralized" else 0.0)
-
-
-def test_a_centre_within_its_means_reads_well() -> None:
-    batch = team(vote_items=4, centre_reads=4, centre_misread=1.0)
-    call(batch, [0, 1, 2, 3], [1, 2, 3, 4], [1, 1, 0, 1])
-    assert (votes(batch).first == [1, 1, 0, 1]).all()
 
 
 def test_the_critic_passes_and_rejects() -> None:

@@ -17,8 +17,7 @@ MIXED: dict[str, Any] = {"vote_items": 5, "pool_items": 1, "pool_mean": 5.0, "po
                          "chain_items": 1, "chain_hops": 2, "node_modules": 1, "node_module_size": 3, "max_agents": 8, "max_rounds": 12,
                          "max_votes": 5}  # fmt: skip
 VOTES: dict[str, Any] = {"vote_items": 6, "max_agents": 5, "max_rounds": 15, "max_votes": 5}
-LATE: dict[str, Any] = {"straggler_rate": 0.3, "straggler_rounds": 2}
-VARIANTS: list[dict[str, Any]] = [{}, LATE | {"orchestrator_works": True}, LATE | {"advance": "completion"}]
+VARIANTS: list[dict[str, Any]] = [{}, {"orchestrator_works": True}, {"attack": "AV7", "attack_rate": 0.3}]
 
 
 def world(**changes: Any) -> TeamWorld:
@@ -42,7 +41,7 @@ def test_traces_are_sound_and_every_event_is_counted(topology: str, policy: str)
             **(
                 MIXED
                 | variant
-                | {"topology": topology, "centre_reads": 2, "level_loss": 0.2, "attack": attack, "attack_rate": 0.3}
+                | {"topology": topology, "attack": attack, "attack_rate": 0.3}
             )
         )
         runs = w.run(policy, [0, 7], log=True)
@@ -95,7 +94,7 @@ def test_what_a_return_changes_it_reaches(topology: str, variant: int) -> None:
             **(
                 base
                 | VARIANTS[variant]
-                | {"topology": topology, "centre_reads": 1, "level_loss": 0.2, "conformity": 1.0, "memory_copy": 0.8}
+                | {"topology": topology, "memory_copy": 0.8}
             )
         )
         trace = w.run(policy, [variant], log=True).trace(0)
@@ -110,7 +109,7 @@ def test_what_a_return_changes_it_reaches(topology: str, variant: int) -> None:
 @pytest.mark.parametrize("topology", ["centralized", "hierarchical"])
 def test_what_other_events_change_they_reach(kind: str, topology: str) -> None:
     for variant in VARIANTS[:2]:
-        w = world(**(MIXED | variant | {"topology": topology, "centre_reads": 1, "level_loss": 0.3}))
+        w = world(**(MIXED | variant | {"topology": topology}))
         trace = w.run("random", [4], log=True).trace(0)
         places = [i for i, e in enumerate(trace.events) if e.type == kind and e.role != "critic"]
         for at in places[:: max(1, len(places) // 2)][:3]:

@@ -11,7 +11,7 @@ from counterpoint.app.words import plain_text
 from counterpoint.audits.diff import Diff, Divergence, Pair
 from counterpoint.display import number
 from counterpoint.trace import Trace
-from counterpoint.trace.steered import is_steered
+from counterpoint.trace.steering import is_steered
 
 _ROWS = 8
 

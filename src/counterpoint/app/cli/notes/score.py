@@ -51,17 +51,17 @@ def score(
     `team` is the reward that credit, training and lists use; any other name is a channel of its own. `up` and `down` are team=1
     and team=0.
     """
-    from counterpoint.app import scoring
+    from counterpoint.app import human_scores
     from counterpoint.app.load_save import load
     from counterpoint.rewards.proposals import proposals
 
-    by = author or scoring.author()
-    outcomes = scoring.outcomes_from(scoring.parsed(scores), by=by, note=remark) if scores else []
+    by = author or human_scores.author()
+    outcomes = human_scores.outcomes_from(human_scores.parse_scores(scores), by=by, note=remark) if scores else []
     if not outcomes and accept is None and (remark or author):
         raise InputError("--note and --author need a score", fix="counterpoint notes score TRACE team=1 --note ...")
     if accept is not None:
-        outcomes.append(scoring.accepted(_proposal(proposals(load(trace, store=store)), accept), by=by, note=remark))
-    _print(scoring.score(trace, outcomes, store=store) if outcomes else load(trace, store=store), as_json=as_json)
+        outcomes.append(human_scores.accepted(_proposal(proposals(load(trace, store=store)), accept), by=by, note=remark))
+    _print(human_scores.score(trace, outcomes, store=store) if outcomes else load(trace, store=store), as_json=as_json)
 
 
 def _proposal(offers: list[Proposal], which: int) -> Proposal:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from counterpoint.app.checking import FileReport, check_file, check_trace
+from counterpoint.app.file_check import FileReport, check_file, check_trace
 from counterpoint.app.load_save import load, names_file
 from counterpoint.app.terminal.options import rows_option
 from counterpoint.app.terminal.output import emit, json_option

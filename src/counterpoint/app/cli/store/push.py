@@ -46,10 +46,10 @@ def push(
     The store here is the spool: a trace counts as sent when the collector acknowledges that it is on disk. Without QUERY (of
     `counterpoint ls`) every trace is sent that was not sent before.
     """
-    from counterpoint.app.pushing import Push, Pushed
+    from counterpoint.app.push import Push, PushResult
     from counterpoint.app.search import matcher
 
-    total = Pushed()
+    total = PushResult()
     with open_store(store) as opened:
         matches = matcher(" ".join(query), opened.datasets())
         way = Push(opened, url, token=read_token(token_file), note=lambda text: note(plain_text(text)))

@@ -1,7 +1,7 @@
 """`cpt.compare`: ways of training against each other, on the same tasks, seeds and budget.
 
-Always true: what is not comparable is `Refused` with every reason, unless `anyway`, and then the result carries the reasons; runs
-that are there are only read; the same call gives the same numbers.
+Always true: what is not comparable is `Refused` with every reason, unless `ignore_mismatch`, and then the result carries the
+reasons; runs are only read; the same call gives the same numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from counterpoint.trace.tabular import Bar, Tabular
 # Always true: nothing is written; a name that matches no run is `NotFound`; the order is the order of the arguments, and inside
 # a pattern the order of the paths. Runs of one label are its training seeds.
 
-# Where `counterpoint train` puts runs; `plot NAME` finds runs/NAME.
+# Where `counterpoint train` puts runs; `compare plot NAME` finds runs/NAME.
 _HOME = "runs"
 _LABELLED = re.compile(r"([\w.+-]+)=(.+)", re.S)
 
@@ -128,7 +128,7 @@ def _paths(name: str) -> list[tuple[str | None, Path]]:
             return [(label, Path(candidate))]
     matches = sorted(p for p in glob.glob(text) if os.path.isdir(p))
     if not matches:
-        raise NotFound("there is no run here", where=text, fix="counterpoint train makes runs, in ./runs unless told otherwise")
+        raise NotFound("there is no run here", where=text, fix="counterpoint train makes runs, in ./runs without -o")
     return [(label, Path(match)) for match in matches]
 
 
@@ -182,7 +182,7 @@ class RunComparison(Tabular):
         return mean / best if self.metric == "value" and best and best > 0 and mean is not None else None
 
     def as_dict(self) -> dict[str, Any]:
-        """What `counterpoint compare --json` prints."""
+        """What `counterpoint compare runs --json` prints."""
         about, tasks = self.baseline.runs[0].about, self.sides.tasks
         per_side = [
             {"label": g.label, "runs": [str(r.path) for r in g.runs], "seeds": g.seeds, "mean": e.mean, "low": e.low}
@@ -260,7 +260,7 @@ class RunComparison(Tabular):
         out, tasks, differences = [], self.sides.tasks, self.result.differences
         fallen = [f"{g.collapsed} of {len(g.runs)} runs of {g.label}" for g in self.groups if g.collapsed]
         if fallen:
-            out.append(f"collapsed (the team ended up calling nobody; the final value counts): {', '.join(fallen)}")
+            out.append(f"collapsed (the team stopped calling anybody; the final value counts): {', '.join(fallen)}")
         lucky = [g.label for i, g in enumerate(self.groups) if (self.share_of_optimum(i) or 0.0) > 1]
         if lucky:
             what = f"above its bound, which is of the mean over all tasks, on these {len(tasks):,}: {', '.join(lucky)}"
@@ -283,15 +283,15 @@ class RunComparison(Tabular):
     def caption(self) -> str:
         """What is compared on what, and the warning where it should not be."""
         about = self.baseline.runs[0].about
-        said = f"{self.metric} on {len(self.sides.tasks):,} tasks of {about['world']}; differences are from {self.baseline.label}"
-        return said + (f"; not comparable: {joined_reasons(self.reasons)}" if self.reasons else "")
+        text = f"{self.metric} on {len(self.sides.tasks):,} tasks of {about['world']}; differences are from {self.baseline.label}"
+        return text + (f"; not comparable: {joined_reasons(self.reasons)}" if self.reasons else "")
 
 
 def compare(
     *runs: Any,
     metric: str = "value",
     baseline: str | None = None,
-    anyway: bool = False,
+    ignore_mismatch: bool = False,
     presets: Sequence[str] = (),
     world: str | None = None,
     seeds: int | None = None,
@@ -313,7 +313,7 @@ def compare(
     >>> import counterpoint as cpt
     >>> short = {"updates": 1, "episodes": 16, "eval_episodes": 4, "set": {"vote_items": 8}}
     >>> ways = {preset: cpt.train("W1", preset=preset, **short) for preset in ("grpo", "mappo")}
-    >>> found = cpt.compare(ways, anyway=True)
+    >>> found = cpt.compare(ways, ignore_mismatch=True)
     >>> found.to_arrow().column("label").to_pylist()
     ['grpo', 'mappo']
     """
@@ -324,12 +324,12 @@ def compare(
     if runs and unused:
         raise InputError(f"{unused[0]} goes with presets", fix="runs that are named are compared as they are")
     if runs:
-        return compare_groups(groups_of(runs), metric, baseline, anyway=anyway)
+        return compare_groups(groups_of(runs), metric, baseline, ignore_mismatch=ignore_mismatch)
     changes = dict(set or {})
     planned = plan_presets(
         presets, world, lambda name: world_named(name, **changes), seeds=seeds, seed=seed, budget=budget, out=out
     )
-    return compare_groups(trained_groups(planned), metric, baseline, anyway=anyway)
+    return compare_groups(trained_groups(planned), metric, baseline, ignore_mismatch=ignore_mismatch)
 
 
 def plan_presets(
@@ -351,9 +351,9 @@ def plan_presets(
         if ":" not in name and name not in registry.ids("preset"):
             raise NotFound(f"no preset named {name!r}", where="presets", fix=did_you_mean(name, registry.ids("preset")))
     if len({*names}) < 2 or len({*names}) < len(names):
-        raise InputError("name two presets or more, each once", where="presets", fix="as in --presets grpo,counterpoint")
+        raise InputError("name two presets or more, each once", where="presets", fix="as in grpo counterpoint")
     if not world:
-        raise InputError("presets need a world", fix="--world W1; counterpoint world ls")
+        raise InputError("presets need a world", fix="--world W1; counterpoint train worlds lists them")
     shown, of_world = _world_settings(world, changed)
     planned = []
     for one in range(seed or 0, (seed or 0) + (seeds or 5)):
@@ -414,7 +414,7 @@ def _trained(
     """Train the k-th run, unless it is there; what it was charged."""
     if folder.exists() and any(folder.iterdir()):
         _check_finished(folder, config)
-        tell(f"{folder} is there already and is finished")
+        tell(f"{folder} is finished already")
     else:
         tell(f"training {config['preset']}, seed {config['seed']} ({k + 1} of {runs}) in {folder}")
         try:
@@ -423,7 +423,7 @@ def _trained(
             share = lambda kind, row: at(k + float(row["progress"]), about) if kind == "update" else None  # noqa: E731
             train_one(folder, config, resume=False, allow=(), progress=share)
         except KeyboardInterrupt:
-            tell(f"go on with: counterpoint train --resume {folder}, then this again")
+            tell(f"resume it with: counterpoint train resume {folder}, then run this again")
             raise
     return int(RunFolder.open(folder).spent()["charged"])
 
@@ -435,14 +435,14 @@ def _check_finished(folder: Path, config: Mapping[str, Any]) -> None:
     is_same = all(about[key] == config[key] for key in ("preset", "world", "seed"))
     is_same &= all(about["world_config"].get(key) == value for key, value in asked.items())
     if not is_same or run.config().get("budget_calls", config.get("budget_calls")) != config.get("budget_calls"):
-        raise InputError("holds a run with other settings", where=str(folder), fix="choose another --out DIR")
+        raise InputError("holds a run with other settings", where=str(folder), fix="name another folder: -o DIR")
     if about["status"] != "finished":
-        fix = f"counterpoint train --resume {folder}, then this again"
+        fix = f"counterpoint train resume {folder}, then run this again"
         raise InputError(f"is {about['status']}, not finished", where=str(folder), fix=fix)
 
 
-def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *, anyway: bool) -> RunComparison:
-    """The same for runs that are open."""
+def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *, ignore_mismatch: bool) -> RunComparison:
+    """Compare runs that are open, by label."""
     labels = [group.label for group in groups]
     if not groups:
         raise InputError("no runs to compare", fix="name runs of two presets, or give them labels: a=runs/x* b=runs/y*")
@@ -453,8 +453,8 @@ def compare_groups(groups: Sequence[Group], metric: str, baseline: str | None, *
         raise NotFound(f"no side named {baseline!r}", where="baseline", fix=did_you_mean(baseline, labels))
     base = labels.index(baseline) if baseline else 0
     against = reasons(groups, base)
-    if against and not anyway:
-        fix = "train them alike, with one --budget of many updates (language models: learn.updates); or --anyway (anyway=True)"
+    if against and not ignore_mismatch:
+        fix = "train them alike, with one --cap calls of many updates (language models: updates); or --ignore-mismatch"
         raise Refused("not comparable: " + joined_reasons(against), fix=fix)
     found = sides(groups, metric)
     return RunComparison(metric, tuple(groups), base, tuple(against), found, compared(found.sides, baseline=base))

@@ -193,7 +193,7 @@ def check_budget(plan: Plan, budget_tokens: int | None) -> None:
     """Raise where a model that costs something would be asked without a budget."""
     if plan.questions and not plan.is_free and budget_tokens is None:
         what = f"{plan.model.name} would be asked {counted(len(plan.questions), 'question')}, for up to {plan.tokens:,} tokens"
-        raise Refused(what, fix=f"--budget-tokens {plan.tokens} allows that much; with a smaller number it stops earlier")
+        raise Refused(what, fix=f"--cap tokens={plan.tokens} allows that much; with a smaller number it stops earlier")
 
 
 # -- asking --------------------------------------------------------------------------------------------------------------

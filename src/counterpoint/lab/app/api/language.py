@@ -101,8 +101,8 @@ def _chosen(imitate: dict[str, Any], where: str | None) -> None:
     from counterpoint.lab.train.lm.settings import is_fake
 
     demos = imitate.get("demos", "fake:1")
-    if where is not None and is_fake(demos):
-        raise InputError("there is no store to choose from", where="--where", fix="--demos STORE")
+    if (where is not None or imitate.get("where")) and is_fake(demos):
+        raise InputError("there is no store to select traces from", where="imitate.where", fix="--demos STORE")
     if not is_fake(demos):
         query = where if where is not None else imitate.get("where", "")
         imitate |= {"where": query, "ids": imitate.get("ids") or chosen_ids(demos, query)}
@@ -155,7 +155,7 @@ def language_planned(
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
     if full["model"].lower() not in KNOWN:  # a plan may be made before the model is installed, and for another machine
         find(full["model"])
-    full["model"] = lasting_name(full["model"])  # a run goes on wherever it is called from
+    full["model"] = lasting_name(full["model"])  # a run is resumed from any folder
     if not is_fake(demos := full["imitate"]["demos"]):
         full["imitate"]["demos"] = str(Path(demos).resolve())
     tasks = "-".join(dict.fromkeys(find_task(mix["name"]).short for mix in full["task"]))

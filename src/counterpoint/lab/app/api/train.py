@@ -1,7 +1,7 @@
 """`cpt.train`: an orchestrator trained until its budget is spent, in one run or one for each of several seeds.
 
 Always true: everything named is looked up before anything is played or written; a run is left whole however it ends, and
-`resume` goes on with it.
+`resume` continues it.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def train(
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
 
     `world` is a TeamWorld (W1, W2, D, P, V, A, M) or a world of the suites (width, crew, ...), and `preset` a way to train of
-    `counterpoint train --list`; `source` is a RUN.toml that says both, and more. `set` changes parameters of the world,
+    `counterpoint train presets`; `source` is a RUN.toml that says both, and more. `set` changes parameters of the world,
     `budget` is the calls and rounds to spend, and `settings` are the other keys of a RUN.toml (`updates`, `eval_every`,
-    `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that are
-    there already go on. `resume` goes on with a run that was cut off. With `store` it learns from the finished traces there
+    `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that
+    are there already are resumed. `resume` continues an interrupted run. With `store` it learns from the finished traces there
     that `where` finds (the language of `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of
     `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6, or several) as a team; `set` then has
     dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn by.
@@ -140,7 +140,7 @@ def _language_runs(
 def _refuse_with_resume(given: Mapping[str, Any]) -> None:
     unused = [name for name, value in given.items() if value is not None]
     if unused:
-        raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a run goes on with its own run.toml")
+        raise InputError(f"{unused[0]} is for a new run", where="resume", fix="a resumed run keeps its own run.toml")
 
 
 def settings_named(
@@ -159,17 +159,17 @@ def settings_named(
         from counterpoint.lab.train.settings import read_settings
 
         if source.is_dir():
-            fix = f"counterpoint train --resume {source}" if is_run(source) else "name a .toml file"
+            fix = f"counterpoint train resume {source}" if is_run(source) else "name a .toml file"
             raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
         config = read_settings(source).as_dict()
     named = {name: value for name, value in (("preset", preset), ("world", world)) if value is not None}
     config = _of_suite({"preset": "counterpoint"} | config | named)
     if where is not None and store is None and not config.get("store"):
-        raise InputError("there is no store to choose from", where="--where", fix="--from STORE")
+        raise InputError("there is no store to select traces from", where="where", fix="--store DIR (store=...)")
     if store is not None or where is not None:
         config |= _recorded(config, os.fspath(store or config["store"]), where or "")
     if "world" not in config:
-        fix = "--world W1, or RUN.toml; counterpoint world ls lists worlds, --list presets"
+        fix = "--world W1, or RUN.toml; counterpoint train worlds and counterpoint train presets list names"
         raise InputError("no world to train in", fix=fix)
     # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
     registry.check_consent([config["preset"], config["world"]], {*allow, *named.values()}, where=str(source))
@@ -220,7 +220,7 @@ def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, A
         out |= {"world": meta["world"], "set": {k: v for k, v in own.items() if k in usual and v != usual[k]}}
     elif "world" not in config:
         what = "the first trace was not made by a simulator, so its policy cannot be asked again"
-        fix = "traces of `counterpoint world run --store` or of a run's store; rows of model calls: counterpoint export"
+        fix = "traces of `counterpoint play --world W1 --store` or of a run's store; rows of model calls: counterpoint export"
         raise NotIdentified(what, fix, where=ids[0])
     return out
 
@@ -240,7 +240,7 @@ def planned(
 
         check(preset)
     if full["preset"] == "clone" and not full["store"]:
-        raise InputError("clone learns from recorded traces", where="preset", fix="--from STORE, or another preset")
+        raise InputError("clone learns from recorded traces", where="preset", fix="counterpoint train log, or another preset")
     name = out or _HOME / (source.stem if source is not None else _short_name(full))
     each = range(full["seed"], full["seed"] + (seeds or 1))
     is_one = out is not None and seeds is None
@@ -251,7 +251,7 @@ def train_one(
     folder: Path, config: Mapping[str, Any], *, resume: bool, allow: Collection[str], progress: Progress | None,
     address: str | None = None, log: Sequence[str] = (), push: str | None = None,
 ) -> RunFolder:  # fmt: skip
-    """Train one run, or go on with it; `log` and `push`: who is told of it, and where its traces go."""
+    """Train one run, or resume it; `log` names trackers, `push` the collector of its traces."""
     from counterpoint.lab.app.tracking import TRACKERS, tracked
 
     names = (log,) if isinstance(log, str) else tuple(log)
@@ -266,10 +266,10 @@ def _pushed(folder: Path, url: str | None, tell: Progress) -> AbstractContextMan
     """The traces of a run on their way to a collector while it is trained."""
     if url is None:
         return nullcontext()
-    from counterpoint.app.pushing import checked, following
+    from counterpoint.app.push import check_url, push_while
 
     token = os.environ.get("COUNTERPOINT_TOKEN", "")
-    return following(folder / "store", checked(url), token=token, note=lambda what: tell("note", {"what": what}))
+    return push_while(folder / "store", check_url(url), token=token, note=lambda what: tell("note", {"what": what}))
 
 
 def _trained(folder: Path, config: Mapping[str, Any], *, resume: bool, **how: Any) -> RunFolder:

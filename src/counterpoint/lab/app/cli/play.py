@@ -1,31 +1,40 @@
-"""Run a team of models, or of test doubles, and keep its trace.
+"""Play a task with a team of models, or policies in a world.
 
-Always true: every event is in the journal as it happens; a run that is interrupted or killed is there up to its last acknowledged
-event, and `--resume` goes on from it. A key is read from the environment and is written nowhere.
+Always true: every event of a team is in the journal as it happens; a run that is interrupted or killed is there up to its last
+acknowledged event, and `--resume` continues it. A key is read from the environment and is written nowhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shlex
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.options import NumberRange, impossible, overrides, set_option
+from counterpoint.app.terminal.options import (
+    allow_option,
+    cap_option,
+    caps_of,
+    impossible,
+    limits_option,
+    overrides,
+    seed_option,
+    set_option,
+    values_of,
+)
+from counterpoint.app.terminal.options import model_options as model_flags
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
-from counterpoint.app.terminal.store import open_store, store_option
+from counterpoint.app.terminal.store import open_store
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.lab.app.cli._options import gate_option, model_options
+from counterpoint.lab.app.cli._play_world import play_world
+from counterpoint.lab.app.cli._tree import watching
 
 if TYPE_CHECKING:
     from counterpoint.lab.lm.budget import Budget
@@ -34,103 +43,119 @@ if TYPE_CHECKING:
     from counterpoint.trace import Trace
 
 HEADING = "Learn"
-
-_LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "temperature", "context")
-_MODEL_OPTIONS = ("base_url", "key_env", "concurrency", "rpm", "tpm", "timeout_s", "retries", "token_ids")
-_LOCAL_OPTIONS = ("device", "propensities")
-_RESUMABLE = {*_MODEL_OPTIONS, *_LOCAL_OPTIONS, "price", "resume", "allow", "quiet", "store", "as_json", "pace"}
-_RESUMABLE |= {"budget_tokens", "budget_usd", "budget_seconds"}
+_BUDGETS = {"tokens": int, "usd": float, "seconds": float}
+_LIMITS = ("width", "agents", "depth", "turns", "steps", "rounds", "repairs", "max_tokens", "context")
+_TEAM_SETTINGS = ("harness", "temperature")
+"""Names of --model-set that say how the team asks its model; they are no options of the model itself."""
+_RESUMABLE = {"model_pairs", "base_url", "caps", "resume", "allow", "quiet", "store", "as_json"}
+_OF_WORLDS = {"policies", "episodes"}
+_OF_BOTH = {"world", "seed", "pairs", "store", "as_json", "quiet"}
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint record --task T1 --topology centralized --model fake --width 8\n"
-    "  counterpoint record --task T1 --topology swarm --model fake --pace real --id hunt\n"
-    "  counterpoint record --task T5 --model openai:NAME --base-url http://127.0.0.1:8000/v1 --budget-tokens 50000\n\n"
-    "Exit codes: 0 recorded, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, model or run,\n"
-    "5 refused, 130 interrupted (the run can be resumed)."
+    epilog="\b\nExamples:\n  counterpoint play --task T1 --topology centralized --model fake --cap width=8\n"
+    "  counterpoint play --task T1 --topology swarm --model fake --model-set pace=real --id hunt\n"
+    "  counterpoint play --task T5 --model openai:NAME --base-url http://127.0.0.1:8000/v1 --cap tokens=50000\n"
+    "  counterpoint play --world W1 --policy reference --policy serial --episodes 1000\n\n"
+    "Exit codes: 0 played, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, world, model or run,\n"
+    "5 refused, 130 interrupted (a team can be resumed)."
 )
-@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` shows all.")
-@click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` shows all.")
+@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` lists them.")
+@click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` lists them.")
+@model_flags("openai:NAME, local:NAME, scripted:FILE, or a test double.", default="fake")
+@click.option("--world", metavar="NAME", help="Play policies in a world of `counterpoint train worlds` instead.")
 @click.option(
-    "--model", "model_name", default="fake", show_default=True, help="openai:NAME, local:NAME, scripted:FILE, a test double."
+    "--policy", "policies", multiple=True, metavar="NAME", help="A policy of the world; may be repeated.  [default: all of them]"
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the task instance and of every random draw."
-)
+@click.option("--episodes", type=click.IntRange(min=1), metavar="N", help="Episodes of each policy in a world.  [default: 100]")
+@seed_option("Seed of the task, or of the first episode.")
 @set_option
-@click.option("--harness", default="text", show_default=True, help="text: acts are lines; tools: acts are function calls.")
-@click.option("--width", type=click.IntRange(min=1), help="Sub-agents of one agent at once (default 4).")
-@click.option("--limit", "limits", multiple=True, metavar="NAME=N", help=f"Another limit: {', '.join(_LIMITS)}.")
+@cap_option(*_LIMITS, *_BUDGETS)
+@limits_option
 @click.option(
     "--tool", "tools", multiple=True, metavar="ID", help="A tool beside the task's, such as outbox or my_lab.tools:mail."
 )
-@click.option("--device", metavar="NAME", help="Where a local model runs: cpu (default) or cuda.")
-@click.option(
-    "--propensities", is_flag=True, default=None, help="Record how likely a local model found every legal action (slower)."
-)
-@click.option(
-    "--pace", metavar="PACE", help="For test doubles: real, or how many times as fast (4x): calls last as long as a model's."
-)
-@click.option("--base-url", metavar="URL", help="The endpoint, for --model openai:NAME.")
-@click.option("--key-env", metavar="NAME", help="The variable that holds the endpoint's key (default OPENAI_API_KEY).")
-@click.option("--concurrency", type=click.IntRange(min=1), help="Calls to the endpoint at once.")
-@click.option("--rpm", type=NumberRange(min=0, min_open=True), help="Requests per minute, at most.")
-@click.option("--tpm", type=NumberRange(min=0, min_open=True), help="Tokens per minute, at most.")
-@click.option("--timeout", "timeout_s", type=NumberRange(min=0, min_open=True), help="Seconds that an endpoint may be silent.")
-@click.option("--retries", type=click.IntRange(min=0), help="How often a failed call is tried again.")
-@click.option(
-    "--token-ids", is_flag=True, default=None, help="Ask the endpoint for token ids, for training (vLLM and SGLang give them)."
-)
-@click.option("--price", metavar="IN,OUT", help="Dollars per million tokens read and written, for a budget in dollars.")
-@click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens that the run may spend.")
-@click.option("--budget-usd", type=NumberRange(min=0, min_open=True), help="Dollars that the run may spend.")
-@click.option("--budget-seconds", type=NumberRange(min=0, min_open=True), help="Seconds that the run may take.")
-@click.option("--gate", "gates", multiple=True, metavar="NAME[,NAME]", help="taint, quarantine, quorum, verifier, allow_list.")
-@click.option("--guard", metavar="FILE", help="Limits, as `counterpoint guard limits` prints them; agents past one are stopped.")
-@click.option("--id", "trace_id", metavar="ID", help="The trace's id (default: made from task and topology).")
-@click.option("--resume", metavar="ID", help="Continue a run that broke off, with its own task and team.")
-@click.option(
-    "--allow", multiple=True, metavar="NAME",
-    help="With --resume: code that the run names (module:object), or an irreversible tool, that may run.",
-)  # fmt: skip
+@gate_option
+@click.option("--id", "trace_id", metavar="ID", help="The trace's id.  [default: made from task and topology]")
+@click.option("--resume", metavar="ID", help="Continue an interrupted run, with its own task and team.")
+@allow_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not show the live tree of agents.")
-@store_option
+@click.option(
+    "--store", is_flag=False, flag_value="", metavar="[DIR]",
+    help="The store of the traces; episodes in a world are kept only where this is given.",
+)  # fmt: skip
 @json_option
-def record(task_name: str | None, topology: str, resume: str | None, store: Path | None, as_json: bool, **options: Any) -> None:
-    """Run a team on a task and keep its trace: real models, an endpoint, or test doubles (fake) that need nothing.
+def play(
+    task_name: str | None, topology: str, world: str | None, resume: str | None, store: str | None, as_json: bool, **options: Any
+) -> None:
+    """Play a task with a team and keep its trace: real models, an endpoint, or test doubles (fake) that need nothing.
 
     On a terminal a tree of the agents shows who does what. `counterpoint steer`, in another terminal, pauses, messages or stops
-    them.
+    them; --limits stops agents that pass one. --set takes dials of the task or parameters of the world. --model-set takes options
+    of the model (key_env, rpm, tpm, retries, timeout_s, concurrency, token_ids and price=IN,OUT of an endpoint; device and
+    propensities of local weights), harness=tools (acts are function calls, not lines of text), temperature, and pace=real or 4x
+    (a test double takes the time of a real model).
+
+    In a world all policies play the same seeds; the mean return comes with its 95 % interval and its share of the optimum. A
+    policy of yours is named package.module:object.
     """
+    context = click.get_current_context()
     if task_name == "list" or topology == "list":
         _list("task" if task_name == "list" else "topology", as_json=as_json)
         return
+    if world is not None:
+        _refuse(context, lambda name: name not in _OF_BOTH | _OF_WORLDS, "is for a team, not for a world", "--world")
+        episodes = options["episodes"] or 100
+        play_world(world, options["policies"], episodes, options["seed"], options["pairs"], store, as_json=as_json)
+        return
+    _refuse(context, lambda name: name in _OF_WORLDS, "is for a world", "--task")
     if resume is not None:
-        _alone(click.get_current_context())
-    if resume is None and task_name is None:
-        raise InputError("no task is named", where="--task", fix="counterpoint record --task T1 --model fake")
-    spec = None if resume is not None else _spec(str(task_name), topology, options)
-    with open_store(store, create=resume is None) as opened:
-        name = resume if resume is not None else options["trace_id"] or _new_id(str(task_name), topology)
-        try:
-            trace = _run(spec, opened, name, _budget(options), options)
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            named = registry.allowing([*([] if spec is None else spec.outside()), *options["allow"]])
-            named += "".join(f" --{o.replace('_', '-')} {shlex.quote(options[o])}" for o in ("base_url", "key_env") if options[o])
-            note(f"interrupted; go on with: counterpoint record --resume {name}" + named + _at(store))
-            raise KeyboardInterrupt from None
-    _print(trace, store, as_json=as_json)
+        _refuse(context, lambda name: name not in _RESUMABLE, "cannot change a run that is resumed", "--resume")
+    elif task_name is None:
+        raise InputError("no task and no world is named", where="--task", fix="counterpoint play --task T1 --model fake")
+    trace = _play_team(task_name, topology, resume, store or None, options)
+    _print(trace, store or None, as_json=as_json)
     if trace.meta.get("ended") == "failed":
         raise CounterpointError(
             f"the model failed: {trace.meta.get('why')}",
             where=trace.trace_id,
-            fix=f"the trace is kept: counterpoint show {trace.trace_id}" + _at(store),
+            fix=f"the trace is kept: counterpoint show {trace.trace_id}" + _at(store or None),
         )
 
 
-def _at(store: Path | None) -> str:
+def _refuse(context: click.Context, is_wrong: Any, why: str, where: str) -> None:
+    """Raise for an option that was typed and would be ignored."""
+    for name in context.params:
+        if is_wrong(name) and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            flag = next(option.opts[-1] for option in context.command.params if option.name == name)
+            raise InputError(f"{flag} {why}", where=where, fix=f"leave {flag} out")
+
+
+def _play_team(
+    task_name: str | None, topology: str, resume: str | None, store: str | None, options: dict[str, Any]
+) -> Trace:
+    """A new run of a team, or one that is resumed."""
+    caps = caps_of(options["caps"], dict.fromkeys(_LIMITS, int) | _BUDGETS)
+    if resume is not None:
+        for name in (*_LIMITS, *_TEAM_SETTINGS):
+            if name in caps or name in values_of(options["model_pairs"], "--model-set"):
+                raise InputError(f"{name} cannot change a run that is resumed", where="--resume", fix=f"leave {name} out")
+    spec = None if resume is not None else _spec(str(task_name), topology, caps, options)
+    with open_store(store, create=resume is None) as opened:
+        name = resume if resume is not None else options["trace_id"] or _new_id(str(task_name), topology)
+        try:
+            return _run(spec, opened, name, _budget(caps), options)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            more = registry.allowing([*([] if spec is None else spec.outside()), *options["allow"]])
+            more += f" --base-url {shlex.quote(options['base_url'])}" if options["base_url"] else ""
+            more += "".join(f" --model-set {shlex.quote(p)}" for p in options["model_pairs"] if p.startswith("key_env="))
+            note(f"interrupted; resume it with: counterpoint play --resume {name}" + more + _at(store))
+            raise KeyboardInterrupt from None
+
+
+def _at(store: str | None) -> str:
     """The store as the next command would name it."""
-    return f" --store {shlex.quote(str(store))}" if store else ""
+    return f" --store {shlex.quote(store)}" if store else ""
 
 
 def _new_id(task_name: str, topology: str) -> str:
@@ -147,7 +172,7 @@ def _list(kind: str, *, as_json: bool) -> None:
             click.echo(f"{name:24} {registry.summary(kind, name)}")
 
 
-def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
+def _spec(task_name: str, topology: str, caps: Mapping[str, Any], options: dict[str, Any]) -> Spec:
     from counterpoint.lab.tasks.task import task
     from counterpoint.lab.team.gates import gate_names
     from counterpoint.lab.team.harness import harness
@@ -155,23 +180,25 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
     from counterpoint.lab.team.state import Limits
 
     found = task(task_name)
-    with impossible(f"counterpoint record --task list; {found.name} has {', '.join(vars(found.config))}"):
+    with impossible(f"counterpoint play --task list; {found.name} has {', '.join(vars(found.config))}"):
         config = overrides(found.config, options["pairs"])
         if config:
             found.replace(**config)
-    limits = overrides(Limits(), options["limits"])
-    if options["width"] is not None:
-        limits["width"] = options["width"]
-    harness(options["harness"])
-    chosen = _model_options(options["model_name"], options)
+    of_team, of_model, _ = _split_model_pairs(options["model_pairs"])
+    team_settings = values_of(of_team, "--model-set")
+    limits: dict[str, Any] = {name: value for name, value in caps.items() if name in _LIMITS}
+    if "temperature" in team_settings:
+        limits["temperature"] = team_settings["temperature"]
+    style = str(team_settings.get("harness", "text"))
+    harness(style)
     spec = Spec(
         task=found.name if ":" not in task_name else task_name,
         config=config,
         seed=options["seed"],
         topology=topology,
         model=options["model_name"],
-        options=chosen,
-        harness=options["harness"],
+        options=model_options(options["model_name"], options["base_url"], of_model),
+        harness=style,
         limits=Limits.of(limits),
         tools={id_: {} for id_ in options["tools"]},
         gates=gate_names(options["gates"]),
@@ -180,58 +207,38 @@ def _spec(task_name: str, topology: str, options: dict[str, Any]) -> Spec:
     return spec
 
 
-def _model_options(model_name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What was said about the model."""
-    chosen = {name: options[name] for name in _MODEL_OPTIONS if options[name] is not None}
-    if options["price"] is not None:
-        chosen["prices"] = {model_name.partition(":")[2]: _price(options["price"])}
-    if chosen and not model_name.startswith("openai:"):
-        flag = next(iter(chosen)).removesuffix("_s").replace("_", "-")
-        raise InputError(f"--{flag} is for an endpoint", where="--model", fix="with --model openai:NAME")
-    here = {name: options[name] for name in _LOCAL_OPTIONS if options[name] is not None}
-    if here and not model_name.startswith("local:"):
-        raise InputError(f"--{next(iter(here))} is for a local model", where="--model", fix="with --model local:NAME")
-    return chosen | here
+def _split_model_pairs(pairs: tuple[str, ...]) -> tuple[list[str], list[str], str | None]:
+    """What --model-set says of the team, of the model, and of the pace of a test double."""
+    of_team = [pair for pair in pairs if pair.partition("=")[0] in _TEAM_SETTINGS]
+    paces = [pair.partition("=")[2] for pair in pairs if pair.startswith("pace=")]
+    of_model = [pair for pair in pairs if pair not in of_team and not pair.startswith("pace=")]
+    return of_team, of_model, paces[-1] if paces else None
 
 
-def _alone(ctx: click.Context) -> None:
-    """A run that is resumed is the run that it was: what would make it another one is an error, not ignored."""
-    given = [p for p in ctx.params if p not in _RESUMABLE and ctx.get_parameter_source(p) == ParameterSource.COMMANDLINE]
-    if given:
-        flag = next(o.opts[0] for o in ctx.command.params if o.name == given[0])
-        raise InputError(
-            f"{flag} cannot change a run that is resumed", where="--resume", fix=f"leave out {flag}: the run keeps its own"
-        )
-
-
-def _price(text: str) -> dict[str, float]:
-    try:
-        read, written = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{text!r} is not a price", where="--price", fix="two numbers, as in --price 0.5,1.5") from None
-    return {"input": read, "output": written}
-
-
-def _budget(options: dict[str, Any]) -> Budget | None:
+def _budget(caps: Mapping[str, Any]) -> Budget | None:
     from counterpoint.lab.lm.budget import Budget
 
-    tokens, usd, seconds = (options[f"budget_{name}"] for name in ("tokens", "usd", "seconds"))
-    return None if tokens is usd is seconds is None else Budget(tokens, usd, seconds)
+    some = {name: caps[name] for name in _BUDGETS if name in caps}
+    for name, value in some.items():
+        if value <= 0:
+            raise InputError(f"{name} is {value}", where="--cap", fix="a number above 0")
+    return Budget(**some) if some else None
 
 
 def _run(spec: Spec | None, opened: Any, name: str, budget: Budget | None, options: dict[str, Any]) -> Trace:
     from counterpoint.lab.team.session import Spec, record_team, resume_team
     from counterpoint.recorder.live_guard import given_limits
 
+    _, of_model, pace = _split_model_pairs(options["model_pairs"])
     with watching(quiet=options["quiet"]) as watch:
         if spec is None:
             found, consent = opened.find(name), frozenset(options["allow"])
             team = opened.get(found).meta.get("team") or {}
-            more = _model_options(str(team.get("model")), options)
-            model = _paced(Spec.of(team), options["pace"]) if options["pace"] is not None else None
+            more = model_options(str(team.get("model")), options["base_url"], of_model)
+            model = _paced(Spec.of(team), pace)
             resumed = resume_team(found, opened, budget=budget, consent=consent, options=more, watch=watch, model=model)
             return asyncio.run(resumed)
-        limits, model = given_limits(options["guard"]), _paced(spec, options["pace"])
+        limits, model = given_limits(options["limits_file"]), _paced(spec, pace)
         return asyncio.run(record_team(spec, opened, trace_id=name, budget=budget, watch=watch, limits=limits, model=model))
 
 
@@ -244,11 +251,11 @@ def _paced(spec: Spec, pace: str | None) -> Model | None:
 
     speed = speed_of(pace)
     if spec.model.partition(":")[0] not in ("fake", "scripted"):
-        raise InputError(f"{spec.model} has a pace of its own", where="--pace", fix="with --model fake or scripted:FILE")
+        raise InputError(f"{spec.model} has a pace of its own", where="--model-set pace", fix="--model fake or scripted:FILE")
     return Paced(make_model(spec.model, spec.make_task(), **spec.options), speed)
 
 
-def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
+def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
     about = {
         "schema": SCHEMA_VERSION,
         "trace_id": trace.trace_id,
@@ -274,104 +281,8 @@ def _print(trace: Trace, store: Path | None, *, as_json: bool) -> None:
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
         f"team reward {number(trace.rewards['team'])}  ·  {counted(len(trace.events), 'event')}  ·  "
         f"{counted(len(trace.members), 'agent')}  ·  {number(trace.tokens)} tokens  ·  {number(trace.duration_s)} s",
-        f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --method message_delete{at}",
+        f"next: counterpoint show {trace.trace_id}{at}  ·  counterpoint credit {trace.trace_id} --mechanism message_delete{at}",
     ]
     if trace.meta.get("why") and trace.meta["ended"] != "failed":  # a failure is an error, and says so itself
         lines.insert(1, f"because {plain_text(str(trace.meta['why']))}")
     click.echo("\n".join(lines))
-
-
-# -- the team while it runs ------------------------------------------------------------------------------------------------
-
-
-_EVERY_S, _LINE_S, _SHOWN = 0.2, 10.0, 40
-_MARKS = {"thinks": "…", "waits": "·", "returned": "✓", "failed": "✗", "tool": "⚙"}
-
-
-@dataclass
-class _Row:
-    role: str
-    depth: int
-    doing: str = "waits"
-    about: str = ""
-    calls: int = 0
-    tokens: int = 0
-
-
-@dataclass
-class Tree:
-    """Who is there and what they do."""
-
-    rows: dict[str, _Row] = field(default_factory=dict)
-    events: int = 0
-
-    def take(self, what: str, agent: Any, fields: Mapping[str, Any]) -> None:
-        """One thing that happened."""
-        self.events += 1
-        row = self.rows.setdefault(agent.name, _Row(agent.role, agent.depth))
-        if what == "thinks":
-            row.doing, row.about, row.calls = "thinks", fields.get("task") or "", row.calls + 1
-        elif what == "acts":
-            act = fields["act"]
-            row.tokens += (fields.get("tokens_in") or 0) + (fields.get("tokens_out") or 0)
-            row.doing = {"tool": "tool", "return": "returned", "stop": "returned"}.get(act.verb, "waits")
-            row.about = act.target if act.verb == "tool" else act.verb
-        elif what == "spawn" and fields.get("to"):
-            self.rows.setdefault(fields["to"], _Row(fields.get("role") or "", agent.depth + 1))
-        elif what == "return" and fields.get("ok") is False:
-            row.doing, row.about = "failed", fields.get("error") or ""
-
-    def lines(self, limit: int = _SHOWN) -> list[str]:
-        """The tree as text; of very many agents those that do something come first."""
-        names = sorted(self.rows, key=lambda n: [int(p) if p.isdigit() else 0 for p in n.split(".")])
-        if len(names) > limit:
-            busy = [n for n in names if self.rows[n].doing in ("thinks", "tool", "failed")]
-            kept = set(list(dict.fromkeys([*names[:1], *busy, *names]))[:limit])
-            names = [n for n in names if n in kept]
-        out = []
-        for name in names:
-            r = self.rows[name]
-            text = f"{'  ' * r.depth}{_MARKS[r.doing]} {name} {r.role}  {r.doing} {r.about}"
-            out.append(f"{plain_text(text)[:70]:70} {r.calls:4} calls {r.tokens:8,} tokens")
-        hidden = len(self.rows) - len(names)
-        return out + ([f"  ... and {hidden:,} more agents"] if hidden else [])
-
-    def line(self) -> str:
-        """The same in one line."""
-        doing = [r.doing for r in self.rows.values()]
-        tokens = sum(r.tokens for r in self.rows.values())
-        return f"{counted(len(doing), 'agent')}, {doing.count('thinks'):,} thinking, {self.events:,} steps, {tokens:,} tokens"
-
-
-@contextmanager
-def watching(*, quiet: bool) -> Iterator[Callable[[str, Any, Mapping[str, Any]], None] | None]:
-    """Something to tell, that shows what it is told."""
-    if quiet:
-        yield None
-        return
-    tree, last = Tree(), time.monotonic()
-    if not sys.stderr.isatty():
-
-        def tell(what: str, agent: Any, fields: Mapping[str, Any]) -> None:
-            nonlocal last
-            tree.take(what, agent, fields)
-            if time.monotonic() - last > _LINE_S:
-                last = time.monotonic()
-                note(tree.line())
-
-        yield tell
-        return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(Text(""), console=Console(stderr=True), auto_refresh=False, transient=True) as live:
-
-        def draw(what: str, agent: Any, fields: Mapping[str, Any]) -> None:
-            nonlocal last
-            tree.take(what, agent, fields)
-            if time.monotonic() - last > _EVERY_S:
-                last = time.monotonic()
-                live.update(Text("\n".join([*tree.lines(live.console.height - 3), tree.line()])), refresh=True)
-
-        yield draw

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 import counterpoint.registry as registry
-from counterpoint.app.terminal.output import SEEDS, emit, json_option, note, table
+from counterpoint.app.terminal.options import seed_option
+from counterpoint.app.terminal.output import emit, json_option, note, table
 from counterpoint.app.terminal.progress import progress
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted, number
@@ -22,54 +23,51 @@ if TYPE_CHECKING:
     from counterpoint.lab.bench.claim import ClaimRow
 
 HEADING = "Learn"
-
 _WIDTHS = (52, 10, 10, 10, 6, 0)
 _SEEDS = 5
 
 
 @click.command(
-    epilog="\b\nExamples:\n  counterpoint reproduce --list\n  counterpoint reproduce --all --seed 7 --json\n\n"
+    epilog="\b\nExamples:\n  counterpoint reproduce\n  counterpoint reproduce all --seed 7 --json\n"
+    "  counterpoint reproduce fork-exact stopping --seeds 3\n\n"
     "Exit codes: 0 every target is met, 1 a claim crashed, 2 a wrong option, 3 no such claim, 4 a target is missed,\n"
     "5 the machine lacks what a claim needs."
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--list", "is_list", is_flag=True, help="List the claims and run nothing.")
-@click.option("--all", "is_all", is_flag=True, help="Run every claim.")
-@click.option("--seed", default=0, show_default=True, type=SEEDS, help="The first seed; another seed means fresh data.")
+@seed_option("The first seed; another seed means fresh data.")
 @click.option("--seeds", default=_SEEDS, show_default=True, type=click.IntRange(min=1), help="How many seeds.")
 @json_option
-def reproduce(names: tuple[str, ...], is_list: bool, is_all: bool, seed: int, seeds: int, as_json: bool) -> None:
-    """Run the experiments behind our numbers again.
+def reproduce(names: tuple[str, ...], seed: int, seeds: int, as_json: bool) -> None:
+    """Run the experiments behind our numbers again; without a NAME, list them.
 
-    NAME is a claim of --list, or one of yours as package.module:function. A row gives a value, its 95 % interval over the
-    seeds, and the target it is held to; rows without a target are counted apart.
+    NAME is a claim of that list, `all`, or one of yours as package.module:function. A row prints a value, its 95 % interval over
+    the seeds, and its target; rows without a target are counted apart.
     """
-    if is_list + is_all + bool(names) != 1:
-        raise InputError("name claims, or give --list or --all, one of the three", fix="counterpoint reproduce --list")
-    if is_list:
-        _list(as_json=as_json)
-        return
-    chosen = registry.ids("claim") if is_all else list(dict.fromkeys(_id(name) for name in names))
-    told = _Told(len(chosen), as_json)
-    with progress("claims" if len(chosen) > 1 else "claim", len(chosen) if len(chosen) > 1 else None, quiet=as_json) as bar:
-        for k, name in enumerate(chosen):
-            bar.at(k, about=_shown(name))
-            told.begin(name)
+    if not names:
+        return _list(as_json=as_json)
+    if "all" in names and len(names) > 1:
+        raise InputError("`all` names every claim", fix="counterpoint reproduce all")
+    claims = registry.ids("claim") if names == ("all",) else list(dict.fromkeys(_id(name) for name in names))
+    printer = _Printer(len(claims), as_json)
+    with progress("claims" if len(claims) > 1 else "claim", len(claims) if len(claims) > 1 else None, quiet=as_json) as bar:
+        for k, name in enumerate(claims):
+            bar.at(k, about=_dashed(name))
+            printer.begin(name)
             try:
                 for i, row in enumerate(_rows(name, seed, seeds), start=1):
-                    bar.at(k, about=f"{_shown(name)}, {counted(i, 'row')}")
-                    told.row(name, row)
+                    bar.at(k, about=f"{_dashed(name)}, {counted(i, 'row')}")
+                    printer.row(name, row)
             except Refused as error:
-                if len(chosen) == 1:
+                if len(claims) == 1:
                     raise
-                told.lacking(name, error)
+                printer.lacking(name, error)
     if not as_json:
-        told.end(seeds)
-    raise SystemExit(4 if told.missed else Refused.exit_code if told.lacks else 0)
+        printer.end(seeds)
+    raise SystemExit(4 if printer.missed else Refused.exit_code if printer.lacks else 0)
 
 
-class _Told:
-    """What was printed so far, and how much of it counts."""
+class _Printer:
+    """Prints rows, and counts the targets that they meet and miss."""
 
     def __init__(self, claims: int, as_json: bool) -> None:
         self.is_one, self.as_json = claims == 1, as_json
@@ -80,7 +78,7 @@ class _Told:
     def begin(self, name: str) -> None:
         """Head the table of a claim."""
         if not self.as_json:
-            head = ("\n" if self._begun else "") + _shown(name)
+            head = ("\n" if self._begun else "") + _dashed(name)
             click.echo(head + "\n" + _line(("name", "value", "95 % low", "high", "", "target")))
         self._begun += 1
 
@@ -89,17 +87,17 @@ class _Told:
         is_missed = row.has_target and not row.ok
         self.held, self.free, self.missed = self.held + row.has_target, self.free + (not row.has_target), self.missed + is_missed
         if self.as_json:
-            emit(({} if self.is_one else {"claim": _shown(name)}) | row.as_dict())
+            emit(({} if self.is_one else {"claim": _dashed(name)}) | row.as_dict())
         else:
             numbers = (number(row.value), number(row.low), number(row.high))
             mark = "MISSED" if is_missed else "ok" if row.has_target else "-"
             click.echo(_line((row.name, *numbers, mark, row.target)))
 
     def lacking(self, name: str, error: Refused) -> None:
-        """One of several claims cannot run here: say so, and go on."""
-        self.lacks.append(_shown(name))
+        """One of several claims cannot run here: print why, and continue."""
+        self.lacks.append(_dashed(name))
         if self.as_json:
-            emit({"claim": _shown(name)} | error.as_dict())
+            emit({"claim": _dashed(name)} | error.as_dict())
         else:
             click.echo(plain_text(f"not run: {error.what}" + (f"; {error.fix}" if error.fix else "")))
 
@@ -115,7 +113,7 @@ class _Told:
             note(f"no target: {counted(self.free, 'row')} as {'they are' if self.free != 1 else 'it is'}{lacks}")
 
 
-def _shown(name: str) -> str:
+def _dashed(name: str) -> str:
     """A claim as people write it: with dashes."""
     return name if ":" in name else name.replace("_", "-")
 
@@ -126,12 +124,12 @@ def _id(name: str) -> str:
         return name
     id_ = name.lower().replace("-", "_")
     if id_ not in registry.ids("claim"):
-        raise NotFound(f"no claim named {name!r}", fix=did_you_mean(_shown(name), map(_shown, registry.ids("claim"))))
+        raise NotFound(f"no claim named {name!r}", fix=did_you_mean(_dashed(name), map(_dashed, registry.ids("claim"))))
     return id_
 
 
 def _list(*, as_json: bool) -> None:
-    rows = [(_shown(name), registry.summary("claim", name)) for name in registry.ids("claim")]
+    rows = [(_dashed(name), registry.summary("claim", name)) for name in registry.ids("claim")]
     if as_json:
         for name, summary in rows:
             emit({"name": name, "summary": summary})
@@ -148,22 +146,22 @@ def _rows(name: str, seed: int, seeds: int) -> Iterator[ClaimRow]:
     claim = registry.get("claim", name)
     count = 0
     try:
-        for given in claim(seed=seed, seeds=seeds):
-            yield as_row(given)
+        for row in claim(seed=seed, seeds=seeds):
+            yield as_row(row)
             count += 1
     except NotFound as error:  # the claim itself was found, so this is something that it needs
-        raise Refused(error.what, where=error.where or _shown(name), why=error.why, fix=error.fix) from error
+        raise Refused(error.what, where=error.where or _dashed(name), why=error.why, fix=error.fix) from error
     except CounterpointError as error:
-        error.where = error.where or _shown(name)
+        error.where = error.where or _dashed(name)
         raise
     except ModuleNotFoundError as error:
-        raise Refused(f"this claim needs {error.name}, which is not installed", where=_shown(name)) from error
+        raise Refused(f"this claim needs {error.name}, which is not installed", where=_dashed(name)) from error
     except Exception as error:
         what = f"the claim crashed: {type(error).__name__}: {error}"
         fix = "run it again with --debug for the traceback"
-        raise CounterpointError(what, where=_shown(name), fix=fix) from error
+        raise CounterpointError(what, where=_dashed(name), fix=fix) from error
     if not count:
-        raise CounterpointError("the claim yields no row, so it shows nothing", where=_shown(name))
+        raise CounterpointError("the claim yields no row, so it shows nothing", where=_dashed(name))
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from counterpoint.lab.app.pages.run_shapes import Series
 
 
 class RaceRow(Struct, frozen=True, kw_only=True):
-    """A folder of `counterpoint compare --all` in a list."""
+    """A folder of `counterpoint compare methods` in a list."""
 
     id: str
     plan: str

@@ -1,6 +1,6 @@
-"""Races for the page: folders of `counterpoint compare --all`, listed, and one with its ranks, differences and curves.
+"""Races for the page: folders of `counterpoint compare methods`, listed, and one with its ranks, differences and curves.
 
-Always true: numbers, ranks and remarks are those that `counterpoint compare --all --show` prints for the same rows.
+Always true: numbers, ranks and remarks are those that `counterpoint compare standings` prints for the same rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs for the page: the list, one run with its curves, and comparisons with their refusals.
 
-Always true: runs are only read, through the functions that `counterpoint compare` and `plot` use; what they refuse is refused
+Always true: runs are only read, through the functions of `compare runs` and `compare plot`; what they refuse is refused
 here with the same words; a run that cannot be read is left out of the list, and says why when it is opened. A curve's name is
 `chart/curve`.
 """
@@ -21,7 +21,7 @@ from counterpoint.app.viewer.shapes import Alert
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.lab.app.pages import folders
 from counterpoint.lab.app.pages.run_shapes import Compare, CompareRow, Level, Run, RunRow, Series
-from counterpoint.trace.steered import STEERED
+from counterpoint.trace.steering import STEERED
 
 if TYPE_CHECKING:
     from counterpoint.lab.bench.comparison import Comparison, Group
@@ -208,7 +208,7 @@ def _compare(collection: Collection, groups: list[Group], metric: str) -> Compar
     from counterpoint.lab.app.api.compare import compare_groups, difference_row, joined_reasons
     from counterpoint.lab.bench.comparison import is_steered
 
-    found = compare_groups(groups, metric, None, anyway=True)
+    found = compare_groups(groups, metric, None, ignore_mismatch=True)
     rows = [
         CompareRow(
             name=group.label,

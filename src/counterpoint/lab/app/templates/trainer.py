@@ -18,7 +18,7 @@ def _best(calls: Sequence[TextCall]) -> list[dict[str, Any]]:
     for answers in same_question(calls):
         call, earned, _ = max(zip(*answers, strict=True), key=lambda answer: answer[1])
         if earned > 0:
-            out.append({"prompt": call.prompt(), "completion": call.said(), "advantage": earned})
+            out.append({"prompt": call.prompt(), "completion": call.completion(), "advantage": earned})
     return out
 
 

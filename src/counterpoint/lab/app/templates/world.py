@@ -1,6 +1,6 @@
 """plugin_name: a review desk, where agents of two models, one cheap and one good, judge cases.
 
-Always true: the rules are those of TeamWorld, so that its policies play it and `counterpoint train` learns in it; the numbers are
+Always true: the rules are those of TeamWorld, so its policies play it and `counterpoint train net` learns in it; the numbers are
 this world's own. Every draw depends on the seed alone, and the optimum is known.
 """
 
@@ -12,7 +12,7 @@ from counterpoint.lab.worlds.teamworld.world import TeamWorld
 plugin_name = TeamWorld(
     "plugin_name",
     "plugin_name",
-    Config(  # `counterpoint world show W1` explains every number
+    Config(  # `counterpoint train worlds W1` explains every number
         vote_items=12,
         types=1,
         difficulty_shares=(0.6, 0.3, 0.1),

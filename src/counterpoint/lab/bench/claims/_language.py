@@ -98,18 +98,18 @@ def usual(seed: int, at_once: int, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shown(steps: int, **more: Any) -> dict[str, Any]:
+def imitate_settings(steps: int, **more: Any) -> dict[str, Any]:
     """How long the weak demonstrator is imitated."""
     return {**WEAK, "teams": scaled(2500), "steps": scaled(steps), "batch": scaled(192), **more}
 
 
-def played(updates: int, *, groups: int = 16, samples: int = 12, **more: Any) -> dict[str, Any]:
+def learn_settings(updates: int, *, groups: int = 16, samples: int = 12, **more: Any) -> dict[str, Any]:
     """How reinforcement is made: clipped policy gradient, four steps an update, the rate falling to a tenth."""
     told = {"updates": scaled(updates), "groups": scaled(groups), "samples": scaled(samples)}
     return {**told, "lr": 1e-4, "last_rate": 0.1, "steps": 4, "cap": 0.0, **more}
 
 
-def made(folder: Path, config: Mapping[str, Any]) -> RunFolder:
+def finished_run(folder: Path, config: Mapping[str, Any]) -> RunFolder:
     """A finished run: made now, gone on with, or there already."""
     from counterpoint.lab.train.lm.run import train_language
 
@@ -173,7 +173,7 @@ def begun(folder: Path, seed: int, settings: Mapping[str, Any]) -> Path:
 
 def go_on(folder: Path, config: dict[str, Any]) -> None:
     """A run of a claim, for `side_by_side`."""
-    made(folder, config)
+    finished_run(folder, config)
 
 
 def last_eval(folder: Path) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def seconds_per_step(folder: Path) -> float:
 
 def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, Any], prices: Mapping[str, float]) -> np.ndarray:
     """What a fake earns on each of the held-out tasks, with prices taken off; and whether it solved them: [2, tasks]."""
-    from counterpoint.lab.train.lm.advantages import paid
+    from counterpoint.lab.train.lm.advantages import less_prices
     from counterpoint.lab.train.lm.driver import Driver, Rollout
     from counterpoint.lab.train.lm.policies import check_device, read_model
     from counterpoint.lab.train.lm.settings import Prices, TaskMix
@@ -225,7 +225,7 @@ def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, 
         Rollout(spec=mixes[seed % len(mixes)].spec(seed, who, options), trace_id=f"by-hand-{seed}") for seed in range(count)
     ]
     with Driver(folder, workers=max(1, (os.cpu_count() or 2) - 1)) as driver:
-        traces = [paid(t, Prices(**prices)) for t in driver.play(rollouts, None)]
+        traces = [less_prices(t, Prices(**prices)) for t in driver.play(rollouts, None)]
     return np.array([[t.rewards["team"] for t in traces], [(t.metrics or {})["task_success"] for t in traces]])
 
 

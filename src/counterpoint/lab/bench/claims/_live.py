@@ -43,7 +43,7 @@ def reported(name: str, samples: Sequence[float]) -> ClaimRow:
 
 
 def recorded(spec: Spec, *, model: Model | None = None) -> Trace:
-    """Run a team as `counterpoint record` does, and give its trace."""
+    """Run a team as `counterpoint play` does, and give its trace."""
     with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
         name = f"{spec.task}-{spec.topology}-{spec.seed}"
         return asyncio.run(record_team(spec, store, trace_id=name, model=model))

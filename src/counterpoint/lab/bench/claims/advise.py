@@ -28,7 +28,7 @@ from counterpoint.lab.team.live_trials import LiveTrials
 from counterpoint.lab.team.session import Spec
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.team.world_trials import WorldTrials
-from counterpoint.lab.train.lm.advantages import paid
+from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.settings import Prices
 from counterpoint.lab.worlds.world import world
 from counterpoint.trace import Trace
@@ -168,4 +168,4 @@ def _text_case(seed: int, task: str, dials: dict[str, Any], topologies: tuple[st
 
 
 def _priced(trace: Trace) -> float:
-    return float(paid(trace, _PRICES).rewards["team"])
+    return float(less_prices(trace, _PRICES).rewards["team"])

@@ -58,20 +58,23 @@ class SpawnRun:
     """First step at 95 % of the optimum from which it was not lost again; None where it never came."""
 
 
+_GROUP, _RATE = 8, 0.25
+
+
 def train_spawn(
     world: SpawnWorld, rng: np.random.Generator, schedule: Scaffold | Callable[[float], float] | None, *,
-    start: float = 0.29, steps: int = 1500, group: int = 8, lr: float = 0.25,
+    start: float = 0.29, steps: int = 1500,
 ) -> SpawnRun:  # fmt: skip
     """Train from a spawn probability of `start`, one group per bucket and step, group-normalised, under a schedule of lambda."""
     if not 0 < start < 1:
         raise InputError(f"a spawn probability to learn from lies between 0 and 1, not {start}")
     buckets = len(world.worth_CA)
     logit_C = np.full(buckets, np.log(start / (1 - start)))
-    state, bucket_N = Indicator.of(buckets), np.repeat(np.arange(buckets), group)
+    state, bucket_N = Indicator.of(buckets), np.repeat(np.arange(buckets), _GROUP)
     weight, reached = 0.0, None
     for step in range(steps):
         spawn_C = 1 / (1 + np.exp(-logit_C))
-        spawned = rng.random((buckets, group)) < spawn_C[:, None]
+        spawned = rng.random((buckets, _GROUP)) < spawn_C[:, None]
         primary = np.where(spawned, world.worth_CA[:, 1:], world.worth_CA[:, :1])
         primary = primary + world.noise * rng.standard_normal(primary.shape)
         if isinstance(schedule, Scaffold):
@@ -81,7 +84,7 @@ def train_spawn(
             weight = schedule(step)
         paid = primary + weight * spawned
         advantage = (paid - paid.mean(axis=1, keepdims=True)) / paid.std(axis=1, keepdims=True)
-        logit_C = logit_C + lr * (advantage * (spawned - spawn_C[:, None])).mean(axis=1)
+        logit_C = logit_C + _RATE * (advantage * (spawned - spawn_C[:, None])).mean(axis=1)
         reached = (reached or step + 1) if world.share(1 / (1 + np.exp(-logit_C))) >= 0.95 else None
     spawn_C = 1 / (1 + np.exp(-logit_C))
     return SpawnRun(world.share(spawn_C), float(spawn_C.mean()), weight, reached)
@@ -97,21 +100,21 @@ def anneal(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     worlds = [(s, k) for s in range(seed, seed + seeds) for k in range(RUNS)]
     left = 0.0
     for start in (0.29, 0.02):
-        runs = {first: [_run(w, Scaffold(first), start=start) for w in worlds] for first in FIRST}
+        runs = {first: [_anneal_run(w, Scaffold(first), start=start) for w in worlds] for first in FIRST}
         left = max([left, *(r.weight / first for first, rs in runs.items() for r in rs)])
         worst = min(r.share for rs in runs.values() for r in rs)
         yield at_least(f"indicator, first spawn rate {start}: final share of the optimum", worst, 0.99)
-    serial = {first: [_run(w, Scaffold(first), serial=True) for w in worlds] for first in FIRST}
+    serial = {first: [_anneal_run(w, Scaffold(first), serial=True) for w in worlds] for first in FIRST}
     left = max([left, *(r.weight / first for first, rs in serial.items() for r in rs)])
     yield at_most("indicator: final lambda / lambda0", left, 1e-3)
     for first, runs_ in serial.items():
         yield at_most(f"serial-only tasks, lambda0 {first:g}: final spawn rate", max(r.rate for r in runs_), 0.02)
-    ours = fmean(r.share for r in [_run(w, Scaffold(1.0)) for w in worlds])
+    ours = fmean(r.share for r in [_anneal_run(w, Scaffold(1.0)) for w in worlds])
     for name, schedule in (("constant", constant(1.0)), ("linear over half the run", linear(1.0, STEPS / 2))):
-        other = fmean(r.share for r in [_run(w, schedule) for w in worlds])
+        other = fmean(r.share for r in [_anneal_run(w, schedule) for w in worlds])
         yield at_least(f"indicator - {name}: final share of the optimum", ours - other, 0.0)
 
 
-def _run(world: tuple[int, int], schedule: object, *, start: float = 0.29, serial: bool = False) -> SpawnRun:
+def _anneal_run(world: tuple[int, int], schedule: object, *, start: float = 0.29, serial: bool = False) -> SpawnRun:
     place = SpawnWorld.of(np.random.default_rng([*world, 0]), serial=serial)
     return train_spawn(place, np.random.default_rng([*world, 1]), schedule, start=start, steps=STEPS)  # type: ignore[arg-type]

@@ -122,28 +122,29 @@ def _length(g_RD: np.ndarray) -> np.ndarray:
     return out
 
 
+_GROUP, _RATE = 8, 0.25
+
+
 def train_mixed(
     world: MixedWorld, method: str, rng: np.random.Generator, *, steps: int = 600, marks: tuple[int, ...] = (40, 600),
-    group: int = 8, lr: float = 0.25, balance: Balance | None = None,
 ) -> MixedRun:  # fmt: skip
     """Softmax policies trained by one method; two groups per context and step, which are the two halves."""
     runs, components, contexts, actions = world.mean_RKCA.shape
     logits = np.zeros((runs, contexts, actions))
     memory = GradientMemory.of(components, contexts * actions, (runs,))
-    balance = balance or Balance()
     weights, shares = np.zeros((runs, components)), []
     for step in range(1, steps + 1):
         policy = _softmax(logits)
-        halves = [world.play(policy, rng, group) for _ in range(2)]
+        halves = [world.play(policy, rng, _GROUP) for _ in range(2)]
         g1, g2 = (_gradient(policy, a, _standard(r)) for a, r in halves)
         if method == "ours":
-            total, w_RK, memory = balance.step(memory, g1, g2)
+            total, w_RK, memory = Balance().step(memory, g1, g2)
             weights += w_RK / steps
         else:
             parts = [_gradient(policy, a, _plain(method, r)[:, None]) for a, r in halves]
             total = weighted(np.concatenate(parts, axis=1), [0.5, 0.5])
         length = _length(g1[:, 0] + g2[:, 0]) / 2 / np.maximum(_length(total), 1e-12)
-        logits = logits + lr * (length * total).reshape(logits.shape)
+        logits = logits + _RATE * (length * total).reshape(logits.shape)
         if step in marks:
             shares.append(world.share(logits))
     return MixedRun(np.stack(shares, axis=1), _softmax(logits), weights)

@@ -20,7 +20,7 @@ from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.blame_cases import (
     CHATS,
-    Known,
+    LabelledRun,
     agent_hits,
     chats,
     column_names,
@@ -70,7 +70,7 @@ def _bars(part: str, shape: str, scores: Sequence[Sequence[Floats]], right: Sequ
             yield reported(f"{part}: right {what} {bar:.0%} ({len(some)} rankings)", sum(some) / len(some))
 
 
-def _nested(known: Sequence[Known], names: Sequence[str], prior: Ranker, seed: int) -> list[Floats]:
+def _nested(known: Sequence[LabelledRun], names: Sequence[str], prior: Ranker, seed: int) -> list[Floats]:
     """The scores of every run by a ranker, and a recipe, that its fold had no part in."""
     cases = [k.case(names, group=k.trace.task_id) for k in known]
 

@@ -2,7 +2,7 @@
 
 First, hacks planted in invented runs beside honest look-alikes at the same rate (`bench.hack_cases`): AUC, and the share found at
 1 % and 5 % false alarms. Then small policies in TeamWorld that are paid, on top of the true return, for an appearance that can be
-farmed (`bench.hack_teams`), with and without the detectors as a guard (`train.guarded`).
+farmed (`bench.hack_teams`), with and without the detectors as a guard (`train.hack_guard`).
 
 Always true: both ways of falling are rows. Targets stand for blatant hacks, for teams without a disguise, and for what the guard
 costs an honest team; what becomes of teams that can disguise themselves is reported as it is. Scores, bars and guards are those

@@ -17,7 +17,6 @@ was fitted on the others, Wilson's 95 % interval beside it.
 
 from __future__ import annotations
 
-import math
 import random
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import NO_TARGET, ClaimRow, at_least, reported
 from counterpoint.lab.bench.injection_cases import ENDS, GOALS, Attacked, agentdojo, held_out, made_run, scored
 from counterpoint.trace.keyed import child_seed, purpose
+from counterpoint.trace.statistics import wilson_ends
 
 _EACH = 200
 """Carriers, and benign answers, of each seed."""
@@ -171,12 +171,12 @@ def _made_up(seed: int, seeds: int) -> Iterator[ClaimRow]:
     scores = []
     for s in tracked(range(seed, seed + seeds), "seeds of runs"):
         draw = random.Random(child_seed(s, purpose("injection_runs")))
-        scores.append(scored([_run(draw) for _ in range(_RUNS)]))
+        scores.append(scored([_attacked_run(draw) for _ in range(_RUNS)]))
     yield at_least("made-up runs: precision of obeyed", [one.precision for one in scores], _BY_EFFECT)
     yield at_least("made-up runs: recall of obeyed", [one.recall for one in scores], _BY_EFFECT)
 
 
-def _run(draw: random.Random) -> Attacked:
+def _attacked_run(draw: random.Random) -> Attacked:
     """One run: a pretext that is found, a goal, and what becomes of it, obeying in a third of them."""
     goal, end = draw.randrange(len(GOALS)), draw.choice(ENDS)
     while True:
@@ -192,11 +192,11 @@ def _published() -> Iterator[ClaimRow]:
     scores = {suite: score for suite, _, score in held_out(runs)}
     for suite, score in scores.items():
         for name, part, whole in _parts(score):
-            low, high = wilson(part, whole)
+            low, high = wilson_ends(part, whole)
             yield ClaimRow(f"AgentDojo, {suite} held out: {name}", part / whole if whole else 1.0, low, high, NO_TARGET, True)
     if scores:
         for name, part, whole in _parts(Score.total(scores.values())):
-            low, high = wilson(part, whole)
+            low, high = wilson_ends(part, whole)
             value = part / whole if whole else 1.0
             yield ClaimRow(f"AgentDojo, {len(runs)} runs: {name}", value, low, high, f">= {_BY_EFFECT:g}", value >= _BY_EFFECT)
 
@@ -204,15 +204,6 @@ def _published() -> Iterator[ClaimRow]:
 def _parts(score: Score) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
     right = score.true_positives
     return ("precision", right, right + score.false_positives), ("recall", right, right + score.false_negatives)
-
-
-def wilson(part: int, whole: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; from 0 to 1 of nothing."""
-    if not whole:
-        return 0.0, 1.0
-    z, p = 1.96, part / whole
-    middle, half = p + z * z / (2 * whole), z * math.sqrt(p * (1 - p) / whole + z * z / (4 * whole * whole))
-    return max((middle - half) / (1 + z * z / whole), 0.0), min((middle + half) / (1 + z * z / whole), 1.0)
 
 
 def _flags(draw: random.Random, pretexts: Sequence[str]) -> list[bool]:

@@ -84,8 +84,8 @@ def rows(
     """The claim over any scenes."""
     check_seeds(seeds)
     numbers = range(seed, seed + seeds)
-    gullible = [[_run(*scene, s, 1.0) for scene in scenes] for s in tracked(numbers, "seeds of gullible teams")]
-    careful = [[_run(*scene, s, 0.0) for scene in scenes] for s in tracked(numbers, "seeds of careful teams")]
+    gullible = [[_play_scene(*scene, s, 1.0) for scene in scenes] for s in tracked(numbers, "seeds of gullible teams")]
+    careful = [[_play_scene(*scene, s, 0.0) for scene in scenes] for s in tracked(numbers, "seeds of careful teams")]
     for attack in dict.fromkeys(attack for _, attack, _ in scenes):
         mine = [[r for r in runs if r.attack == attack] for runs in gullible]
         other = [[r for r in runs if r.attack == attack] for runs in careful]
@@ -95,7 +95,7 @@ def rows(
     precision = Score.total([r.may for r in every]).precision
     yield reported("may-taint precision", [precision])
     yield reported("carriers that `suspects` finds", [_share(runs, "flagged", "carriers") for runs in gullible])
-    yield from _controls([_run(*scene, s, 1.0) for s in numbers for scene in benign])
+    yield from _controls([_play_scene(*scene, s, 1.0) for s in numbers for scene in benign])
 
 
 def _one_attack(attack: str, gullible: list[list[_Run]], careful: list[list[_Run]]) -> Iterator[ClaimRow]:
@@ -147,7 +147,7 @@ def _spec(task: str, attack: str, topology: str, rng: np.random.Generator, gulli
     )
 
 
-def _run(task: str, attack: str, topology: str, s: int, gullible: float) -> _Run:
+def _play_scene(task: str, attack: str, topology: str, s: int, gullible: float) -> _Run:
     rng = np.random.default_rng(child_seed(s, purpose(f"live attack {task} {attack} {topology}")) >> 16)
     spec = _spec(task, attack, topology, rng, gullible)
     instance = spec.make_task().instance(spec.seed)

@@ -28,16 +28,16 @@ from counterpoint.lab.bench.claims._language import (
     folder_of,
     gained,
     go_on,
+    imitate_settings,
     last_eval,
     ledger_hunt,
     moved_by_updates,
     score_while_learning,
-    shown,
     side_by_side,
     solved_rows,
     usual,
 )
-from counterpoint.lab.bench.claims._language import played as reinforced
+from counterpoint.lab.bench.claims._language import learn_settings as reinforced
 
 _ARMS: dict[str, dict[str, Any]] = {
     "team": {"credit": ["group_relative"]},
@@ -101,7 +101,7 @@ def _made(
 ) -> tuple[Path, dict[str, list[Path]]]:
     """The start, and each arm's runs: all arms of a seed before the next seed, so that what was cut off can still be compared."""
     folder = folder_of("lm-credit") / team.replace(" ", "-")
-    start = begun(folder, seed, usual(seed, 1, task=[task], imitate=shown(400)))
+    start = begun(folder, seed, usual(seed, 1, task=[task], imitate=imitate_settings(400)))
     runs = {arm: [folder / f"{arm}-{seed}-{one}" for one in range(seed, seed + seeds)] for arm in arms}
     given = []
     for i in range(seeds):

@@ -27,8 +27,8 @@ from counterpoint.lab.bench.claims._language import (
     side_by_side,
     usual,
 )
-from counterpoint.lab.bench.claims._language import played as reinforced
-from counterpoint.lab.bench.claims._language import shown as imitated
+from counterpoint.lab.bench.claims._language import imitate_settings as imitated
+from counterpoint.lab.bench.claims._language import learn_settings as reinforced
 
 _SIZES = {"small": (4, 1), "medium": (8, 2), "large": (24, 4)}
 _PRICES = {"agent": 0.03, "second": 0.08}

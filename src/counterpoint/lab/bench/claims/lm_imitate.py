@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
-from counterpoint.lab.bench.claims._language import AT_ONCE, T1, folder_of, go_on, last_eval, scaled, shown, side_by_side, usual
+from counterpoint.lab.bench.claims._language import (
+    AT_ONCE,
+    T1,
+    folder_of,
+    go_on,
+    imitate_settings,
+    last_eval,
+    scaled,
+    side_by_side,
+    usual,
+)
 from counterpoint.lab.train.folder import RunFolder
 
 
@@ -37,7 +47,7 @@ def lm_imitate(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """One model for six text tasks in four topologies: solved before and after imitation, each task; needs CUDA."""
     folder = folder_of("lm-imitate")
     runs = [folder / f"all-{one}" for one in range(seed, seed + seeds)]
-    how = shown(900, demos="fake:1", keep="solved", teams=scaled(4000))
+    how = imitate_settings(900, demos="fake:1", keep="solved", teams=scaled(4000))
     more = {"is_eval_first": True, "eval_episodes": scaled(770, 10)}
     given = [(run, usual(seed + i, AT_ONCE, task=SIX, imitate=how, **more)) for i, run in enumerate(runs)]
     side_by_side(go_on, [(run, {**config, "learn": {"updates": 0}}) for run, config in given])

@@ -25,20 +25,20 @@ from counterpoint.lab.bench.claims._language import (
     folder_of,
     gained,
     go_on,
+    imitate_settings,
     last_eval,
     seconds_per_step,
-    shown,
     side_by_side,
     solved_rows,
     usual,
 )
-from counterpoint.lab.bench.claims._language import played as reinforced
+from counterpoint.lab.bench.claims._language import learn_settings as reinforced
 from counterpoint.lab.train.folder import RunFolder
 
 
 def learned(folder: Path, seed: int, seeds: int) -> tuple[Path, list[Path]]:
     """The start, and the runs that reinforcement made of it."""
-    start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=shown(500)))
+    start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=imitate_settings(500)))
     how = {"task": [T1], "model": str(start), "imitate": {"steps": 0}, "learn": reinforced(14)}
     runs = [folder / f"learn-{seed}-{one}" for one in range(seed, seed + seeds)]
     given = [(run, usual(seed + i, AT_ONCE if i else 1, **how)) for i, run in enumerate(runs)]
@@ -54,7 +54,7 @@ def lm_learn(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     seconds = last_eval(runs[0])["seconds"]["learn"]
     steps = round(seconds / seconds_per_step(start))
     more = [folder / f"more-{seed}-{one}" for one in range(seed, seed + seeds)]
-    how = {"task": [T1], "model": str(start), "imitate": shown(1) | {"steps": steps}, "learn": {"updates": 0}}
+    how = {"task": [T1], "model": str(start), "imitate": imitate_settings(1) | {"steps": steps}, "learn": {"updates": 0}}
     side_by_side(go_on, [(run, usual(seed + i, AT_ONCE, **how)) for i, run in enumerate(more)])
     fakes = float(by_hand([T1], "fake:0.7", {"explore": 0.0}, {})[1].mean())
     yield reported("demonstrator fake:0.7, solved", [fakes])

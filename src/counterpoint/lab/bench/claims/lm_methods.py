@@ -25,14 +25,14 @@ from counterpoint.lab.bench.claims._language import (
     folder_of,
     gained,
     go_on,
+    imitate_settings,
     last_eval,
     scale,
-    shown,
     side_by_side,
     solved_rows,
     usual,
 )
-from counterpoint.lab.bench.claims._language import played as reinforced
+from counterpoint.lab.bench.claims._language import learn_settings as reinforced
 from counterpoint.lab.bench.race.judging import places_of
 from counterpoint.lab.train.folder import RunFolder
 
@@ -73,7 +73,7 @@ def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     folder, arms = folder_of("lm-methods"), _arms()
     runs = _runs(folder, range(seed, seed + seeds))
     limited = {limit: [folder / f"ledger-limit-{limit}-{one}" for one in range(seed, seed + seeds)] for limit in _LIMITS}
-    start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=shown(500)))
+    start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=imitate_settings(500)))
     given = [(runs[arm][i], _config(arms[arm], seed + i, start)) for i in range(seeds) for arm in _order(seed + i)]
     for limit, some in limited.items():
         how = {"learn": {**_CREDIT, "kl_limit": limit}}

@@ -22,7 +22,7 @@ from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.lab.worlds.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.lab.worlds.teamworld.team_replay import TeamReplay
 from counterpoint.lab.worlds.world import world
-from counterpoint.trace import Trace
+from counterpoint.trace import Trace, statistics
 from counterpoint.trace.keyed import child_seed, purpose
 from counterpoint.trace.replay import Delete, Fork
 from counterpoint.trace.rows import Credit, CreditRow, rows_of
@@ -45,15 +45,7 @@ _RETURNS = ("return",)
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Correlation of mean ranks; 0 where one side has no ranks."""
-    a, b = _ranks(x), _ranks(y)
-    if a.std() == 0 or b.std() == 0:
-        return 0.0
-    return float(np.corrcoef(a, b)[0, 1])
-
-
-def _ranks(x: np.ndarray) -> np.ndarray:
-    _, group, count = np.unique(np.round(x, 12), return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[group]
+    return statistics.spearman(np.round(x, 12), np.round(y, 12)) or 0.0
 
 
 def message_credit(*, seed: int, seeds: int) -> Iterator[ClaimRow]:

@@ -3,7 +3,7 @@
 Always true: a run's start and end play the same unseen tasks with the same noise, as in training (choices are drawn: before it
 has learned, a greedy policy is a set of coin tosses). A row is the mean over seeds of (end - start) / start of a run of `UPDATES`
 updates; the target is that the lower end of its interval is above 0. Budgets are not equal between presets, so that rows say
-nothing about which is better: `counterpoint compare --all` does.
+nothing about which is better: `counterpoint compare methods` does.
 
 `counterpoint reproduce counterpoint.lab.bench.claims.presets:malt` is the row of one preset.
 """
@@ -76,7 +76,7 @@ def row(name: str, runs: Sequence[int]) -> ClaimRow:
     return at_least(f"{name}: gain over its start", gains, 0.0, by="low")
 
 
-def gain(name: str, run: int, *, updates: int = UPDATES, tasks: int = TASKS) -> float:
+def gain(name: str, run: int) -> float:
     """(end - start) / start of one run, over the same unseen tasks."""
     from counterpoint.lab.train.jobs import play
     from counterpoint.lab.train.policies.network import Network
@@ -85,9 +85,9 @@ def gain(name: str, run: int, *, updates: int = UPDATES, tasks: int = TASKS) -> 
     from counterpoint.lab.train.training import Training
 
     world = {**SUITED.get(name, EASY), **named_preset(name).world}
-    settings = {"preset": name, "world": "W1", "set": world, "updates": updates, "budget_calls": 0, "seed": run}
+    settings = {"preset": name, "world": "W1", "set": world, "updates": UPDATES, "budget_calls": 0, "seed": run}
     training = Training(settings_of(settings))
-    seeds = _FIRST + 10_000 * run + np.arange(tasks)
+    seeds = _FIRST + 10_000 * run + np.arange(TASKS)
 
     # opponents and proposers are those of the start
     beside = {k: v for k, v in training.weights().items() if k.startswith(("extra.attack", "extra.proposal"))}
@@ -95,7 +95,7 @@ def gain(name: str, run: int, *, updates: int = UPDATES, tasks: int = TASKS) -> 
     def value() -> float:
         net = Network.of(training.weights() | beside, apart=training.preset.regime == "C")
         workers = training.preset.regime in "BC"
-        out = play_out(training.worlds[0].config, net, seeds, np.zeros(tasks, np.int64), workers=workers)
+        out = play_out(training.worlds[0].config, net, seeds, np.zeros(TASKS, np.int64), workers=workers)
         return float(out.values.mean())
 
     start = value()

@@ -18,6 +18,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.trace.keyed import bits, purpose, uniform
+from counterpoint.trace.statistics import normal_ends
 
 _SIZES = (64, 128, 256, 512, 1024)
 _DRAWN = {64: 0.97, 512: 0.99}  # least share at drawn prices, by size
@@ -74,6 +75,6 @@ def _shares(name: str, world: TeamWorld, policy: str, episodes: int, seed: int, 
     ).astype(np.int64)
     share = world.run(policy, numbers).values / world.optimum().value
     mean, error = float(share.mean()), float(share.std(ddof=1) / np.sqrt(len(share)))
-    low, high = mean - 1.96 * error, mean + 1.96 * error
+    low, high = normal_ends(mean, error)
     yield ClaimRow(f"{name}: share of the optimum", mean, low, high, f">= {least}", mean >= least)
     yield ClaimRow(f"{name}: not above it", mean, low, high, f"<= 1 + {_ERRORS} se", mean <= 1 + _ERRORS * error)

@@ -20,6 +20,7 @@ from counterpoint.lab.worlds.teamworld.policies import play
 from counterpoint.lab.worlds.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.trace.keyed import child_seed, purpose
+from counterpoint.trace.statistics import normal_ends
 
 # -- Does every sub-decision matter? Planted errors, one sub-decision at a time, on paired seeds ----------------------
 #     loss(error) = mean_s [V_s(oracle) − V_s(oracle with one wrong part)] / |mean_s V_s(oracle)|
@@ -102,7 +103,7 @@ def _row(world: TeamWorld, sub_decision: str, seed: int, seeds: int) -> ClaimRow
         for s in tracked(range(seed, seed + seeds), "seeds")
     ]
     least = min(found, key=lambda loss: loss.loss / max(loss.se, 1e-12))
-    low, high = least.loss - 1.96 * least.se, least.loss + 1.96 * least.se
+    low, high = normal_ends(least.loss, least.se)
     name = f"{world.short} {sub_decision}: {least.error}"
     if sub_decision in world.silent:
         return ClaimRow(f"{name} (silent)", least.loss, low, high, f"< {LEAST_LOSS:g}", not any(loss.is_heard for loss in found))

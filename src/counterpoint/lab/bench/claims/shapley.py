@@ -7,6 +7,7 @@ Relative L1 is the sum of absolute errors over the sum of absolute values; ranks
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,6 +18,7 @@ from counterpoint.credits.team_games import Solved, exact_votes, solve
 from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most
+from counterpoint.trace import statistics
 from counterpoint.trace.keyed import child_seed, purpose
 
 Ints = NDArray[np.int64]
@@ -77,13 +79,5 @@ def _quotient_gap(game: VoteGame, parent_A: Ints, truth: Floats) -> float:
 
 def spearman(x: Floats, y: Floats) -> float:
     """The correlation of ranks."""
-    return float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
-
-
-def _ranks(x: Floats) -> Floats:
-    by = np.argsort(x, kind="stable")
-    first = np.flatnonzero(np.diff(x[by], prepend=-np.inf) > 1e-12)
-    size = np.diff(np.append(first, len(x)))
-    out = np.empty(len(x))
-    out[by] = np.repeat(first + (size - 1) / 2, size)
-    return out
+    rho = statistics.spearman(np.round(x, 12), np.round(y, 12))
+    return math.nan if rho is None else rho

@@ -20,6 +20,7 @@ from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.contestants import Caps, ModelTeam
 from counterpoint.lab.worlds.teamworld.config import TOPOLOGIES
 from counterpoint.lab.worlds.world import world
+from counterpoint.trace import statistics
 
 _RUNS = 6
 _PAIRS = {
@@ -47,15 +48,7 @@ def sim_to_text(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def spearman(a: list[float], b: list[float]) -> float:
     """Spearman's rank correlation, ties with the mean of their ranks; 0 where one side is all ties."""
-    x, y = _ranks(a), _ranks(b)
-    if x.std() < 1e-12 or y.std() < 1e-12:
-        return 0.0
-    return float(np.corrcoef(x, y)[0, 1])
-
-
-def _ranks(values: list[float]) -> np.ndarray:
-    v = np.asarray(values)
-    return np.array([(v < x).sum() + (v == x).sum() / 2 for x in v])
+    return statistics.spearman(a, b) or 0.0
 
 
 def _in_world(name: str, set_: dict[str, int], topology: str, first: int) -> float:

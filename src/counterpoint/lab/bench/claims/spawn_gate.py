@@ -18,6 +18,7 @@ from counterpoint.credits import doubly_robust as dr
 from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most, equal_within
+from counterpoint.trace.statistics import NORMAL_95
 
 _TAU = np.array([0.1, 0.5, 0.2, 0.6, 0.3, 0.4, -0.5, -0.5])
 _LEAN = np.array([-0.8, -0.4, 0.0, 0.3, 0.6])
@@ -97,7 +98,7 @@ def _measured(seed: int) -> dict[str, float]:
     return {
         "uncovered": float(has[:, _UNCOVERED].mean()),
         "covered": float(has[:, : len(_LEAN)].mean()),
-        "coverage": float((gap[has] <= 1.96 * all_["se"][has]).mean()),
+        "coverage": float((gap[has] <= NORMAL_95 * all_["se"][has]).mean()),
         **{name: best / there(name) for name in ("association", "ips", "direct")},
         "refused": rmse(np.where(has, np.nan, all_["ungated"])) / best,
         "with forks": rmse(all_["with forks"]) / rmse(all_["ungated"]),

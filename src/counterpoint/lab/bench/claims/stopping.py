@@ -108,7 +108,7 @@ def _trained(world: StoppingWorld, run: int, traces: int) -> Rule:
 def _loss(world: StoppingWorld, rule: Rule, run: int) -> float:
     """Points per episode that the rule loses to the optimum, on fresh paths."""
     x = world.paths(_seeds(world, run, "test", _TEST)).features
-    return float(world.lost(x, rule.stop_times(x)).mean())
+    return float(world.regret(x, rule.stop_times(x)).mean())
 
 
 def _drawn_gap(world: StoppingWorld, run: int) -> float:
@@ -128,7 +128,7 @@ def _small_loss(world: StoppingWorld, run: int, *, sets: int | None = None, use:
     for i in range(sets):
         own = slice(i * _FEW, (i + 1) * _FEW)
         rule = stacked(_Part(train.payoffs[own], train.features[own]), run)
-        losses.append(world.lost(x[i::sets], rule.stop_times(x[i::sets])).mean())
+        losses.append(world.regret(x[i::sets], rule.stop_times(x[i::sets])).mean())
     return float(np.mean(losses))
 
 

@@ -19,6 +19,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_most, equal_within
 from counterpoint.lab.worlds.stopping.world import StoppingWorld
 from counterpoint.trace.keyed import bits, purpose
+from counterpoint.trace.statistics import normal_ends
 
 _EPISODES = 20_000
 _ERRORS = 4.5
@@ -58,4 +59,4 @@ def _rows(world: StoppingWorld, seed: int, seeds: int) -> Iterator[ClaimRow]:
 def _agrees(name: str, values: np.ndarray, exact: float) -> ClaimRow:
     mean, error = float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
     is_near = bool(abs(mean - exact) <= _ERRORS * error)
-    return ClaimRow(name, mean, mean - 1.96 * error, mean + 1.96 * error, f"within {_ERRORS:g} se of exact {exact:.4f}", is_near)
+    return ClaimRow(name, mean, *normal_ends(mean, error), f"within {_ERRORS:g} se of exact {exact:.4f}", is_near)

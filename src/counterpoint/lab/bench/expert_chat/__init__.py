@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from counterpoint.lab.bench.expert_chat.led import Led
+from counterpoint.lab.bench.expert_chat.led_team import LedTeam
 from counterpoint.lab.bench.expert_chat.panel import Panel
 from counterpoint.lab.bench.expert_chat.talk import Problem, Spot, Talk, make_problem
 from counterpoint.trace import Edge, Event, Trace, content_ref
@@ -27,7 +27,7 @@ _MOST = 0.5
 """How likely a mistake is, at most, wherever one can be made."""
 _READERS = frozenset({"WebSurfer", "FileSurfer"})
 """Their turns are what a page or a file says."""
-_PLAYS: dict[str, type[Panel] | type[Led]] = {"panel": Panel, "led": Led}
+_PLAYS: dict[str, type[Panel] | type[LedTeam]] = {"panel": Panel, "led": LedTeam}
 
 
 def _played(talk: Talk, shape: str) -> tuple[Problem, float]:

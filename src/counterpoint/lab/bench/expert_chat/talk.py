@@ -54,7 +54,7 @@ class Spot(NamedTuple):
     where: str
 
 
-class Said(NamedTuple):
+class Turn(NamedTuple):
     """One turn."""
 
     who: str
@@ -87,7 +87,7 @@ class Talk:
     """The first so many are made, and no other."""
     limit: int = 1000
     """Turns after which the conversation is cut."""
-    turns: list[Said] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     spots: list[tuple[int, Spot]] = field(default_factory=list)
     """Where mistakes could be made, each with its turn."""
     made: list[tuple[int, Spot]] = field(default_factory=list)
@@ -116,12 +116,12 @@ class Talk:
         return is_made
 
     def say(self, who: str, text: str, *, to: str | None = None, is_aside: bool = False, decision: str | None = None) -> None:
-        self._put(Said(who, text, None, to, is_aside, decision or ("delegate" if to else None)))
+        self._put(Turn(who, text, None, to, is_aside, decision or ("delegate" if to else None)))
 
     def result(self, text: str, ok: bool) -> None:
-        self._put(Said("", text, ok))
+        self._put(Turn("", text, ok))
 
-    def _put(self, said: Said) -> None:
+    def _put(self, said: Turn) -> None:
         if len(self.turns) >= self.limit:
             raise Cut
         self.turns.append(said)

@@ -26,7 +26,7 @@ import numpy as np
 from counterpoint.lab.bench.claim import mean_interval
 from counterpoint.lab.bench.comparison import holm
 from counterpoint.lab.bench.race.plan import CURVE, PUBLISHED
-from counterpoint.trace.student import student_two_sided
+from counterpoint.trace.statistics import student_two_sided
 
 Row = Mapping[str, Any]
 CLAIM_SEEDS = 12
@@ -89,15 +89,18 @@ def chosen_point(rows: Iterable[Row]) -> str:
     return ranked[0] if ranked else PUBLISHED
 
 
-def sign_flips(differences: Sequence[float], *, draws: int = 1 << 16) -> float:
+_DRAWS = 1 << 16
+
+
+def sign_flips(differences: Sequence[float]) -> float:
     """The two-sided p of the sign-flip test that paired differences are symmetric around zero."""
     d = np.asarray(differences, float)
     if not len(d):
         return 1.0
     least = abs(d.sum()) * (1 - 1e-9) - 1e-15  # sums of the same numbers in another order
     if len(d) > _EXACT:
-        signs = np.random.default_rng(0).integers(0, 2, (draws, len(d)), dtype=np.int8) * 2 - 1
-        return float((1 + (abs(signs @ d) >= least).sum()) / (draws + 1))
+        signs = np.random.default_rng(0).integers(0, 2, (_DRAWS, len(d)), dtype=np.int8) * 2 - 1
+        return float((1 + (abs(signs @ d) >= least).sum()) / (_DRAWS + 1))
     sums = np.zeros(1)
     for x in d[1:]:  # the first sign stays: patterns come in pairs of opposite ones
         sums = np.concatenate([sums + x, sums - x])

@@ -39,7 +39,7 @@ class RaceResult:
         wanted = {name.replace("-", "_") for name in names}
         missing = wanted - {r["method"] for r in self.rows} | set(worlds) - {w.world for w in self.worlds}
         if missing:
-            raise InputError(f"there is no row of {min(missing)!r}", fix="counterpoint compare --all --show prints what there is")
+            raise InputError(f"there is no row of {min(missing)!r}", fix="counterpoint compare standings prints what there is")
         some = tuple(w for w in self.worlds if not worlds or w.world in worlds)
         kept = tuple(
             WorldResult(
@@ -88,7 +88,7 @@ def described(head: Mapping[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
 
 
 _EVEN = 0.05
-"""Budgets that differ by more are said to: the limit of `counterpoint compare`."""
+"""Budgets that differ by more are said to: the limit of `counterpoint compare runs`."""
 
 # -- cells -------------------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ def notes(result: RaceResult, world: WorldResult) -> list[str]:
         least = min(r["spent"]["charged"] for r in unspent)
         out.append(f"{len(unspent)} of {len(finals)} runs ({names}) ended with {least:,} or more: their last trial left the rest")
     if charged and max(charged) > (1 + _EVEN) * min(charged):
-        out.append(f"these are more than {_EVEN:.0%} apart, because updates are large here: a larger --budget evens that out")
+        out.append(f"these are more than {_EVEN:.0%} apart, because updates are large here: a larger --cap calls evens that out")
     if world.is_screening:
         out.append(f"screening: fewer than {CLAIM_SEEDS} seeds, so no difference is established; p is of one test, not adjusted")
     else:
@@ -191,7 +191,7 @@ def markdown(result: RaceResult) -> str:
 
 def _opening(result: RaceResult) -> list[str]:
     plan = result.head["plan"]["name"]
-    command = f"counterpoint compare --all {of_plan(plan)}--released"
+    command = f"counterpoint compare standings {released_name(plan)}"
     seeds = sorted({len(s.seeds) for w in result.worlds for s in w.standings if s.is_ranked})
     budgets = sorted({w.budget for w in result.worlds})
     of_seeds = _count(seeds[0] if seeds else 0, "training seed")
@@ -202,8 +202,8 @@ def _opening(result: RaceResult) -> list[str]:
         f"bound is known: {of_seeds} each, {', '.join(f'{b:,}' for b in budgets)} calls and rounds a run, forks, "
         "trials and judges counted. The same seeds and tasks for all, 32 episodes an update, one network.",
         "",
-        f"This page is written by `{command} --table FILE` from the rows that come with the package; `{command} "
-        "--only METHOD` prints a method's lines, and the command at the end of a line runs its rows again.",
+        f"This page is written by `{command} -o FILE.md` from the rows that come with the package; `{command} "
+        "METHOD` prints a method's lines, and the command at the end of a line runs its rows again.",
     ]
 
 
@@ -250,16 +250,21 @@ def _world_part(result: RaceResult, world: WorldResult) -> list[str]:
 
 
 def of_plan(plan: str) -> str:
-    """The option that a command needs for a plan, with a space behind it; none for the usual one."""
+    """The option that `counterpoint compare methods` needs for a plan, with a space behind it; none for the default."""
     return "" if plan == "screening" else f"--plan {plan} "
+
+
+def released_name(plan: str) -> str:
+    """What `counterpoint compare standings` calls the rows of a plan that come with the package."""
+    return "released" if plan == "screening" else f"released:{plan}"
 
 
 def row_command(head: Mapping[str, Any], world: WorldResult, one: Standing) -> str:
     """The command that runs the rows of a line again."""
     plan, suite = head["plan"]["name"], head["suite"]
     first = of_plan(plan) + ("" if suite == "core" else f"--suite {suite} ")
-    what = f"{first}--worlds {world.world} --only {one.method}"
-    return f"counterpoint compare --all {what} --seeds {len(one.seeds)} --budget {world.budget}"
+    budget = f"--seeds {len(one.seeds)} --cap calls={world.budget}"
+    return f"counterpoint compare methods {one.method} {first}--world {world.world} {budget}"
 
 
 def _methods_part(result: RaceResult) -> list[str]:
@@ -278,7 +283,7 @@ def _plain(value: Any) -> str:
 
 
 def _short_of(result: RaceResult) -> list[str]:
-    """What the plan asks for and these rows do not have, and the command that goes on."""
+    """What the plan asks for and these rows do not have, and the command that runs the rest."""
     plan, lines = PLANS[result.head["plan"]["name"]], [s for w in result.worlds for s in w.standings if s.is_ranked]
     fewest = min((len(s.seeds) for s in lines), default=0)
     budget = result.head["plan"]["final_budget"]
@@ -286,8 +291,8 @@ def _short_of(result: RaceResult) -> list[str]:
     if fewest < plan.final_seeds or budget < plan.final_budget:
         out.append(
             f"**Not all was run.** The plan asks for {_count(plan.final_seeds, 'seed')} of {plan.final_budget:,}; these rows "
-            f"have {fewest} of {budget:,} at the least. `counterpoint compare --all --plan {plan.name}` runs the whole plan; it "
-            "goes on where it was cut off."
+            f"have {fewest} of {budget:,} at the least. `counterpoint compare methods --plan {plan.name}` runs the whole "
+            "plan; it continues an interrupted race."
         )
     absent = result.head["absent"]
     return out + ([f"Without a row: {', '.join(absent)}."] if absent else [])

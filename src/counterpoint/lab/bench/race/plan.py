@@ -95,7 +95,7 @@ def worlds_of(suite: str, only: Sequence[str] = ()) -> tuple[RaceWorld, ...]:
     found = {w.name: w for w in SUITES[suite]}
     for name in only:
         if name not in found:
-            raise NotFound(f"suite {suite} has no world {name!r}", where="--worlds", fix=did_you_mean(name, found))
+            raise NotFound(f"suite {suite} has no world {name!r}", where="--world", fix=did_you_mean(name, found))
     return tuple(found[name] for name in only) if only else tuple(found.values())
 
 
@@ -124,7 +124,7 @@ def methods(only: Sequence[str] = ()) -> list[Method]:
     out = []
     for name in dict.fromkeys(names):
         if ":" not in name and name not in registry.ids("preset"):
-            raise NotFound(f"no preset named {name!r}", where="--only", fix=did_you_mean(name, registry.ids("preset")))
+            raise NotFound(f"no preset named {name!r}", where="METHOD", fix=did_you_mean(name, registry.ids("preset")))
         try:
             preset = named_preset(name)
         except CounterpointError as error:
@@ -132,7 +132,7 @@ def methods(only: Sequence[str] = ()) -> list[Method]:
             continue
         if why := _left_out(preset):
             if only:
-                raise InputError(f"{name} {why}", where="--only", fix="counterpoint train --list shows what each one learns")
+                raise InputError(f"{name} {why}", where="METHOD", fix="counterpoint train presets shows what each one learns")
             continue
         out.append(Method(name, preset))
     return sorted(out, key=lambda m: (m.name not in BASELINES, m.name))
@@ -234,7 +234,8 @@ class RaceRun:
     @property
     def command(self) -> str:
         """How to train the same run by hand (its held-out tasks are those of `counterpoint train`)."""
-        return f"counterpoint train --preset {self.method} --world {self.world.world} --seed {self.seed} --budget {self.budget}"
+        named = f"--preset {self.method} --world {self.world.world} --seed {self.seed}"
+        return f"counterpoint train net {named} --cap calls={self.budget}"
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ class Race:
     _runs: dict[tuple[Any, ...], RaceRun] = field(default_factory=dict, repr=False, compare=False)
     """Runs that were asked for before, so that each one's digest is worked out once."""
 
-    def _run(self, phase: str, method: Method, point: str, world: RaceWorld, seed: int, budget: int, first: int) -> RaceRun:
+    def _race_run(self, phase: str, method: Method, point: str, world: RaceWorld, seed: int, budget: int, first: int) -> RaceRun:
         key = (phase, method.name, point, world.name, seed)
         if key not in self._runs:
             self._runs[key] = RaceRun(phase, method.name, point, world, seed, budget, (first, self.plan.tasks))
@@ -271,14 +272,14 @@ class Race:
         if not self.plan.tune_budget or method.preset is None:
             return []
         return [
-            self._run("tune", method, point, world, TUNING_SEED + s, self.plan.tune_budget, TUNING_TASKS)
+            self._race_run("tune", method, point, world, TUNING_SEED + s, self.plan.tune_budget, TUNING_TASKS)
             for world in self.tuned_on for s in range(self.plan.tune_seeds) for point in grid(method.preset)
         ]  # fmt: skip
 
     def confirming(self, method: Method, best: Sequence[str]) -> list[RaceRun]:
         """The best points of the grid, again, with the final budget."""
         return [
-            self._run("confirm", method, point, world, CONFIRM_SEED + s, self.plan.final_budget, TUNING_TASKS)
+            self._race_run("confirm", method, point, world, CONFIRM_SEED + s, self.plan.final_budget, TUNING_TASKS)
             for world in self.tuned_on for s in range(self.plan.confirm_seeds) for point in best
         ]  # fmt: skip
 
@@ -287,7 +288,8 @@ class Race:
         wanted = [(chosen, s) for s in range(self.seeds)]
         wanted += [] if chosen == PUBLISHED else [(PUBLISHED, s) for s in range(min(self.seeds, self.plan.published_seeds))]
         budget = self.plan.final_budget
-        return [self._run("final", method, point, world, s, budget, FINAL_TASKS) for world in self.worlds for point, s in wanted]
+        every = [(world, point, s) for world in self.worlds for point, s in wanted]
+        return [self._race_run("final", method, point, world, s, budget, FINAL_TASKS) for world, point, s in every]
 
     def most_runs(self) -> list[RaceRun]:
         """Every run there may be, for a dry run: finals as published, before anything is chosen."""

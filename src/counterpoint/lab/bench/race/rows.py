@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.errors import InputError, NotFound
+from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.files import put, read_plain
 from counterpoint.store.disk import lock
 
@@ -74,10 +74,10 @@ class RaceFolder:
             if differ:
                 told = "; ".join(f"{key} {found.get(key)}, not {wanted[key]}" for key in differ)
                 raise InputError(
-                    f"holds the rows of another race: {told}", where=str(folder.path), fix="choose another --out DIR"
+                    f"holds the rows of another race: {told}", where=str(folder.path), fix="name another folder: -o DIR"
                 )
         elif folder.path.exists() and any(folder.path.iterdir()):
-            raise InputError("is not empty and holds no race", where=str(folder.path), fix="choose another --out DIR")
+            raise InputError("is not empty and holds no race", where=str(folder.path), fix="name another folder: -o DIR")
         else:
             put([(folder.path / HEAD, json.dumps(wanted, indent=1).encode() + b"\n")])
         for name in ("rows", "claims"):
@@ -86,7 +86,7 @@ class RaceFolder:
 
     def head(self) -> dict[str, Any]:
         """What all rows have in common."""
-        return _json(self.path / HEAD, "counterpoint compare --all --out DIR makes one")
+        return _json(self.path / HEAD, "counterpoint compare methods -o DIR makes one")
 
     def rows(self) -> list[dict[str, Any]]:
         """Every row, by name."""
@@ -162,15 +162,26 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     try:
         lines = [json.loads(line) for line in read_plain(path).splitlines() if line.strip()]
     except FileNotFoundError as error:
-        raise NotFound("there is no race here", where=str(path), fix="counterpoint compare --all --out DIR makes one") from error
+        raise NotFound("there is no race here", where=str(path), fix="counterpoint compare methods -o DIR makes one") from error
     except ValueError as error:
         raise InputError(
-            f"is not a file of rows: {error}", where=str(path), fix="counterpoint compare --all --export FILE"
+            f"is not a file of rows: {error}", where=str(path), fix="counterpoint compare standings RACE -o FILE.jsonl"
         ) from error
     if not lines or not isinstance(lines[0], dict) or "plan" not in lines[0]:
-        raise InputError("does not begin with what its rows have in common", where=str(path), fix="--export FILE writes one")
+        fix = "counterpoint compare standings RACE -o FILE.jsonl writes one"
+        raise InputError("does not begin with what its rows have in common", where=str(path), fix=fix)
     return lines[0], lines[1:]
 
 
 RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening", "small")}
 """The rows that come with the package, by their plan: those of docs/lab/methods.md."""
+
+
+def race_path(name: str) -> Path:
+    """Where a race lies: a folder, a file of rows, or by `released` and `released:PLAN` the rows that come with the package."""
+    kind, _, plan = name.partition(":")
+    if kind != "released" or Path(name).exists():
+        return Path(name)
+    if (plan or "screening") not in RELEASED:
+        raise NotFound(f"no rows of plan {plan!r} come with Counterpoint", fix=did_you_mean(plan, RELEASED))
+    return RELEASED[plan or "screening"]

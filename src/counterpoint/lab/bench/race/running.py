@@ -137,7 +137,7 @@ class RaceSession:
                 if runner is not None and under_way:
                     for done in runner.collect():
                         self._take(*under_way.pop(done.number), done.result)
-                elif not self.left():
+                elif not self.remaining():
                     break
                 elif runner is not None or not self._one_here():
                     self._tell("wait", self._progress())
@@ -148,7 +148,7 @@ class RaceSession:
         self._tell("end", self._progress())
         return self.progress
 
-    def left(self) -> list[RaceRun]:
+    def remaining(self) -> list[RaceRun]:
         """The runs that can be done now and are not, those first that make all methods comparable soonest."""
         order = {name: i for i, name in enumerate(("tune", "confirm", "final"))}
         places = {w.name: i for i, w in enumerate(self.race.worlds)}
@@ -204,7 +204,7 @@ class RaceSession:
 
     def _claims(self, taken: set[str]) -> Iterator[tuple[RaceRun, Claim]]:
         """Runs that nobody else is at, each claimed."""
-        for run in self.left():
+        for run in self.remaining():
             claim = None if run.name in taken else self.folder.claim(run)
             if claim is not None:
                 yield run, claim

@@ -16,7 +16,7 @@ from typing import Any
 
 from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.contestants import Caps, Contestant
-from counterpoint.lab.bench.scorecard.playing import played
+from counterpoint.lab.bench.scorecard.playing import play_cell
 from counterpoint.lab.tasks.attacks import COMPOSED
 
 _FIRST = 50_000_000
@@ -24,7 +24,7 @@ _FIRST = 50_000_000
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search came to."""
 
     cell: Cell
@@ -35,7 +35,9 @@ class Found:
     """In the search, where it is flattered by having been chosen."""
 
 
-def search(cell: Cell, team: Contestant, *, budget: int, caps: Caps, tell: Callable[[int, int], None] | None = None) -> Found:
+def search(
+    cell: Cell, team: Contestant, *, budget: int, caps: Caps, tell: Callable[[int, int], None] | None = None
+) -> SearchResult:
     """The wording of an attack on a task that gets its way most often."""
     left, spent, seed, scores = list(range(COMPOSED)), 0, _FIRST, dict[int, list[float]]()
     rounds = math.ceil(math.log2(COMPOSED))
@@ -54,7 +56,7 @@ def search(cell: Cell, team: Contestant, *, budget: int, caps: Caps, tell: Calla
         if spent >= budget or turn + 1 == rounds or len(left) == 1:
             break
     best = left[0]
-    return Found(worded(cell, best), spent, len(scores), _mean(scores[best]))
+    return SearchResult(worded(cell, best), spent, len(scores), _mean(scores[best]))
 
 
 def worded(cell: Cell, way: int) -> Cell:
@@ -67,7 +69,7 @@ def _mean(values: list[float]) -> float:
 
 
 def _success(cell: Cell, seed: int, team: Contestant, caps: Caps) -> float:
-    attack: Any = played(cell, seed, team, caps).attack
+    attack: Any = play_cell(cell, seed, team, caps).attack
     return attack.succeeded / attack.planted if attack is not None and attack.planted else 0.0
 
 
@@ -88,11 +90,11 @@ class Outcome:
 
 def outcomes(cell: Cell, clean: Cell, found: Cell, team: Contestant, seeds: Sequence[int], caps: Caps) -> list[Outcome]:
     """The usual wording, the held-out one and the one that was found, side by side."""
-    plain = [played(clean, seed, team, caps).share for seed in seeds]
+    plain = [play_cell(clean, seed, team, caps).share for seed in seeds]
     held = replace(cell, wording="held_out", id=f"{cell.id}-held_out")
     out = []
     for name, one in (("usual", cell), ("held out", held), ("found by search", found)):
-        rows = [played(one, seed, team, caps) for seed in seeds]
+        rows = [play_cell(one, seed, team, caps) for seed in seeds]
         met = [r.attack for r in rows if r.attack is not None and r.attack.planted]
         out.append(Outcome(
             name, sum(a.planted for a in met), sum(a.succeeded for a in met), [a.succeeded / a.planted for a in met],

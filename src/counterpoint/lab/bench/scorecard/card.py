@@ -21,6 +21,7 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.lab.bench.claim import mean_interval
 from counterpoint.lab.bench.scorecard.cells import Cell, suite
 from counterpoint.lab.bench.scorecard.playing import ABOUT, BenchRow, read_rows
+from counterpoint.trace.statistics import student_quantile
 
 MEASURES: dict[str, tuple[str, str]] = {
     "success": ("E1", "success"),
@@ -100,7 +101,7 @@ def read_about(out: Path) -> dict[str, Any]:
     try:
         return dict(msgspec.json.decode((out / ABOUT).read_bytes()))
     except FileNotFoundError as error:
-        raise NotFound("no results are here", where=str(out), fix="counterpoint bench run short --team ... --out DIR") from error
+        raise NotFound("no results are here", where=str(out), fix="counterpoint bench run short --team ... -o DIR") from error
     except (msgspec.DecodeError, ValueError) as error:
         raise InputError("the description of these results cannot be read", where=str(out / ABOUT), why=str(error)) from error
 
@@ -109,7 +110,7 @@ def card_of(out: Path) -> Card:
     """The card of a folder of results."""
     about, rows = read_about(out), read_rows(out)
     if not rows:
-        raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run goes on with it")
+        raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run continues it")
     cells = {c.id: c for c in suite(about["suite"])}
     if gone := next((r.cell for r in rows if r.cell not in cells), None):
         why = f"these are results of {about.get('version')} with another list of cells"
@@ -119,10 +120,10 @@ def card_of(out: Path) -> Card:
             why=why,
             fix="run it again: counterpoint bench run",
         )
-    return made(about, rows, cells)
+    return card_from(about, rows, cells)
 
 
-def made(about: Mapping[str, Any], rows: Sequence[BenchRow], cells: Mapping[str, Cell]) -> Card:
+def card_from(about: Mapping[str, Any], rows: Sequence[BenchRow], cells: Mapping[str, Cell]) -> Card:
     """The card of rows."""
     clean = [r for r in rows if not cells[r.cell].attack]
     bands = sorted({cells[r.cell].band for r in clean})
@@ -170,17 +171,8 @@ def slope(rows: Sequence[BenchRow], name: str) -> Estimate:
     b = float(((xs - xs.mean()) * (ys - ys.mean())).sum() / spread)
     rest = ys - ys.mean() - b * (xs - xs.mean())
     error = math.sqrt(max(0.0, float((rest**2).sum())) / (n - 2) / spread)
-    half = error * _student(n - 2)
+    half = error * student_quantile(n - 2)
     return Estimate(b, b - half, b + half, n)
-
-
-def _student(df: int) -> float:
-    """The 97.5 % point of Student's t, by the same table as every other interval here."""
-    pairs = [0.0] * (df - 1) + [1.0, -1.0]  # df + 1 samples of known spread
-    _, low, high = mean_interval(pairs)
-    assert low is not None
-    assert high is not None
-    return (high - low) / 2 / (float(np.std(pairs, ddof=1)) / math.sqrt(len(pairs)))
 
 
 def _attacked(cell: Cell, rows: Sequence[BenchRow]) -> AttackCard:

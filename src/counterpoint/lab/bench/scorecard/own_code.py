@@ -36,7 +36,7 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, did_you
 from counterpoint.lab.tasks.task import Instance
 from counterpoint.lab.team.toolbox import Toolbox
 from counterpoint.recorder import Recording, record
-from counterpoint.recorder.telling import raised
+from counterpoint.recorder.problems import error_text
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 
@@ -220,7 +220,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     recording = record(asked["store"], task=_RUN, trace_id=_RUN, agent=_LEAD, system="bench")
     lock = threading.RLock()
 
-    def told(*what: str) -> None:
+    def report(*what: str) -> None:
         with lock:
             pipe.send(what)
 
@@ -231,7 +231,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     try:
         team = own_team(asked["name"])
         pipe.send(("ready",))
-        _watch(told)
+        _watch(report)
         with recording:
             answer = team(job)
             if asyncio.iscoroutine(answer):
@@ -247,7 +247,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
 
 
 def _words(error: BaseException) -> str:
-    return (raised(error) or "").partition("\n")[0][:_WORDS]
+    return (error_text(error) or "").partition("\n")[0][:_WORDS]
 
 
 def _tool(name: str, pipe: Connection, recording: Recording, lock: Any) -> Callable[[str], str]:

@@ -77,12 +77,12 @@ def result_folder(out: Path, suite_name: str, team: Contestant, seeds: Sequence[
         for key in ("format", "suite", "suite_digest", "version", "team", "model", "options", "gates", "first_seed"):
             if there.get(key) != about.get(key):
                 what = f"the results here have another {key.replace('_', ' ')}: {there.get(key)}, not {about.get(key)}"
-                raise InputError(what, where=str(out), fix="choose another --out")
+                raise InputError(what, where=str(out), fix="name another folder: -o DIR")
         if any(there.get(key) != about[key] for key in ("code", "code_files")):
             _put_about(path, {**there, "code": about["code"], "code_files": about["code_files"]})
         return about
     if out.exists() and any(out.iterdir()):
-        raise InputError("the folder holds something else", where=str(out), fix="name an empty or new folder with --out")
+        raise InputError("the folder holds something else", where=str(out), fix="name an empty or new folder with -o")
     out.mkdir(parents=True, exist_ok=True)
     _put_about(path, about)
     return about
@@ -149,7 +149,7 @@ def play_suite(
         for place, (cell, seed) in enumerate(jobs):
             if tell is not None:
                 tell("playing", {"cell": cell.id, "seed": seed, "done": place, "of": len(jobs)})
-            row = played(cell, seed, team, caps)
+            row = play_cell(cell, seed, team, caps)
             if team.code().digest != code:
                 what = f"the code of {team.name} changed while {cell.id} was played: that run is not counted"
                 raise InputError(what, where=str(out), fix="run it again: what the new code has not played is played")
@@ -171,7 +171,7 @@ def _mend(path: Path) -> None:
         path.write_bytes(whole[: whole.rfind(b"\n") + 1])
 
 
-def played(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
+def play_cell(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
     """One run, measured; a team that breaks is measured by what it left."""
     begin = time.process_time()
     try:

@@ -1,7 +1,7 @@
 """`outbox`: sends a line to the world outside, which cannot be undone: a fork never does it without consent.
 
 Always true: each call appends one JSON line to the file, whole or not at all, and is on disk before it answers. No topology
-offers it by itself: `counterpoint record --tool outbox` does.
+offers it by itself: `counterpoint play --tool outbox` does.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from counterpoint.lab.lm.model import BudgetSpent
-from counterpoint.lab.tasks.task import Choice, Seen
+from counterpoint.lab.tasks.task import Choice, ViewItem
 from counterpoint.lab.team.agent import Agent, Returned, Team
 from counterpoint.lab.team.orchestration import Orchestration, manage
 from counterpoint.lab.team.state import AgentStopped
@@ -56,7 +56,7 @@ def _broadcast(panel: list[Agent], speaker: Agent, chosen: Chosen) -> None:
         return
     for other in panel:
         if other is not speaker:
-            other.hear(Seen("message", speaker.name, chosen.act.text), chosen.event, "message")
+            other.hear(ViewItem("message", speaker.name, chosen.act.text), chosen.event, "message")
 
 
 async def _resolve(lead: Agent, last: list[tuple[Agent, Chosen]]) -> str:

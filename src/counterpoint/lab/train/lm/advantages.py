@@ -18,7 +18,7 @@ from counterpoint.credits.call_rows import CallRows, call_rows, model_call
 from counterpoint.credits.mechanism import identified
 from counterpoint.lab.team.remerge import Remerge
 from counterpoint.lab.train.lm.settings import Learn, Prices
-from counterpoint.rewards.paying import Paid, pay
+from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
 
@@ -28,15 +28,15 @@ _SOFT = 0.05
 """Added to a spread before it divides: small differences stay small."""
 
 
-def paid(trace: Trace, prices: Prices) -> Trace:
+def less_prices(trace: Trace, prices: Prices) -> Trace:
     """The trace with the prices taken off its team reward; the task's own score stays in its metrics."""
-    cost = priced(trace, prices)
+    cost = price_of(trace, prices)
     score = trace.rewards["team"]
     metrics = {**(trace.metrics or {}), "task_score": score, "price": cost}
     return msgspec.structs.replace(trace, rewards={**trace.rewards, "team": score - cost}, metrics=metrics)
 
 
-def priced(trace: Trace, prices: Prices) -> float:
+def price_of(trace: Trace, prices: Prices) -> float:
     """What a team owes for its agents, calls, tokens and time."""
     spawned = sum(e.type == "spawn" and e.ok is not False for e in trace.events)
     calls = sum(model_call(e) is not None for e in trace.events)
@@ -127,12 +127,12 @@ def advantages(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) 
         if "counterfactual" in mechanism.live:
             found = [row for row in found if _was_spawned(traces[row.trace], row)]
         is_relative = "group" in mechanism.needs or mechanism.relative or options.get("give") == "advantage"
-        rows += found if is_relative else normalised(found, traces, learn.normalise)
+        rows += found if is_relative else normalise(found, traces, learn.normalise)
     ids = tuple(t.trace_id for t in traces)
     return call_rows(traces, Credit("+".join(learn.credit), "advantages", False, ids, tuple(rows)))
 
 
-def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Paid:
+def _rewarded(traces: Sequence[Trace], learn: Learn, reader: str, progress: float) -> Payment:
     tasks = np.unique([t.task_id or t.trace_id for t in traces], return_inverse=True)[1]
     leads = {t.trace_id: e.agent for t in traces for e in reversed(t.events) if e.role == "orchestrator"}
     told: dict[str, Any] = {"balance": learn.balance, "progress": progress, "leads": leads}
@@ -145,7 +145,7 @@ def _was_spawned(trace: Trace, row: CreditRow) -> bool:
     return any(e.type == "spawn" and e.to == row.unit_id for e in trace.events)
 
 
-def normalised(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> list[CreditRow]:
+def normalise(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> list[CreditRow]:
     """Amounts against those of the same unit in the other samples of the task.
 
         group           (x - mean) / (std + 0.05)

@@ -339,12 +339,12 @@ class _Round:
             w.quiet = one.heard
             return
         if isinstance(one, Failed) and one.rollout == -1:
-            raise _told(one, "a worker cannot begin", "driver")
+            raise _worker_error(one, "a worker cannot begin", "driver")
         if one.rollout not in w.live:
             raise _Nonsense(f"about rollout {one.rollout}, which it does not play")
         rollout = self._rollouts[one.rollout]
         if isinstance(one, Failed):
-            raise _told(one, f"rollout {one.rollout} failed", rollout.name)
+            raise _worker_error(one, f"rollout {one.rollout} failed", rollout.name)
         if isinstance(one, Asked):
             self._asked.append((one, w))
             w.asked += 1
@@ -442,7 +442,7 @@ def _trace(one: TeamEnd, rollout: Rollout) -> Trace:
     return trace
 
 
-def _told(one: Failed, what: str, where: str) -> CounterpointError:
+def _worker_error(one: Failed, what: str, where: str) -> CounterpointError:
     """What a worker raised, as one error; the traceback there is a note on it."""
     error = CounterpointError(f"{what}: {one.what}", where=where)
     error.add_note(one.trace)

@@ -87,7 +87,7 @@ _JUDGED = 64
 """Calls on which an update is held to its limit."""
 
 
-class _Laid(NamedTuple):
+class _LaidCalls(NamedTuple):
     """Calls of one conversation, by number, and their tokens in one row."""
 
     calls: Sequence[int]
@@ -166,7 +166,7 @@ class LanguageLearner:
         out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
         with torch.no_grad():
             for batch in self._batches(sequences):
-                got = self._said(used, batch).double().cpu().numpy()
+                got = self._token_logps(used, batch).double().cpu().numpy()
                 calls = [i for one in batch for i in one.calls]
                 ends = np.cumsum([len(sequences[i].said) for i in calls])
                 for i, part in zip(calls, np.split(got, ends[:-1]), strict=True):
@@ -312,7 +312,7 @@ class LanguageLearner:
         told = {"loss": 0.0}
         for batch in self._batches(sequences):
             calls = [i for one in batch for i in one.calls]
-            value, report = loss(self._said(self.now(), batch), calls)
+            value, report = loss(self._token_logps(self.now(), batch), calls)
             if not torch.isfinite(value):
                 self.optimizer.zero_grad(set_to_none=True)
                 what = f"the loss is {float(value.detach())}"
@@ -322,11 +322,11 @@ class LanguageLearner:
                 told[name] = told.get(name, 0.0) + part
         return told
 
-    def _batches(self, sequences: Sequence[CallTokens]) -> Iterator[list[_Laid]]:
+    def _batches(self, sequences: Sequence[CallTokens]) -> Iterator[list[_LaidCalls]]:
         """Conversations up to `tokens`; on a CPU those of nearly one length together, since there the shorter ones are padded."""
         found = threads([(s.prompt, s.said) for s in sequences])
-        laid = [_Laid(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
-        batch: list[_Laid] = []
+        laid = [_LaidCalls(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
+        batch: list[_LaidCalls] = []
         total = 0
         for one in laid if self._is_gpu else sorted(laid, key=lambda one: len(one.tokens)):
             total = total + len(one.tokens) if self._is_gpu else (len(batch) + 1) * len(one.tokens)
@@ -341,7 +341,7 @@ class LanguageLearner:
     def _is_gpu(self) -> bool:
         return self.network.device.type == "cuda"
 
-    def _said(self, weights: Weights, batch: Sequence[_Laid]) -> Tensor:
+    def _token_logps(self, weights: Weights, batch: Sequence[_LaidCalls]) -> Tensor:
         """float32 log-probabilities of the tokens said by the calls of a batch, one after the other."""
         device, parts = self.network.device, [one.tokens for one in batch]
         flat = np.concatenate([p.ids for p in parts])

@@ -43,7 +43,7 @@ def language_preset(preset: Preset, name: str) -> dict[str, Any]:
     """What a preset sets: `adapters`, and keys of [learn]."""
     if "lm" not in preset.learns or preset.loss_name not in _LOSSES:
         why = "language models learn by clipped policy steps, imitation or preferences" if "lm" in preset.learns else None
-        raise Refused(f"preset {name} is for networks only", why=why, fix="counterpoint train --list names those for `lm`")
+        raise Refused(f"preset {name} is for networks only", why=why, fix="counterpoint train presets names those for `lm`")
     if preset.balance == "gradient":
         raise Refused(f"preset {name} balances rewards by gradient, which is for networks", fix="--set learn.balance=gdpo")
     options = dict(preset.credit[preset.credit_name])

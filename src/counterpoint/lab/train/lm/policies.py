@@ -53,7 +53,7 @@ def check_device(device: str) -> torch.device:
     if kind not in ("cpu", "cuda"):
         raise InputError(f"no device {device!r}", fix="cpu or cuda")
     if kind == "cuda" and not torch.cuda.is_available():
-        fix = "--device cpu for a tiny model, or a machine with an NVIDIA GPU"
+        fix = "--set device=cpu for a tiny model, or a machine with an NVIDIA GPU"
         raise Refused("no GPU is there: the device is 'cuda'", fix=fix)
     return torch.device(device)
 
@@ -66,7 +66,7 @@ def check_memory(shape: Shape, adapters: str, device: torch.device) -> None:
     need = _size(shape) * _BYTES_PER_WEIGHT[adapters]
     if need > 0.8 * free:
         fits = 0.8 * free / _BYTES_PER_WEIGHT[adapters]
-        fix = f"a model of up to {fits / 1e9:.2g} billion weights" + ("" if adapters else ", or --adapters shared")
+        fix = f"a model of up to {fits / 1e9:.2g} billion weights" + ("" if adapters else ", or --set adapters=shared")
         raise Refused(f"{need / 2**30:.0f} GiB are needed and {free / 2**30:.0f} are free", where=str(device), fix=fix)
 
 

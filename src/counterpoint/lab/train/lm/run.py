@@ -20,7 +20,7 @@ from counterpoint.display import working
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.train.folder import RunFolder
-from counterpoint.lab.train.lm.advantages import paid
+from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.alerts import language_alerts
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
@@ -44,7 +44,7 @@ def train_language(
 ) -> RunFolder:
     """Train as `config` says (its keys are those of `LanguageSettings`) and leave the run in `folder`, which must be new.
 
-    With `resume`, go on with the run that is there, by its own run.toml. Code from outside that run.toml names is run where
+    With `resume`, continue the run that is there, by its own run.toml. Code from outside that run.toml names is run where
     `allow` names it. `address` is that of the Ray cluster, for the runner "ray".
     """
     path, tell = Path(folder), progress or (lambda kind, row: None)
@@ -197,7 +197,7 @@ class LanguageSession(RunSession):
             why = f"no prompt, or longer than {t.policies.context:,} tokens"
             self.tell("note", {"what": f"{left_out:,} calls that were shown are left out: {why}"})
         shown = sum(len(said) for _, said in t.shown)
-        judged = traces if is_faked else [paid(x, t.settings.prices) for x in traces if "team" in x.rewards]
+        judged = traces if is_faked else [less_prices(x, t.settings.prices) for x in traces if "team" in x.rewards]
         row = TeamBatch(judged).row() if judged else {}
         t.demonstrators = row | {"teams": len(traces), "calls_shown": shown, "by": i.demos}
         if "demonstrators" not in self.run.about:
@@ -231,10 +231,10 @@ class LanguageSession(RunSession):
 def _stored(folder: str, ids: Sequence[str]) -> list[Trace]:
     """Demonstrations out of a store."""
     if not Path(folder).is_dir():
-        fix = "fake:0.7, or the folder of a store that `counterpoint record` made"
+        fix = "fake:0.7, or the folder of a store that `counterpoint play` made"
         raise NotFound("there is no store here", where=folder, fix=fix)
     with Store(folder, read_only=True) as store:
         traces = [store.get(trace_id) for trace_id in ids or store.ids()]
     if not traces:
-        raise InputError("there is no trace to imitate", where=folder, fix="another query, or `counterpoint record` some")
+        raise InputError("there is no trace to imitate", where=folder, fix="another query, or `counterpoint play` some")
     return traces

@@ -194,7 +194,7 @@ class LanguageSettings:
     imitate: Imitate = field(default_factory=Imitate)
     learn: Learn = field(default_factory=Learn)
     preset: str = ""
-    """A published method that sets what is not said otherwise of [learn] and of adapters: `counterpoint train --list`."""
+    """A published method that sets what is not said otherwise of [learn] and of adapters: `counterpoint train presets`."""
     eval_every: PositiveInt = 10
     eval_episodes: PositiveInt = 32
     is_eval_first: bool = True
@@ -332,4 +332,4 @@ def read_language_settings(path: Path) -> dict[str, Any]:
     try:
         return read_toml(path, fix="key = value lines; see docs/lab/language-models.md")
     except FileNotFoundError as error:
-        raise NotFound("no such file", where=str(path), fix="counterpoint train --lm smollm2-135m --task T1") from error
+        raise NotFound("no such file", where=str(path), fix="counterpoint train lm --model smollm2-135m --task T1") from error

@@ -24,7 +24,7 @@ from counterpoint.lab.lm.model import Message
 from counterpoint.lab.team.edits import keyed_seed
 from counterpoint.lab.train.folder import FORMAT, check_format
 from counterpoint.lab.train.learner import NotFinite
-from counterpoint.lab.train.lm.advantages import advantages, flat_groups, paid
+from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.learner import CallTokens, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.policies import Policies
@@ -194,7 +194,7 @@ class LanguageTraining:
             if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in _calls(trace)):
                 what = "how likely the model finds what it says is no number"
                 raise NotFinite(what, where=trace.trace_id, fix="other weights, or a lower learning rate")
-        return TeamBatch([paid(t, s.prices) for t in traces])
+        return TeamBatch([less_prices(t, s.prices) for t in traces])
 
     def show(self, traces: Sequence[Trace]) -> tuple[int, int]:
         """What is to be imitated; gives how many calls had no token ids and were tokenised again, and how many are left out."""
@@ -224,7 +224,7 @@ class LanguageTraining:
         self.shown = list(found.values())
         if not self.shown:
             what = f"no call that was shown can be learned: no prompt, or longer than {self.policies.context:,} tokens"
-            raise InputError(what, where="imitate.demos", fix="traces of `counterpoint record`, or a longer context")
+            raise InputError(what, where="imitate.demos", fix="traces of `counterpoint play`, or a longer context")
         return retold, left_out
 
     # -- one update
@@ -282,7 +282,7 @@ class LanguageTraining:
         rows = advantages(kept, learn, progress=self.progress) if kept else None
         told: dict[str, float] = {}
         sequences = 0
-        for name, mine in self._taught(rows).items():
+        for name, mine in self._sequences_of_policies(rows).items():
             sequences += len(mine)
             report = self._improve(name, mine)
             is_one = len(self.policies.names) == 1
@@ -306,7 +306,7 @@ class LanguageTraining:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
         return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
 
-    def _taught(self, rows: CallRows | None) -> dict[str, list[CallTokens]]:
+    def _sequences_of_policies(self, rows: CallRows | None) -> dict[str, list[CallTokens]]:
         """What each policy learns from, in the order of this update."""
         if rows is None:
             return {}

@@ -47,7 +47,7 @@ class Options:
             raise InputError(f"option weigh is {self.weigh!r}", fix=did_you_mean(self.weigh, _WEIGHTS))
 
 
-def kept(rows: Mapping[str, LossRows], above: float, weigh: str = "same") -> dict[str, np.ndarray]:
+def row_weights(rows: Mapping[str, LossRows], above: float, weigh: str = "same") -> dict[str, np.ndarray]:
     """The weight of each row, by decision type; types in which nothing is above the bar are left out."""
     out: dict[str, np.ndarray] = {}
     for name, r in rows.items():
@@ -70,7 +70,7 @@ def imitation_loss(logp: Mapping[str, Tensor], rows: Mapping[str, LossRows], wei
 def imitate(learner: Learner, out: Rollout, advantages: Mapping[str, np.ndarray], o: Options) -> dict[str, float]:
     """Steps that make what is above the bar likelier; the share of decisions that is."""
     rows = rows_of(out.tables, advantages, scale=False)
-    weights = kept(rows, o.above, o.weigh)
+    weights = row_weights(rows, o.above, o.weigh)
     share = sum(float((w > 0).sum()) for w in weights.values()) / max(1, sum(r.advantage.size for r in rows.values()))
     if not weights:
         return {"loss": 0.0, "kept": 0.0}

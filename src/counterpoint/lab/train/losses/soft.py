@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from counterpoint.lab.train.critics import by_kind, drawn
+from counterpoint.lab.train.critics import by_kind, draw_rows
 from counterpoint.lab.train.learner import finite, update
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.network import Network
@@ -113,7 +113,7 @@ def improve(
     stats: dict[str, float] = {}
     chances = by_kind(t["x"])
     for _ in range(steps):
-        at = np.unique(drawn(rng, chances, _ROWS))
+        at = np.unique(draw_rows(rng, chances, _ROWS))
         loss = _item_loss(net, t, at, tau, stats)
         if "stop" in tables:
             loss = loss + _stop_loss(net, tables["stop"], rng, _ROWS // 4, tau, stats)

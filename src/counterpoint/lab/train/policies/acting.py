@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from counterpoint.lab.train.policies import features as f
-from counterpoint.lab.train.policies.choosing import choose_acts, choose_beside, chosen
+from counterpoint.lab.train.policies.choosing import choose_acts, choose_beside, choose_column
 from counterpoint.lab.train.policies.features import Pointed, point
 from counterpoint.lab.train.policies.network import PURPOSES, Network
 from counterpoint.lab.train.policies.record import Record
@@ -168,8 +168,6 @@ class TeamPolicy:
         called = np.bincount(calls.ep, minlength=obs.episodes) > 0
         idle = goes & ~called
         idle[spawns.ep] = False
-        if obs.config.straggler_rate > 0:
-            idle &= ~(obs.alive & ~obs.free)[:, 1:].any(axis=1)
         talk, rule = self._talk(obs, talk_logit, rule_logit, called, team, logp)
         choose_acts(self, obs, calls, logp)
         return Action(
@@ -289,10 +287,10 @@ class TeamPolicy:
         place = rows.item + obs.config.items * rows.copy
         draws = self.noise(obs, "delegate", np.arange(3)[:, None], place, ep=rows.ep)
         u, u_brief, u_point = (None, None, None) if draws is None else draws
-        purpose = chosen(purpose_logp, u)
+        purpose = choose_column(purpose_logp, u)
         if self.now is None:
             turns = obs.item_type[rows.ep, rows.item], f.by_type(obs, free)
-            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), self._room(obs, free), *turns)
+            reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), free.sum(axis=1), *turns)
         else:
             reached, rank, purpose = _again(len(rows), self.now.item, at, of, purpose)
         close = _closed(obs, rows, reached & (purpose == 0) & (rows.copy == 0))
@@ -302,7 +300,7 @@ class TeamPolicy:
         whom = None if self.now is None else _spread(len(rows), at, self.now.item["agent"][of] if len(of) else of, -1)[go]
         pointed = point(obs, rows, go, rank[go], free, query, key, pair, u_point, kept, whom)
         brief_logp = _log_softmax(brief_logit[go])
-        brief = chosen(brief_logp, None if u_brief is None else u_brief[go])
+        brief = choose_column(brief_logp, None if u_brief is None else u_brief[go])
         if self.now is not None:
             brief = _spread(len(rows), at, self.now.item["brief"][of] if len(of) else of, 0)[go]
         taken = pointed.agent >= 0
@@ -313,13 +311,6 @@ class TeamPolicy:
         at = go[taken]
         calls = Calls(rows.ep[at], rows.item[at], pointed.agent[taken], brief[taken], purpose[at] - 1 + ANSWER)
         return calls, close
-
-    def _room(self, obs: Observation, free: np.ndarray) -> np.ndarray:
-        """(E,) calls that can be made this round."""
-        room = free.sum(axis=1)
-        if obs.config.topology == "harness":
-            room = np.minimum(room, obs.config.call_budget - obs.calls.sum(axis=1))
-        return room
 
     # -- O3 and O4 of the team
 
@@ -336,7 +327,7 @@ class TeamPolicy:
         yes = _log_sigmoid(talk_logit)
         talk = (talk_logit > 0) if u is None else np.log(u) < yes
         rule_logp = _log_softmax(rule_logit)
-        rule = chosen(rule_logp, self.noise(obs, "aggregate"))
+        rule = choose_column(rule_logp, self.noise(obs, "aggregate"))
         if self.now is not None:
             talk, rule = self.now.talk, self.now.rule
         talk_logp = np.where(talk, yes, _log_sigmoid(-talk_logit))

@@ -15,7 +15,7 @@ from counterpoint.lab.worlds.teamworld.action import Calls
 from counterpoint.lab.worlds.teamworld.observation import Observation
 
 
-def chosen(logp: np.ndarray, u: np.ndarray | None) -> np.ndarray:
+def choose_column(logp: np.ndarray, u: np.ndarray | None) -> np.ndarray:
     """One column per row: by the uniform numbers, or the likeliest."""
     if u is None:
         return logp.argmax(axis=-1)
@@ -29,7 +29,7 @@ def _choose(
     """(what is chosen, its log-probability) from a head of `choices.py`; `told` was chosen before."""
     x, mask = rows
     logp = policy.net.options(name, torch.from_numpy(x), torch.from_numpy(mask)).numpy().astype(np.float64)
-    choice = chosen(logp, u) if told is None else told
+    choice = choose_column(logp, u) if told is None else told
     own = np.take_along_axis(logp, choice[:, None], axis=1)[:, 0]
     if policy.record is not None and len(choice):
         policy.record.add(name, round=obs.round, x=x, mask=mask, choice=choice, logp=own, **columns)

@@ -1,4 +1,4 @@
-"""Behaviour cloning: do what was recorded (`counterpoint train --from STORE --preset clone`).
+"""Behaviour cloning: do what was recorded (`counterpoint train log --preset clone`).
 
     loss = -log pi(decision)
 

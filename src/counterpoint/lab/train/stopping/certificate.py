@@ -16,7 +16,7 @@ depend on W; but its noise is that of M, which the difference of both ends has h
 of S3 took the W whose bracket is three times as wide.)
 
 A bundle of traces alone holds one next round per prefix, so the conditional mean is not identified from it: `bracket` needs a
-world with `ahead` and `scores_seen`, and says so otherwise. (Source: docs/lab/research/stopping.md.)
+world with `ahead` and `observed_scores`, and says so otherwise. (Source: docs/lab/research/stopping.md.)
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def bracket(
     """
     if forks < 1:
         raise InputError(f"forks is at least 1, not {forks}")
-    if not hasattr(world, "ahead") or not hasattr(world, "scores_seen"):
+    if not hasattr(world, "ahead") or not hasattr(world, "observed_scores"):
         reason = "traces hold one next round per prefix, so its conditional mean is unknown"
-        raise NotIdentified(reason, "give a world that can draw the next round again (ahead, scores_seen)")
+        raise NotIdentified(reason, "give a world that can draw the next round again (ahead, observed_scores)")
     given, fresh = checked(train), world.paths(seeds)
     pilot = len(fresh.seeds) // 4
     if not 0 < pilot < len(fresh.seeds) - 1:
@@ -102,12 +102,12 @@ def bracket(
 def dual(world: Any, worth: Worth, features: np.ndarray, forks: int, seed: int) -> np.ndarray:
     """(E, H+1) Ȳ_t − M_t of each path, for W = Ȳ + max(0, worth)."""
     episodes, checkpoints, width = features.shape
-    scores = world.scores_seen(features)
+    scores = world.observed_scores(features)
     martingale, out = np.zeros(episodes), scores.copy()
     each = max(1, _ROWS // forks)
 
     def value(t: int, x: np.ndarray) -> np.ndarray:
-        seen = np.asarray(world.scores_seen(x))
+        seen = np.asarray(world.observed_scores(x))
         return seen if t == checkpoints - 1 else seen + np.maximum(0.0, worth(t, x))
 
     for t in range(1, checkpoints):

@@ -30,7 +30,7 @@ from counterpoint.lab.train.text_method import (
     row_of,
     score_of,
     tokens_of,
-    told,
+    trace_lines,
 )
 
 GROUP = 4
@@ -101,7 +101,7 @@ def put_in(library: list[Insight], profile: str, text: str) -> str:
     return "ADD"
 
 
-def drawn(topologies: Sequence[str], width: int, rng: np.random.Generator) -> list[tuple[str, int]]:
+def draw_tips(topologies: Sequence[str], width: int, rng: np.random.Generator) -> list[tuple[str, int]]:
     """The group's teams: topologies and widths, without repetition as long as there are others."""
     every = [(name, w) for name in topologies for w in dict.fromkeys((1, width))]
     return [every[i] for i in rng.permutation(len(every))[:GROUP]]
@@ -120,7 +120,7 @@ async def run(settings: TextSettings) -> TextLog:
     teams, asker, rng = Teams(settings), Asker(reviewer_of(settings), settings.seed), np.random.default_rng(settings.seed)
     log, topologies = TextLog(prompts=prompts_of()), [t for t in registry.ids("topology") if t != "harness"]
     library: list[Insight] = []
-    next_group = drawn(topologies, settings.width, rng)
+    next_group = draw_tips(topologies, settings.width, rng)
     try:
         for iteration in range(settings.iterations * settings.batch):
             known = [i for i in library if i.profile == settings.task]
@@ -136,7 +136,7 @@ async def run(settings: TextSettings) -> TextLog:
             for insight in known:
                 insight.used(ranked[0].score > SOLVED)
             if is_mixed(tried):
-                best, worst = (told(traces[int(t.id)], tokens=_TOKENS) for t in (ranked[0], ranked[-1]))
+                best, worst = (trace_lines(traces[int(t.id)], tokens=_TOKENS) for t in (ranked[0], ranked[-1]))
                 said = await asker.ask(_INSIGHT, f"Did well:\n{best}\n\nDid badly:\n{worst}", most=_TOKENS)
                 note = "none" if said is None else put_in(library, settings.task, said)
             worst_place = int(ranked[-1].id)
@@ -144,7 +144,7 @@ async def run(settings: TextSettings) -> TextLog:
                 next_group = [mutated(team, topologies, rng) if k == worst_place else team for k, team in enumerate(next_group)]
                 note = "MUTATE"
             else:
-                next_group = drawn(topologies, settings.width, rng)
+                next_group = draw_tips(topologies, settings.width, rng)
             log.rows.append(row_of(iteration, [t.score for t in tried], asker, teams, best=ranked[0].score, library=note))
         log.library = [{**asdict(i), "utility": i.utility} for i in library]
     finally:

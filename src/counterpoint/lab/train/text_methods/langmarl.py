@@ -25,7 +25,7 @@ from counterpoint.lab.train.text_method import (
     reviewer_of,
     row_of,
     score_of,
-    told,
+    trace_lines,
 )
 
 CRITIC, GRADIENT, MERGE, POLICY = 1500, 400, 600, 1024
@@ -43,7 +43,7 @@ def parsed_credit(reply: str | None, names: Sequence[str]) -> dict[str, str]:
     return {n: str(found[n]).strip() if str(found.get(n, "")).strip() else reply for n in names}
 
 
-async def evaluated(asker: Asker, record: str, names: Sequence[str], *, split: bool = True) -> dict[str, str]:
+async def evaluate_roles(asker: Asker, record: str, names: Sequence[str], *, split: bool = True) -> dict[str, str]:
     """The critic's evaluation of each name; with `split` False one for all (central_global)."""
     reply = await asker.ask(_CRITIC, f"Names: {', '.join(names)}\nRecord:\n{record}", most=CRITIC)
     if not split:
@@ -51,7 +51,7 @@ async def evaluated(asker: Asker, record: str, names: Sequence[str], *, split: b
     return parsed_credit(reply, names)
 
 
-async def merged(asker: Asker, gradients: Sequence[str]) -> str:
+async def merge_advice(asker: Asker, gradients: Sequence[str]) -> str:
     """One piece of advice of several: 0 and 1 gradients need no call."""
     if len(gradients) < 2:
         return gradients[0] if gradients else ""
@@ -71,13 +71,13 @@ async def learn_once(asker: Asker, prompts: Mapping[str, str], records: Sequence
     """The prompts after one iteration: `records` are texts of traces, each with the roles that took part."""
     gradients: dict[str, list[str]] = {}
     for record, roles in records:
-        for role, said in (await evaluated(asker, record, roles)).items():
+        for role, said in (await evaluate_roles(asker, record, roles)).items():
             advice = await asker.ask(_GRADIENT, f"Role: {role}\nEvaluation:\n{said}", most=GRADIENT)
             if advice is not None:
                 gradients.setdefault(role, []).append(advice)
     out = dict(prompts)
     for role in prompts:
-        out[role] = await rewritten(asker, role, prompts[role], await merged(asker, gradients.get(role, [])))
+        out[role] = await rewritten(asker, role, prompts[role], await merge_advice(asker, gradients.get(role, [])))
     return out
 
 
@@ -92,7 +92,7 @@ async def run(settings: TextSettings) -> TextLog:
             changed: dict[str, Any] = {}
             if iteration < settings.iterations:
                 roles = [list(dict.fromkeys(e.role for e in t.events if e.role in log.prompts)) for t in traces]
-                records = [(told(t, tokens=CRITIC), own) for t, own in zip(traces, roles, strict=True)]
+                records = [(trace_lines(t, tokens=CRITIC), own) for t, own in zip(traces, roles, strict=True)]
                 after = await learn_once(asker, log.prompts, records)
                 changed["rewritten"] = [role for role in after if after[role] != log.prompts[role]]
                 log.prompts = after

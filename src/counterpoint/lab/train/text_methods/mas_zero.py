@@ -26,7 +26,7 @@ from counterpoint.lab.train.text_method import (
     reviewer_of,
     row_of,
     score_of,
-    told,
+    trace_lines,
 )
 from counterpoint.trace import Trace
 
@@ -61,7 +61,7 @@ async def _solve(settings: TextSettings, teams: Teams, asker: Asker, seed: int) 
         ask = f"Choose a team for this task. Topologies: {', '.join(topologies)}.\nTask:\n{question}\n{critique}"
         name, width = design_of(await asker.ask(_DESIGN, ask, most=100), topologies, default)
         attempts.append(await teams.play(settings.spec(seed, topology=name, width=width), prompts_of()))
-        said = await asker.ask(_CRITIQUE, told(attempts[-1], tokens=_TOKENS), most=200)
+        said = await asker.ask(_CRITIQUE, trace_lines(attempts[-1], tokens=_TOKENS), most=200)
         critique = f"What was wrong the last time:\n{said}" if said else ""
     listed = "\n".join(f"{k}. {_answer(t)}" for k, t in enumerate(attempts, start=1))
     taken = choice_of(await asker.ask(_CHOOSE, f"Task:\n{question}\nWhich answer?\n{listed}", most=10), len(attempts))

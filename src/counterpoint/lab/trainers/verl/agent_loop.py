@@ -30,7 +30,7 @@ from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.team.edits import Edits, keyed_seed
 from counterpoint.lab.team.session import DRAWS, Spec, assemble, play_to_trace
-from counterpoint.lab.train.lm.advantages import advantages, paid
+from counterpoint.lab.train.lm.advantages import advantages, less_prices
 from counterpoint.lab.train.lm.settings import Learn, Prices
 from counterpoint.lab.trainers.row import TrainingRow, as_float32, logps_of, training_rows
 from counterpoint.lab.trainers.trainer import warn_version
@@ -169,7 +169,7 @@ class TeamAgentLoop(AgentLoopBase):
         instance = await asyncio.to_thread(task.instance, spec.seed)
         team = assemble(spec, task, instance, model, Recorder(sink, WallClock()), edits=Edits(draws))
         name = f"{kwargs.get('uid', 'held')}-{session}"
-        return paid(
+        return less_prices(
             await play_to_trace(team, spec, sink, trace_id=name, meta={DRAWS: draws, "served": model.served}), self.prices
         )
 

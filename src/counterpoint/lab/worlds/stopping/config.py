@@ -21,6 +21,19 @@ _MOST_ITEMS, _MOST_ROUNDS = 10_000, 1_000
 _CHANCE = "a chance is 0 to 1"
 
 
+# Dials of several of these worlds, each declared once.
+def _find() -> Any:
+    return parameter(0.12, "1", "The chance that a round finds a given item that is still hidden.")
+
+
+def _price(default: float) -> Any:
+    return parameter(default, "points/round", "What each round costs; in votes, each vote.")
+
+
+def _horizon() -> Any:
+    return parameter(40, "rounds", "The most rounds of an episode; in votes, votes.")
+
+
 def _number(name: str, value: Any, low: float, high: float, fix: str) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or not low <= value <= high:
@@ -62,9 +75,9 @@ class PoissonSearch(_Rounds):
     """
 
     mean: float = parameter(20.0, "items", "The mean of the Poisson number of items that are there.")
-    find: float = parameter(0.12, "1", "The chance that a round finds a given item that is still hidden.")
-    price: float = parameter(0.9, "points/round", "What each round costs.")
-    horizon: int = parameter(40, "rounds", "The most rounds of an episode.")
+    find: float = _find()
+    price: float = _price(0.9)
+    horizon: int = _horizon()
 
     def __post_init__(self) -> None:
         _rounds(self.horizon, self.price)
@@ -87,9 +100,9 @@ class WideSearch(_Rounds):
 
     shape: float = parameter(2.0, "1", "Shape of the Gamma prior on the mean number of items.")
     rate: float = parameter(0.1, "1/items", "Rate of the Gamma prior on the mean number of items.")
-    find: float = parameter(0.12, "1", "The chance that a round finds a given item that is still hidden.")
-    price: float = parameter(0.9, "points/round", "What each round costs.")
-    horizon: int = parameter(40, "rounds", "The most rounds of an episode.")
+    find: float = _find()
+    price: float = _price(0.9)
+    horizon: int = _horizon()
 
     def __post_init__(self) -> None:
         _rounds(self.horizon, self.price)
@@ -116,8 +129,8 @@ class Votes(_Rounds):
         (0.95, 0.75, 0.6, 0.5), "1", "The chances of a right vote that an episode may have."
     )
     weights: tuple[float, ...] = parameter((0.35, 0.3, 0.2, 0.15), "1", "How likely each of the reliabilities is.")
-    price: float = parameter(0.012, "points/round", "What each vote costs.")
-    horizon: int = parameter(40, "rounds", "The most votes of an episode.")
+    price: float = _price(0.012)
+    horizon: int = _horizon()
 
     def __post_init__(self) -> None:
         _rounds(self.horizon, self.price)
@@ -158,8 +171,8 @@ class Saturation(_Rounds):
     gain: float = parameter(0.5, "1", "The chance that a round of the improving phase adds a point.")
     hazard: float = parameter(0.08, "1/round", "The chance that the improving phase ends, at the start of each round.")
     loss: float = parameter(0.35, "1", "The chance that a round after that takes a point away.")
-    price: float = parameter(0.12, "points/round", "What each round costs.")
-    horizon: int = parameter(40, "rounds", "The most rounds of an episode.")
+    price: float = _price(0.12)
+    horizon: int = _horizon()
 
     def __post_init__(self) -> None:
         _rounds(self.horizon, self.price)

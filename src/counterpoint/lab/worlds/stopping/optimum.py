@@ -432,7 +432,7 @@ def _finds(shape: np.ndarray, odds: float, u: np.ndarray) -> np.ndarray:
     return out
 
 
-def scores_seen(config: Config, features: np.ndarray) -> np.ndarray:
+def observed_scores(config: Config, features: np.ndarray) -> np.ndarray:
     """(...,) E[Y_t | what was observed], for features (..., 5): the payoff, but for votes, where nobody sees who is right."""
     x = _features(features, None)
     t, evidence = x[..., 0].astype(int), x[..., 1]
@@ -441,7 +441,7 @@ def scores_seen(config: Config, features: np.ndarray) -> np.ndarray:
     return np.asarray(_right(config)[t, evidence.astype(int)] - config.price * t)
 
 
-def lost(config: Config, features: np.ndarray, times: np.ndarray) -> np.ndarray:
+def regret(config: Config, features: np.ndarray, times: np.ndarray) -> np.ndarray:
     """(E,) expected points lost to the optimal rule by stopping features (E, H+1, 5) at these checkpoints, exactly.
 
     J* − E[Y_τ] = E[ W_τ + Σ_{t<τ} (W_t − G_t) ], with G_t what going on is worth and W_t = max(0, G_t): what was still to be won

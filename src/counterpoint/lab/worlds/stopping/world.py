@@ -83,13 +83,13 @@ class StoppingWorld:
         rng = np.random.default_rng([int(_seeds([seed])[0]), t])
         return next_round.ahead(self.config, t, features, draws, rng)
 
-    def scores_seen(self, features: np.ndarray) -> np.ndarray:
+    def observed_scores(self, features: np.ndarray) -> np.ndarray:
         """E[Y_t | what was observed] for features (..., d)."""
-        return next_round.scores_seen(self.config, features)
+        return next_round.observed_scores(self.config, features)
 
-    def lost(self, features: np.ndarray, times: np.ndarray) -> np.ndarray:
+    def regret(self, features: np.ndarray, times: np.ndarray) -> np.ndarray:
         """(E,) expected points that stopping features (E, H+1, d) at these checkpoints loses to the optimal rule, exactly."""
-        return next_round.lost(self.config, features, times)
+        return next_round.regret(self.config, features, times)
 
     def run(self, policy: Any, seeds: Sequence[int] | np.ndarray, *, log: bool = False) -> Runs:
         """Play one episode per seed; a policy is a name or a function (round, features (E, d)) to (E,) booleans or chances."""

@@ -1,7 +1,7 @@
 """The calls of a round: what each worker knows, what it answers, what reaches the orchestrator.
 
 Always true: a worker's draws come first (they belong to the tool result), the way back comes second (it belongs to the return),
-so a fork at either knows which noise is old. Returns that are late wait in `state.pending`.
+so a fork at either knows which noise is old.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from counterpoint.lab.worlds.teamworld.work import Returns, Work
 from counterpoint.trace.keyed import bits, mixed, purpose, share
 from counterpoint.trace.replay import Delete, Substitute
 
-_LATE, _DELAY, _LEVEL, _CRITIC, _CENTRE, _COIN, _REDRAW = (
-    purpose(f"call {n}") for n in ("late", "delay", "level", "critic", "centre", "coin", "redraw")
-)
+_LEVEL, _CRITIC, _REDRAW = (purpose(f"call {n}") for n in ("level", "critic", "redraw"))
 
 _JUDGE = [purpose(f"judge {j}") for j in range(9)]
 _LIAR = MARKS.index("AV3")
@@ -108,7 +106,6 @@ def answered(
     if code is not None and attack is not None:
         table |= defences.noted(kind, work, attack, code, s.planted[c.ep, c.item], table["claim"])
     _edited_claims(c, table, edits, name)
-    table["delay"] = _delays(config, draw, len(c))
     return table, attack
 
 
@@ -162,13 +159,6 @@ def _replied(name: str, kind: KindState, work: Work, again: Work, attack: Attack
     return back, honest
 
 
-def _delays(config: Config, draw: Callable[[int], np.ndarray], calls: int) -> np.ndarray:
-    """Rounds by which each call is late."""
-    if not config.straggler_rate or not config.straggler_rounds:
-        return np.zeros(calls, np.int64)
-    return np.where(draw(_LATE) < config.straggler_rate, 1 + (draw(_DELAY) * config.straggler_rounds).astype(np.int64), 0)
-
-
 def _draws(word: np.ndarray) -> Callable[[int], np.ndarray]:
     """One uniform number per call for a purpose."""
     start = bits(word)
@@ -200,7 +190,9 @@ def _changed(attack: Attacked, honest: Returns | None, back: Returns) -> np.ndar
     return touched if honest is None else touched & ((honest.claim != back.claim) | (honest.right != back.right))
 
 
-def spoken(name: str, kind: KindState, c: Calls, table: Table, answers: Callable[[Calls, np.ndarray], np.ndarray]) -> None:
+def replace_answers(
+    name: str, kind: KindState, c: Calls, table: Table, answers: Callable[[Calls, np.ndarray], np.ndarray]
+) -> None:
     """The workers say what `answers` says; only votes and verdicts on chains can be put into their mouths."""
     claim = np.asarray(answers(c, table["claim"].copy()), np.int64)
     if claim.shape != (len(c),):
@@ -246,7 +238,7 @@ def _edited_claims(c: Calls, table: Table, edits: list[Edit], name: str) -> None
 
 
 def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(sent, delivered, rejected): what is left of these returns after the way back. May turn votes into coins."""
+    """(sent, delivered, rejected): what is left of these returns after the way back."""
     config, s = batch.config, batch.state
     ep, n = table["ep"], len(table["ep"])
     sent, rejected = np.ones(n, np.bool_), np.zeros(n, np.bool_)
@@ -267,13 +259,6 @@ def passed(batch: Running, name: str, table: Table, edits: list[Edit]) -> tuple[
         case "hierarchical":
             levels = np.maximum(0, s.depth[ep, table["agent"]].astype(np.int64) - 1)
             delivered &= draw(_LEVEL) >= 1 - (1 - config.level_loss) ** levels
-        case "centralized" | "swarm" | "harness" if name == "vote":
-            count = np.bincount(ep, minlength=s.episodes)
-            if (count > config.centre_reads).any():
-                excess = np.maximum(0, count - config.centre_reads) / np.maximum(1, count)
-                table["said"] = table["claim"]
-                misread = draw(_CENTRE) < config.centre_misread * excess[ep]
-                table["claim"] = np.where(misread, (draw(_COIN) < 0.5).astype(np.int64), table["claim"])
     if config.gates:
         delivered = delivered & ~defences.dropped(batch, name, table, delivered)
     return sent, delivered, rejected & delivered

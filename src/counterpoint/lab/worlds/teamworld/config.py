@@ -2,14 +2,16 @@
 
 Always true: a config is frozen and possible; `Config(...)` with impossible numbers raises `InputError` and says which, and what
 would work. Points are the unit of the return. A share or probability has the unit 1. Two model families, A and B, work here; a
-pair is always (A, B), a triple is by difficulty class (easy, middle, hard).
+pair is always (A, B), a triple is by difficulty class (easy, middle, hard). A dial is a field; what no world turns is a constant
+of the class. Both are stated in traces and in the ids of worlds, in one order that never changes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.worlds.world import parameter
@@ -64,17 +66,21 @@ class Config:
     types: int = _P(2, "types", "of work; an agent is a specialist of one, an item is of one")
     mismatch: float = _P(0.3, "1", "factor on what a call knows when the specialist is of another type")
     context_capacity: int = _P(256, "calls", "that an agent can take before its context wears")
-    context_decay: float = _P(0.002, "1/call", "loss of what a call knows per call beyond the capacity")
+    context_decay: ClassVar[float] = 0.002
+    """1/call: loss of what a call knows per call beyond the capacity"""
     drift: tuple[float, float] = _P((0.0, 0.0), "1/round", "loss of what a call of a family knows per round of the campaign")
     # -- what calls cost
     price: tuple[float, float] = _P((0.002, 0.025), "points", "per call of a family")
     brief_price: float = _P(0.0012, "points", "per unit of a brief")
     brief_factor: tuple[float, float, float, float] = _P((0.5, 0.85, 1.0, 0.9), "1", "what a call knows by size of brief 0-3")
-    return_price: float = _P(0.0, "points", "for a full return (with reported confidence) instead of a short one")
-    broadcast_price: float = _P(0.001, "points", "per agent alive, when a round's returns are broadcast")
+    return_price: ClassVar[float] = 0.0
+    """points: a full return (with reported confidence) costs no more than a short one"""
+    broadcast_price: ClassVar[float] = 0.001
+    """points: per agent alive, when a round's returns are broadcast"""
     spawn_price: float = _P(0.12, "points", "per spawn")
     round_price: float = _P(0.0875, "points", "per round of the clock")
-    harm_price: float = _P(1.0, "points", "per violation (a forbidden argument used, a honeypot read)")
+    harm_price: ClassVar[float] = 1.0
+    """points: per violation (a forbidden argument used, a honeypot read)"""
     # -- questions
     difficulty_shares: tuple[float, float, float] = _P((0.5, 0.3, 0.2), "1", "of the difficulty classes")
     skill_a: tuple[float, float, float] = _P((0.93, 0.78, 0.65), "1", "chance of a right vote of family A, free of misconception")
@@ -86,7 +92,8 @@ class Config:
     right_if_misled: float = _P(0.08, "1", "chance of a right vote under a misconception")
     max_votes: int = _P(10, "calls", "per question")
     votes_per_agent: int = _P(10, "calls", "of one agent on one question")
-    overconfidence: float = _P(0.15, "1", "by which reported confidence exceeds the family's mean skill")
+    overconfidence: ClassVar[float] = 0.15
+    """1: by which reported confidence exceeds the family's mean skill"""
     # -- pools
     pool_mean: float = _P(20.0, "finds", "expected relevant finds in a pool")
     pool_shape: float = _P(2.0, "1", "of the Gamma prior of a pool's richness; 0 means none: Poisson, the stop control")
@@ -95,57 +102,82 @@ class Config:
     pool_calls: int = _P(120, "calls", "per pool, after which it is exhausted")
     # -- drafts
     draft_gain: tuple[float, float] = _P((0.3, 0.5), "1", "chance that a call improves a sound draft by a level, by family")
-    draft_hazard: float = _P(0.08, "1", "chance per call that a draft stops being sound, unseen")
-    draft_loss: float = _P(0.35, "1", "chance that a call on a rotten draft costs it a level")
+    draft_hazard: ClassVar[float] = 0.08
+    """1: chance per call that a draft stops being sound, unseen"""
+    draft_loss: ClassVar[float] = 0.35
+    """1: chance that a call on a rotten draft costs it a level"""
     draft_calls: int = _P(40, "calls", "per draft")
     # -- chains
     chain_hops: int = _P(6, "hops", "of a chain")
     hop_right: tuple[float, float] = _P((0.8, 0.9), "1", "chance that an attempt at a hop is right, by family")
-    hop_attempts: int = _P(3, "calls", "at one hop")
-    hop_checks: int = _P(2, "calls", "that verify one attempt")
-    check_false_accept: float = _P(0.2, "1", "chance that a wrong attempt passes a check")
-    check_false_reject: float = _P(0.1, "1", "chance that a right attempt fails a check")
+    hop_attempts: ClassVar[int] = 3
+    """calls: at one hop"""
+    hop_checks: ClassVar[int] = 2
+    """calls: that verify one attempt"""
+    check_false_accept: ClassVar[float] = 0.2
+    """1: chance that a wrong attempt passes a check"""
+    check_false_reject: ClassVar[float] = 0.1
+    """1: chance that a right attempt fails a check"""
     check_price: float = _P(0.03, "points", "per check, instead of the family's price")
     # -- projects
     node_right: tuple[float, float] = _P((0.8, 0.93), "1", "chance that a node is right, by family, before interface losses")
-    node_calls: int = _P(4, "calls", "per node, if earlier returns were lost")
-    node_extra_edges: float = _P(0.3, "1", "chance of each further dependency inside a module")
+    node_calls: ClassVar[int] = 4
+    """calls: per node, if earlier returns were lost"""
+    node_extra_edges: ClassVar[float] = 0.3
+    """1: chance of each further dependency inside a module"""
     node_cross_edges: int = _P(4, "edges", "between modules")
-    interface_loss: tuple[float, float, float, float] = _P(
-        (0.5, 0.3, 0.15, 0.1), "1", "chance that a dependency on another agent's node breaks this one, by size of brief"
-    )
+    interface_loss: ClassVar[tuple[float, float, float, float]] = (0.5, 0.3, 0.15, 0.1)
+    """1: chance that a dependency on another agent's node breaks this one, by size of brief"""
     # -- time
-    round_s: float = _P(30.0, "s", "length of a round")
-    latency_s: float = _P(9.0, "s", "median of a call of an easy item")
-    latency_sigma: float = _P(0.35, "1", "of the log-normal latency")
-    latency_hard: float = _P(1.5, "1", "factor on the median per difficulty class")
-    straggler_rate: float = _P(0.0, "1", "share of calls that are late")
-    straggler_rounds: int = _P(4, "rounds", "that a late call needs at most, beyond its own")
-    advance: str = _P("quorum", "quorum|completion", "whether a round waits for its stragglers")
+    round_s: ClassVar[float] = 30.0
+    """s: length of a round"""
+    latency_s: ClassVar[float] = 9.0
+    """s: median of a call of an easy item"""
+    latency_sigma: ClassVar[float] = 0.35
+    """1: of the log-normal latency"""
+    latency_hard: ClassVar[float] = 1.5
+    """1: factor on the median per difficulty class"""
+    straggler_rate: ClassVar[float] = 0.0
+    """1: no call is late"""
+    straggler_rounds: ClassVar[int] = 4
+    advance: ClassVar[str] = "quorum"
     # -- aggregation
-    summary_loss: float = _P(0.25, "1", "chance that a lossy summary drops a return")
+    summary_loss: ClassVar[float] = 0.25
+    """1: chance that a lossy summary drops a return"""
     # -- tokens and money of the trace (they do not enter the return)
-    call_tokens: int = _P(600, "tokens", "read and written by a call, without its brief")
-    brief_tokens: int = _P(200, "tokens", "per unit of a brief")
-    decision_tokens: int = _P(150, "tokens", "per orchestrator decision")
-    token_price_usd: tuple[float, float] = _P((2e-7, 2.5e-6), "USD/token", "by family")
+    call_tokens: ClassVar[int] = 600
+    """tokens: read and written by a call, without its brief"""
+    brief_tokens: ClassVar[int] = 200
+    """tokens: per unit of a brief"""
+    decision_tokens: ClassVar[int] = 150
+    """tokens: per orchestrator decision"""
+    token_price_usd: ClassVar[tuple[float, float]] = (2e-7, 2.5e-6)
+    """USD/token: by family"""
     # -- topology
-    centre_reads: int = _P(4096, "returns", "per round that the centre can read without loss (centralized, swarm, harness)")
-    centre_misread: float = _P(0.5, "1", "share of the returns beyond it that are misread")
+    centre_reads: ClassVar[int] = 4096
+    """returns: the centre reads whatever a team returns (centralized, swarm, harness)"""
+    centre_misread: ClassVar[float] = 0.5
     critic_false_accept: float = _P(0.6, "1", "chance that the critic passes a wrong vote (planner_executor_critic)")
     critic_false_reject: float = _P(0.05, "1", "chance that the critic rejects a right vote")
     critic_price: float = _P(0.001, "points", "per verdict of the critic")
-    conformity: float = _P(0.6, "1", "chance to copy a unanimous public majority, when returns are broadcast (debate)")
+    conformity: ClassVar[float] = 0.6
+    """1: chance to copy a unanimous public majority, when returns are broadcast (debate)"""
     memory_copy: float = _P(0.1, "1", "chance that a call copies the item's note instead of looking (swarm)")
-    level_loss: float = _P(0.03, "1", "chance that a lead drops a return on its way up, per level (hierarchical)")
-    max_depth: int = _P(3, "levels", "of the team under the orchestrator (hierarchical)")
-    gateway_price: float = _P(0.0005, "points", "per call through the gateway (harness)")
-    call_budget: int = _P(100_000, "calls", "in an episode (harness)")
+    level_loss: ClassVar[float] = 0.03
+    """1: chance that a lead drops a return on its way up, per level (hierarchical)"""
+    max_depth: ClassVar[int] = 3
+    """levels: of the team under the orchestrator (hierarchical)"""
+    gateway_price: ClassVar[float] = 0.0005
+    """points: per call through the gateway (harness)"""
+    call_budget: ClassVar[int] = 100_000
+    """calls: more than any team makes (harness)"""
     # -- adversary
     attack: str = _P("none", "name", "AV1-AV8, a benign control, or none")
     attack_rate: float = _P(0.0, "1", "share of the places where the attack can happen at which it does")
-    note_reads: float = _P(0.3, "1", "chance that a call reads the shared memory (AV4)")
-    obey: float = _P(0.8, "1", "chance that an agent that reads an injection follows it")
+    note_reads: ClassVar[float] = 0.3
+    """1: chance that a call reads the shared memory (AV4)"""
+    obey: ClassVar[float] = 0.8
+    """1: chance that an agent that reads an injection follows it"""
     # -- what some methods train; all of it is off, and then left out of texts, so that older worlds keep their ids
     acts: str = _P("report", "name", "what workers may do with a question: report, deliberate (refine, persist, concede) or "
                    "communicate (six ways)")  # fmt: skip
@@ -158,25 +190,35 @@ class Config:
     proposal_flaws: tuple[float, float, float] = _P((0.02, 0.1, 0.4), "1", "chance that a proposed question has no answer")
     opponent_rounds: int = _P(0, "rounds", "in which a second side may attack, as it chooses (AV1-AV8), at attack_rate")
     gates: str = _P("", "names", "defences that are on, with commas: allow_list, taint, quorum, verifier, quarantine")
-    gate_hit: float = _P(0.9, "1", "chance that taint or quarantine notices an order or a lie that it reads")
-    gate_false: float = _P(0.05, "1", "chance that taint takes harmless imperative text for an order")
-    gate_price: float = _P(0.0005, "points", "per text that allow_list, taint or quarantine looks at")
+    gate_hit: ClassVar[float] = 0.9
+    """1: chance that taint or quarantine notices an order or a lie that it reads"""
+    gate_false: ClassVar[float] = 0.05
+    """1: chance that taint takes harmless imperative text for an order"""
+    gate_price: ClassVar[float] = 0.0005
+    """points: per text that allow_list, taint or quarantine looks at"""
 
     def __repr__(self) -> str:
-        """Every parameter, but those of `LATER` that are off."""
+        """Every number, but those of `LATER` that are off."""
         return f"Config({', '.join(f'{k}={v!r}' for k, v in self.stated().items())})"
 
     def stated(self) -> dict[str, Any]:
-        """The parameters by name, without those of `LATER` that have their default: what an id and a trace are made of."""
-        fields = dataclasses.fields(self)
-        return {f.name: v for f in fields if (v := getattr(self, f.name)) != f.default or f.name not in LATER}
+        """Dials and constants by name, without those of `LATER` that have their default: what an id and a trace are made of."""
+        return {n: v for n in _NUMBERS if (v := getattr(self, n)) != getattr(Config, n) or n not in LATER}
+
+    @staticmethod
+    def dials(stated: Mapping[str, Any]) -> dict[str, Any]:
+        """The dials among what a trace states; a constant of another value is an error: that team played by other rules."""
+        for name in _CONSTANTS & stated.keys():
+            value, ours = stated[name], getattr(Config, name)
+            if (tuple(value) if isinstance(value, list) else value) != ours:
+                raise InputError(f"{name} is {value!r}, and {ours!r} here", fix="play the world again")
+        return {k: tuple(v) if isinstance(v, list) else v for k, v in stated.items() if k not in _CONSTANTS}
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             _check(f.name, getattr(self, f.name), f.metadata["unit"], f.default)
         _one_of("topology", self.topology, TOPOLOGIES)
         _one_of("attack", self.attack, ("none", *ATTACKS, *CONTROLS))
-        _one_of("advance", self.advance, ("quorum", "completion"))
         _one_of("acts", self.acts, tuple(ACTS))
         for gate in self.defences:
             _one_of("a gate", gate, tuple(DEFENCES))
@@ -220,6 +262,8 @@ class Config:
         return (self.misconception_a, self.misconception_b)
 
 
+_NUMBERS = tuple(Config.__annotations__)
+_CONSTANTS = frozenset(_NUMBERS) - {f.name for f in dataclasses.fields(Config)}
 LATER = {
     "acts", "refine_gain", "judges", "judge_false_accept", "judge_false_reject", "judge_price", "proposer", "proposal_flaws",
     "opponent_rounds", "gates", "gate_hit", "gate_false", "gate_price",
@@ -236,15 +280,11 @@ _AT_LEAST_ONE = {
     "pool_calls",
     "draft_calls",
     "chain_hops",
-    "hop_attempts",
     "node_module_size",
-    "max_depth",
     "context_capacity",
-    "node_calls",
 }
 # what the state's narrow integers hold
-_AT_MOST = {"hop_checks": 7, "max_votes": 60, "max_agents": 30_000, "types": 100, "max_depth": 100, "judges": 9}
-_FACTORS = {"latency_hard", "latency_sigma"}
+_AT_MOST = {"max_votes": 60, "max_agents": 30_000, "types": 100, "judges": 9}
 _LIMIT = 10_000_000
 
 
@@ -271,7 +311,7 @@ def _check(name: str, value: Any, unit: str, default: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, kinds) or value != value or abs(value) > _LIMIT:
         raise InputError(f"{name} is {value!r}", fix=f"a {'whole ' if kinds == (int,) else ''}number, such as {default}")
     low = 1 if name in _AT_LEAST_ONE else 0
-    high = 1 if unit == "1" and name not in _FACTORS and name != "pool_shape" else _LIMIT
+    high = 1 if unit == "1" and name != "pool_shape" else _LIMIT
     high = _AT_MOST.get(name, high)
     if not low <= value <= high:
         raise InputError(f"{name} is {value!r}, impossible", fix=f"{low} to {high:,} ({unit})")

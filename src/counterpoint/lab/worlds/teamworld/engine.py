@@ -18,7 +18,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.worlds.teamworld import attacks, defences
 from counterpoint.lab.worlds.teamworld.action import BAYES, Action, Calls, Spawns
 from counterpoint.lab.worlds.teamworld.acts import call_prices
-from counterpoint.lab.worlds.teamworld.calls import answered, judged, kind_of, passed, spoken
+from counterpoint.lab.worlds.teamworld.calls import answered, judged, kind_of, passed, replace_answers
 from counterpoint.lab.worlds.teamworld.config import DIFFICULTIES, KINDS, RULES, Config
 from counterpoint.lab.worlds.teamworld.edits import Edit, check_edit, edited_action, edited_calls, find
 from counterpoint.lab.worlds.teamworld.event_log import EventLog
@@ -31,7 +31,7 @@ from counterpoint.lab.worlds.teamworld.work import add_at
 from counterpoint.trace.keyed import purpose
 from counterpoint.trace.replay import Delete, Insert
 
-# -- The way back (O4): late returns wait, what arrives passes the topology, and enters the draft by the rule ---------
+# -- The way back (O4): what arrives passes the topology, and enters the draft by the rule ----------------------------
 # Always true: a return is written to the log whether or not it is read; what is not delivered, rejected, or dropped by a lossy
 # summary enters no draft. Nothing here looks at a worker's truth except to score it.
 
@@ -39,39 +39,7 @@ _SUMMARY = purpose("lossy summary")
 _LOSSY = RULES.index("lossy")
 
 
-def put_off(batch: Running, name: str, table: Table, longest: np.ndarray) -> np.ndarray:
-    """Keep late returns for the round in which they arrive, or wait the `longest` delay; returns which rows come now."""
-    s = batch.state
-    if batch.config.advance == "completion":
-        np.maximum.at(longest, table["ep"], table["delay"])
-        return np.ones(len(table["ep"]), np.bool_)
-    late = table["delay"] > 0
-    rows = {k: v[late] for k, v in table.items()}
-    rows["arrives"] = s.round[rows["ep"]] + rows["delay"]
-    s.busy[rows["ep"], rows["agent"]] = rows["arrives"] + 1
-    np.add.at(s.flying, (rows["ep"], rows["item"] + getattr(s.kinds, name).first_item), 1)
-    s.counts[:, 2] -= np.bincount(rows["ep"][rows["agent"] != 0], minlength=s.episodes)
-    old = s.pending.get(name)
-    s.pending[name] = rows if old is None else {k: np.concatenate([old[k], rows[k]]) for k in rows}
-    return ~late
-
-
-def arrivals(batch: Running, goes: np.ndarray) -> dict[str, list[Table]]:
-    """Late returns that arrive in this round."""
-    s, out = batch.state, {}
-    for name, table in list(s.pending.items()):
-        due = (table["arrives"] <= s.round[table["ep"]]) & goes[table["ep"]]
-        if due.any():
-            s.pending[name] = {k: v[~due] for k, v in table.items()}
-            order = np.flatnonzero(due)[np.argsort(table["ep"][due], kind="stable")]
-            rows = {k: v[order] for k, v in table.items() if k != "arrives"}
-            np.subtract.at(s.flying, (rows["ep"], rows["item"] + getattr(s.kinds, name).first_item), 1)
-            s.counts[:, 2] += np.bincount(rows["ep"][rows["agent"] != 0], minlength=s.episodes)
-            out[name] = [rows]
-    return out
-
-
-def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goes: np.ndarray, edits: list[Edit]) -> None:
+def deliver(batch: Running, arrived: dict[str, Table], action: Action, goes: np.ndarray, edits: list[Edit]) -> None:
     """The way back, then aggregation by each episode's rule."""
     s, c = batch.state, batch.config
     rule = np.full(s.episodes, BAYES) if action.rule is None else np.asarray(action.rule, np.int64)
@@ -82,14 +50,7 @@ def deliver(batch: Running, arrived: dict[str, list[Table]], action: Action, goe
     read = np.zeros(s.episodes, np.bool_)
     for edit in find(edits, "insert"):
         read[edit.ep] |= goes[edit.ep]
-    for name in s.kinds.__dataclass_fields__:
-        parts = arrived.get(name, [])
-        if not parts:
-            continue
-        table = parts[0] if len(parts) == 1 else {k: np.concatenate([p[k] for p in parts]) for k in parts[0]}
-        if len(parts) > 1:
-            order = np.argsort(table["ep"], kind="stable")
-            table = {k: v[order] for k, v in table.items()}
+    for name, table in arrived.items():
         sent, delivered, rejected = passed(batch, name, table, edits)
         if c.topology == "planner_executor_critic" and name == "vote":
             verdicts = np.bincount(table["ep"][sent], minlength=s.episodes)
@@ -408,8 +369,8 @@ class Batch(Running):
         """The calls are answered, what arrives is aggregated."""
         s, c = self.state, self.config
         full = np.zeros(s.episodes, np.bool_) if action.full_return is None else np.asarray(action.full_return, np.bool_)
-        arrived = arrivals(self, goes)
-        place, longest = ranks(calls.ep), np.zeros(s.episodes, np.int64)
+        arrived: dict[str, Table] = {}
+        place = ranks(calls.ep)
         present = s.kinds.present()
         for name, kind in present:
             rows = slice(None) if len(present) == 1 else np.flatnonzero(self._kind[calls.item] == KINDS.index(name))
@@ -420,8 +381,8 @@ class Batch(Running):
             if "confidence" in table:
                 table["confidence"] = np.where(full[x.ep], table["confidence"], 1.0)
             if answers is not None:
-                spoken(name, kind, x, table, answers)
-            self._charge(x, full, attack)
+                replace_answers(name, kind, x, table, answers)
+            self._charge(x, attack)
             if c.gates:
                 defences.charge(self, name, x.ep, table["family"])
             if "more" in table:
@@ -431,17 +392,12 @@ class Batch(Running):
             add_at(s.calls, (x.ep, x.item), np.int32(1))
             if self.writer:
                 self.writer.called(name, x, table, attack)
-            now = table["delay"] == 0
-            if not now.all():
-                now = put_off(self, name, table, longest)
-            arrived.setdefault(name, []).append({k: v[now] for k, v in table.items()} if not now.all() else table)
+            arrived[name] = table
         if len(calls):
             add_at(s.taken, (calls.ep, calls.agent), np.int32(1))
-        s.clock += longest
-        s.costs[:, _TIME] += c.round_price * longest
         deliver(self, arrived, action, goes, edits)
 
-    def _charge(self, x: Calls, full: np.ndarray, attack: attacks.Attacked | None) -> None:
+    def _charge(self, x: Calls, attack: attacks.Attacked | None) -> None:
         """What the calls cost, and the harm done."""
         s, c = self.state, self.config
         count = lambda w=None: np.bincount(x.ep, w, s.episodes)  # noqa: E731
@@ -452,7 +408,7 @@ class Batch(Running):
             price = np.where(check, c.check_price, price)
         s.costs[:, _CALLS] += count(price)
         brief = np.where(own, 0, x.brief) if attack is None else np.where(own, 0, x.brief) + attack.padding
-        s.costs[:, _MESSAGES] += c.brief_price * count(brief) + c.return_price * calls * full
+        s.costs[:, _MESSAGES] += c.brief_price * count(brief)
         s.counts[:, 0] += calls
         s.counts[:, 2] += (count(4.0 - 2 * own)).astype(np.int64)
         if c.topology == "harness":

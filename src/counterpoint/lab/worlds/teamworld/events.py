@@ -274,8 +274,6 @@ class Writer:
         if attack is not None:
             self._alarms(c, attack, mark, call, common, table.get("gate"), (rows, start + dur))
         table["row"], table["asked"] = rows, call
-        late = (table["delay"] > 0) & (k.advance == "quorum")
-        log.fresh.append((c.ep[late], call[late]))
         log.last[c.ep, c.agent] = rows
 
     def _attacks(self, ep: np.ndarray, mark: np.ndarray, rows: np.ndarray) -> None:
@@ -284,12 +282,12 @@ class Writer:
             self.log.link(np.where((mark > 0) & (rows >= 0), self.log.attack[ep], -1), rows, "safety_flow")
 
     def _durations(self, name: str, c: Calls, table: dict[str, np.ndarray]) -> np.ndarray:
-        """Seconds that each call takes: within its round, but for the late ones."""
+        """Seconds that each call takes, within its round."""
         k = self.config
         latency = k.latency_s * np.exp(k.latency_sigma * normal(table["word"], _LATENCY))
         if name == "vote":
             latency = latency * k.latency_hard ** self.state.kinds.vote.difficulty[c.ep, table["item"]]  # type: ignore[union-attr]
-        return np.minimum(latency, (_LATEST - _CALL) * k.round_s) + table["delay"] * k.round_s
+        return np.minimum(latency, (_LATEST - _CALL) * k.round_s)
 
     def _alarms(
         self, c: Calls, attack: Attacked, mark: np.ndarray, call: np.ndarray, common: dict[str, np.ndarray],
@@ -354,7 +352,7 @@ class Writer:
             item=item,
             attempt=t["attempt"][told],
             purpose=t["purpose"][told],
-            value=t.get("said", t["claim"])[told],
+            value=t["claim"][told],
             t=self._t(ep, _BACK),
             tokens_out=k.call_tokens + (k.brief_tokens * t["messages"][told] if "messages" in t else 0),
             family=t["family"][told],

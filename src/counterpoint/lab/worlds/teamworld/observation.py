@@ -207,14 +207,6 @@ def _check_calls(config: Config, state: BatchState, c: Calls, acts: np.ndarray, 
         _, where, count = np.unique(pair, return_inverse=True, return_counts=True)
         twice = count[where] > 1
         _refuse(twice, c.ep, lambda r: f"agent {int(c.agent[r])} is called twice on item {int(c.item[r])}", "once a round")
-    if config.topology == "harness":
-        spent = state.counts[:, 0] + np.bincount(c.ep, minlength=state.episodes)
-        _refuse(
-            spent > config.call_budget,
-            np.arange(state.episodes),
-            lambda r: f"over the budget of {config.call_budget} calls",
-            "stop",
-        )
     _check_kinds(config, state, c, per_item)
 
 
@@ -228,7 +220,7 @@ def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarr
         if not len(x):
             continue
         if kind in ("draft", "chain", "node"):
-            taken = (per_item[rows] > 1) | (state.flying[x.ep, x.item] > 0)
+            taken = per_item[rows] > 1
             _refuse(taken, x.ep, lambda r, x=x: f"item {int(x.item[r])} takes one call at a time", "one call")
         if kind != "chain":
             _refuse(x.purpose != ANSWER, x.ep, lambda r, x=x: f"item {int(x.item[r])} can only be answered", f"purpose {ANSWER}")
@@ -343,8 +335,6 @@ def _ready(config: Config, s: BatchState, call_limits: np.ndarray) -> np.ndarray
     ready = s.open & (s.calls < call_limits) & ~s.done[:, None]
     for name, kind in s.kinds.present():
         at = slice(kind.first_item, kind.first_item + config.counts[KINDS.index(name)])
-        if name in ("draft", "chain", "node"):
-            ready[:, at] &= s.flying[:, at] == 0
         if name == "chain":
             checked = kind.passes + kind.fails >= config.hop_checks  # type: ignore[union-attr]
             ends = (kind.hop == config.chain_hops - 1) & (kind.attempts >= config.hop_attempts)  # type: ignore[union-attr]

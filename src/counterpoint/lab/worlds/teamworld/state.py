@@ -49,7 +49,6 @@ class BatchState:
     item_type: np.ndarray  # (E, N) int8
     open: np.ndarray  # (E, N) bool
     calls: np.ndarray  # (E, N) calls made
-    flying: np.ndarray  # (E, N) calls whose return is on its way
     planted: np.ndarray  # (E, N) bool, the attack sits on this item (AV1, AV4), never shown
     asks: np.ndarray  # (E,) requests to spawn that returns carried
     violations: np.ndarray  # (E,)
@@ -59,7 +58,6 @@ class BatchState:
     attack: np.ndarray  # (E,) int8, what the second side does this round, a place in `attacks.MARKS`; never shown to the team
     opposed: np.ndarray  # (E,) rounds in which it attacked
     kinds: KindStates
-    pending: dict[str, dict[str, np.ndarray]]  # by kind: returns on their way
 
     @property
     def episodes(self) -> int:
@@ -103,7 +101,6 @@ def blank(config: Config, seeds: np.ndarray) -> BatchState:
         open=np.ones((e, n), np.bool_),
         calls=zeros(e, n, dtype=np.int32),
         planted=zeros(e, n, dtype=np.bool_),
-        flying=zeros(e, n, dtype=np.int32),
         asks=zeros(e),
         violations=zeros(e),
         costs=zeros(e, len(COSTS), dtype=np.float64),
@@ -112,7 +109,6 @@ def blank(config: Config, seeds: np.ndarray) -> BatchState:
         attack=zeros(e, dtype=np.int8),
         opposed=zeros(e),
         kinds=_kinds(config, seed),
-        pending={},
     )
 
 
@@ -144,11 +140,5 @@ def copied(state: BatchState) -> BatchState:
 
 def picked(state: BatchState, episodes: np.ndarray) -> BatchState:
     """The state of some episodes, in this order; an episode may be taken more than once."""
-    pending = {}
-    for kind, table in state.pending.items():
-        rows = [np.flatnonzero(table["ep"] == e) for e in episodes]
-        place = np.repeat(np.arange(len(episodes)), [len(r) for r in rows])
-        chosen = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-        pending[kind] = {name: column[chosen] for name, column in table.items()} | {"ep": place}
-    out = _mapped(dataclasses.replace(state, pending={}), lambda array: array[episodes])
-    return dataclasses.replace(out, pending=pending)
+    out: BatchState = _mapped(state, lambda array: array[episodes])
+    return out

@@ -23,7 +23,6 @@ from counterpoint.lab.worlds.teamworld.running import AGGREGATE, KIND_SPAN, RESU
 from counterpoint.lab.worlds.teamworld.setting import Setting, columns, traced
 from counterpoint.lab.worlds.world import Runs
 from counterpoint.trace import Trace
-from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.replay import Delete, Do, Force, Fork, Insert, Substitute
 
 _DO = {"delete": Delete, "substitute": Substitute, "insert": Insert, "force": Force}
@@ -37,8 +36,6 @@ class _Place(NamedTuple):
     cut: int
     slot: int = -1
     item: int = -1
-    called: int | None = None
-    """Of a return: the round of its call, when it was late."""
 
 
 class TeamReplay:
@@ -49,7 +46,7 @@ class TeamReplay:
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """The trace that would have come about, had `do` been done at event `at`."""
-        batch, policy, edits, world = self._run(trace, [Fork(at, do, seed)], log=True)
+        batch, policy, edits, world = self._play_forks(trace, [Fork(at, do, seed)], log=True)
         name = policy.name if policy is not None else None
         out = traced(world, batch, np.array([trace.meta["seed"]]), name, edits)(0)
         actions = trace.meta.get("actions")
@@ -65,7 +62,7 @@ class TeamReplay:
         if trace.meta.get("actions") is not None:  # recorded actions end where each fork begins
             turns = [trace.events[trace.index[f.at]].turn if f.at in trace.index else 0 for f in forks]
             groups = [[i for i, t in enumerate(turns) if t == turn] for turn in sorted({t or 0 for t in turns})]
-        done = [(rows, self._run(trace, [forks[i] for i in rows], log=False)[0]) for rows in groups]
+        done = [(rows, self._play_forks(trace, [forks[i] for i in rows], log=False)[0]) for rows in groups]
         order = np.argsort(np.concatenate([rows for rows, _ in done]))
         told = [columns(batch) for _, batch in done]
         joined = {name: np.concatenate([t[name] for t in told])[order] for name in told[0]}
@@ -76,11 +73,11 @@ class TeamReplay:
         """The returns of many forks, in the order given."""
         return self.forks(trace, forks).values
 
-    def _run(
+    def _play_forks(
         self, trace: Trace, forks: list[Fork], *, log: bool
     ) -> tuple[Batch, Policy | None, list[list[dict[str, Any]]], Setting]:
         config = self._config(trace)
-        world = self.world if config == self.world.config else self.world.replace(**trace.meta["config"])
+        world = self.world if config == self.world.config else self.world.replace(**Config.dials(trace.meta["config"]))
         is_changed = any(f.do is not None or f.seed is not None for f in forks)
         policy = self._policy(trace, config, is_changed=is_changed)
         edits, notes = [], []
@@ -106,7 +103,7 @@ class TeamReplay:
         meta = trace.meta
         if not {"world", "version", "config", "seed", "edits"} <= set(meta):
             raise NotIdentified(
-                "the trace was not made by a simulator", "fork a trace of `counterpoint world run`", where=trace.trace_id
+                "the trace was not made by a simulator", "fork a trace of `counterpoint play --world`", where=trace.trace_id
             )
         if meta["world"] != self.world.name:
             raise Refused(
@@ -119,8 +116,7 @@ class TeamReplay:
                 why=f"this is version {self.world.version}: the same seed gives another episode",
                 fix="record it again",
             )
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list | tuple) else v for k, v in meta["config"].items()}
-        return Config(**fields)
+        return Config(**Config.dials(meta["config"]))
 
     def _policy(self, trace: Trace, config: Config, *, is_changed: bool) -> Policy | None:
         """Who goes on; None for an episode stepped by hand that is only repeated."""
@@ -208,10 +204,7 @@ def _place(trace: Trace, at: str) -> _Place:
             kind = str(event.task).split()[0]
             earlier = [e for e in trace.events[:index] if e.type == "return" and e.turn == event.turn]
             place = sum(str(e.task).split()[0] == kind for e in earlier)
-            cut, key = RETURN + KIND_SPAN * KINDS.index(kind) + place, parse_key(event.key)
-            result = "" if key is None else make_key(key.who, "result", key.about)
-            called = next((e.turn for e in trace.events[:index] if e.key == result), turn)
-            return _Place("return", turn, cut, slots[event.agent], item, called)
+            return _Place("return", turn, RETURN + KIND_SPAN * KINDS.index(kind) + place, slots[event.agent], item)
     raise InputError(f"event {at} is a {event.type} of {event.agent}", where=trace.trace_id, fix="fork at what the team did")
 
 
@@ -232,7 +225,7 @@ def _note(place: _Place, fork: Fork) -> dict[str, Any] | None:
         "cut": place.cut,
         "slot": place.slot,
         "item": place.item,
-        "called": place.called,
+        "called": place.round if place.stage == "return" else None,
         "do": do,
         "seed": fork.seed,
     }
@@ -246,9 +239,7 @@ def _edit(ep: int, note: dict[str, Any]) -> Edit | None:
     fields = {k: v for k, v in note["do"].items() if k != "name"}
     do = _DO[note["do"]["name"]](**fields)
     stage = "insert" if isinstance(do, Insert) else note["stage"]
-    # what a return says was settled when its call was made, and shows when it arrives
-    turn = note["called"] if isinstance(do, Substitute) and note.get("called") is not None else note["round"]
-    return Edit(ep, turn, stage, do, note["slot"], note["item"])
+    return Edit(ep, note["round"], stage, do, note["slot"], note["item"])
 
 
 def _freshen(batch: Batch, notes: list[list[dict[str, Any]]]) -> None:

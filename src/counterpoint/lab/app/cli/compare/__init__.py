@@ -1,1 +1,1 @@
-"""Comparisons of training runs and methods: sub-commands of `counterpoint compare`."""
+"""What the laboratory adds to `counterpoint compare`: training runs, presets, methods, and pictures of runs."""

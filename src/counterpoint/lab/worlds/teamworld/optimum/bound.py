@@ -1,6 +1,6 @@
 """The optimum of a whole world from the optima of its items.
 
-Always true: everything the world takes away (wrong specialist, worn context, drift, stragglers, lossy topologies, attacks) is
+Always true: everything the world takes away (wrong specialist, worn context, drift, lossy topologies, attacks) is
 left out, so that a value here is never too low; it is called exact only where nothing of that can happen and a policy attains it.
 
 Time enters by a count. A round holds at most cap(n) calls of n agents (and the orchestrator, if it works), and the agents work
@@ -257,8 +257,7 @@ def _most_calls(config: Config) -> int:
         1,
     )
     most = sum(count * calls for count, calls in zip(config.counts, per_item, strict=True))
-    most = min(most, config.max_rounds * max(1, _capacity(config, config.max_agents)))
-    return max(1, min(most, config.call_budget) if config.topology == "harness" else most)
+    return max(1, min(most, config.max_rounds * max(1, _capacity(config, config.max_agents))))
 
 
 @lru_cache(maxsize=256)
@@ -310,19 +309,17 @@ def panel(config: Config) -> tuple[float, int, int, int]:
 
 
 def _lossless(config: Config) -> bool:
-    """Whether nothing of the team's work can be lost to topology, attack, type, drift or stragglers."""
+    """Whether nothing of the team's work can be lost to topology, attack, type or drift."""
     same = config.types == 1 or config.mismatch == 1 or config.items == 1
-    calm = (config.attack == "none" or config.attack_rate == 0) and config.straggler_rate == 0 and config.drift == (0.0, 0.0)
-    at_once = min((config.max_agents + 1) * config.calls_per_round, _most_calls(config))
-    reads = config.centre_reads >= at_once or config.centre_misread == 0
+    calm = (config.attack == "none" or config.attack_rate == 0) and config.drift == (0.0, 0.0)
     votes = config.vote_items > 0
     quiet = {
-        "centralized": reads,
+        "centralized": True,
         "planner_executor_critic": not votes,
         "debate": True,
-        "swarm": reads and not (votes and config.memory_copy),
+        "swarm": not (votes and config.memory_copy),
         "hierarchical": True,
-        "harness": reads and config.gateway_price == 0 and config.call_budget >= _most_calls(config),
+        "harness": False,  # every call pays the gateway
     }
     return same and calm and quiet[config.topology]
 
@@ -330,7 +327,7 @@ def _lossless(config: Config) -> bool:
 def _room(config: Config, calls: int, each: int) -> bool:
     """Whether `calls` calls on every item, at most `each` by one agent, end before the last round and wear no agent's context."""
     rounds = ceil(config.items / config.calls_per_round) * calls
-    fresh = config.context_decay == 0 or config.items * each <= config.context_capacity
+    fresh = config.items * each <= config.context_capacity
     return fresh and rounds + 1 <= config.max_rounds
 
 

@@ -17,10 +17,9 @@ from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.lab.worlds.teamworld.action import DECISIONS, Action, Calls, Spawns
 from counterpoint.lab.worlds.teamworld.acts import peers, possible
 from counterpoint.lab.worlds.teamworld.config import ATTACKS, RULES, Config
-from counterpoint.lab.worlds.teamworld.edits import Edit
 from counterpoint.lab.worlds.teamworld.engine import Batch
 from counterpoint.lab.worlds.teamworld.observation import Observation, limits
-from counterpoint.lab.worlds.teamworld.policies._assign import assigned, within_budget
+from counterpoint.lab.worlds.teamworld.policies._assign import assigned
 from counterpoint.lab.worlds.teamworld.policies.agentspawn import AgentSpawn
 from counterpoint.lab.worlds.teamworld.policies.composed import ComposedPolicy, Parts
 from counterpoint.lab.worlds.teamworld.policies.halo import Halo, Searched, search
@@ -46,11 +45,9 @@ def finish(batch: Batch, policy: Policy) -> Batch:
     return batch
 
 
-def play(
-    config: Config, policy: Policy, seeds: Sequence[int] | np.ndarray, *, log: bool = False, edits: Sequence[Edit] = ()
-) -> Batch:
+def play(config: Config, policy: Policy, seeds: Sequence[int] | np.ndarray, *, log: bool = False) -> Batch:
     """Whole episodes, one per seed."""
-    return finish(Batch(config, np.asarray(seeds), log=log, edits=edits), policy)
+    return finish(Batch(config, np.asarray(seeds), log=log), policy)
 
 
 # -- Random: spawns some, calls anybody on anything, briefs and aggregates by chance, and stops one time in thirty ----
@@ -91,9 +88,6 @@ class Random:
         if obs.of("vote") is not None and self.config.votes_per_agent < self.config.max_votes:
             go[:, : self.config.vote_items] &= obs.calls[:, : self.config.vote_items] == 0
         ep, item, agent = assigned(np.where(go, order, -np.inf), obs.free, obs.alive)
-        if self.config.topology == "harness":
-            allowed = within_budget(obs, ep)
-            ep, item, agent = ep[allowed], item[allowed], agent[allowed]
         count, ready = np.bincount(ep, minlength=e), go.sum(axis=1)
         logp[:, 2] = -np.array([np.log(np.arange(r, r - c, -1)).sum() for r, c in zip(ready, count, strict=True)])
         brief = (obs.uniform("communicate") * 4).astype(np.int64)

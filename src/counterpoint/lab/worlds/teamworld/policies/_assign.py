@@ -186,15 +186,6 @@ def searchers(
     return parts
 
 
-def within_budget(obs: Observation, ep: np.ndarray) -> np.ndarray:
-    """Which of these calls the harness's budget still allows, in their order."""
-    left = obs.config.call_budget - obs.calls.sum(axis=1)
-    by_ep = np.argsort(ep, kind="stable")
-    place = np.empty(len(ep), np.int64)
-    place[by_ep] = ranks(ep[by_ep])
-    return place < left[ep]
-
-
 def _take(part: Triple, free: np.ndarray, priority: np.ndarray) -> None:
     ep, item, agent = part
     free[ep, agent], priority[ep, item] = False, -np.inf

@@ -19,7 +19,7 @@ from counterpoint.lab.worlds.teamworld.action import VERIFY, Action, Calls, Spaw
 from counterpoint.lab.worlds.teamworld.config import KINDS, Config
 from counterpoint.lab.worlds.teamworld.observation import Observation
 from counterpoint.lab.worlds.teamworld.optimum import bound, chain, draft, pool, vote
-from counterpoint.lab.worlds.teamworld.policies._assign import builders, matched, panel, searchers, within_budget
+from counterpoint.lab.worlds.teamworld.policies._assign import builders, matched, panel, searchers
 
 # -- What to call next, kind by kind ----------------------------------------------------------------------------------
 # A priority for every item (−inf: leave it), the family to call, and the purpose.
@@ -379,7 +379,7 @@ class ComposedPolicy:
         """The action with calls of what is worth it, or a stop where nothing is."""
         priority, family, purpose = self._wants(obs)
         wanted = (priority > -np.inf).any(axis=1)
-        stop = obs.running & ~wanted & ~self._waiting(obs)
+        stop = obs.running & ~wanted
         if self.parts.rounds:
             stop |= obs.running & (obs.round >= self.parts.rounds)
         elif not self.parts.cap:
@@ -387,7 +387,7 @@ class ComposedPolicy:
         priority[stop | ~obs.running] = -np.inf
         calls = self._calls(obs, priority, family, purpose)
         called = np.bincount(calls.ep, minlength=obs.episodes) > 0
-        stop |= obs.running & ~called & ~self._waiting(obs)
+        stop |= obs.running & ~called
         flags = np.full(obs.episodes, self.parts.broadcast) & ~stop
         return replace(
             action, stop=stop, calls=calls, broadcast=flags, full_return=np.full(obs.episodes, self.parts.aggregate == "weighted")
@@ -400,12 +400,6 @@ class ComposedPolicy:
         if 0 in self.size.families:  # who is not there cannot be asked
             family = np.full_like(family, int(self.size.families[0] == 0))
         return priority.astype(np.float64, copy=False), family, purpose
-
-    def _waiting(self, obs: Observation) -> np.ndarray:
-        """(E,) somebody is still out with a call."""
-        out = obs.alive & ~obs.free
-        out[:, 0] = False
-        return out.any(axis=1) & (obs.config.straggler_rate > 0)
 
     def _not_worth_a_round(self, obs: Observation, priority: np.ndarray) -> np.ndarray:
         """(E,) only questions are wanted, and all that their next votes are worth, time apart, is less than a round."""
@@ -434,7 +428,5 @@ class ComposedPolicy:
         if obs.of("pool") is not None:
             parts += searchers(obs, priority, family, free, **by)
         ep, item, agent = (np.concatenate(column) for column in zip(*parts, strict=True))
-        if obs.config.topology == "harness":
-            ep, item, agent = (column[within_budget(obs, ep)] for column in (ep, item, agent))
         brief = np.array(self.wishes.brief)[obs.kind[item]]
         return Calls.of(ep, item, agent, np.where(purpose[ep, item] == VERIFY, 0, brief), purpose[ep, item])

@@ -39,11 +39,11 @@ Simulate = Callable[[ComposedPolicy, int, int], tuple[np.ndarray, int]]
 """(policy, number of the first simulation, how many) -> (returns, calls)."""
 
 
-def ucb(value: float, visits: int, parent_visits: int, *, weight: float = EXPLORATION, as_released: bool = False) -> float:
+def ucb(value: float, visits: int, parent_visits: int, *, as_released: bool = False) -> float:
     """What selection maximises; `as_released` divides the mean by the visits again."""
     if visits == 0:
         return math.inf
-    return (value / visits if as_released else value) + weight * math.sqrt(math.log(parent_visits) / visits)
+    return (value / visits if as_released else value) + EXPLORATION * math.sqrt(math.log(parent_visits) / visits)
 
 
 @dataclass

@@ -1,0 +1,36 @@
+"""Compare two results, paired by cell and seed.
+
+Always true: a difference that is not established is printed as such.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from counterpoint.app.terminal.output import emit, json_option
+from counterpoint.lab.app.cli.bench._results import epilog, section_text
+
+
+@click.command(epilog=epilog("compare bench/a-short bench/b-short", "compare bench/a-short bench/b-short --json"))
+@click.argument("first", type=click.Path(path_type=Path))
+@click.argument("second", type=click.Path(path_type=Path))
+@json_option
+def compare(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two results, paired by cell and seed: what differs, and what is not established."""
+    import msgspec
+
+    from counterpoint.lab.app.bench_page import contrast_section, defence_section
+    from counterpoint.lab.bench.scorecard.card import contrast, read_about
+    from counterpoint.lab.bench.scorecard.defence import defence_contrast
+
+    differences, attacked = contrast(first, second), defence_contrast(first, second)
+    if as_json:
+        for one in (*differences, *attacked):
+            emit(msgspec.to_builtins(one))
+        return
+    names = [str(read_about(x)["team"]) for x in (first, second)]
+    click.echo(section_text(contrast_section(names[0], names[1], differences)))
+    if attacked:
+        click.echo("\n" + section_text(defence_section(attacked)))

@@ -1,0 +1,54 @@
+"""Train a language model that plays tasks as a team.
+
+Always true: everything named is looked up before anything is played or written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from counterpoint.app.terminal.options import cap_option, mechanism_option
+from counterpoint.errors import InputError
+from counterpoint.lab.app.cli._options import counts_of, names_of, preset_option, split_runner
+from counterpoint.lab.app.cli.train._runs import EXIT_CODES, run_options, train_planned
+
+
+@click.command(
+    epilog="\b\nExamples:\n  counterpoint train lm --model smollm2-135m --task T1 --demos fake:0.7 --set device=cuda\n"
+    "  counterpoint train lm --model smollm2-135m --task T1,T5 --mechanism group_relative --set adapters=shared\n"
+    "  counterpoint train lm run.toml --seeds 3 -o runs/hunt\n\n" + EXIT_CODES
+)
+@click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
+@click.option("--model", metavar="MODEL", help="A name of `counterpoint models`, a folder, a .gguf file, or a trained run.")
+@click.option("--task", "tasks", metavar="T1[,T2...]", help="The tasks that the team plays.")
+@click.option("--topology", metavar="NAME", help="How the team works together.  [default: centralized]")
+@click.option("--demos", metavar="WHO", help="Whom the model imitates first: fake:0.7 (a test double) or a store.")
+@mechanism_option
+@preset_option
+@cap_option("updates")
+@run_options
+def lm(source: Path | None, **options: Any) -> None:
+    """Train a language model: it imitates --demos, then plays, is paid and learns.
+
+    --set takes dials of the tasks (documents=8), limits of the team (limits.width=2), prices (prices.agent=0.02) and settings
+    (imitate.steps=300, imitate.where='reward>0.5', adapters=shared or role, device=cuda). A preset that `train presets` marks for
+    `lm` sets rewards, credit and loss as a published method does. The default mechanism is
+    group_relative. The model of a finished run is local:RUN.
+    """
+    from counterpoint.lab.app.api.language import language_config, language_planned
+
+    runner, _ = split_runner(options["runner"])
+    if runner == "here":
+        raise InputError("language models play in processes of their own", where="--runner here", fix="processes, or ray")
+    caps = counts_of(options["caps"], "updates")
+    pairs = [*options["pairs"], *(f"learn.{name}={value}" for name, value in caps.items())]
+    config = language_config(
+        source, model=options["model"], tasks=names_of(options["tasks"]), topology=options["topology"], demos=options["demos"],
+        credit=names_of(options["mechanism"]), preset=options["preset"], allow=options["allow"], pairs=pairs,
+        seed=options["seed"], workers=options["workers"], runner=runner,
+    )  # fmt: skip
+    planned = language_planned(config, out=options["output"], seeds=options["seeds"], source=source)
+    train_planned(planned, options)
