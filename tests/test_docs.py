@@ -29,7 +29,7 @@ PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "lab"
 # These set up a machine, or run this very test; what they install is held to pyproject.toml below.
 NOT_RUN = ("make ", "pip ", "uv ")
 # What the README takes minutes for, as the test does it: the same command with less to do, in a world of small tasks.
-LESS = {"counterpoint demo": "counterpoint demo --world W2 --budget 12000 --seeds 2 --episodes 8"}
+LESS = {"counterpoint demo": "counterpoint demo --world W2 --cap calls=4000 --seeds 2 --episodes 8"}
 
 
 class Step(NamedTuple):
