@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tomllib
 import urllib.request
 from pathlib import Path
@@ -29,7 +28,8 @@ PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "lab"
 # These set up a machine, or run this very test; what they install is held to pyproject.toml below.
 NOT_RUN = ("make ", "pip ", "uv ")
 # What the README takes minutes for, as the test does it: the same command with less to do, in a world of small tasks.
-LESS = {"counterpoint demo": "counterpoint demo --world W2 --budget 12000 --seeds 2 --episodes 8"}
+LESS = {"counterpoint demo": "counterpoint demo --world W2 --cap calls=12000 --seeds 1 --episodes 8"}
+TRAINS = "torch torch._dynamo"  # what commands that train import
 
 
 class Step(NamedTuple):
@@ -151,13 +151,13 @@ def surroundings(found: Path, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """By forks of an interpreter that has imported the package."""
-    imports = "torch torch._dynamo" if "counterpoint train net" in page.read_text() else ""
+    imports = TRAINS if "counterpoint train net" in page.read_text() else ""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     follow(page, tmp_path, surroundings(programs(), WARM_IMPORTS=imports))
 
 
 def test_the_readme_runs_top_to_bottom(tmp_path: Path) -> None:
-    """By fresh interpreters, in one folder that was empty before: every line, in order, as it is written but for `LESS`."""
+    """In one folder that was empty before: every line, in order, as it is written but for `LESS`."""
     home, folder = tmp_path / "home", tmp_path / "empty"
     shutil.copytree(ROOT / "examples" / "logs" / "claude_code", home / ".claude" / "projects")
     for session in home.rglob("*.jsonl"):
@@ -167,7 +167,7 @@ def test_the_readme_runs_top_to_bottom(tmp_path: Path) -> None:
     assert {*LESS} <= {*lines}
     assert not any("--ignore-mismatch" in line for line in lines)
     assert "$(BIN)/counterpoint demo\n" in (ROOT / "Makefile").read_text()
-    follow(ROOT / "README.md", folder, surroundings(Path(sys.executable).parent, HOME=str(home)))
+    follow(ROOT / "README.md", folder, surroundings(programs(), HOME=str(home), WARM_IMPORTS=TRAINS))
 
 
 def installed(text: str) -> list[tuple[str, list[str]]]:

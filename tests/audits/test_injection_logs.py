@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from counterpoint.app.viewer.overview import overview
+from counterpoint.app.viewer.overview import alerts
+from counterpoint.app.viewer.trace_view import injected_orders, view_of
 from counterpoint.audits.incidents import incidents
 from counterpoint.audits.injection import injections
 from counterpoint.audits.taint import Score
@@ -75,6 +76,6 @@ def test_at_most_one_foreign_trace_in_ten_has_an_alert() -> None:
     folders = [path for path in sorted(SHARED.iterdir()) if path.is_dir() and path != LOGS]
     traces = [trace for folder in folders for trace in cpt.read_logs(folder)]
     assert len(traces) > 150
-    alarmed = [trace.trace_id for trace in traces if overview(trace).alerts]
+    alarmed = [trace.trace_id for trace in traces if alerts(view_of(trace))]
     assert len(alarmed) <= len(traces) / 10
-    assert not any(one.status == "obeyed" for trace in traces for one in injections(trace))
+    assert not any(one.status == "obeyed" for trace in traces for one in injected_orders(view_of(trace)))

@@ -132,23 +132,29 @@ def _is_echo(text: str, verdict: TextVerdict, said: str) -> bool:
     return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(said)
 
 
-def injections(trace: Trace, *, bars: Bars = BARS, given: Sequence[tuple[int, TextVerdict]] | None = None) -> list[Injection]:
-    """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score; `given` are the texts,
-    where they are already known."""
-    found = list(suspicious(trace)) if given is None else given
-    if not found:
-        return []
-    run = _Run(facts_of(trace), {i for i, _ in found}, bars)
-    out = [run.injection(i, verdict) for i, verdict in found]
-    return sorted(out, key=lambda one: (STATUSES.index(one.status), -one.score))
+def injections(trace: Trace) -> list[Injection]:
+    """Every suspicious text of a trace with what came of it, those that were obeyed first, then by score."""
+    return Judge(trace).injections()
 
 
-class _Run:
-    """One trace while its suspicious texts are judged: what the user asked for, and all acts and answers."""
+class Judge:
+    """The suspicious texts of one trace, what the user asked for, and all acts and answers: judged by any bars."""
 
-    def __init__(self, facts: Facts, bad: set[int], bars: Bars) -> None:
-        self._facts, self._bad, self._bars = facts, bad, bars
+    def __init__(self, trace: Trace) -> None:
+        self._trace, self._suspicious = trace, list(suspicious(trace))
+        self._bad = {i for i, _ in self._suspicious}
         self._acts: dict[int, Act] = {}
+        self._told: dict[int, list[Order]] = {}
+        self._new: dict[tuple[Order, int], bool] = {}
+
+    def injections(self, bars: Bars = BARS) -> list[Injection]:
+        """Those that were obeyed first, then by score."""
+        out = [self._injection(i, verdict, bars) for i, verdict in self._suspicious]
+        return sorted(out, key=lambda one: (STATUSES.index(one.status), -one.score))
+
+    @cached_property
+    def _facts(self) -> Facts:
+        return facts_of(self._trace)
 
     @cached_property
     def _tools(self) -> set[str]:
@@ -183,9 +189,11 @@ class _Run:
 
     def _is_new(self, order: Order, source: int) -> bool:
         """Whether nobody but suspicious texts named a particular of the order before."""
-        place = self._facts.team.place_E
-        before = [text for i, text in self._texts_in_order if place[i] < place[source] and i not in self._bad]
-        return any(not any(one in text for text in before) for one in order.strong)
+        if (order, source) not in self._new:
+            place = self._facts.team.place_E
+            before = [text for i, text in self._texts_in_order if place[i] < place[source] and i not in self._bad]
+            self._new[order, source] = any(not any(one in text for text in before) for one in order.strong)
+        return self._new[order, source]
 
     @cached_property
     def _results(self) -> dict[int, list[int]]:
@@ -201,14 +209,16 @@ class _Run:
         events = [self._facts.events[k] for k in (i, *self._results.get(i, ()))]
         return any(e.ok is False or e.error is not None for e in events)
 
-    def injection(self, i: int, verdict: TextVerdict) -> Injection:
+    def _injection(self, i: int, verdict: TextVerdict, bars: Bars) -> Injection:
         facts = self._facts
         event, text = facts.events[i], facts.text(i) or ""
         reached = facts.info.descendants(i)
         reached[i] = False
         later = np.flatnonzero(reached)
-        told = _orders_of(text, verdict, self._tools)
-        effects, missing = self._effects(i, told, reached)
+        if i not in self._told:
+            self._told[i] = _orders_of(text, verdict, self._tools)
+        told = self._told[i]
+        effects, missing = self._effects(i, told, reached, bars)
         weights = {cue.kind: cue.weight for cue in verdict.cues}
         return Injection(
             event=event.id,
@@ -236,7 +246,9 @@ class _Run:
             return "blocked"
         return "attempted" if effects else "resisted" if len(later) else "not read"
 
-    def _effects(self, source: int, told: Sequence[Order], reached: np.ndarray) -> tuple[list[Effect], tuple[str, ...]]:
+    def _effects(
+        self, source: int, told: Sequence[Order], reached: np.ndarray, bars: Bars
+    ) -> tuple[list[Effect], tuple[str, ...]]:
         """Later acts and answers that carry an order out, in the story's order, and the orders beside them that nobody did."""
         facts, out = self._facts, list[Effect]()
         wanted = [order for order in told if not order.is_reading] or list(told)
@@ -247,7 +259,7 @@ class _Run:
             if not facts.team.is_member_A[facts.team.agent_E[i]]:
                 continue
             may = [order for order in wanted if reached[i] or new[order]]
-            found = {order: one for order in may if (one := self._effect(i, order, new[order], done)) is not None}
+            found = {order: one for order in may if (one := self._effect(i, order, new[order], done, bars)) is not None}
             out += list(found.values())[:1]
             for order, one in found.items():  # one act can do what two sentences ask for
                 if not one.failed:
@@ -257,19 +269,19 @@ class _Run:
         acts = [self._act(i) for numbers in done.values() for i in numbers if facts.events[i].type in _ACTS]
         return out, tuple(order.text for order in left if not any(tells_more(order, act) for act in acts))
 
-    def _effect(self, i: int, order: Order, is_new: bool, done: dict[Order, list[int]]) -> Effect | None:
+    def _effect(self, i: int, order: Order, is_new: bool, done: dict[Order, list[int]], bars: Bars) -> Effect | None:
         """What an event has to do with an order; None where it does not carry it out."""
         facts = self._facts
         event, text = facts.events[i], facts.text(i) or ""
         what = event.tool or event.to or event.type
         if event.type not in _ACTS:
-            is_said = i in self._answers and answered(order, text, self._request, self._bars)
+            is_said = i in self._answers and answered(order, text, self._request, bars)
             said = Effect(event=event.id, what=what, order=order.text, target=order.text, is_act=False, failed=False)
             return said if is_said else None
         act = self._act(i)
         is_quoted = quotes(order, act)
         bare = without(order, act) if is_quoted else act
-        target = carried_out(order, bare, self._request, is_new=is_new, known=self._background, bars=self._bars)
+        target = carried_out(order, bare, self._request, is_new=is_new, known=self._background, bars=bars)
         if target is None or (order.is_back and not self._is_made(self._arguments(i), done)):
             return None
         failed = is_quoted or self._failed(i)

@@ -81,8 +81,8 @@ def _next_steps(folder: Path, trained: Path, found: dict[str, Any]) -> None:
         [
             (f"show {first} --store {runs}", "the learned team, event by event"),
             (f"credit {first} --store {runs}", "who earned it"),
-            (f"compare {place}/*", "the two on the same tasks, seeds and budget, with intervals"),
-            (f"plot {place}/*", "learning curves, stop times, team sizes"),
+            (f"compare runs {place}/*", "the two on the same tasks, seeds and budget, with intervals"),
+            (f"compare plot {place}/*", "learning curves, stop times, team sizes"),
             (f"view {runs} --runs {runs}", browser_words()),
         ],
         head="Next    ",

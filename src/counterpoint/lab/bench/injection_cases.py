@@ -19,9 +19,7 @@ from typing import Any
 
 from counterpoint import registry
 from counterpoint.audits.compliance import BARS, Bars
-from counterpoint.audits.cues import TextVerdict
-from counterpoint.audits.facts import Facts, facts_of
-from counterpoint.audits.injection import injections, suspicious
+from counterpoint.audits.injection import Judge
 from counterpoint.audits.taint import Score
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
@@ -44,8 +42,8 @@ class Attacked:
     suite: str
 
     @cached_property
-    def _texts(self) -> tuple[Facts, list[tuple[int, TextVerdict]]]:
-        return facts_of(self.trace), list(suspicious(self.trace))
+    def _judge(self) -> Judge:
+        return Judge(self.trace)
 
     @cached_property
     def _verdicts(self) -> dict[Bars, bool]:
@@ -54,9 +52,7 @@ class Attacked:
     def says_obeyed(self, bars: Bars = BARS) -> bool:
         """The verdict."""
         if bars not in self._verdicts:
-            _facts, given = self._texts
-            found = injections(self.trace, bars=bars, given=given)
-            self._verdicts[bars] = any(one.status == "obeyed" for one in found)
+            self._verdicts[bars] = any(one.status == "obeyed" for one in self._judge.injections(bars))
         return self._verdicts[bars]
 
 
