@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         TryAgain,
     )
     from counterpoint.formats.format import Format
-    from counterpoint.recorder import record
+    from counterpoint.recorder.recording import record
     from counterpoint.store import Store
     from counterpoint.trace import Edge, Event, Findings, Graph, Problem, Trace, content_ref, problems
     from counterpoint.trace.batch import TraceBatch
@@ -87,7 +87,7 @@ _HOME = {
     "notes": "app.api.annotate",
     "problems": "trace",
     "read_logs": "app.discover",
-    "record": "recorder",
+    "record": "recorder.recording",
     "reward": "app.api.credit",
     "rows": "app.api.credit",
     "save": "app.load_save",

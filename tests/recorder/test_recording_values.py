@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from counterpoint import Store, problems, record
-from counterpoint.recorder import Recording
+from counterpoint.recorder.recording import Recording
 from counterpoint.recorder.values import arguments_text, clean
 
 HALF = "a\ud800"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from counterpoint.recorder import ROOT, Recording
 from counterpoint.recorder.lanes import Scope
+from counterpoint.recorder.recording import ROOT, Recording
 
 
 class Places:

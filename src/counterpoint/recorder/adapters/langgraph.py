@@ -22,10 +22,10 @@ from typing import Any
 from uuid import UUID
 
 from counterpoint.errors import InputError
-from counterpoint.recorder import Recording
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.lanes import Scope
 from counterpoint.recorder.problems import error_text
+from counterpoint.recorder.recording import Recording
 from counterpoint.recorder.values import clean, text_of, usage_of
 
 try:

@@ -22,10 +22,10 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.spans.span import last_answer, last_request
-from counterpoint.recorder import Recording
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.lanes import Scope
 from counterpoint.recorder.problems import masked_error
+from counterpoint.recorder.recording import Recording
 from counterpoint.recorder.values import clean, plain, text_of, usage_of
 
 try:

@@ -35,8 +35,8 @@ import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.lab.tasks.task import Instance
 from counterpoint.lab.team.toolbox import Toolbox
-from counterpoint.recorder import Recording, record
 from counterpoint.recorder.problems import error_text
+from counterpoint.recorder.recording import Recording, record
 from counterpoint.store import Store
 from counterpoint.trace import Trace
 
