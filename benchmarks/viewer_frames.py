@@ -19,8 +19,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 from _timing import arguments, percentile, report, row
 
-from counterpoint.app.viewer.api import asked as answers
-from counterpoint.app.viewer.api import event_of
+from counterpoint.app.viewer.api import event_of, question
 from counterpoint.app.viewer.one_file import PAGE
 from counterpoint.app.viewer.server import Shell
 from counterpoint.app.viewer.trace_view import LARGE
@@ -57,7 +56,7 @@ def answer(traces: dict[str, Trace], shell: Shell, url: str) -> dict[str, Any]:
     words = dict(parse_qsl(parts.query))
     trace = traces[name]
     is_event = asked.startswith("event/")
-    said = event_of(trace, asked.removeprefix("event/"), words, None) if is_event else answers(asked)(trace, words)
+    said = event_of(trace, asked.removeprefix("event/"), words, None) if is_event else question(asked)(trace, words)
     kind = "application/octet-stream" if isinstance(said, bytes) else "application/json"
     return {"status": 200, "content_type": kind, "body": said if isinstance(said, bytes) else msgspec.json.encode(said)}
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from _timing import arguments, report, row
 
 from counterpoint.lab.bench.claims.async_ import LEVELS, Launch, rollouts
-from counterpoint.lab.train.feed import Deadline, OrderReceipt
+from counterpoint.lab.train.feed import Deadline, Ordered
 from counterpoint.lab.train.runner import Job
 from counterpoint.lab.train.runners.processes import Processes
 
@@ -96,12 +96,12 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
     context = multiprocessing.get_context("spawn")
     with Processes(BATCH) as mine, ProcessPoolExecutor(BATCH, mp_context=context) as theirs:
         work: dict[str, Callable[[], float]] = {
-            "sync": lambda: ours(mine, OrderReceipt, 0, updates, PACE_S),
-            "ordered": lambda: ours(mine, OrderReceipt, 2, updates, PACE_S),
+            "sync": lambda: ours(mine, Ordered, 0, updates, PACE_S),
+            "ordered": lambda: ours(mine, Ordered, 2, updates, PACE_S),
             "deadline": lambda: ours(mine, Deadline, 2, updates, PACE_S),
             "peer sync": lambda: peer_sync(theirs, updates, PACE_S),
             "peer async": lambda: peer_async(theirs, 2, updates, PACE_S),
-            "empty": lambda: ours(mine, OrderReceipt, 0, updates, 0.0, weights),
+            "empty": lambda: ours(mine, Ordered, 0, updates, 0.0, weights),
             "peer empty": lambda: peer_sync(theirs, updates, 0.0, weights),
         }
         found: dict[str, list[float]] = {name: [] for name in work}

@@ -35,7 +35,7 @@ from _timing import arguments, report, row
 from mpe2 import simple_spread_v3
 from torch import nn
 
-from counterpoint.lab.train.feed import OrderReceipt
+from counterpoint.lab.train.feed import Ordered
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.presets.counterpoint import counterpoint
 from counterpoint.lab.train.run import train_run
@@ -65,7 +65,7 @@ class Ours:
     def __init__(self, episodes: int, preset: str, runner: str, *, staleness: int = 0) -> None:
         self.run = training(episodes, preset, runner)
         self.engine = Here() if runner == "here" else Processes(2)
-        self.feed = OrderReceipt(self.engine, batch=self.run.jobs_per_update(), staleness=staleness)
+        self.feed = Ordered(self.engine, batch=self.run.jobs_per_update(), staleness=staleness)
         self.agents, self.played_s, self.learned_s = 0.0, 0.0, 0.0
 
     def updates(self, count: int) -> int:

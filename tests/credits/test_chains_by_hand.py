@@ -359,12 +359,11 @@ def test_vdn_and_qmix() -> None:
     assert mix([1.0, -1.0], m) == pytest.approx(3 * np.expm1(-0.5) + 0.25)
     assert gradient([1.0, -1.0], m) == pytest.approx([3 * np.exp(-0.5), 6 * np.exp(-0.5)])
     assert gradient([1.0, 1.0], m).tolist() == [3.0, 6.0]
-    mixed = qmix(two[0], q=lambda t: {"a": 1.0, "b": 1.0}, mixer=lambda t: m, default=-1.0)
-    # 3.5 -> 10.75; a at -1: h = 1.5; b at -1: h = -0.5
-    assert rows(mixed) == pytest.approx({(0, "a"): 10.75 - 4.75, (0, "b"): 10.75 - (3 * np.expm1(-0.5) + 0.25)})
+    mixed = qmix(two[0], q=lambda t: {"a": 1.0, "b": 1.0}, mixer=lambda t: m)
+    # h = 3.5 -> 10.75; a at 0: h = 2.5; b at 0: h = 1.5
+    assert rows(mixed) == pytest.approx({(0, "a"): 10.75 - 7.75, (0, "b"): 10.75 - 4.75})
     assert mixed.notes["q_tot"] == [10.75]
     assert mixed.notes["gradient"] == [{"a": 3.0, "b": 6.0}]
-    assert rows(qmix(two[0], q=lambda t: {"a": 1.0, "b": 1.0}, mixer=lambda t: m))[0, "a"] == pytest.approx(3.0)
     with pytest.raises(NotIdentified, match="mixer=") as refused:
         qmix(two[0], q=lambda t: {"a": 1.0, "b": 1.0})
     assert refused.value.where == "t"

@@ -349,22 +349,18 @@ def test_what_recorded_scores_say_about_an_answer() -> None:
 
 def test_masked_credit_of_traces() -> None:
     trace = voted()
-    credit = message_masked([trace, trace], weight=2.0)
+    credit = message_masked([trace, trace])
     # v0 and v2 agree: without either the other still answers; what was never read is worth nothing
     assert {e: a for (i, e), a in rows(credit).items() if i == 1} == {"v0": 0.0, "v1": 0.0, "v2": 0.0, "v3": 0.0, "v4": 0.0}
     assert set(credit.unidentified) == {(i, e) for i in (0, 1) for e in ("b", "v5", "no", "yes", "v7", "v8")}
     assert "no answer to 'q2' was scored" in credit.unidentified[0, "v5"]
     assert "carries no claim" in credit.unidentified[0, "b"]
-    assert (credit.notes, credit.mechanism) == ({"weight": 2.0}, "message_masked")
-    told = message_masked(
-        trace, weight=2.0, verify=lambda task, answer: {"q1": 0.25, "q2": 3.0}[task] if answer is not None else 1.0
-    )
-    assert rows(told)[0, "v5"] == 2.0 * (3.0 - 1.0)
+    assert (credit.notes, credit.mechanism) == ({}, "message_masked")
+    told = message_masked(trace, verify=lambda task, answer: {"q1": 0.25, "q2": 3.0}[task] if answer is not None else 1.0)
+    assert rows(told)[0, "v5"] == 3.0 - 1.0
     last = message_masked(trace, rule=lambda claims: len(claims), verify=lambda task, answer: float(answer or 0), start=0)
     assert rows(last)[0, "v0"] == 1.0  # two claims, then one
     assert rows(last)[0, "v5"] == 1.0  # one, then the start
-    scored = message_masked(trace, scores="other")
-    assert rows(scored)[0, "v5"] == 1.0
     assert rows(message_masked(trace, types=["message"], start=0)) == {(0, "v2"): 0.0}
     assert rows(message_masked(trace, ids=["v0"])) == {(0, "v0"): 0.0}
     with pytest.raises(NotFound):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import counterpoint as cpt
 from counterpoint.credits import doubly_robust as dr
@@ -154,14 +155,19 @@ def test_gate_answers_nothing_without_coverage() -> None:
     assert all("propensity is 1" in why and "forks" in why for why in credit.unidentified.values())
 
 
+def _forced(trace: Trace) -> Trace:
+    """The same, every decision of which a rule forced."""
+    return replace(trace, events=[replace(e, policy="forced") for e in trace.events])
+
+
 def test_gate_refuses_few_cases_and_rules() -> None:
     few = _log(np.random.default_rng(4), 60, (0.5, 0.5, 0.5))
     with pytest.raises(NotIdentified, match="effective sample sizes"):
         spawn(few, **OPTIONS)
     many = _log(np.random.default_rng(4), 600, (0.5, 0.5))
     with pytest.raises(NotIdentified, match="deterministic rule"):
-        spawn(many, is_rule=lambda t, e: True, **OPTIONS)
-    half = spawn(many, is_rule=lambda t, e: t.meta["kind"] == 0, **OPTIONS)
+        spawn([_forced(t) for t in many], **OPTIONS)
+    half = spawn([_forced(t) if t.meta["kind"] == 0 else t for t in many], **OPTIONS)
     assert {many[r.trace].meta["kind"] for r in half.rows} == {1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from counterpoint.lab.app.demo_screens import decisions_screen, measures_screen,
 from counterpoint.lab.train.before_after import by_hand
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.runners.here import Here
-from counterpoint.lab.worlds.teamworld.suites import suite_worlds
+from counterpoint.lab.worlds.teamworld import suites
 
 TASKS = 6
+WIDTH = replace(suites.WIDTH, mix=({**suites.WIDTH.mix[0], "node_modules": 8}, suites.WIDTH.mix[1], {**suites.WIDTH.mix[2], "pool_items": 4}))
+"""The world of the demo, with 8 jobs where it has 24, and 4 archives, which somebody alone searches for 240 rounds."""
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     place = tmp_path_factory.mktemp("demo") / "trained"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "Processes", lambda workers: Here())
+        patch.setattr(suites, "suite_worlds", lambda: {"width": WIDTH})
         return _demo_training.train_both(place, "width", seed=3, seeds=2, budget=1, tasks=TASKS)
 
 
@@ -55,7 +59,7 @@ def test_its_numbers_are_those_of_compare(found: Any) -> None:
 
 
 def test_every_policy_plays_the_same_tasks(found: Any) -> None:
-    worlds = suite_worlds()["width"].worlds
+    worlds = WIDTH.worlds
     rows = {row["name"]: row for row in found["policies"]}
     assert rows["serial"]["mean"] == pytest.approx(by_hand("serial", worlds, np.arange(TASKS))["value"].mean())
     means = {name: np.mean([row["reward"][name] for row in found["by_task"]]) for name in found["by_task"][0]["reward"]}
@@ -66,7 +70,7 @@ def test_every_policy_plays_the_same_tasks(found: Any) -> None:
 
 
 def test_the_bound_on_these_tasks_has_their_luck_and_says_how_sure_that_is(found: Any) -> None:
-    worlds, n = suite_worlds()["width"].worlds, 3
+    worlds, n = WIDTH.worlds, 3
     here = by_hand("reference", worlds, np.arange(TASKS))["value"]
     seeds = np.arange(200_000, 200_000 + 25 * TASKS)
     others = by_hand("reference", worlds, seeds)["value"]

@@ -12,6 +12,7 @@ from counterpoint.lab.bench.race.plan import PLANS, Plan, Race, methods
 from counterpoint.lab.train.jobs import world_of
 
 TINY = {"vote_items": 6, "max_agents": 4}
+SHORT = {**TINY, "max_rounds": 8}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +21,7 @@ class TinyWorld:
 
     name: str = "tiny"
     world: str = "W1"
-    set: Mapping[str, Any] = dataclasses.field(default_factory=lambda: dict(TINY))
+    set: Mapping[str, Any] = dataclasses.field(default_factory=lambda: dict(SHORT))
     decision: str = "O1"
     mix: tuple[Mapping[str, Any], ...] = ({}, {"vote_items": 4})
 
@@ -40,10 +41,12 @@ class TinyRace(Race):
         return self.worlds[: self.plan.tune_worlds]
 
 
-def tiny(only: Sequence[str], *, seeds: int = 2, budget: int = 60, plan: str = "screening", **changes: Any) -> Race:
-    """Some presets in the tiny world."""
+def tiny(
+    only: Sequence[str], *, seeds: int = 2, budget: int = 60, plan: str = "screening", world: Any = None, **changes: Any
+) -> Race:
+    """Some presets in the tiny world, or another."""
     of_plan: Plan = dataclasses.replace(PLANS[plan].with_budget(budget), tasks=4, **changes)
-    return TinyRace(of_plan, "core", tuple(methods(only)), (TinyWorld(),), seeds)
+    return TinyRace(of_plan, "core", tuple(methods(only)), (world or TinyWorld(),), seeds)
 
 
 def row(method: str, seed: int, value: float, **fields: Any) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from counterpoint.lab.worlds.teamworld.suites import suite_worlds
 
 def test_rows_have_targets_where_the_world_is_about_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = suite_worlds()["critic"]
-    small = replace(whole, mix=tuple({**task, "vote_items": 24} for task in whole.mix))
+    small = replace(whole, mix=tuple({**task, "vote_items": 6} for task in whole.mix))
     monkeypatch.setattr(claim, "SUITES", {"core": (small,), "full": (small,)})
     monkeypatch.setattr(claim, "DECISIONS", ("delegate", "aggregate"))
-    monkeypatch.setattr(claim, "_TASKS", 6)
+    monkeypatch.setattr(claim, "_TASKS", 24)  # many tasks at once cost little, long ones much
+    monkeypatch.setattr(claim, "_REHEARSED", 4)
     rows = list(claim.suite_screening(seed=3, seeds=3))
     share, delegate, aggregate, *counts = rows
     assert share.name == "critic: known play, share of the bound"

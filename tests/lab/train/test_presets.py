@@ -30,8 +30,9 @@ def returns(training: Training, start: Mapping[str, np.ndarray]) -> np.ndarray:
     return play_out(config, net, TASKS, np.zeros(len(TASKS), np.int64), workers=workers).values
 
 
-def begun(preset: str, updates: int, world: Mapping[str, Any] = EASY) -> Training:
-    return Training(settings_of({"preset": preset, "world": "W1", "set": dict(world), "updates": updates, "budget_calls": 0, "seed": 0}))
+def begun(preset: str, updates: int, world: Mapping[str, Any] = EASY, **more: Any) -> Training:
+    plan = {"preset": preset, "world": "W1", "set": dict(world), "updates": updates, "budget_calls": 0, "seed": 0, **more}
+    return Training(settings_of(plan))
 
 
 def learn(training: Training, updates: int) -> None:
@@ -59,7 +60,7 @@ def test_it_beats_its_own_starting_point(name: str) -> None:
 
 def test_the_same_seed_gives_the_same_weights() -> None:
     for name in ("sharp", "qmix"):
-        runs = [begun(name, 2, {**EASY, "vote_items": 6, "max_rounds": 8}) for _ in range(2)]
+        runs = [begun(name, 2, {**EASY, "vote_items": 6, "max_rounds": 8}, episodes=named_preset(name).group) for _ in range(2)]
         for training in runs:
             learn(training, 2)
         one, other = (training.weights() for training in runs)

@@ -148,7 +148,7 @@ def test_cloning_ends_near_what_was_recorded_and_resumes_bit_by_bit(world: TeamW
     runs = world.run("reference", range(100, 112), log=True)
     stored(tmp_path / "log", [runs.trace(i) for i in range(12)]).close()
     config = {
-        "preset": "clone", "world": "wide_verify", "set": TEAM, "store": str(tmp_path / "log"), "updates": 10, "eval_every": 10,
+        "preset": "clone", "world": "wide_verify", "set": TEAM, "store": str(tmp_path / "log"), "updates": 6, "eval_every": 6,
         "eval_episodes": 32, "checkpoint_every": 4, "keep_traces": 0, "episodes": 8, "change": {"loss": {"steps": 16}},
     }  # fmt: skip
     train_run(tmp_path / "whole", config)

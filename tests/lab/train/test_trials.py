@@ -82,7 +82,7 @@ def test_teams_move_to_the_size_that_greedy_play_pays_for(
 ) -> None:
     monkeypatch.setattr("counterpoint.lab.train.trials._other_make_ups", lambda worlds: [])
     monkeypatch.setattr("counterpoint.lab.train.trials._SHIFTS", ())
-    world, net = cpt.world("W1", vote_items=24), network(-1.0)
+    world, net = cpt.world("W1", vote_items=16), network(-1.0)
     with torch.no_grad():
         net.size.weight.zero_()
         net.size.bias.fill_(math.log(size))
@@ -105,7 +105,7 @@ def test_teams_move_to_the_roles_that_greedy_play_pays_for(right: int) -> None:
         net.gate.weight[0, 1] = 6.0 * (1 - 2 * right)
         net.gate.bias.fill_(-3.0 * (1 - 2 * right))
     wrong = start(world, net).gate
-    assert try_teams(net, [world], 0, 0.5)["episodes"] == (4 + 3 + 3) * 48  # less and more of stopping and of spawning late; make-ups; sizes
+    assert try_teams(net, [world], 0, 0.5, tasks=16)["episodes"] == (4 + 3 + 3) * 16  # less and more of stopping and of spawning late; make-ups; sizes
     gate = start(world, net).gate
     half = len(gate) // 2
     mine = slice(half * right, half * right + half)
@@ -115,7 +115,7 @@ def test_teams_move_to_the_roles_that_greedy_play_pays_for(right: int) -> None:
 
 def test_stopping_too_early_and_spawning_again_and_again_are_found_by_trial() -> None:
     free = {"price": (0.0, 0.0), "brief_price": 0.0, "round_price": 0.01}
-    worlds, net = [cpt.world("W1", vote_items=n, **free) for n in (12, 24)], network(-1.0)
+    worlds, net = [cpt.world("W1", vote_items=n, **free) for n in (6, 12)], network(-1.0)
     every = [_WorldTrials(net, world, np.arange(16), Counter()) for world in worlds]
     stop, late = net.stop.bias.detach()[:1], net.gate.weight.detach()[0, LATE : LATE + 1]
     net.stop.weight.detach().zero_()
@@ -173,7 +173,7 @@ def test_parts_of_a_gain_are_shrunk_each_by_its_own_noise() -> None:
 
 def test_a_run_counts_its_trials_and_ends_with_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("counterpoint.lab.train.trials._TASKS", 4)
-    t = Training(settings_of({"preset": "lab.train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "updates": 10}))
+    t = Training(settings_of({"preset": "lab.train.quick:tried", "world": "W1", "set": {"vote_items": 6, "max_rounds": 8}, "updates": 10}))
     assert t.preset.trial_every == 2
     while not t.is_done:
         job = t.job(t.update, t.update, t.weights())
@@ -200,14 +200,14 @@ def test_what_a_round_of_trials_may_cost_by_hand() -> None:
 
 
 def test_trials_that_cannot_be_paid_are_not_played() -> None:
-    world = cpt.world("W1", vote_items=24)
+    world = cpt.world("W1", vote_items=6)
     whole = try_teams(network(-1.0), [world], 0, 0.5, tasks=8)
     some = try_teams(network(-1.0), [world], 0, 0.5, tasks=8, most=whole["charged"] / 2)
     assert 0 < some["charged"] <= 0.6 * whole["charged"]
     assert try_teams(network(-1.0), [world], 0, 0.5, tasks=8, most=0.0) == {}
 
 
-@pytest.mark.parametrize("budget", [1_500, 4_000])
+@pytest.mark.parametrize("budget", [1_500, 3_000])
 def test_a_run_pays_for_its_trials_within_its_budget(budget: int) -> None:
     settings = {"preset": "lab.train.quick:tried", "world": "W1", "set": {"vote_items": 6}, "budget_calls": budget}
     t = Training(settings_of(settings))

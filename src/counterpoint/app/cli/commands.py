@@ -13,7 +13,9 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 HEADING = ""
 
 
-@click.command(epilog="\b\nExamples:\n  counterpoint commands\n  counterpoint commands --json | jq '.commands[].name'")
+@click.command(
+    hidden=True, epilog="\b\nExamples:\n  counterpoint commands\n  counterpoint commands --json | jq '.commands[].name'"
+)
 @json_option
 def commands(as_json: bool) -> None:
     """List every command with its sub-commands, arguments and options."""

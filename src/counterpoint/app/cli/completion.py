@@ -31,7 +31,10 @@ complete -o nosort -F _{name}_colons {name}
 _NAMES = ("counterpoint", "cpt")
 
 
-@click.command(epilog="\b\nExamples:\n  counterpoint completion bash >> ~/.bashrc\n  counterpoint completion zsh >> ~/.zshrc")
+@click.command(
+    hidden=True,
+    epilog="\b\nExamples:\n  counterpoint completion bash >> ~/.bashrc\n  counterpoint completion zsh >> ~/.zshrc",
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 def completion(shell: str, as_json: bool) -> None:

@@ -50,7 +50,6 @@ from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
 _ESTIMAND = "E[R | the slot is reached, message sent] - E[R | reached, not sent]; or of what it said against anything else"
 _CONTRASTS = ("sent", "said")
-Slot = Callable[[Trace, Event], Hashable]
 About = Callable[[Trace, Event, Event], Sequence[float]]
 """(trace, the event that led to the slot, a message of the slot) to what was known then."""
 
@@ -63,17 +62,17 @@ class _Place(NamedTuple):
     message: Event | None
 
 
-def stable_slot(trace: Trace, event: Event) -> Hashable:
+def stable_slot(event: Event) -> Hashable:
     """The event's stable key, without which it is known by type, sender, receiver and task; its number is added by the caller."""
     return event.key if event.key is not None else (event.type, event.agent, event.to, event.task)
 
 
-def _slots(trace: Trace, slot: Slot) -> dict[Hashable, Event]:
+def _slots(trace: Trace) -> dict[Hashable, Event]:
     """Every event of the trace by its slot; the n-th of one slot is numbered."""
     out: dict[Hashable, Event] = {}
     count: Counter[Hashable] = Counter()
     for event in trace.events:
-        name = slot(trace, event)
+        name = stable_slot(event)
         out[name, count[name]] = event
         count[name] += 1
     return out
@@ -106,9 +105,9 @@ def _said(trace: Trace, event: Event) -> str:
 class _Group:
     """The runs of one task, by slot."""
 
-    def __init__(self, traces: Sequence[Trace], places: Sequence[int], slot: Slot, types: Collection[str]) -> None:
+    def __init__(self, traces: Sequence[Trace], places: Sequence[int], types: Collection[str]) -> None:
         self.traces = traces
-        self.slots = {i: _slots(traces[i], slot) for i in places}
+        self.slots = {i: _slots(traces[i]) for i in places}
         self.messages = {i: {e.id for e in messages_of(traces[i], types)} for i in places}
         self.causes = {i: _causes(traces[i], self.messages[i]) for i in places}
         names = {i: {event.id: name for name, event in self.slots[i].items()} for i in places}
@@ -179,7 +178,6 @@ def _message_logged_credit(
     value: str = "effect",
     types: EventTypes = MESSAGES,
     ids: EventIds = None,
-    slot: Slot = stable_slot,
     features: Annotated[About, FEATURES] = task_features,
     propensity_features: Annotated[About | None, PROPENSITY_FEATURES] = None,
     propensity: Propensity = "estimate",
@@ -200,7 +198,7 @@ def _message_logged_credit(
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
     for places in members.values():
-        _group_rows(_Group(traces, places, slot, types), places, types, ids, asked, rows, silent)
+        _group_rows(_Group(traces, places, types), places, types, ids, asked, rows, silent)
     rows.sort(key=lambda row: (row.trace, traces[row.trace].index[row.unit_id]))
     if silent and not rows:
         own = [why for (i, at), why in silent.items() if traces[i].events[traces[i].index[at]].agent not in OUTSIDE_ROLES]

@@ -3,9 +3,9 @@
     c_mask(m) = worth(answer with all votes) - worth(answer without m)
 
 Always true: nothing but the deterministic aggregator and the verifier runs, so it costs no fork and no token; a vote that cannot
-change the answer gets exactly 0, and so does one that was never read. Biased: nobody reacts. A message that carries no claim, or
-one on a task that nobody scored, has no row but a reason. SHARP's placeholder credit (arXiv 2602.08335) is its
-agent-level counterpart. Departure: per message, ties keep earlier draft.
+change the answer gets exactly 0, and so does one that was never read. Biased: nobody reacts. Answers are scored
+by `verify`, else by what their events carry in R2. A message that carries no claim, or one on a task that nobody
+scored, has no row but a reason. SHARP's placeholder credit (arXiv 2602.08335) is its agent-level counterpart. Departure: per message, ties keep earlier draft.
 """
 
 from __future__ import annotations
@@ -30,25 +30,23 @@ def _message_masked_credit(
     rule: MergeRule = "majority",
     verify: Verifier = None,
     start: StartAnswer = None,
-    weight: float = 1.0,
     types: EventTypes = MESSAGES,
     ids: EventIds = None,
-    scores: str = "R2",
 ) -> Credit:
     check_ids(traces, ids)
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
     for i, trace in enumerate(traces):
-        values, reasons = masked(votes_of(trace, scores), rule=rule, verify=verify, start=start)
+        values, reasons = masked(votes_of(trace), rule=rule, verify=verify, start=start)
         for e in messages_of(trace, types, ids):
             if e.id in values:
-                rows.append(CreditRow(i, "message", e.id, weight * values[e.id]))
+                rows.append(CreditRow(i, "message", e.id, values[e.id]))
             else:
                 silent[i, e.id] = reasons.get(e.id, "not identified: it carries no claim that an aggregator reads")
     if silent and not rows:
         raise NotIdentified("no message carries a scored claim", 'extra["claim"] and task on messages, and verify=')
     ids_of = tuple(t.trace_id for t in traces)
-    return Credit("message_masked", _ESTIMAND, False, ids_of, tuple(rows), unidentified=silent, notes={"weight": weight})
+    return Credit("message_masked", _ESTIMAND, False, ids_of, tuple(rows), unidentified=silent)
 
 
 message_masked = Mechanism(

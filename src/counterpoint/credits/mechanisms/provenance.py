@@ -1,7 +1,7 @@
 """Provenance: how much of the final result each agent was the first to say.
 
 The result of a trace is its answers: the lead's last words before the user speaks again, and its last words. Each of their N
-words has one origin. Word i is covered by up to n windows of n words; of the windows that stand in an earlier event from which
+words has one origin. Word i is covered by up to four windows of four words; of those that stand in an earlier event from which
 information edges lead to the answer, one that a tool printed first counts, else the one that stands in the fewest such events,
 and the first of these events in the story is the origin. A word that no such window covers is looked for alone if it is rare:
 a number, a name, an identifier.
@@ -145,11 +145,11 @@ def information(team: TraceTeam) -> Graph:
 class _Result:
     """The words of the answers as numbers: 0 between answers, and for every word that no answer has."""
 
-    def __init__(self, texts: Sequence[str], size: int) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         said = [words_of(text) for text in texts]
         self.number = {word: k for k, word in enumerate(dict.fromkeys(w for words in said for w in words), 1)}
         self.words = list(self.number)
-        self.size = max(1, min(size, max(map(len, said), default=1)))
+        self.size = max(1, min(_WORDS, max(map(len, said), default=1)))
         self.ids = [np.array([self.number[w] for w in words], np.int64) for words in said]
         self.codes = [_windows(ids, self.size) for ids in self.ids]
         self.known = np.unique(np.concatenate([*self.codes, np.empty(0, np.uint64)]))
@@ -264,12 +264,12 @@ def _spread(what: Ints, text: Ints, by_text: Ints, first: Ints) -> tuple[Ints, I
     return spread[order], source[order]
 
 
-def origins(trace: Trace, *, words: int = _WORDS, result: str | None = None) -> Origins:
+def origins(trace: Trace, *, result: str | None = None) -> Origins:
     """Where the words of the result appear first; `NotIdentified` where nothing was said, or the texts are not here."""
     team = team_of(trace)
     answers = _named(trace, result) if result is not None else results_of(trace, team)
     texts = [own_words(trace.text(trace.events[i]) or "") for i in answers]
-    known = _Result(texts, words)
+    known = _Result(texts)
     if not known.words:
         fix = "import the log with its texts" if not trace.contents else "name the result: result=EVENT"
         raise NotIdentified("the trace has no result in words", fix, where=trace.trace_id)
@@ -363,16 +363,14 @@ def _note_runs(runs: dict[int, list[str]], names: list[int], words: list[str]) -
 # -- the mechanism ---------------------------------------------------------------------------------------------------
 
 
-def _provenance_credit(traces: list[Trace], *, words: int = _WORDS, result: str | None = None, unit: Unit = "all") -> Credit:
-    if not isinstance(words, int) or words < 1:
-        raise InputError(f"words={words!r} is not the length of a window", fix="a whole number, 1 or more")
+def _provenance_credit(traces: list[Trace], *, result: str | None = None, unit: Unit = "all") -> Credit:
     if unit not in ("all", "agent", "message"):
         raise InputError(f"no rows for unit {unit!r}", fix="agent, message or all")
     rows: list[CreditRow] = []
     declared, notes = [], []
     for k, trace in enumerate(traces):
         team = team_of(trace)
-        found = origins(trace, words=words, result=result)
+        found = origins(trace, result=result)
         by_agent = dict.fromkeys(_speakers(trace, team), 0)
         for event, count in found.by_event.items():
             by_agent[team.names[team.agent_E[event]]] += count
@@ -383,7 +381,7 @@ def _provenance_credit(traces: list[Trace], *, words: int = _WORDS, result: str 
         declared.append(found.traced / found.words)
         notes.append(_about(trace, team, found, by_agent))
     ids = tuple(t.trace_id for t in traces)
-    about = {"words": words, "traces": notes}
+    about = {"words": _WORDS, "traces": notes}
     return Credit("provenance", _ESTIMAND, True, ids, tuple(rows), np.array(declared), notes=about)
 
 

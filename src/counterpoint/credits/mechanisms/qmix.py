@@ -1,6 +1,6 @@
 """QMIX: the team's value as a monotone mix of the agents' values; credit is what the mix loses without one.
 
-    Q_tot = |w2| . elu(q |W1| + b1) + b2;    c_i = Q_tot(q) - Q_tot(q with q_i at its default)
+    Q_tot = |w2| . elu(q |W1| + b1) + b2;    c_i = Q_tot(q) - Q_tot(q with q_i at 0)
 
 Always true: Q_tot never falls when a q_i rises (the weights enter as absolute values), so no gradient is negative. The rows
 do not sum to Q_tot; the notes hold Q_tot and the gradients.
@@ -88,7 +88,6 @@ def _qmix_credit(
     q: Annotated[Callable[[Trace], Mapping[str, float]] | None, Q] = None,
     mixer: Callable[[Trace], MixWeights | Mapping[int, MixWeights]] | None = None,
     by: str = "agent",
-    default: float = 0.0,
 ) -> Credit:
     if by not in ("agent", "decision"):
         raise InputError(f"no by={by!r}", fix="agent, or decision: the orchestrator's sub-decisions of each round")
@@ -105,7 +104,7 @@ def _qmix_credit(
             raise InputError("one mix for several rounds", where=trace.trace_id, fix=fix)
         for values, m in zip(parts, chosen, strict=True):
             own = np.array(list(values.values()))
-            without = np.where(np.eye(len(own), dtype=np.bool_), default, own)
+            without = np.where(np.eye(len(own), dtype=np.bool_), 0.0, own)
             total = float(mix(own, m))
             totals.append(total)
             slopes.append(dict(zip(values, gradient(own, m).tolist(), strict=True)))

@@ -7,7 +7,7 @@ decision only, never the shape of the trace that it caused. pi is the logged pro
 agent passed), never an estimate. Where tau is not identified, the decision has no row but a reason.
 
 Estimators: `forks` (k replicates of both arms at the prefix), `doubly_robust` (logged data alone, see `credit.doubly_robust`:
-gate at propensity 0.02, effective sample size 20 per arm, no deterministic rule), `both` (forks where the gate refuses).
+gate at propensity 0.02, effective sample size 20 per arm, no decision that a rule forced), `both` (forks where the gate refuses).
 Derivation: docs/lab/research/spawn-credit.md. Departure from practice: a refusal, no extrapolation. Rows: unit orchestrator,
 the event's id.
 """
@@ -106,7 +106,6 @@ def _by_log(
     channel: str,
     features: Features,
     leaf: Callable[[Trace, Event], Hashable] | None,
-    is_rule: Callable[[Trace, Event], bool] | None,
     bandwidth: float | None,
     folds: int,
     penalty: float,
@@ -125,7 +124,7 @@ def _by_log(
         np.array([points[j].propensity for j in known], np.float64),
         np.array([team_reward(t, channel) for t, _ in rows]),
         np.array([points[j].trace for j in known]),
-        np.array([ev.policy == "forced" or bool(is_rule and is_rule(t, ev)) for t, ev in rows]),
+        np.array([ev.policy == "forced" for _, ev in rows]),
     )
     number = None
     if leaf is not None:
@@ -150,7 +149,6 @@ def _spawn_credit(
     value: str = "advantage",
     features: Annotated[Features, FEATURES] = prefix_features,
     leaf: LeafOf = None,
-    is_rule: Callable[[Trace, Event], bool] | None = None,
     bandwidth: Bandwidth = None,
     folds: Folds = 5,
     penalty: Penalty = 1.0,
@@ -168,7 +166,7 @@ def _spawn_credit(
     if estimator == "forks":
         found = _by_forks(traces, points, replay, force, **forks)
     else:
-        found = _by_log(traces, points, channel, features, leaf, is_rule, bandwidth, folds, penalty)
+        found = _by_log(traces, points, channel, features, leaf, bandwidth, folds, penalty)
         if estimator == "both":
             found = _filled(found, traces, points, replay, force, forks)
     return _credit(traces, points, found, value, {"estimator": estimator, **_forked_note(traces, channel, found.cost)})

@@ -1,13 +1,13 @@
 """CollabUIAgents: a critic scores every step; a better and a worse step at one place make a preference pair.
 
-    credit of a step = the critic's score        pair (a, b): the same place, score a - score b > margin
+    credit of a step = the critic's score        pair (a, b): the same place, score a > score b
 
 Always true: a pair is of one task, one role, one item and one place in the order of that role's steps on the item; where the
 critic says the same everywhere there is no pair. The notes hold the pairs as "trace event", better first, as those of `malt`
 do.
 
-The critic is `critic(trace, event)` -> score or None, or the scores logged on the events (`channels`, the first that an event
-has). `best_only` keeps, for each worse step, the pair with the best one at its place.
+The critic is `critic(trace, event)` -> score or None, or the scores logged on the events (R4, R2 or R6, the first that an
+event has).
 
 Source: CollabUIAgents arXiv 2502.14496 (abstract). Departure: there a model makes the worse step up; here it is one that was
 played at the same place in another rollout.
@@ -21,37 +21,30 @@ from collections.abc import Callable, Hashable, Sequence
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.credits.rows import TraceUnit, credit_of, event_unit, steps_of
 from counterpoint.credits.shared_options import PaidSignals
-from counterpoint.errors import InputError, NotIdentified
+from counterpoint.errors import NotIdentified
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Credit
 
 _ESTIMAND = "the critic's score of the step"
+_CHANNELS = ("R4", "R2", "R6")
 
 
-def pairs_of(scores: Sequence[tuple[str, float]], *, margin: float = 0.0, best_only: bool = False) -> list[tuple[str, str]]:
+def pairs_of(scores: Sequence[tuple[str, float]]) -> list[tuple[str, str]]:
     """(better, worse) names among the steps at one place."""
-    if best_only:
-        best = max(scores, key=lambda s: s[1])
-        return [(best[0], name) for name, score in scores if best[1] - score > margin]
-    return [(a, b) for a, x in scores for b, y in scores if x - y > margin]
+    return [(a, b) for a, x in scores for b, y in scores if x > y]
 
 
-def _logged(trace: Trace, event: Event, channels: Sequence[str]) -> float | None:
-    return next((float(event.reward[c]) for c in channels if event.reward and c in event.reward), None)
+def _logged(event: Event) -> float | None:
+    return next((float(event.reward[c]) for c in _CHANNELS if event.reward and c in event.reward), None)
 
 
 def _step_pairs_credit(
     traces: Sequence[Trace],
     *,
     critic: Callable[[Trace, Event], float | None] | None = None,
-    channels: Sequence[str] = ("R4", "R2", "R6"),
     signals: PaidSignals = None,
-    margin: float = 0.0,
-    best_only: bool = False,
 ) -> Credit:
-    if margin < 0:
-        raise InputError(f"margin is {margin}", fix="0 or more")
     paid: dict[tuple[str, str], float] = {}
     if signals is not None:
         names = (signals.trace_ids[i] for i in signals.trace.tolist())
@@ -64,7 +57,7 @@ def _step_pairs_credit(
             if signals is not None:
                 score = paid.get((trace.trace_id, event.id))
             else:
-                score = critic(trace, event) if critic is not None else _logged(trace, event, channels)
+                score = critic(trace, event) if critic is not None else _logged(event)
             if score is None:
                 continue
             place = (trace.task_id, event.role or event.agent, event.type, event.task)
@@ -73,8 +66,8 @@ def _step_pairs_credit(
             nth[place] += 1
     if not rows:
         raise NotIdentified("no step has a score", "give a critic, or traces with step rewards", where=traces[0].trace_id)
-    pairs = [pair for scores in places.values() for pair in pairs_of(scores, margin=margin, best_only=best_only)]
-    return credit_of("step_pairs", _ESTIMAND, traces, rows, notes={"margin": margin, "pairs": pairs})
+    pairs = [pair for scores in places.values() for pair in pairs_of(scores)]
+    return credit_of("step_pairs", _ESTIMAND, traces, rows, notes={"pairs": pairs})
 
 
 step_pairs = Mechanism(

@@ -54,8 +54,7 @@ NOT_PRESETS = (
         "latentmas",
         "LatentMAS, arXiv 2511.20639",
         "agents hand hidden states on: nothing is trained, and there is no message to credit",
-        "counterpoint.lab.team.latent.play_latent: one team of a transformers model, events that point at tensors, fewer tokens "
-        "than the same team in text",
+        "not run here; a trace names tensors as it does texts, so such a team can be recorded",
     ),
     NotPreset(
         "lamo",

@@ -26,6 +26,8 @@ from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 _TALK = ("message", "return")
+_SCORE = "score"
+"""The channel of an event in which a scorer's score stands."""
 
 
 def pair_rewards(score: float | None) -> tuple[float | None, float | None, float]:
@@ -45,16 +47,16 @@ def _judged(trace: Trace, events: list[Event], at: int, role: str) -> Event | No
     return next((e for e in reversed(before) if e.id in linked), before[-1] if before else None)
 
 
-def _comas_signals(trace: Trace, *, score: str = "score", replies: bool = False) -> Iterator[Signal]:
+def _comas_signals(trace: Trace, *, replies: bool = False) -> Iterator[Signal]:
     if replies:
-        yield from _replies(trace, score)
+        yield from _replies(trace)
         return
     events = events_of_types(trace, _TALK)
     pairs: list[tuple[str | None, float]] = []
     for at, event in enumerate(events):
         if event.role != "scorer":
             continue
-        amounts = pair_rewards((event.reward or {}).get(score))
+        amounts = pair_rewards((event.reward or {}).get(_SCORE))
         judged = (_judged(trace, events, at, "solver"), _judged(trace, events, at, "evaluator"), event)
         pairs += [(e.id, paid) for e, paid in zip(judged, amounts, strict=True) if e is not None and paid is not None]
     for event_id, value in gathered(pairs, "mean").items():
@@ -66,18 +68,18 @@ def reply_score(same: bool, accepted: float) -> float:
     return 3.0 if same else 1.0 + 2.0 * accepted
 
 
-def _replies(trace: Trace, score: str) -> Iterator[Signal]:
+def _replies(trace: Trace) -> Iterator[Signal]:
     """Answers in turn: each is an evaluation of the last answer that somebody else gave to the same task, and a solution until
     the next. What an agent gets in a turn is the mean of what its answers of that turn got."""
     paid: list[tuple[str | None, float]] = []
     last: dict[str, Event] = {}
     for event in events_of_types(trace, ("return",)):
-        if event.task is None or score not in (event.reward or {}):
+        if event.task is None or _SCORE not in (event.reward or {}):
             continue
         before = last.get(event.task)
         if before is not None and before.agent != event.agent:
             same = (before.extra or {}).get("claim") == (event.extra or {}).get("claim")
-            solution, evaluation, _ = pair_rewards(reply_score(same, (before.reward or {})[score]))
+            solution, evaluation, _ = pair_rewards(reply_score(same, (before.reward or {})[_SCORE]))
             paid += [(turn_of(before), solution or 0.0), (turn_of(event), evaluation or 0.0)]
         last[event.task] = event
     for turn, value in gathered(paid, "mean").items():

@@ -4,9 +4,10 @@
 
 q: quality of the task, s: mean score of the solutions to it, j: the judge's score of the solution, f: format kept (1 or 0).
 
-Always true: one row of unit role for each of the three that was scored. q stands on the proposer's events (channel `quality`),
-j on the solver's (`score`: R2), f on anybody's (`format`; 1 where nothing is logged). A proposer whose task could not be read
-(f = 0 and no q) gets 0. Without solutions to its task a proposer has no row: how hard it was is not known.
+Always true: one row of unit role for each of the three that was scored. q stands on the proposer's events (role `proposer`,
+channel `quality`), j on the solver's (`score`: R2), f on anybody's (`format`; 1 where nothing is logged). A proposer
+whose task could not be read (f = 0 and no q) gets 0. Without solutions to its task a proposer has no
+row: how hard it was is not known.
 
 Source: Multi-Agent Evolve arXiv 2510.23595; official code (five samples of the solver per task).
 """
@@ -21,6 +22,9 @@ from counterpoint.rewards.reward import Reward, amounts, gathered
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
+
+_PROPOSER, _JUDGE = "proposer", "judge"
+"""Roles by these names."""
 
 
 def proposer_reward(quality: float, solved: float, form: float, *, least: float = 0.7) -> float:
@@ -41,25 +45,21 @@ def by_role(trace: Trace, channel: str) -> dict[str, float]:
 def _mae_signals(
     trace: Trace,
     *,
-    proposer: str = "proposer",
     solver: str = "solver",
-    judge: str = "judge",
-    quality: str = "quality",
     score: str = "R2",
-    format: str = "format",
     least: float = 0.7,
 ) -> Iterator[Signal]:
     there = {e.role for e in trace.events}
-    q, s, f = (by_role(trace, channel) for channel in (quality, score, format))
-    form = {role: f.get(role, 1.0) for role in (proposer, solver, judge)}
-    if proposer in there and proposer not in q and form[proposer] == 0.0:
-        yield Signal("role", proposer, "R3", 0.0)
-    elif proposer in q and solver in s:
-        yield Signal("role", proposer, "R3", proposer_reward(q[proposer], s[solver], form[proposer], least=least))
+    q, s, f = (by_role(trace, channel) for channel in ("quality", score, "format"))
+    form = {role: f.get(role, 1.0) for role in (_PROPOSER, solver, _JUDGE)}
+    if _PROPOSER in there and _PROPOSER not in q and form[_PROPOSER] == 0.0:
+        yield Signal("role", _PROPOSER, "R3", 0.0)
+    elif _PROPOSER in q and solver in s:
+        yield Signal("role", _PROPOSER, "R3", proposer_reward(q[_PROPOSER], s[solver], form[_PROPOSER], least=least))
     if solver in s:
         yield Signal("role", solver, "R3", solver_reward(s[solver], form[solver]))
-    if judge in there:
-        yield Signal("role", judge, "R3", form[judge])
+    if _JUDGE in there:
+        yield Signal("role", _JUDGE, "R3", form[_JUDGE])
 
 
 def example_roles(roles: dict[str, str], paid: dict[str, dict[str, float]]) -> Example:

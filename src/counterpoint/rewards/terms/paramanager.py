@@ -1,6 +1,6 @@
 """R8, ParaManager: success, protocol kept, diversity of whom was asked, and tokens saved.
 
-    r = w_success R + w_protocol p + w_diversity d + w_efficiency e
+    r = R + w_protocol p + w_diversity d + w_efficiency e
     p: share of tool calls and returns that did not fail     d: 1 - sum over k of (share of delegations that went to k)^2
     e: 1 - min(tokens / most, 1)
 
@@ -31,13 +31,12 @@ def mixed(
     diversity: float,
     efficiency: float,
     *,
-    w_success: float = 1.0,
     w_protocol: float = 0.2,
     w_diversity: float = 0.1,
     w_efficiency: float = 0.1,
 ) -> float:
     """The formula."""
-    return w_success * success + w_protocol * protocol + w_diversity * diversity + w_efficiency * efficiency
+    return success + w_protocol * protocol + w_diversity * diversity + w_efficiency * efficiency
 
 
 def protocol_of(trace: Trace) -> float:
@@ -65,7 +64,6 @@ def _paramanager_signals(
     *,
     channel: Channel = "team",
     most: float = 100_000,
-    w_success: float = 1.0,
     w_protocol: float = 0.2,
     w_diversity: float = 0.1,
     w_efficiency: float = 0.1,
@@ -76,7 +74,7 @@ def _paramanager_signals(
     if outcome is None:
         return
     tokens = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in trace.events)
-    weights = {"w_success": w_success, "w_protocol": w_protocol, "w_diversity": w_diversity, "w_efficiency": w_efficiency}
+    weights = {"w_protocol": w_protocol, "w_diversity": w_diversity, "w_efficiency": w_efficiency}
     terms = (float(outcome), protocol_of(trace), diversity_of(trace), 1.0 - min(tokens / most, 1.0))
     yield Signal("team", "", "R8", mixed(*terms, **weights))
 

@@ -45,8 +45,8 @@ def shaping(
     return gamma * after_T - before_T
 
 
-def _judged(trace: Trace, judge: Judge, types: Sequence[str]) -> list[tuple[Event, float]]:
-    return [(e, float(score)) for e in events_of_types(trace, types) if (score := judge(trace, e)) is not None]
+def _judged(trace: Trace, judge: Judge) -> list[tuple[Event, float]]:
+    return [(e, float(score)) for e in events_of_types(trace, _STEPS) if (score := judge(trace, e)) is not None]
 
 
 def _process_signals(
@@ -58,16 +58,15 @@ def _process_signals(
     first: float = 0.0,
     gamma: float = 1.0,
     ends_at_zero: bool = False,
-    types: Sequence[str] = _STEPS,
 ) -> Iterator[Signal]:
     if model is not None and potential is not None:
         raise InputError("a step is paid by a model or by a potential, not both", fix="give one; combine them with hybrid")
     if potential is not None:
-        valued = amounts(trace, [potential]) if isinstance(potential, str) else _judged(trace, potential, types)
+        valued = amounts(trace, [potential]) if isinstance(potential, str) else _judged(trace, potential)
         shaped = shaping([v for _, v in valued], first=first, gamma=gamma, ends_at_zero=ends_at_zero)
         paid = [(e, float(f)) for (e, _), f in zip(valued, shaped, strict=True)]
     else:
-        paid = amounts(trace, [channel]) if model is None else _judged(trace, model, types)
+        paid = amounts(trace, [channel]) if model is None else _judged(trace, model)
     for turn, value in gathered(((turn_of(e), amount) for e, amount in paid), "sum").items():
         yield Signal("turn", turn, "R4", value)
 

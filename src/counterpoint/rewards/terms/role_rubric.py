@@ -44,11 +44,10 @@ def _role_rubric_signals(
     *,
     rubrics: Mapping[str, Any] | None = None,
     channels: Sequence[str] = ("R3", "R2", "R6"),
-    how: str = "mean",
 ) -> Iterator[Signal]:
     if rubrics is None:
         paid = ((e.role, amount) for e, amount in amounts(trace, channels) if e.type != "spawn")
-        found: dict[str, float | None] = dict(gathered(paid, how))
+        found: dict[str, float | None] = dict(gathered(paid, "mean"))
     else:
         checked = {role: _items(role, rubric) for role, rubric in rubrics.items()}
         roles = dict.fromkeys(e.role for e in trace.events if e.role is not None and e.type != "spawn")

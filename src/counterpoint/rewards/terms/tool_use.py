@@ -3,7 +3,7 @@
 Always true: one row of unit tool per call whose success is known (the call's own `ok`, else that of every result it got; an
 `error` is a failure); a call that nothing answered has no row.
 
-`given_outcome` pays a success only in a trace whose reward `outcome` is above `threshold` (0 otherwise), so that calls which
+`given_outcome` pays a success only in a trace whose team reward is above `threshold` (0 otherwise), so that calls which
 helped nobody earn nothing; in a trace without that reward a success has no row. `price` is charged for every scored call, the
 answer to tool spam. `logged` takes the amounts that the trace logged in channel R5 instead.
 """
@@ -30,12 +30,11 @@ def _tool_use_signals(
     failure: float = -0.5,
     price: float = 0.0,
     given_outcome: bool = False,
-    outcome: str = "team",
     threshold: float = 0.0,
     logged: bool = False,
 ) -> Iterator[Signal]:
     answers = results_of(trace) if trace.events else {}
-    team = trace.rewards.get(outcome)
+    team = trace.rewards.get("team")
     for call in trace.events:
         if call.type != "tool_call":
             continue

@@ -1,10 +1,10 @@
 """R2, a game of two sides: the team is paid its outcome, the other side the opposite.
 
-    r(role) = R for every role of the team,  -R for `against`;      with `par`, R is 1, 0 or -1: the outcome above, at or below it
+    r(role) = R for every role of the team,  -R for `against`
 
 Always true: rows of unit role, one for each role of the trace; those of the two sides sum to 0. No row without an outcome.
 
-Sources: SPIRAL arXiv 2506.24119 (zero-sum self-play, won or lost), MARSHAL arXiv 2510.15414, MAGIC arXiv 2602.01539 (an attacker
+Sources: SPIRAL arXiv 2506.24119 (zero-sum self-play), MARSHAL arXiv 2510.15414, MAGIC arXiv 2602.01539 (an attacker
 against a defender; its further terms are not known).
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 from msgspec.structs import replace
 
 from counterpoint.options import Channel
@@ -27,12 +26,11 @@ def _zero_sum_signals(
     *,
     against: str = "opponent",
     channel: Channel = "team",
-    par: float | None = None,
 ) -> Iterator[Signal]:
     outcome = trace.rewards.get(channel)
     if outcome is None:
         return
-    paid = float(outcome) if par is None else float(np.sign(outcome - par))
+    paid = float(outcome)
     for role in dict.fromkeys(e.role for e in trace.events if e.role is not None):
         yield Signal("role", role, "R2", -paid if role == against else paid)
 

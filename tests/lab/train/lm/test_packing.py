@@ -107,7 +107,7 @@ def test_one_long_row_sees_what_squares_see(length: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_blocks_are_passed_over_or_taken_whole_only_where_all_is_unseen_or_seen(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    ends = [int(n) for n in rng.integers(1, 12, rng.integers(1, 6))]
+    ends = [int(n) for n in rng.integers(1, 9, rng.integers(1, 5))]
     parts = [conversation([(s.prompt, s.said) for s in long_grown(rng, calls)]) for calls in ends]
     length = row_length(sum(map(len, parts)), 4096)
     mask = long_row(parts, length, "cpu").mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,6 +47,19 @@ SHORT: dict[str, Any] = {"imitate": {"teams": 4, "steps": 2, "batch": 4}, "learn
                          "eval_episodes": 2, "steps_per_update": 1, "checkpoint_every": 1}  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def short(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run; tests work on copies."""
+    return train_language(tmp_path_factory.mktemp("short") / "run", config(model, **SHORT)).path
+
+
+@pytest.fixture(scope="module")
+def shown(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model after it has imitated."""
+    told = config(model, learn={"updates": 0}, eval_episodes=2)
+    return train_language(tmp_path_factory.mktemp("shown") / "run", told).path / "model"
+
+
 def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
 
@@ -73,9 +87,9 @@ def test_a_model_learns_a_choice_that_only_its_reward_teaches(model: Path, tmp_p
     assert {e.role for e in trace.events if "call" in (e.extra or {})} == {"agent"}
 
 
-def test_the_mean_of_the_weights_is_what_a_run_leaves(model: Path, tmp_path: Path) -> None:
+def test_the_mean_of_the_weights_is_what_a_run_leaves(shown: Path, tmp_path: Path) -> None:
     plain, mean = (
-        train_language(tmp_path / name, config(model, learn={"updates": 2, "average": kept}))
+        train_language(tmp_path / name, config(shown, imitate={"steps": 0}, learn={"updates": 2, "average": kept}, eval_episodes=2))
         for name, kept in (("plain", 0.0), ("mean", 0.9))
     )
     assert timeless(plain.metrics()) == timeless(mean.metrics())  # the newest weights play and learn
@@ -83,8 +97,9 @@ def test_the_mean_of_the_weights_is_what_a_run_leaves(model: Path, tmp_path: Pat
     assert any(not torch.equal(newest[n], kept[n]) for n in kept)
 
 
-def test_updates_beyond_the_limit_are_taken_back_and_the_metrics_say_so(model: Path, tmp_path: Path) -> None:
-    run = train_language(tmp_path / "run", config(model, learn={"updates": 2, "kl_limit": 1e-12}))
+def test_updates_beyond_the_limit_are_taken_back_and_the_metrics_say_so(shown: Path, tmp_path: Path) -> None:
+    told = config(shown, imitate={"steps": 0}, learn={"updates": 2, "kl_limit": 1e-12}, eval_episodes=2)
+    run = train_language(tmp_path / "run", told)
     rows = [row for row in run.metrics() if row["phase"] == "learn" and row["sequences"]]
     assert rows
     assert {(row["step_kept"], row["kl_after"]) for row in rows} == {(0.0, 0.0)}
@@ -239,8 +254,6 @@ def test_weights_that_compute_no_numbers_are_not_kept(model: Path, tmp_path: Pat
 
 
 def test_a_model_that_computes_no_numbers_is_one_clear_error(model: Path, tmp_path: Path) -> None:
-    import shutil
-
     from safetensors.torch import load_file, save_file
 
     poisoned = shutil.copytree(model, tmp_path / "poisoned")
@@ -272,8 +285,8 @@ def test_a_scheduler_that_ends_a_run_leaves_a_checkpoint(model: Path, tmp_path: 
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_rows_that_were_lost_are_said(model: Path, tmp_path: Path) -> None:
-    run = train_language(tmp_path / "run", config(model, **SHORT))
+def test_rows_that_were_lost_are_said(short: Path, tmp_path: Path) -> None:
+    run = RunFolder.open(shutil.copytree(short, tmp_path / "run"))
     with RunFolder.open(run.path, write=True) as opened:  # as one that was killed
         opened.change(status="running", rows={})
     lines = (run.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
@@ -282,7 +295,7 @@ def test_rows_that_were_lost_are_said(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["preset", "task", "topology", "credit", "reward"])
-def test_code_that_a_file_names_is_not_imported_without_consent(place: str, model: Path, tmp_path: Path) -> None:
+def test_code_that_a_file_names_is_not_imported_without_consent(place: str, short: Path, tmp_path: Path) -> None:
     import sys
 
     from counterpoint.lab.app.api.language import language_config
@@ -301,7 +314,7 @@ def test_code_that_a_file_names_is_not_imported_without_consent(place: str, mode
     try:
         with pytest.raises(Refused, match="third-party code: evil_code:x"):
             language_config(source, pairs=["documents=8"])
-        run = train_language(tmp_path / "run", config(model, **SHORT)).path
+        run = shutil.copytree(short, tmp_path / "run")
         (run / "run.toml").write_text(text)
         with pytest.raises(Refused, match="third-party code: evil_code:x"):
             train_language(run, {}, resume=True)

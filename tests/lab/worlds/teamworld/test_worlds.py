@@ -50,7 +50,7 @@ def test_a_planted_error_is_heard(name: str, sub_decision: str) -> None:
 def test_what_is_listed_as_silent_is_silent() -> None:
     world = WORLDS["deep_chain"]
     assert set(world.silent) == {"communicate"}
-    assert all(abs(loss.loss) < 1e-12 for loss in losses(world.config, range(3), ["communicate"]))
+    assert all(abs(loss.loss) < 1e-12 for loss in losses(world.replace(chain_items=4).config, range(3), ["communicate"]))
 
 
 def test_no_sub_decision_is_silent_everywhere() -> None:
@@ -79,14 +79,14 @@ def test_the_worst_error_is_looked_for_with_more_episodes_only_while_none_is_hea
 
 def test_in_a_pool_of_poisson_finds_nothing_but_time_tells_when_to_stop() -> None:
     """The control: with a fixed mean, what is found says nothing about what is left, so the exact stop is a fixed number of calls."""
-    world = WORLDS["wide_discover"].replace(pool_shape=0.0, pool_slots=200, pool_mean=15.0)
-    calls = world.run("oracle", range(200)).columns["calls"]
+    world = WORLDS["wide_discover"].replace(pool_shape=0.0, pool_slots=60, pool_mean=15.0)
+    calls = world.run("oracle", range(60)).columns["calls"]
     assert len(set(calls.tolist())) == 1
 
 
 @pytest.mark.parametrize("name", LISTED)
 def test_policies_fit_on_a_screen_and_have_a_name(name: str) -> None:
-    policy = named(name, WORLDS["wide_verify"].config)
+    policy = named(name, WORLDS["wide_verify"].replace(vote_items=12).config)
     assert policy.name == name
     assert len(inspect.getsource(type(policy).act).splitlines()) <= 40
 
