@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from counterpoint.store.listing import list_folder
 from counterpoint.store.repair import repair
 from counterpoint.store.verify import verify
 
-COUNT = int(os.environ.get("COUNTERPOINT_DAMAGES", "36"))
+COUNT = int(os.environ.get("COUNTERPOINT_DAMAGES", "24"))
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +33,9 @@ def copy(made: Path, tmp_path: Path) -> Path:
 
 
 def test_no_damage_is_silent(made: Path) -> None:
-    found = damages.trials(made, COUNT, seed=40)
-    assert [trial for trial in found if trial.verdict == "silent"] == []
+    seed = random.randrange(1 << 32)  # other damages in every run
+    found = damages.trials(made, COUNT, seed)
+    assert [trial for trial in found if trial.verdict == "silent"] == [], seed
     kinds = {trial.kind for trial in found}
     assert len(kinds) == 12, "every kind of file was damaged"
     assert sum(trial.verdict == "said" for trial in found) > COUNT // 3

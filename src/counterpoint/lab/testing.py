@@ -143,7 +143,7 @@ def _one_update(preset: Preset) -> Mapping[str, Any]:
     holder = ModuleType("counterpoint_preset_under_check")
     holder.__dict__["preset"] = preset
     sys.modules[holder.__name__] = holder
-    small = {"vote_items": 4, "max_agents": 4, **preset.world}
+    small = {"vote_items": 4, "max_agents": 4, "max_rounds": 6, **preset.world}
     few = {"updates": 1, "episodes": 2 * preset.group, "eval_episodes": 1, "keep_traces": 0}
     try:
         with TemporaryDirectory() as folder:
