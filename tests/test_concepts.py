@@ -15,11 +15,7 @@ TOOL = Path(__file__).parents[1] / "tools" / "concepts.py"
 
 # Not reached yet: a bound in place of the goal. Lower it when the count falls; an entry whose goal is reached has to go.
 NOT_YET: dict[str, int] = {
-    "commands": 32,
-    "flags": 135,
-    'help texts that begin "With --"': 24,
-    "settings": 513,
-    "participles as public names": 96,
+    "participles as public names": 73,
 }
 
 

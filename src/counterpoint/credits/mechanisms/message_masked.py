@@ -5,7 +5,8 @@
 Always true: nothing but the deterministic aggregator and the verifier runs, so it costs no fork and no token; a vote that cannot
 change the answer gets exactly 0, and so does one that was never read. Biased: nobody reacts. Answers are scored
 by `verify`, else by what their events carry in R2. A message that carries no claim, or one on a task that nobody
-scored, has no row but a reason. SHARP's placeholder credit (arXiv 2602.08335) is its agent-level counterpart. Departure: per message, ties keep earlier draft.
+scored, has no row but a reason. SHARP's placeholder credit (arXiv 2602.08335) is its agent-level counterpart.
+Departure: per message, ties keep earlier draft.
 """
 
 from __future__ import annotations
