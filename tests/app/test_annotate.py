@@ -176,8 +176,8 @@ def test_a_store_and_an_answer_show_themselves_in_a_notebook() -> None:
         ("credit x --mechanism shap", ["shapley", "shapley_q"]),
         ("credit x --mechanism uniform,shap", ["uniform,shapley", "uniform,shapley_q"]),
         ("notes s", ["score"]),
-        ("compare runs --presets grpo,shap", ["grpo,shapley_q"]),
-        ("train --world W", ["W1", "W2"]),
+        ("compare presets shap", ["shapley_q"]),
+        ("train net --world W", ["W1", "W2"]),
         ("notes add --store nowhere ", []),
     ],
 )

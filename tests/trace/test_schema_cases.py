@@ -15,7 +15,7 @@ EDGE = {"src": "a", "dst": "b", "type": "causal"}
 WHOLE: dict[str, Any] = {
     "trace_id": "t", "task_id": "q", "events": [EVENT], "edges": [EDGE], "rewards": {}, "costs": {"tokens": 0, "wall_clock_s": 0},
 }  # fmt: skip
-SEE = "`counterpoint schema` prints what is allowed"
+SEE = "`counterpoint store schema` prints what is allowed"
 
 
 def told(doc: Any) -> list[tuple[str, str, str]]:
@@ -40,7 +40,7 @@ def test_each_required_field_is_missed(name: str) -> None:
 
 
 def test_what_is_missing_gets_a_hint_by_what_is_there() -> None:
-    assert problems(b"{}").errors[0].hint == "this is JSON of another kind; `counterpoint schema` prints what a trace holds"
+    assert problems(b"{}").errors[0].hint == "this is JSON of another kind; `counterpoint store schema` prints what a trace holds"
     assert problems(b'{"messages": []}').errors[0].hint.startswith("this is JSON of another kind")
     assert problems(b'{"events": []}').errors[0].hint == SEE
 

@@ -58,7 +58,7 @@ def test_the_loose_road_names_the_file_and_keeps_to_the_limit() -> None:
     with pytest.raises(InvalidTrace) as caught:
         wire.decode_loosely(wrong, where="x.json", limit=3)
     assert (caught.value.where, len(caught.value.problems)) == ("x.json", 3)
-    assert caught.value.what == "events[0]: required field 'id' is missing (`counterpoint schema` prints what is allowed), and 79 more errors"
+    assert caught.value.what == "events[0]: required field 'id' is missing (`counterpoint store schema` prints what is allowed), and 79 more errors"
     with pytest.raises(InvalidTrace) as caught:
         wire.decode(wrong, where="y.json")
     assert (caught.value.where, len(caught.value.problems)) == ("y.json", 50)

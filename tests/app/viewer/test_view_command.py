@@ -58,7 +58,8 @@ def test_without_a_store_it_opens_on_an_empty_list(tmp_path: Path) -> None:
 
 
 def test_a_token_of_ones_own_is_in_the_link(tmp_path: Path) -> None:
-    with started("--token", "a-secret-of-some-length", folder=tmp_path) as (said, _):
+    (tmp_path / "token").write_text("a-secret-of-some-length\n")
+    with started("--token-file", "token", folder=tmp_path) as (said, _):
         assert said["url"].endswith("/?token=a-secret-of-some-length")
 
 
@@ -133,7 +134,8 @@ def test_what_is_not_there_says_what_would_work(here: Path) -> None:
 
 def test_another_address_needs_a_token(run: Run, here: Path) -> None:
     assert run("view", "--host", "0.0.0.0", "--no-open")[0] == 5
-    code, _, err = run("view", "--host", "0.0.0.0", "--token", "short", "--no-open")
+    (here / "token").write_text("short")
+    code, _, err = run("view", "--host", "0.0.0.0", "--token-file", "token", "--no-open")
     assert code == 2
     assert "16 characters" in err
 
@@ -150,7 +152,7 @@ def test_without_the_extra_it_says_what_to_install(run: Run, here: Path, monkeyp
         monkeypatch.delitem(sys.modules, name)
     import counterpoint.app
 
-    monkeypatch.delattr(counterpoint.app, "serving", raising=False)
+    monkeypatch.delattr(counterpoint.app, "http_server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, _, err = run("view", "--no-open")
     assert code == 2

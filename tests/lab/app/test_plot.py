@@ -61,7 +61,7 @@ def test_a_curve_is_the_mean_over_seeds_at_equal_calls(tmp_path: Path) -> None:
     # both know 100 to 200 calls; there the first has 1..2 and the second 3..5: means 2, 2.75, 3.5, and t(0.975, 1) = 12.706
     np.testing.assert_allclose(line.x, [100, 150, 200])
     np.testing.assert_allclose(line.y, [2, 2.75, 3.5])
-    np.testing.assert_allclose(line.high - line.y, 12.706 * np.array([1, 1.25, 1.5]), rtol=1e-6)
+    np.testing.assert_allclose(line.high - line.y, 12.7062047361747 * np.array([1, 1.25, 1.5]), rtol=1e-6)
     assert "2 seeds" in found.band
     assert found.marks == []
 
@@ -71,7 +71,7 @@ def test_one_seed_has_a_band_over_tasks_and_says_so(tmp_path: Path) -> None:
     found = panels.curves(groups_of([os.fspath(tmp_path / "0")]))
     assert isinstance(found, panels.Curves)
     assert found.lines[0].x.tolist() == [10, 30]  # an evaluation without a number is not a point
-    assert found.lines[0].high[0] == pytest.approx(1 + 12.706)
+    assert found.lines[0].high[0] == pytest.approx(1 + 12.7062047361747)
     assert np.isnan(found.lines[0].high[1])
     assert found.band == "one seed: band 95 % over tasks"
 

@@ -447,17 +447,19 @@ def test_badges_of_a_simulated_fork() -> None:
 
 
 def test_edits_as_they_are_asked_for() -> None:
-    assert edit(True, None, None) == Delete()
-    assert edit(False, "plain words", None) == Substitute("plain words")
-    assert edit(False, '{"a": 1}', None) == Substitute({"a": 1})
-    assert edit(False, "", None) == Substitute("")
-    assert edit(False, None, '{"spawn": 2}') == Force({"spawn": 2})
-    for wrong in ((False, None, None), (True, "x", None), (True, None, "{}"), (False, "x", "{}"), (True, "x", "{}")):
+    assert edit("delete", None, None) == Delete()
+    assert edit("redraw", None, None) == Substitute()
+    assert edit("edit", "words", None) == Substitute("words")
+    assert edit(None, "plain words", None) == Substitute("plain words")
+    assert edit(None, '{"a": 1}', None) == Substitute({"a": 1})
+    assert edit(None, "", None) == Substitute("")
+    assert edit(None, None, '{"spawn": 2}') == Force({"spawn": 2})
+    for wrong in ((None, None, None), ("delete", "x", None), ("delete", None, "{}"), (None, "x", "{}"), ("delete", "x", "{}")):
         with pytest.raises(InputError, match="one edit at a time"):
             edit(*wrong)
     for text in ("[1]", "nonsense"):
         with pytest.raises(InputError, match="no JSON object") as error:
-            edit(False, None, text)
+            edit(None, None, text)
         assert error.value.where == "--decide"
 
 

@@ -252,7 +252,7 @@ def test_names_and_options_are_checked(lab: Lab) -> None:
         ({"credit": {"task_returns": {"lam": 0.5}}}, "takes no options"),
         ({"credit": {"task_returns": {}}, "reward": {"team_outcome": {"weight": 2}}}, "knows the reward team_outcome alone"),
         ({"credit": {"qmix": {}}}, "credit qmix and loss clip do not go together"),
-        ({"credit": {"task_return": {}}}, "no credit named 'task_return'.*did you mean 'task_returns'"),
+        ({"credit": {"task_return": {}}}, "no mechanism named 'task_return'.*did you mean 'task_returns'"),
     ):
         with pytest.raises(CounterpointError, match=says):
             check(Preset(**PLAIN | wrong))

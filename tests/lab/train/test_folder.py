@@ -60,7 +60,7 @@ def test_a_new_run_says_what_it_is(tmp_path: Path) -> None:
 def test_an_existing_folder_is_refused_unless_it_is_empty(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     made(tmp_path / "empty").close()
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match="train resume"):
         made(tmp_path / "empty")
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="exists already"):
@@ -227,7 +227,7 @@ def test_a_full_disk_leaves_whole_lines_and_says_what_to_do(tmp_path: Path, monk
         patched.setattr(os, "write", full)
         with pytest.raises(CounterpointError, match="no space left") as found:
             run.append_metrics(metrics(3))
-    assert "--resume" in (found.value.fix or "")
+    assert "train resume" in (found.value.fix or "")
     assert "metrics.jsonl" in (found.value.where or "")
     assert (run.path / "metrics.jsonl").read_bytes() == before
     run.append_metrics(metrics(3))

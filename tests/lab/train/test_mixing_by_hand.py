@@ -372,8 +372,7 @@ def test_a_step_draws_its_size_of_items_and_a_quarter_of_it_of_the_rest() -> Non
     big = {name: {k: np.repeat(v, 1100, axis=0) for k, v in t.items()} for name, t in tables.items()}
     none = torch.optim.SGD(net.parameters(), lr=0.0)
     improve(net, none, big, rng, tau=1.0, steps=1)  # type: ignore[arg-type]
-    improve(net, none, big, rng, tau=1.0, steps=1, size=64)  # type: ignore[arg-type]
-    assert rng.drawn == [("item", 1024), ("other", 256), ("item", 64), ("other", 16)]
+    assert rng.drawn == [("item", 1024), ("other", 256)]
     rng.drawn.clear()
     ones = np.ones(4400)
     lesson = Lesson(big, ones, ones, ones, ones, np.ones(1100), np.ones(1100), np.zeros(0))
