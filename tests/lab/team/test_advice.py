@@ -83,7 +83,7 @@ def test_another_model_for_a_role_and_a_message_can_be_tried(panel: Trace) -> No
 
 def test_what_costs_money_is_said_first(panel: Trace) -> None:
     paid = replace(panel, meta={**panel.meta, "team": {**panel.meta["team"], "model": "openai:big"}})
-    with pytest.raises(Refused, match=r"(?s)up to [\d,]+ tokens.*no model is named and no budget.*--model openai:NAME.*--budget-tokens \d"):
+    with pytest.raises(Refused, match=r"(?s)up to [\d,]+ tokens.*no model is named and no budget.*--model openai:NAME.*--cap tokens=\d"):
         cpt.advise(paid)  # all that it needs, at once
     with pytest.raises(Refused, match=r"up to [\d,]+ tokens"):
         cpt.advise(paid, model="fake:0.7", kinds=["merge"])

@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_says_how_to_go_on_and_that_gives_the_same_numbers(
         train_run(folder, {}, resume=True, allow=ALLOW)
     last.rename(f"{last}.broken")
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--resume", str(folder), "--allow", *ALLOW])
+        main(["train", "resume", str(folder), "--allow", *ALLOW])
     assert ended.value.code == 0
     assert "checkpoint 000002.pt is gone: it goes on from 000001.pt" in capsys.readouterr().err
     clean = Path(shutil.copytree(whole, tmp_path / "clean"))
@@ -126,7 +126,7 @@ def test_what_was_changed_by_hand_is_told_and_done(whole: Path, tmp_path: Path, 
     file = folder / "run.toml"
     file.write_text(file.read_text().replace("updates = 2", "updates = 3"))
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--resume", str(folder), "--allow", *ALLOW])
+        main(["train", "resume", str(folder), "--allow", *ALLOW])
     assert ended.value.code == 0
     assert "run.toml was changed since the run began: updates is 3, was 2" in capsys.readouterr().err
     assert RunFolder.open(folder).about["updates"] == 3

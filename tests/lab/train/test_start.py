@@ -296,7 +296,7 @@ def test_what_cannot_be_is_told_before_anything_is_written(
 
 
 def test_a_folder_that_is_taken_is_refused(whole: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"exists already and is not empty.*--resume"):
+    with pytest.raises(InputError, match=r"exists already and is not empty.*train resume"):
         train_run(whole, CONFIG)
     with pytest.raises(InputError, match="was begun with other settings: seed"):
         train_run(whole, CONFIG | {"seed": 4}, resume=True)

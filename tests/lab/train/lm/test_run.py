@@ -372,7 +372,7 @@ def test_a_model_that_does_not_fit_is_refused_with_what_would(model: Path, monke
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100_000, 200_000))
     with pytest.raises(Refused, match="are needed") as refused:
         check_memory(shape, "", torch.device("cuda"))
-    assert "--adapters shared" in str(refused.value)
+    assert "--set adapters=shared" in str(refused.value)
     check_memory(shape, "", torch.device("cpu"))
 
 

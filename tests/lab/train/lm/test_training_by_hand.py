@@ -154,16 +154,16 @@ def test_how_teams_decide_by_hand() -> None:
     assert set(decisions([]).values()) == {0.0}
 
 
-def test_held_out_tasks_begin_at_their_first_seed() -> None:
+def test_held_out_tasks_begin_at_the_first_seed() -> None:
     driver, policies = Worth(1.0, 3.0, 5.0, 9.0, 7.0), Still()
-    t = training(driver, policies, first_eval_seed=3, eval_episodes=2, is_greedy_too=True, seed=1)
+    t = training(driver, policies, eval_episodes=2, is_greedy_too=True, seed=1)
     t.update, t.totals = 6, {"episodes": 8}
     row, played = t.evaluate()
     assert [(r.spec.seed, r.trace_id, r.temperature, r.version) for r in driver.rollouts] == [
-        (3, "held-u6-3-0", 1.0, "update 6"), (4, "held-u6-4-0", 1.0, "update 6"),
-        (3, "greedy-u6-3-0", 0.0, "update 6"), (4, "greedy-u6-4-0", 0.0, "update 6"),
+        (0, "held-u6-0-0", 1.0, "update 6"), (1, "held-u6-1-0", 1.0, "update 6"),
+        (0, "greedy-u6-0-0", 0.0, "update 6"), (1, "greedy-u6-1-0", 0.0, "update 6"),
     ]  # fmt: skip
-    assert (row["update"], row["episodes"], row["first_seed"], row["values"], row["mean"]) == (6, 8, 3, [1.0, 3.0], 2.0)
+    assert (row["update"], row["episodes"], row["first_seed"], row["values"], row["mean"]) == (6, 8, 0, [1.0, 3.0], 2.0)
     assert (row["greedy"], row["greedy_mean"], row["greedy_solved"], row["successes"]) == ([5.0, 9.0], 7.0, 1.0, [1.0, 1.0])
     assert played.values.tolist() == [1.0, 3.0]
     assert policies.said == ["mean", "refresh", "newest"]  # the engine takes the mean's weights

@@ -180,7 +180,7 @@ def alive(pid: int) -> bool:
 def test_no_orphans(tmp_path: Path, how: signal.Signals) -> None:
     """The parent is killed, or meets Ctrl-C (sent to its whole group, as a terminal does), in the middle of long jobs."""
     script = tmp_path / "parent.py"
-    script.write_text(PARENT.format(tests=str(HERE.parents[1])))
+    script.write_text(PARENT.format(tests=str(HERE.parents[2])))
     parent = subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
