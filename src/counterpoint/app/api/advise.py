@@ -7,7 +7,7 @@ A model that costs money is asked only where `budget_tokens` says how much; `pri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import counterpoint.registry as registry
@@ -79,23 +79,10 @@ def advise(
     return raced(trials, many[0].trace_id, budget=chosen, delta=1 - sure, rank=rank, at_once=at_once)
 
 
-def trials_of(
-    trace: Trace,
-    *,
-    kinds: Collection[str] = (),
-    models: Mapping[str, str] | None = None,
-    say: Sequence[str] = (),
-    seed: int = 0,
-    model: Any = None,
-    base_url: str | None = None,
-    key_env: str | None = None,
-    allow: Sequence[str] = (),
-    budget_tokens: int | None = None,
-) -> Trials | None:
-    """What can try changes of this run; None where nothing can replay it. Of a team whose model costs something, it lists changes
-    and prices, and tries them where the model is named again."""
-    asked = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
-    found: Trials | None = registry.answer("trials_of", trace, kinds=kinds, models=models, say=say, seed=seed, **asked)
+def trials_of(trace: Trace, **asked: Any) -> Trials | None:
+    """What can try changes of this run, by an installed package that can replay it; None where none can. `asked` is what the
+    package's own `trials_of` takes: kinds, models, say, seed, and the model for changed calls."""
+    found: Trials | None = registry.answer("trials_of", trace, **asked)
     return found
 
 
