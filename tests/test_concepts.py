@@ -15,7 +15,7 @@ TOOL = Path(__file__).parents[1] / "tools" / "concepts.py"
 
 # Not reached yet: a bound in place of the goal. Lower it when the count falls; an entry whose goal is reached has to go.
 NOT_YET: dict[str, int] = {
-    "participles as public names": 73,
+    "participles as public names": 26,
 }
 
 

@@ -84,7 +84,7 @@ WORKS = [
     "export research-team --list", "export research-team --to html -o run.html", f"import {PACKAGE.parents[1] / 'examples' / 'logs'}", "guard limits", "new reward mine", "completion bash",
 ]  # fmt: skip
 REFUSED = {
-    "fork research-team --at e1 --do delete": "nothing says how this team would have gone on",
+    "fork research-team --at e1 --do delete": "nothing says how this team would have continued",
     "advise research-team": "cannot be replayed",
     "export research-team --to trl -o rows/": "'trl' is not a target we know",
     "demo --lm": "a language model plays a team: no installed package does this",

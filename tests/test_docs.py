@@ -207,7 +207,7 @@ def test_the_readme_says_first_how_to_install_what_its_lines_need() -> None:
 
 def test_the_readme_is_short_and_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
-    assert len(re.findall(r"\w+", re.sub(r"```.*?```", "", text, flags=re.S))) < 500
+    assert len(re.findall(r"[^\W\d]\w*", re.sub(r"```.*?```", "", text, flags=re.S))) < 500, "words; numbers are not counted"
     assert "make demo" in text
     assert "make test" in text
 

@@ -34,6 +34,8 @@ PARTICIPLES = {
     "seen", "sent", "shown", "spoken", "spent", "taken", "thought", "told", "won", "written",
 }  # fmt: skip
 """Irregular participles that say nothing of what a thing is. (`read`, `put`, `set`, `cut` are verbs as well.)"""
+FOREIGN = {"connection_made"}
+"""Methods that another library names: asyncio calls this one."""
 _ASKS = ("is", "are", "was", "has", "have", "can", "may", "as", "not")
 _LONGEST_FILE, _LONGEST_FUNCTION = 500, 50
 
@@ -235,7 +237,7 @@ def lengths() -> list[Concept]:
 def is_participle(name: str) -> bool:
     """Whether a name ends in a participle and asks nothing (`is_found`, `as_given` do): `found`, `PlanChosen`, `_told`."""
     words = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)
-    return bool(words) and words[-1].lower() in PARTICIPLES and words[0].lower() not in _ASKS
+    return name not in FOREIGN and bool(words) and words[-1].lower() in PARTICIPLES and words[0].lower() not in _ASKS
 
 
 def participles() -> Concept:

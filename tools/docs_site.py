@@ -259,8 +259,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def methods_page() -> str:
     """The races whose rows come with the package."""
-    from counterpoint.lab.bench.race.digest import digest
-    from counterpoint.lab.bench.race.page import result_of
+    from counterpoint.lab.app.race_page import digest
+    from counterpoint.lab.bench.race.result import result_of
     from counterpoint.lab.bench.race.rows import RELEASED
 
     return digest([result_of(RELEASED[plan]) for plan in ("screening", "small")])

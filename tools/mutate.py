@@ -35,7 +35,7 @@ TAKEN = ("src", "tests", "docs", "examples", "benchmarks", "pyproject.toml", "RE
 # Lines that ran outside of any test (at import, in a fixture that a whole file shares) belong to every test of the file.
 OUTSIDE = ""
 # Loaded once, here: every child begins with them. Not numba, because `trace.kernels` asks whether somebody has loaded it.
-WARM = ("numpy", "pyarrow", "msgspec", "zstandard", "hypothesis", "hypothesis.strategies", "rich", "click", "duckdb")
+WARM = ("numpy", "pyarrow", "msgspec", "zstandard", "hypothesis", "hypothesis.strategies", "click", "duckdb")
 UNUSED = ("cacheprovider", "xdist", "langsmith_plugin", "anyio")
 ARGUMENTS = ["-q", "--no-header", "-W", "ignore", *(word for name in UNUSED for word in ("-p", f"no:{name}"))]
 

@@ -24,7 +24,7 @@ from _timing import arguments, interleaved, report, row
 
 from counterpoint.lab.lm.engine import Ask, Engine
 from counterpoint.lab.lm.network import Network, read
-from counterpoint.lab.lm.weights import KNOWN, models_folder
+from counterpoint.lab.lm.weights import INSTALLABLE, models_folder
 
 TARGET = 1.5
 _HEAD, _GROWTH = 160, 60
@@ -32,7 +32,7 @@ _HEAD, _GROWTH = 160, 60
 
 def _folder(base: Path) -> Path:
     """SmolLM2, or a random network of its shape."""
-    found = models_folder() / KNOWN["smollm2-135m"].folder
+    found = models_folder() / INSTALLABLE["smollm2-135m"].folder
     if (found / "model.safetensors").is_file():
         return found
     from transformers import LlamaConfig, LlamaForCausalLM

@@ -40,8 +40,8 @@ def drawn_by(find: Callable[[], Any]) -> None:
 
 def display() -> Display:
     """What draws."""
-    found: Display = _find[0]()
-    return found
+    current: Display = _find[0]()
+    return current
 
 
 # -- how far long work is ----------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def tracked(items: Sequence[T], what: str) -> Iterator[T]:
             work.step()
 
 
-# -- numbers -----------------------------------------------------------------------------------------------------------
+# -- numbers and text --------------------------------------------------------------------------------------------------
 
 ABSENT = "-"
 
@@ -212,6 +212,11 @@ def _digits(value: float, most: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def plain_text(text: str, *, keep_lines: bool = False) -> str:
+    """Text without control characters: what a trace says must not steer the reader's terminal."""
+    return "".join(c if c.isprintable() or (keep_lines and c in "\n\t") else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 # -- a picture of numbers ----------------------------------------------------------------------------------------------
 
 BARS = 24
@@ -249,5 +254,4 @@ def bars(rows: list[tuple[str, float | None, float | None, float | None]]) -> st
 
 
 def _escaped(text: str) -> str:
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    return plain_text(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

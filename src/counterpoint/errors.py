@@ -117,7 +117,7 @@ def install(extra: str = "") -> str:
     except (metadata.PackageNotFoundError, ValueError):
         origin = {}
     url = str(origin.get("url") or "")
-    if told := origin.get("vcs_info"):
-        at = f"@{told['requested_revision']}" if told.get("requested_revision") else ""
-        return f"pip install 'counterpoint{wanted} @ {told['vcs']}+{url}{at}'"
+    if vcs := origin.get("vcs_info"):
+        at = f"@{vcs['requested_revision']}" if vcs.get("requested_revision") else ""
+        return f"pip install 'counterpoint{wanted} @ {vcs['vcs']}+{url}{at}'"
     return f"pip install 'counterpoint{wanted}{f' @ {url}' if url else ''}'"

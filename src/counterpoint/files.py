@@ -66,16 +66,14 @@ def read_toml(path: str | os.PathLike[str], *, fix: str) -> dict[str, Any]:
     if _DOTTED.search(_QUOTED.sub("x", data.decode("utf-8", "replace"))):
         raise deep
     try:
-        found = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8"))
     except RecursionError:
         raise deep from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"is not TOML: {error}", where=where, fix=fix) from error
-    except ValueError as error:  # a whole number of thousands of digits
-        raise InputError(f"is not TOML that can be read: {error}", where=where, fix=fix) from error
-    if _is_deep(found):
+    except ValueError as error:  # of its syntax, its encoding, or a whole number of thousands of digits
+        raise InputError(f"is not valid TOML: {error}", where=where, fix=fix) from error
+    if _is_deep(table):
         raise deep
-    return found
+    return table
 
 
 def _is_deep(value: Any) -> bool:

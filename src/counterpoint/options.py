@@ -45,9 +45,13 @@ class Range(NamedTuple):
     def words(self) -> str:
         """Its ends, after "a number"."""
         if math.isinf(self.most):
-            return f" above {self.least:g}" if self.above else f" of {self.least:g} or more"
+            return f" above {_digits(self.least)}" if self.above else f" of {_digits(self.least)} or more"
         low, top = "above " if self.above else "", "below " if self.below else ""
-        return f" from {low}{self.least:g} to {top}{self.most:g}"
+        return f" from {low}{_digits(self.least)} to {top}{_digits(self.most)}"
+
+
+def _digits(end: float) -> str:
+    return f"{end:,.0f}" if abs(end) >= 1_000 and end == int(end) else f"{end:g}"
 
 
 class Shared(NamedTuple):
@@ -174,7 +178,8 @@ def _words(kind: Any) -> str:
     if kind in _PLAIN:
         return _PLAIN[kind][0]
     if origin is tuple and parts[1:] != (...,):
-        return "a list of " + " and ".join(map(_words, parts))
+        own = list(dict.fromkeys(map(_words, parts)))
+        return f"a list of {len(parts)}, each {own[0]}" if len(own) == 1 else "a list of " + " and ".join(map(_words, parts))
     if origin is tuple or (origin in (collections.abc.Mapping, dict) and parts[1] not in (Any, object)):
         return f"{_ABSTRACT[origin]}, each {_words(parts[0 if origin is tuple else 1])}"
     held = origin or kind

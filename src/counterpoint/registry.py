@@ -47,7 +47,7 @@ def _entries() -> dict[str, list[tuple[str, str]]]:
     `importlib.metadata` reads the same, and takes longer to import than all else that a command needs.
     """
     out: dict[str, list[tuple[str, str]]] = {}
-    seen: set[str] = set()
+    packages: set[str] = set()
     for folder_ in dict.fromkeys(sys.path):
         try:
             names = sorted(name for name in os.listdir(folder_ or ".") if name.endswith(".dist-info"))
@@ -55,9 +55,9 @@ def _entries() -> dict[str, list[tuple[str, str]]]:
             continue
         for name in names:
             package = name.partition("-")[0]
-            if package in seen:  # the first on the path is the one that is imported
+            if package in packages:  # the first on the path is the one that is imported
                 continue
-            seen.add(package)
+            packages.add(package)
             for group, entry, value in _read_entries(os.path.join(folder_ or ".", name, "entry_points.txt")):
                 out.setdefault(group, []).append((entry, value))
     return out
@@ -132,8 +132,8 @@ def hooks(question: str) -> list[Any]:
 
 def answer(question: str, *args: Any, **options: Any) -> Any:
     """What the first installed package that knows an answer says to a question of the core; None where none does."""
-    told = (hook(*args, **options) for hook in hooks(question))
-    return next((one for one in told if one is not None), None)
+    answers = (hook(*args, **options) for hook in hooks(question))
+    return next((one for one in answers if one is not None), None)
 
 
 def hook(question: str, what: str) -> Any:
@@ -249,7 +249,7 @@ def _outside(kind: str, name: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError as error:
-        known = [found for found in dir(module) if not found.startswith("_")]
+        known = [member for member in dir(module) if not member.startswith("_")]
         raise InputError(f"module {module_name!r} has no {attribute!r}", fix=did_you_mean(attribute, known)) from error
 
 

@@ -83,7 +83,7 @@ def odd_trace() -> Trace:
     """A small valid trace with everything that is easily lost: unknown fields, nulls, other scripts, whole and huge numbers."""
     decided = Event(id="=a", t=0, type="orchestrator_decision", agent="@lead", decision="stop", options=[], logp=-0.5, ok=False)
     call: dict[str, Any] = {"tool": "", "trusted": True, "dur": 2, "tokens_in": 1 << 70, "cost_usd": 0}
-    said: dict[str, Any] = {"from_": "Ω agent", "to": "@lead", "reward": {}, "extra": {"x": None, "y": [1]}}
+    fields: dict[str, Any] = {"from_": "Ω agent", "to": "@lead", "reward": {}, "extra": {"x": None, "y": [1]}}
     alarm: dict[str, Any] = {"source": "peer", "reward": {"a": 1, "b": 0.25}, "at": 1.7e9, "error": "\u2028"}
     return Trace(
         trace_id="odd/1 é",
@@ -91,7 +91,7 @@ def odd_trace() -> Trace:
         events=[
             decided,
             Event(id='b,"\n', t=1.5, type="tool_call", agent="Ω agent", **call),
-            Event(id="c", t=2, type="message", agent="Ω agent", **said),
+            Event(id="c", t=2, type="message", agent="Ω agent", **fields),
             Event(id="d", t=2, type="safety_event", agent="@lead", **alarm),
         ],
         edges=[Edge("=a", 'b,"\n', "causal"), Edge("c", "d", "safety_flow")],
@@ -146,16 +146,17 @@ def check_panel(panel: Panel) -> None:
     require(not others, f"key {panel.key!r} is that of {', '.join(others)}")
     for trace in [odd_trace(), *(synthetic_trace(3, 12, shape, contents=True) for shape in SHAPES)]:
         try:
-            told, again = (msgspec.json.encode(panel.answer(replace(trace))) for _ in range(2))
+            first, again = (msgspec.json.encode(panel.answer(replace(trace))) for _ in range(2))
         except Exception as error:
             raise ConformanceError(f"{trace.trace_id}: the answer ends in {type(error).__name__}: {error}") from error
-        require(told == again, f"{trace.trace_id}: two answers to one trace differ")
-        msgspec.json.decode(told, type=panel.shapes[-1])
+        require(first == again, f"{trace.trace_id}: two answers to one trace differ")
+        msgspec.json.decode(first, type=panel.shapes[-1])
     try:
-        made = interfaces(panel.shapes)
+        typescript = interfaces(panel.shapes)
     except TypeError as error:
         raise ConformanceError(f"its shapes have no TypeScript: {error}") from error
-    lost = [name for name in re.findall(r": (?:\()?([A-Z]\w+)", made) if f"interface {name} " not in made and name != "Record"]
+    names = re.findall(r": (?:\()?([A-Z]\w+)", typescript)
+    lost = [name for name in names if f"interface {name} " not in typescript and name != "Record"]
     require(not lost, f"`shapes` leaves out {', '.join(lost)}")
 
 
@@ -172,15 +173,15 @@ def _example(plugin: Reward | Mechanism) -> tuple[list[Trace], dict[str, Any]]:
     """The traces and options of a plug-in's example: valid, and the same at every call."""
     if plugin.example is None:
         raise ConformanceError("ships no example: example=lambda: Example(traces, options), on which it answers")
-    given = plugin.example()
-    traces = list(given.traces)
+    example = plugin.example()
+    traces = list(example.traces)
     require(bool(traces), "its example has no traces")
     for trace in traces:
         wrong = [str(p) for p in problems(trace) if p.severity == "error"]
         require(not wrong, f"its example holds a trace that is not valid: {wrong[:1]}")
     again = [encode_lines(t) for t in plugin.example().traces]
     require(again == [encode_lines(t) for t in traces], "its example has other traces at the second call")
-    return traces, dict(given.options)
+    return traces, dict(example.options)
 
 
 def _answer(call: Callable[[], Any]) -> Any:

@@ -54,7 +54,7 @@ def test_a_planted_mistake_is_stored_ranked_and_found(run: Ends, live: Path) -> 
     found = lines(out)[-1]["decisive"]
     assert (code, found["event"], found["agent"]) == (0, told["event"], told["agent"])  # type: ignore[index]
     code, out, err = run("blame", name, "--replay", "--store", live)
-    assert f"by forks: step {told['step']} of {told['agent']}" in out
+    assert f"by forks  step {told['step']} of {told['agent']}" in out
     assert err == ""  # a fake costs nothing
     code, _, err = run("blame", "hunt", "--store", live)
     assert code == 5

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from counterpoint.app.api.compare_traces import compare_traces
 from counterpoint.app.api.mix import change_of
 from counterpoint.app.list_lines import fold_runs
-from counterpoint.app.report_page import change_words
+from counterpoint.app.report_answer import change_words
 from counterpoint.store import Store
 from counterpoint.store.summary import Summary
 from counterpoint.trace import Event, Trace

@@ -43,7 +43,7 @@ def test_an_imported_session_that_hangs_is_open(
     told = json.loads(run("report", "--json", "--store", store)[1])["waiting"]
     assert [(h["title"], h["since"] - began < 60) for h in told] == [(title, True)]
     text = run("report", "--store", store)[1]
-    assert "OPEN CALLS" in text
+    assert "Open calls" in text
     assert title in text
     live = Follower(store).look().traces
     assert [one.title for one in live] == [title]

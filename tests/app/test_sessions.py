@@ -266,8 +266,8 @@ def test_the_report_counts_spend_failures_and_waste(run: Ends, store: Path) -> N
 def test_the_report_in_the_terminal_and_as_a_page(run: Ends, store: Path, tmp_path: Path) -> None:
     code, out, _ = run("report", "--store", store)
     assert code == 0
-    assert out.startswith("REPORT    All traces, 2026-11-15 to 2026-11-22\n")
-    for title in ("IN ALL", "SPEND BY PROJECT", "SPEND BY MODEL", "DAY BY DAY", "FAILURES", "WASTE", "SUB-AGENTS: THE LARGEST SPEND", "TRENDS"):
+    assert out.startswith("Report: All traces, 2026-11-15 to 2026-11-22\n")
+    for title in ("In all", "Spend by project", "Spend by model", "Day by day", "Failures", "Waste", "Sub-agents: the largest spend", "Trends"):
         assert f"\n{title}\n" in out
     assert "$94.23 and 13.2 M tokens without a price: gpt-9" in out
     page = tmp_path / "r.html"

@@ -18,7 +18,7 @@ def test_a_run_that_was_cut_off_says_so_and_names_what_hung(tmp_path: Path, run:
         cut.release()
         code, out, err = run("show", "cut", "--store", tmp_path)
         assert code == 0, err
-        assert "open     the end is not recorded: it goes on, or was cut off" in out
+        assert "open     the end is not recorded: the run is still going, or was interrupted" in out
         assert "without an end: e2 pytest of ada" in " ".join(out.split())
         assert "it began, and no end of it is recorded" in run("show", "cut", "e2", "--store", tmp_path)[1]
         assert "no end of it" not in run("show", "cut", "e1", "--store", tmp_path)[1]

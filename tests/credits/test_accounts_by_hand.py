@@ -252,7 +252,7 @@ def test_critics_of_a_wrong_shape() -> None:
     assert error.value.where == "small"
     with pytest.raises(InputError, match=r"q has shape \(7,\), not \(6,\)"):
         ledger(trace, value=[0.0] * 7, q=[0.0] * 7)
-    with pytest.raises(InputError, match="a value is not a number") as error:
+    with pytest.raises(InputError, match="a value is NaN or infinite") as error:
         ledger(trace, value=[0.0, math.inf, *[0.0] * 5])
     assert error.value.where == "small"
     assert ledger(trace, value=[*[0.0] * 6, math.nan]).of(0)["e5"] == 1.0  # the last is the reward, whatever it says

@@ -38,7 +38,7 @@ PROMISES: dict[str, tuple[str, bool, tuple[str, ...], dict[str, Any]]] = {
         "agent",
         False,
         ("group",),
-        {"by": "agent", "convention": "grpo", "signals": None, "ddof": None, "eps": None, "count": None, **GROUP},
+        {"by": "agent", "convention": "grpo", "signals": None, "ddof": None, "eps": None, "count": None, "state": False, **GROUP},
     ),
     "agreement": ("message", False, ("claims",), {"first": False}),
     "c3": (

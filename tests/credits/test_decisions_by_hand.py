@@ -389,7 +389,7 @@ def test_forced_continuation_is_told_or_seen() -> None:
     assert rows(denied) == pytest.approx({(0, "d0"): 2.0})
     told = stop(drafted((1.0, on), (3.0, free), reward=9.0, meta={"forced": True}))
     assert rows(told) == pytest.approx({(0, "d0"): 0.5})
-    with pytest.raises(NotIdentified, match="a team goes on after it stopped") as error:
+    with pytest.raises(NotIdentified, match="a team continues after it stopped") as error:
         stop(drafted((1.0, replace(free, id="d0")), (3.0, free), reward=1.0))
     assert error.value.where == "t"
     with pytest.raises(NotIdentified, match="a stop decision has no propensity") as error:

@@ -51,11 +51,11 @@ def test_a_scale_of_one_row_is_a_group_of_one_too() -> None:
 def test_what_is_not_a_number_is_said_to_be_none() -> None:
     trace = rollouts()[0]
     some = difference(trace, counterfactual=lambda t, name: math.nan if name == "w1" else 0.5)
-    assert some.unidentified == {(0, "w1"): "what the team gets without it is not a number (NaN)"}
-    with pytest.raises(NotIdentified, match="not a number") as error:
+    assert some.unidentified == {(0, "w1"): "the team's reward without it is NaN"}
+    with pytest.raises(NotIdentified, match="NaN") as error:
         difference(trace, counterfactual=lambda t, name: math.nan)
     assert "counterfactual=" in str(error.value.fix)
-    with pytest.raises((NotIdentified, InputError), match=r"not a number|finite"):
+    with pytest.raises((NotIdentified, InputError), match=r"NaN|finite"):
         gae(trace, value=lambda t: dict.fromkeys(t.index, math.nan))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -445,16 +446,25 @@ def votes_of_one(name: str, reward: float) -> Trace:
     return Trace(trace_id=name, task_id="q", events=[Event(id="e0", t=0, type="message", agent="w")], rewards={"team": reward})
 
 
-def test_sharp_by_its_sign_is_ccpos_bonus() -> None:
-    right_with, right_without = [1, 1, 0, 0], [0, 1, 1, 0]
-    traces = [votes_of_one(f"t{i}", float(r)) for i, r in enumerate(right_with)]
-    worth = lambda t, agents: float((right_with if "w" in agents else right_without)[int(t.trace_id[1])])  # noqa: E731
-    paid = sharp(traces, event="sign", lambda_s=0.2, lambda_p=0.0, worth=worth)
-    bonus = [paid.of(i)["w"] - r for i, r in enumerate(right_with)]
-    assert bonus == pytest.approx([0.2, 0.0, -0.2, 0.0])
-    centred = sharp(traces, give="advantage", event="sign", lambda_s=0.2, lambda_p=0.0, worth=worth, scale=False)
-    assert [centred.of(i)["w"] for i in range(4)] == pytest.approx([0.7, 0.5, -0.7, -0.5])
-    assert rows(sharp(traces[:1], give="marginal", event="sign", worth=lambda t, agents: 4.0 * ("w" in agents)))[0, "w"] == 1.0
+def test_sharp_by_verdicts_is_ccpos_bonus() -> None:
+    """Without w two of four are right in the first game (the mean of verdicts is 0: no bonus), one in the second (-0.5: helped)."""
+    right_with = [1, 1, 0, 0]
+    traces = [msgspec.structs.replace(votes_of_one(f"t{i}", float(r)), events=[
+        Event(id="d", t=0, type="orchestrator_decision", agent="lead", role="orchestrator"),
+        Event(id="e0", t=1, type="message", agent="w"),
+    ]) for i, r in enumerate(right_with)]  # fmt: skip
+    about = {"event": "verdict", "lambda_s": 0.2, "lambda_p": 0.0}
+    for right_without, bonus in (([0, 1, 1, 0], 0.0), ([0, 1, 0, 0], 0.2)):
+
+        def worth(t: Trace, agents: Any, right_without: list[int] = right_without) -> float:
+            return float((right_with if "w" in agents else right_without)[int(t.trace_id[1])])
+
+        paid = sharp(traces, worth=worth, **about)
+        assert [paid.of(i)["w"] for i in range(4)] == pytest.approx([1 + bonus, 1 + bonus, -1, -1])
+        assert [paid.of(i)["lead"] for i in range(4)] == [1, 1, -1, -1]
+        centred = sharp(traces, give="advantage", worth=worth, scale=False, **about)
+        own = np.array([1 + bonus, 1 + bonus, -1, -1])
+        assert [centred.of(i)["w"] for i in range(4)] == pytest.approx(own - own.mean())
     with pytest.raises(InputError, match="no event='size_'"):
         sharp(traces, event="size_", worth=worth)
 

@@ -85,7 +85,7 @@ def test_units_and_their_actions() -> None:
 
 def test_nobody_leads_a_trace_without_agents() -> None:
     assert main_of(worked()) == "lead"
-    with pytest.raises(NotIdentified, match="nobody leads") as error:
+    with pytest.raises(NotIdentified, match="no lead") as error:
         main_of(team("empty", 1.0, []))
     assert error.value.where == "empty"
 
@@ -163,7 +163,7 @@ def test_credit_names_what_it_refuses_and_keeps_the_order_of_traces() -> None:
     rows = [(TraceUnit(2, "agent", "x"), 1.0), (TraceUnit(0, "agent", "y"), np.nan), (TraceUnit(0, "agent", "x"), 2.0), (TraceUnit(2, "agent", "a"), 3.0)]
     credit = credit_of("uniform", "words", three(), rows, unidentified={(1, "z"): "told"}, notes={"k": 1}, cost=Cost(2, 3))
     assert credit.rows == (CreditRow(0, "agent", "x", 2.0), CreditRow(2, "agent", "x", 1.0), CreditRow(2, "agent", "a", 3.0))
-    assert credit.unidentified == {(1, "z"): "told", (0, "y"): "what it is computed from is not a number (NaN)"}
+    assert credit.unidentified == {(1, "z"): "told", (0, "y"): "an input is NaN"}
     assert (credit.mechanism, credit.estimand, credit.trace_ids) == ("uniform", "words", ("a", "b", "c"))
     assert (credit.notes, credit.cost, credit.additive, credit.declared) == ({"k": 1}, Cost(2, 3), False, None)
     plain = credit_of("uniform", "words", three(), [])

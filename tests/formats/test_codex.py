@@ -232,7 +232,7 @@ def test_a_tree_of_the_second_kind() -> None:
         GUARD: "guardian",
     }
     assert about(trace)["lacks"] == {"the text of messages between agents: it is encrypted": 2}
-    assert about(trace)["mended"] == {"token totals that begin anew": 1}
+    assert about(trace)["mended"] == {"token totals that restart": 1}
 
 
 def test_encrypted_mail_links() -> None:

@@ -93,7 +93,7 @@ def test_parent_links_are_believed_before_clocks() -> None:
 def test_a_team_of_lanes() -> None:
     draft = Draft("t", "t", system="test")
     main = draft.lane("main", leads=True)
-    main.told("do it", at=0.0)
+    main.prompt("do it", at=0.0)
     main.step(end=2.0, text="I will ask two", usage=Usage(10, 5, 0, 7), model="claude-sonnet-4-5")
     for child in ("a", "b"):
         main.spawn(child, role="Explore", text="look", at=2.0)

@@ -267,8 +267,8 @@ def test_shapes_follow_from_who_spawned_whom() -> None:
 def test_a_step_reads_all_that_was_heard_and_begins_when_the_last_of_it_came() -> None:
     draft = fresh()
     lane = draft.lane("a", role="r")
-    lane.told("go", at=1.0, id="u")
-    lane.told("note", by="system", source="system", at=3.0, id="n", trusted=False)
+    lane.prompt("go", at=1.0, id="u")
+    lane.prompt("note", by="system", source="system", at=3.0, id="n", trusted=False)
     assert lane.step(end=5.0, text="one", id="s1") == "s1"
     lane.step(end=6.0, text="two", id="s2")
     lane.reached(9.0)
@@ -293,7 +293,7 @@ def test_a_step_reads_all_that_was_heard_and_begins_when_the_last_of_it_came() -
 def test_a_step_without_words_that_only_calls_is_its_first_call() -> None:
     draft = fresh()
     lane = draft.lane("a")
-    lane.told("go", at=0.0, id="u")
+    lane.prompt("go", at=0.0, id="u")
     assert lane.step(end=1.0, only_calls=True, usage=Usage(3, 0, 0, 4), model="m") is None
     lane.call("T", "{}", call="1", at=1.0, id="c1")
     lane.call("T", call="2", at=1.0, id="c2")
@@ -393,7 +393,7 @@ def test_a_return_after_something_new_was_heard_is_an_event_of_its_own() -> None
     draft = fresh()
     lane = draft.lane("a")
     lane.step(end=1.0, text="x", id="s")
-    lane.told("wait", at=2.0, id="u")
+    lane.prompt("wait", at=2.0, id="u")
     lane.returns("lead", "late", at=3.0, id="r")
     trace = made(draft)
     assert [e.id for e in trace.events if e.type == "return"] == ["r"]
@@ -428,7 +428,7 @@ def test_a_step_that_heard_after_it_did_not_stop() -> None:
     draft = fresh()
     lane = draft.lane("a", leads=True)
     lane.step(end=1.0, text="x", id="s")
-    lane.told("more", at=2.0)
+    lane.prompt("more", at=2.0)
     lane.stops()
     assert by(made(draft))["s"].decision is None
 

@@ -493,9 +493,9 @@ def test_only_new_messages_of_a_prompt_are_heard() -> None:
     assert list(heard.new([a, b, a, a])) == [a]
     assert list(heard.new([a, b])) == []
     answer = Message("assistant", "a2", calls=[Call("1", "f", {})])
-    heard.said([a, b, a], answer)
+    heard.add_answer([a, b, a], answer)
     assert list(heard.new([a, b, answer, Message("user", "c")])) == [Message("user", "c")]
-    heard.said([answer], answer)  # the same words a second time
+    heard.add_answer([answer], answer)  # the same words a second time
     assert list(heard.new([answer, answer])) == []
     assert list(heard.new([answer, answer, answer])) == [answer]
 
@@ -505,7 +505,7 @@ def test_messages_with_ids_go_by_them() -> None:
     one, two = Message("user", "a", id="1"), Message("user", "changed", id="1")
     assert list(heard.new([one, one])) == [one]
     assert list(heard.new([two])) == []
-    heard.said([], Message("assistant", "x", id="7"))
+    heard.add_answer([], Message("assistant", "x", id="7"))
     assert list(heard.new([Message("assistant", "y", id="7"), Message("assistant", "y")])) == [Message("assistant", "y")]
     assert list(heard.new([Message("tool", "r", call="1"), Message("tool", "r", call="2")])) != []
 
@@ -558,7 +558,7 @@ ROOM = r"""
   s7 -> s8 (safety_flow)
   s2 -> s8 (causal)
   costs {"messages": 3, "tokens": 0, "tool_calls": 2}
-  meta {"import": {"lacks": {"timestamps: t counts events": 1}, "links": {"inferred": {"the terminal answers whoever spoke before it": 2}, "unlinked": 1}, "unlinked_first": ["s0: a terminal's output that nobody asked for"]}, "title": "Count."}
+  meta {"import": {"lacks": {"timestamps: t counts events": 1}, "links": {"inferred": {"the terminal answers whoever spoke before it": 2}, "unlinked": 1}, "unlinked_first": ["s0: a terminal's output without a request"]}, "title": "Count."}
 """
 
 

@@ -111,7 +111,7 @@ def test_personal_numbers_leave_a_trace_with_a_kind_of_their_own() -> None:
     assert masked_all([trace]).traces == [trace]
     done = masked_all([trace], is_personal=True)
     assert done.traces[0].meta == {"note": "from [masked:personal:0001]"}
-    assert done.found == {"personal": 1}
+    assert done.by_kind == {"personal": 1}
     assert masked_all(done.traces, is_personal=True).traces == done.traces
 
 

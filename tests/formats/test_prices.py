@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats.importing.model_names import spellings, undated, written
+from counterpoint.formats.importing.model_names import canonical_name, spellings, undated
 from counterpoint.formats.importing.price_list import TABLE, price_list, price_table
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.guard.prices import price_of
@@ -49,8 +49,8 @@ def test_a_longer_name_is_never_priced_as_a_shorter_one() -> None:
 
 
 def test_one_way_to_write_a_name() -> None:
-    assert written(" Claude-Sonnet-4.5[1m] ") == "claude-sonnet-4-5"
-    assert written("llama-3.3.1") == "llama-3-3-1"
+    assert canonical_name(" Claude-Sonnet-4.5[1m] ") == "claude-sonnet-4-5"
+    assert canonical_name("llama-3.3.1") == "llama-3-3-1"
     assert undated("claude-sonnet-4-5-20250929") == undated("claude-sonnet-4-5@20250929") == "claude-sonnet-4-5"
     assert undated("gpt-5-2025-08-07") == "gpt-5"
     assert undated("claude-3-5-sonnet-20240620-v1:0") == "claude-3-5-sonnet"
@@ -127,10 +127,10 @@ def _checked(cost: Any, table: dict[str, Any]) -> int:
     for provider, said in table["providers"].items():
         first: dict[str, int] = {}
         for k, row in enumerate(said["models"]):
-            first.setdefault(written(row["names"][0]), k)
+            first.setdefault(canonical_name(row["names"][0]), k)
         for k, row in enumerate(said["models"]):
             name = row["names"][0]
-            if first[written(name)] != k:
+            if first[canonical_name(name)] != k:
                 continue  # two of its rows have one name: the first is meant
             since = [price["since"] for price in row["prices"] if "since" in price]
             for usage, at in _usages(rng, row.get("context"), since):

@@ -126,8 +126,8 @@ def team() -> Draft:
     """A lead that asks two, waits for one, and hears the other late; the second reads a poisoned page."""
     draft = Draft("t", "the-task", system="test")
     lead = draft.lane("lead", role="boss", leads=True)
-    lead.told("be brief", by="system", source="system", at=0.0)
-    lead.told("what is new?", at=0.0)
+    lead.prompt("be brief", by="system", source="system", at=0.0)
+    lead.prompt("what is new?", at=0.0)
     lead.step(end=1.0, text="I ask two.", usage=Usage(1, 0, 0, 1))
     for name in ("fast", "slow"):
         lead.spawn(name, role="scout", text=f"go, {name}", at=1.0)
@@ -202,7 +202,7 @@ def test_texts_that_are_absent_are_counted() -> None:
 def test_a_call_that_nobody_answered_is_noted_where_the_agent_went_on() -> None:
     draft = Draft("t", "task", system="test")
     lane = draft.lane("a", leads=True)
-    lane.told("go")
+    lane.prompt("go")
     lane.step(text="first")
     lane.call("x", call="1")
     lane.step(text="second")
@@ -217,7 +217,7 @@ def test_a_call_that_nobody_answered_is_noted_where_the_agent_went_on() -> None:
 def test_a_message_to_a_peer_is_an_act_and_a_failed_spawn_says_so() -> None:
     draft = Draft("t", "task", system="test")
     lane = draft.lane("a", leads=True)
-    lane.told("go")
+    lane.prompt("go")
     lane.step(text="hm")
     lane.spawn(None, role="x", text="try", ok=False, error="no room")
     lane.send("b", "hello b")
@@ -231,7 +231,7 @@ def test_a_message_to_a_peer_is_an_act_and_a_failed_spawn_says_so() -> None:
 
 def test_a_trace_in_which_nobody_speaks_gives_no_row() -> None:
     draft = Draft("t", "task", system="test")
-    draft.lane("a").told("anybody?")
+    draft.lane("a").prompt("anybody?")
     (trace,) = draft.traces()
     assert sft.write(trace) == b""
 

@@ -478,7 +478,7 @@ def test_limits_of_options_and_defaults() -> None:
     tally = Tally()
     assert refusal(limits_of({}), tally, spawn, 0.0) is None
     for n in range(50):
-        tally.started(f"a{n}", 1, None)
+        tally.on_agent(f"a{n}", 1, None)
     assert refusal(limits_of({}), tally, spawn, 0.0)[0] == "prompt.agents"  # type: ignore[index]
 
 

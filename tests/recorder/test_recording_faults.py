@@ -49,7 +49,7 @@ def test_a_full_disk_is_told_once_and_the_team_goes_on(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "total 2000 trace None problems" in done.stdout
     assert "no space left to write" in done.stdout
-    told = [line for line in done.stderr.splitlines() if "the program goes on" in line]
+    told = [line for line in done.stderr.splitlines() if "the program continues" in line]
     assert len(told) == 1, done.stderr
     kept = Store(tmp_path).get("t1")
     assert kept.meta["unfinished"] is True
@@ -85,7 +85,7 @@ def test_a_defect_of_ours_is_no_defect_of_the_team(
             assert look("two") == "two"
         assert look("three") == "three"
     assert rec.problems == ["RuntimeError: a bug"] * 2
-    assert capsys.readouterr().err.count("RuntimeError: a bug; the program goes on") == 1
+    assert capsys.readouterr().err.count("RuntimeError: a bug; the program continues") == 1
     assert [rec.trace.text(e) for e in rec.trace.events if e.type == "tool_call"] == ["three"]
     assert problems(rec.trace) == []
 

@@ -141,7 +141,7 @@ def test_what_is_no_number_is_said_and_left_out(tmp_path: Path, given: Any) -> N
     assert rec.trace is not None
     assert rec.trace.rewards == {"a?": 1}
     assert len(rec.problems) == 1
-    assert rec.problems[0].endswith("is not a number: left out")
+    assert rec.problems[0].endswith("is not a finite number: dropped")
 
 
 def test_tokens_and_money_may_be_numbers_of_numpy(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_what_varies_by_rounding_does_not_vary() -> None:
 )
 def test_values_that_are_no_numbers_are_refused(call: Any, what: str) -> None:
     for wrong in ([[1.0, math.nan]], [[math.inf, 1.0]]):
-        with pytest.raises(InputError, match=f"some {what} are not numbers"):
+        with pytest.raises(InputError, match=f"some {what} are NaN or infinite"):
             call(np.array(wrong))
     with pytest.raises(InputError, match=f"there are no {what}"):
         call(np.empty((0, 2)))
@@ -190,7 +190,7 @@ def test_bad_balances_one_by_one() -> None:
         with pytest.raises(InputError, match="is remembered"):
             Balance().step(GradientMemory.of(2, 3), one, two)
     for one, two in ((np.full((1, 1), np.nan), np.ones((1, 1))), (np.ones((1, 1)), np.full((1, 1), np.nan))):
-        with pytest.raises(InputError, match="some gradients are not numbers"):
+        with pytest.raises(InputError, match="some gradients are NaN or infinite"):
             Balance().step(GradientMemory.of(1, 1), one, two)
     for record in (Balance(), memory, Scaffold(1.0), Indicator.of(1)):
         with pytest.raises(FrozenInstanceError):
@@ -306,6 +306,6 @@ def test_observations_are_refused_one_by_one() -> None:
         with pytest.raises(InputError, match="one bucket, arm and reward per choice"):
             plan.update(state, *map(np.array, shape))
     for value in (math.nan, math.inf):
-        with pytest.raises(InputError, match="a primary reward is not a number"):
+        with pytest.raises(InputError, match="a primary reward is NaN or infinite"):
             plan.update(state, np.array([0]), np.array([0]), np.array([value]))
     assert batch(plan, state, [(1, 0, 1.0)]).count_CA.tolist() == [[0, 0], [1, 0]]

@@ -82,9 +82,9 @@ def test_maporl_of_a_trace() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_scores_that_are_no_numbers_are_named(value: float) -> None:
-    with pytest.raises(InputError, match="a score is not a number"):
+    with pytest.raises(InputError, match="a score is NaN or infinite"):
         own_now_team_later([[value]])
-    with pytest.raises(InputError, match="a correctness is not a number"):
+    with pytest.raises(InputError, match="a correctness is NaN or infinite"):
         bonus([[value, 1], [1, 1]], ALPHA)
 
 

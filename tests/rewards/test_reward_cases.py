@@ -90,7 +90,7 @@ def test_the_first_channel_that_an_event_has_counts() -> None:
 def test_amounts_of_a_unit_are_gathered_in_their_order() -> None:
     assert gathered([("b", 1.0), (None, 9.0), ("a", 2.0), ("b", 3.0)], "last") == {"b": 3.0, "a": 2.0}
     assert list(gathered([("b", 1.0), ("a", 2.0), ("b", 3.0)], "sum")) == ["b", "a"]
-    with pytest.raises(InputError, match="no way 'meen' to combine scores"):
+    with pytest.raises(InputError, match="unknown combination 'meen' of scores"):
         gathered([], "meen")
 
 

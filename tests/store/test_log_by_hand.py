@@ -142,7 +142,7 @@ def test_what_the_log_names(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_file_of_the_log_must_hold(log: Log) -> None:
     with pytest.raises(InputError, match=r"3\.json: a commit of the store's log is missing"):
         log.read_commit(3)
-    with pytest.raises(InputError, match="the checkpoint is gone"):
+    with pytest.raises(InputError, match="the checkpoint is missing"):
         log.read_checkpoint(3)
     log.commit(_drop)
     log.state.rows = {"a": _row("a", "A")}
@@ -171,7 +171,7 @@ def test_the_head_is_cut_to_its_length_and_synced_when_asked(tmp_path: Path, mon
     head.close()
     head.close()
     assert (head._fd, head.read()) != (-1, None), "it is opened again when it is asked"
-    with head.held():
+    with head.lock():
         head.close()
     assert head._fd == -1
     assert disk.lock(Head(path)._file())

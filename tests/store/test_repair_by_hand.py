@@ -85,7 +85,7 @@ def test_a_trace_that_is_not_what_was_written_is_not_given_back(tmp_path: Path) 
     found = salvage(lake, part.name)
     assert [r.id for r in found.rows] == ["t1"]
     assert list(found.lost) == ["t0"]
-    assert "it is not what was written" in found.lost["t0"]
+    assert "the checksum differs" in found.lost["t0"]
     assert (found.part.traces, found.part.events) == (2, len(_trace(1).events))
     _no_log(tmp_path)
     done = repair(tmp_path)
@@ -154,7 +154,7 @@ def test_what_is_said_of_mark_and_head(tmp_path: Path) -> None:
     done = repair(tmp_path).done
     assert done[0].startswith("the version file was damaged: ")
     assert "the store's version file" not in done[0]
-    assert done[1:] == ["the version file was written anew"]
+    assert done[1:] == ["the version file was rewritten"]
     assert _aside(tmp_path) == ["counterpoint.json"]
     (tmp_path / "head").unlink()
     assert repair(tmp_path).done == ["the head of the log was missing"]

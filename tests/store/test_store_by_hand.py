@@ -16,7 +16,7 @@ from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.store import Store
 from counterpoint.store.handles import short_ids
 from counterpoint.store.journal import path_of
-from counterpoint.store.lake import Gone
+from counterpoint.store.lake import MissingFile
 from counterpoint.store.log import Row, Span
 from counterpoint.store.parts import part_path
 from counterpoint.store.query import Result
@@ -232,7 +232,7 @@ def test_a_file_that_went_while_a_query_ran_is_gone(store: Store) -> None:
     asked._look_for_files(error)
     Path(asked._files[0]).unlink()
     asked._look_for_files(duckdb.IOException("cannot open something else"))
-    with pytest.raises(Gone):
+    with pytest.raises(MissingFile):
         asked._look_for_files(error)
 
 

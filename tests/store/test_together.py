@@ -188,7 +188,7 @@ def test_the_head_says_how_far_the_log_goes(tmp_path: Path) -> None:
     head = Head(tmp_path / "head")
     Head.create(tmp_path / "head")
     assert head.read() == Position(0, 0)
-    with head.held():
+    with head.lock():
         head.write(Position(12, 7))
     assert Head(tmp_path / "head").read() == Position(12, 7)
     Head.create(tmp_path / "head")
@@ -210,7 +210,7 @@ def test_a_head_that_is_half_written_is_read_when_it_is_whole(tmp_path: Path) ->
     Head.create(tmp_path / "head")
     writer, reader = Head(tmp_path / "head"), Head(tmp_path / "head")
     found: list[Position] = []
-    with writer.held():
+    with writer.lock():
         (fd := os.open(tmp_path / "head", os.O_WRONLY), os.pwrite(fd, b"{????", 0), os.close(fd))
         thread = threading.Thread(target=lambda: found.append(reader.read()))
         thread.start()
@@ -222,8 +222,8 @@ def test_a_head_that_is_half_written_is_read_when_it_is_whole(tmp_path: Path) ->
 def test_the_lock_is_one_and_inside_itself_it_is_held_already(tmp_path: Path) -> None:
     Head.create(tmp_path / "head")
     one, two = Head(tmp_path / "head"), Head(tmp_path / "head")
-    with one.held():
-        with one.held(shared=True):
+    with one.lock():
+        with one.lock(shared=True):
             assert not disk.lock(two._file()), "a look for oneself does not let others in"
         assert not disk.lock(two._file()), "nor does its end"
     assert disk.lock(two._file())
@@ -236,7 +236,7 @@ def test_a_forked_child_has_no_part_in_the_lock(tmp_path: Path) -> None:
     parent = os.fork()
     if parent == 0:
         store = Store(tmp_path)
-        with store._log.head.held():
+        with store._log.head.lock():
             child = os.fork()
             if child == 0:
                 os.read(told, 1)

@@ -1,4 +1,4 @@
-"""`verify` finds what is not as it was written, `repair` keeps what can be read and deletes nothing."""
+"""`verify` finds what is not as it was written, `repair` recovers what is readable and deletes nothing."""
 
 from __future__ import annotations
 

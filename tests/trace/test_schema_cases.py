@@ -169,7 +169,7 @@ def test_half_a_surrogate_pair_is_told_from_a_file_that_was_cut() -> None:
     [half] = problems(b'{"a": "\\ud83d"}').errors
     [cut] = problems(b'{"a": "x').errors
     assert half.code == "truncated" or "surrogate" in half.what
-    assert "cut off" in cut.hint
+    assert "truncated" in cut.hint
     if half.code == "truncated":
         assert "surrogate pair" in half.hint
 

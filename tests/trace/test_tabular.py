@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from counterpoint.answer import html
 from counterpoint.display import bars
 from counterpoint.errors import CounterpointError
-from counterpoint.trace.tabular import COLUMNS_SHOWN, ROWS_SHOWN, Tabular, html_table
+from counterpoint.trace.tabular import COLUMNS_SHOWN, ROWS_SHOWN, Tabular, sample_section
 
 
 class Made(Tabular):
@@ -56,9 +57,9 @@ def test_what_is_printed_is_a_table_too() -> None:
 
 def test_a_table_of_many_columns_is_cut_too() -> None:
     names = [f"c{i}" for i in range(COLUMNS_SHOWN + 5)]
-    html = html_table(names, [[None] * len(names)], 1, "")
-    assert html.count("<td>") == COLUMNS_SHOWN + 1
-    assert "5 more columns" in html
+    page = html([sample_section(names, [["x"] * len(names)], 1, "")])
+    assert page.count("<td>") == COLUMNS_SHOWN
+    assert "5 more columns" in page
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])

@@ -132,7 +132,7 @@ def test_blame_ranks_steps_and_steps_through_them(page: Any, viewer: Viewer) -> 
         store.add(next(chat for chat in broken_chats(range(40), shapes=["panel"]) if blame(chat).stands_out))
         failed = store.ids()[-1]
     trace(page, viewer, failed, "?v=blame")
-    suspects = region.get_by_role("list", name="Suspects, the likeliest first").locator("article")
+    suspects = region.get_by_role("list", name="Suspects, the largest share first").locator("article")
     suspects.first.wait_for()
     first, second = (suspects.nth(i).get_by_role("button") for i in (0, 1))
     region.get_by_role("button", name="Next suspect").click()

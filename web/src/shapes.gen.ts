@@ -453,6 +453,7 @@ export interface Suspicion {
   suspects: SuspectStep[];
   agents: Record<string, number>;
   sure: string;
+  verdict: string;
   steps: number;
   notes: string[];
   failed: FailedStep[];

@@ -50,7 +50,7 @@ export const method = computed<string | null>(() => methods.value[0] ?? chosenMe
 export const zoom = signal<[number, number] | null>(null);
 /** A range the user marked (M), in seconds. */
 export const marked = signal<[number, number] | null>(null);
-/** Events that most likely decided a failure, the likeliest first: marked on the timeline once the Blame panel has ranked them. */
+/** Events that may have decided a failure, by rank: marked on the timeline once the Blame panel has ranked them. */
 export const suspects = signal<number[]>([]);
 /** Events of the window of a large trace that is on the screen. The Time view keeps it. */
 export const windowed = signal<Columns | null>(null);

@@ -61,7 +61,7 @@ def _in_zip(archive: File) -> Iterator[tuple[File, str | None]]:
         if info.flag_bits & 1:
             why = "is encrypted"
         elif info.compress_type not in _METHODS:
-            why = f"is packed by a method that we do not know ({info.compress_type})"
+            why = f"uses an unknown compression method ({info.compress_type})"
         elif info.file_size > MAX_UNPACKED:
             why = "unpacks to more than the limit"
         name = f"{archive.name}/{info.filename}"
@@ -95,7 +95,7 @@ def _in_tar(archive: File) -> Iterator[tuple[File, str | None]]:
         if not info.isreg():
             why = "is not a plain file"
         elif info.issparse():
-            why = "is stored with holes, which we do not read"
+            why = "is a sparse file, which is not supported"
         elif info.size > MAX_UNPACKED:
             why = "unpacks to more than the limit"
         opened_by = partial(_open_tarred, archive, info.offset_data, info.size)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 import counterpoint.registry as registry
+from counterpoint.answer import Section
 from counterpoint.audits.work.agents import AgentWork, TeamWork, work
 from counterpoint.credits.choice import NoMechanism
 from counterpoint.display import compact, duration, money, number, percent
@@ -22,21 +23,10 @@ from counterpoint.trace.rows import Bar, Credit
 
 MOST_READ = 20_000
 """Events up to which the origin of the result's words is looked for."""
-HEAD = (
-    "agent",
-    "cost",
-    "tokens",
-    "busy",
-    "path",
-    "lines kept",
-    "tests",
-    "commands",
-    "returns used",
-    "useful",
-    "errors",
-    "of result",
-)
-"""The columns in which commands show it."""
+_HEAD = (
+    "agent", "cost", "tokens", "busy", "path", "lines kept", "tests", "commands", "returns used", "useful", "errors", "of result",
+)  # fmt: skip
+_DROP = ("of result", "path", "useful", "busy", "tokens", "commands")
 
 
 def contributions(trace: Trace, *, words: bool = True) -> TeamWork:
@@ -57,10 +47,14 @@ def _shares(trace: Trace) -> Mapping[str, float] | None:
     return found.of(0, "agent")
 
 
-def cells(told: TeamWork) -> list[list[str]]:
-    """A row for each agent, under `HEAD`; a dash stands for what is not recorded."""
-    names = [one.name for one in told.agents]
-    return [_cells(one, one.name if names.count(one.name) == 1 else one.agent) for one in told.agents]
+def work_section(team: TeamWork, most: int | None = None) -> Section:
+    """A row for each agent, and what it comes to in words; a dash stands for what is not recorded."""
+    names = [one.name for one in team.agents]
+    rows = [_cells(one, one.name if names.count(one.name) == 1 else one.agent) for one in team.agents]
+    more = f"{len(rows) - most:,} more agents: --rows 0 prints all" if most and len(rows) > most else ""
+    lines = [("work", team.headline), *(("note", words) for words in team.notes)]
+    title, right = "what each agent cost, and what became of its work", range(1, len(_HEAD))
+    return Section(title, head=_HEAD, rows=rows[:most], right=right, drop=_DROP, lines=lines, more=more)
 
 
 def _cells(one: AgentWork, name: str) -> list[str]:

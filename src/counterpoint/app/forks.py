@@ -65,7 +65,7 @@ class OwnReplays:
     def _of(self, trace: Trace) -> Any:
         found = self._by_maker.get(_maker(trace))
         if found is None:
-            raise NotIdentified("nothing says how this team would have gone on", _RECORDED, where=trace.trace_id)
+            raise NotIdentified("nothing says how this team would have continued", _RECORDED, where=trace.trace_id)
         return found
 
 
@@ -167,7 +167,7 @@ def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) ->
     """The world that made the trace, or the recording of its team; `model` answers what a recording cannot."""
     found, name = replay_of(trace, model=model, allow=allow), trace.meta.get("world")
     if found is None:
-        what = "nothing says how this team would have gone on"
+        what = "nothing says how this team would have continued"
         if isinstance(trace.meta.get("team"), dict):
             what = "no installed package plays its team again"
         elif isinstance(name, str):

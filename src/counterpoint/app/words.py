@@ -8,12 +8,8 @@ from __future__ import annotations
 import errno
 import os
 
+from counterpoint.display import plain_text as plain_text
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain
-
-
-def plain_text(text: str, *, keep_lines: bool = False) -> str:
-    """Text without control characters: what a trace says must not steer the reader's terminal."""
-    return "".join(c if c.isprintable() or (keep_lines and c in "\n\t") else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def os_error(error: OSError) -> CounterpointError:

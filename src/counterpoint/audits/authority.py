@@ -65,8 +65,8 @@ class AuthorityPolicy:
 
     def role(self, tool: str | None, argument: str) -> str:
         """`target` or `content`."""
-        said = self.roles.get(tool or "", {}).get(argument)
-        return said or ("target" if argument.lower() in self.targets else "content")
+        role = self.roles.get(tool or "", {}).get(argument)
+        return role or ("target" if argument.lower() in self.targets else "content")
 
 
 class Sink(Struct, frozen=True):
@@ -93,15 +93,15 @@ def authority(trace: Trace, may: MayTaint | None = None, policy: AuthorityPolicy
     facts = facts_of(trace)
     policy = policy or AuthorityPolicy()
     may = may or may_taint(trace)
-    flows, said = _flows(trace), _Speakers(trace)
+    flows, voices = _flows(trace), _Speakers(trace)
     out: list[Sink] = []
     for i, event in enumerate(trace.events):
         if event.type == "safety_event":
             out.append(_reported(trace, may, i))
         elif _is_sink(event, policy):
-            found = _judged(trace, facts, may, policy, flows, said, i)
-            if found is not None:
-                out.append(found)
+            sink = _judged(trace, facts, may, policy, flows, voices, i)
+            if sink is not None:
+                out.append(sink)
     return out
 
 
@@ -132,7 +132,7 @@ def _flows(trace: Trace) -> dict[str, list[str]]:
 
 
 def _judged(
-    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], said: _Speakers, i: int
+    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], voices: _Speakers, i: int
 ) -> Sink | None:
     """The strongest ground against a sink; None where nothing untrusted reaches it."""
     event = trace.events[i]
@@ -145,7 +145,7 @@ def _judged(
     if not may.labels[i] & bad:
         return None
     for name, value in _targets(event, policy).items():
-        copied = _copied(trace, facts, may, said.by(value), i, bad)
+        copied = _copied(trace, facts, may, voices.by(value), i, bad)
         if copied is not None:
             rule = f"the target {name!r} is copied from untrusted text"
             return _sink(trace, may, i, [copied, i], f"{event.tool} {name}", rule, "violation", "copied")
@@ -184,7 +184,7 @@ def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink:
     others = [j for j in holding if j != sink]
     if not others:
         return None
-    before, found = facts.info.ancestors(sink), None
+    before, source = facts.info.ancestors(sink), None
     for j in others:
         if not before[j]:
             continue
@@ -192,9 +192,9 @@ def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink:
         own = label_of(event) & bad if event.trusted is False or j in may.sources else 0
         if not own and not may.labels[j] & bad:
             return None
-        if own and found is None:
-            found = j
-    return found
+        if own and source is None:
+            source = j
+    return source
 
 
 def _reported(trace: Trace, may: MayTaint, i: int) -> Sink:

@@ -164,7 +164,7 @@ def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] =
     old = [fingerprint(e) for e in trace.events]
     full = [fingerprint(after[name]) if name in after else None for name in names]
     agent = facts.team.agent_E
-    found = cut_off(
+    cut = cut_off(
         graph,
         old,
         {place: full[place]},
@@ -181,11 +181,11 @@ def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] =
         at=at,
         closure=graph.descendants(place),
         changed=changed,
-        reran=found.reran,
+        reran=cut.reran,
         new=len(after.keys() - set(names)),
-        missed=tuple(events[i].id for i in np.flatnonzero(changed & ~found.reran)),
-        held=tuple(events[i].id for i in found.held),
-        crossed=tuple(events[i].id for i in found.crossed),
+        missed=tuple(events[i].id for i in np.flatnonzero(changed & ~cut.reran)),
+        held=tuple(events[i].id for i in cut.held),
+        crossed=tuple(events[i].id for i in cut.crossed),
     )
 
 
@@ -267,13 +267,13 @@ class EdgeAudit(NamedTuple):
     @property
     def says(self) -> str:
         """The finding in one line."""
-        seen = f"{len(self.misses):,} of {self.changed:,} changes outside the recorded cones (at most {self.rate_upper:.2%})"
+        share = f"{len(self.misses):,} of {self.changed:,} changes outside the recorded cones (at most {self.rate_upper:.2%})"
         match self.verdict:
             case "fall back":
-                return f"edges are missing: {seen}; fall back to full-return advantages"
+                return f"edges are missing: {share}; fall back to full-return advantages"
             case "complete":
-                return f"edges look complete: {seen}"
-        return f"not sure yet: {seen}; audit more events"
+                return f"edges look complete: {share}"
+        return f"not sure yet: {share}; audit more events"
 
 
 def upper(hits: int, trials: int, confidence: float = 0.95) -> float:

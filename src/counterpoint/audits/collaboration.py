@@ -47,7 +47,7 @@ def repeated(
     sets = {i: shingles(text, k) for i, text in texts.items()} if embed is None and similarity is None else {}
     vectors = dict(zip(texts, embed(list(texts.values())), strict=True)) if embed is not None and texts else {}
     refs = [i for i in numbers if i not in texts and facts.events[i].content_ref is not None]
-    found: dict[int, int] = {}
+    earlier_of: dict[int, int] = {}
     for group, own in _groups(facts, [i for i in numbers if i in texts], scope):
         if embed is not None:
             earlier = repeats_by_embedding(np.array([vectors[i] for i in group]), threshold)
@@ -55,14 +55,14 @@ def repeated(
             earlier = repeats_by_similarity([texts[i] for i in group], similarity, threshold)
         else:
             earlier = repeats([sets[i] for i in group], threshold)
-        found |= {i: group[j] for i, j in zip(group, earlier, strict=True) if j >= 0 and i in own}
+        earlier_of |= {i: group[j] for i, j in zip(group, earlier, strict=True) if j >= 0 and i in own}
     for group, own in _groups(facts, refs, scope):
         first: dict[str | None, int] = {}
         for i in group:
             j = first.setdefault(facts.events[i].content_ref, i)
             if j != i and i in own:
-                found[i] = j
-    return Repeats(dict(sorted(found.items(), key=lambda p: facts.team.place_E[p[0]])), len(texts) + len(refs), len(texts))
+                earlier_of[i] = j
+    return Repeats(dict(sorted(earlier_of.items(), key=lambda p: facts.team.place_E[p[0]])), len(texts) + len(refs), len(texts))
 
 
 def _groups(facts: Facts, numbers: list[int], scope: Scope) -> list[tuple[list[int], set[int]]]:
@@ -109,22 +109,22 @@ def collaboration(
     out = []
     scopes: tuple[tuple[str, Scope], ...] = ((names[0], "team"), (names[1], "receiver"))
     for name, scope in scopes:
-        found = repeated(facts, messages, scope=scope, threshold=threshold, k=k, similarity=similarity, embed=embed)
-        out.append(_redundancy(facts, name, found, f"{how} >= {threshold:g}"))
+        repeats = repeated(facts, messages, scope=scope, threshold=threshold, k=k, similarity=similarity, embed=embed)
+        out.append(_redundancy(facts, name, repeats, f"{how} >= {threshold:g}"))
     return [*out, _read(facts)]
 
 
-def _redundancy(facts: Facts, name: str, found: Repeats, how: str) -> Measure:
+def _redundancy(facts: Facts, name: str, repeats: Repeats, how: str) -> Measure:
     total = len(facts.messages)
-    if not found.judged:
+    if not repeats.judged:
         return Measure.missing(name, f"none of {total:,} messages has a text or a content_ref")
-    text = f"{len(found.of):,} of {total:,} messages; {found.by_text:,} by text ({how})"
-    if found.judged > found.by_text:
-        text += f", {found.judged - found.by_text:,} by equal content_ref only"
-    if found.judged < total:
-        text += f", {total - found.judged:,} have neither"
-    status, bound = standing(found.by_text == total)
-    return Measure.of(name, len(found.of) / total, text, status=status, bound=bound, events=ids(facts.trace, found.of))
+    text = f"{len(repeats.of):,} of {total:,} messages; {repeats.by_text:,} by text ({how})"
+    if repeats.judged > repeats.by_text:
+        text += f", {repeats.judged - repeats.by_text:,} by equal content_ref only"
+    if repeats.judged < total:
+        text += f", {total - repeats.judged:,} have neither"
+    status, bound = standing(repeats.by_text == total)
+    return Measure.of(name, len(repeats.of) / total, text, status=status, bound=bound, events=ids(facts.trace, repeats.of))
 
 
 def _read(facts: Facts) -> Measure:

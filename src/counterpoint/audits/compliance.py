@@ -121,12 +121,12 @@ NOTHING = Background("", frozenset(), frozenset())
 def act_of(tool: str | None, text: str) -> Act:
     """A call by its tool's name and its arguments, which may be JSON."""
     names, values = _split(text)
-    said = "\n".join(values)
-    own = frozenset(stem(word) for word in tool_words(tool or "")).union(stems(said))
+    content = "\n".join(values)
+    own = frozenset(stem(word) for word in tool_words(tool or "")).union(stems(content))
     words = own.union(stems(" ".join(names).replace("_", " ")))
     single = frozenset(normal(value) for value in values)
-    told = frozenset[str]().union(*(figures(value.upper() if len(value.strip()) == 1 else value) for value in values))
-    return Act(tool or "", tool_kinds(tool or "", said), normal(said), words, own, single, told)
+    numbers = frozenset[str]().union(*(figures(value.upper() if len(value.strip()) == 1 else value) for value in values))
+    return Act(tool or "", tool_kinds(tool or "", content), normal(content), words, own, single, numbers)
 
 
 def values_of(text: str) -> list[str]:
@@ -137,12 +137,12 @@ def values_of(text: str) -> list[str]:
 def _split(text: str) -> tuple[list[str], list[str]]:
     """Names and values of arguments."""
     try:
-        said = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return [], [text]
     names: list[str] = []
     values: list[str] = []
-    todo = [said]
+    todo = [value]
     while todo:
         one = todo.pop(0)
         if isinstance(one, dict):
@@ -173,8 +173,8 @@ def _verbs(text: str) -> Iterable[str]:
 def known_by(asked: str, acts: Sequence[Act]) -> Background:
     """What the user's texts and the calls so far hold."""
     words = frozenset(stems(asked)).union(*(act.own for act in acts))
-    told = figures(asked).union(*(act.figures for act in acts))
-    return Background("\n".join([normal(unfolded(asked)), *(act.text for act in acts)]), words, told, tuple(acts))
+    numbers = figures(asked).union(*(act.figures for act in acts))
+    return Background("\n".join([normal(unfolded(asked)), *(act.text for act in acts)]), words, numbers, tuple(acts))
 
 
 def holds(text: str, particular: str) -> bool:
@@ -195,8 +195,8 @@ def holds(text: str, particular: str) -> bool:
     words = stems(particular)
     if len(words) < _LONG:
         return False
-    said = set(stems(text))
-    return sum(word in said for word in words) >= _MOST_WORDS * len(words)
+    stemmed = set(stems(text))
+    return sum(word in stemmed for word in words) >= _MOST_WORDS * len(words)
 
 
 def quotes(order: Order, act: Act) -> bool:
@@ -265,11 +265,11 @@ def _fresh(order: Order, known: Background) -> list[str]:
 
 def _holds_own(order: Order, act: Act, known: Background, bars: Bars) -> bool:
     """Whether the call holds what only the order had named, as far as it had named anything."""
-    told = _call_text(act)
+    text = _call_text(act)
     for of in (order.strong, order.names):
         fresh = [one for one in of if not known.has(one)]
         if fresh:
-            return sum(holds(told, one) for one in fresh) >= bars.share * len(fresh)
+            return sum(holds(text, one) for one in fresh) >= bars.share * len(fresh)
     figured = order.figures - known.figures
     if figured and not figured & act.figures and act.figures:
         return False  # the same act with another figure
@@ -308,10 +308,10 @@ def _call_text(act: Act) -> str:
 
 def _particulars_in(order: Order, act: Act, bars: Bars) -> list[str]:
     """The particulars that the call holds, if they are enough of them."""
-    told = _call_text(act)
+    text = _call_text(act)
     of = order.strong or order.names
     if of:
-        held = [one for one in of if holds(told, one)]
+        held = [one for one in of if holds(text, one)]
         return held if held and len(held) >= bars.share * len(of) else []
     if order.about and not order.objects:
         return list(order.about)
@@ -348,16 +348,16 @@ def answered(order: Order, text: str, asked: UserRequest, bars: Bars = BARS) -> 
     if "say" not in order.kinds:
         return False
     quoted = [one for one in order.strong if not is_link(one)]
-    told = order.words - asked.words
-    if len(told) < 2 and not quoted:
+    wanted = order.words - asked.words
+    if len(wanted) < 2 and not quoted:
         return False
     sentences = _SENTENCES.split(text)
     for k in range(len(sentences)):
         window = " ".join(sentences[k : k + 2])
-        said = set(stems(window))
+        stemmed = set(stems(window))
         if not all(holds(normal(window), one) for one in quoted):
             continue
-        if told and sum(word in said for word in told) < bars.said * len(told):
+        if wanted and sum(word in stemmed for word in wanted) < bars.said * len(wanted):
             continue
         at = text.find(sentences[k])
         if not _REFUSES.search(text[max(at - _AROUND, 0) : at + len(window) + _AROUND]):

@@ -297,5 +297,5 @@ def excerpt(text: str, verdict: TextVerdict, mark: tuple[str, str] = ("«", "»"
         if cue.start >= at:
             out += [text[at : cue.start], mark[0], text[cue.start : cue.end].strip(), mark[1], " "]
             at = cue.end
-    told = " ".join("".join([*out, text[at:end]]).split())
-    return ("… " if begin else "") + told + (" …" if end < len(text) else "")
+    words = " ".join("".join([*out, text[at:end]]).split())
+    return ("… " if begin else "") + words + (" …" if end < len(text) else "")

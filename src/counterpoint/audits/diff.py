@@ -22,22 +22,22 @@ _NOT_SAID = {"planted", "corrupt", "control", "slot", "badge", "call", "of", "ed
 
 def fingerprint(event: Event) -> Hashable:
     """The hash of what an event passes on: its words (its other fields where it has none), from whom, to whom, how it went."""
-    said = event.content_ref
-    if said is None and event.extra:
+    content = event.content_ref
+    if content is None and event.extra:
         fields = {k: v for k, v in event.extra.items() if k not in _NOT_SAID}
-        said = json.dumps(fields, sort_keys=True, default=str) if fields else None
-    return (event.type, event.agent, event.to, event.tool, event.decision, event.ok, event.error, said)
+        content = json.dumps(fields, sort_keys=True, default=str) if fields else None
+    return (event.type, event.agent, event.to, event.tool, event.decision, event.ok, event.error, content)
 
 
 def aligned(events: Sequence[Event]) -> list[str]:
     """A name for each event that its twin in another trace has too; unique in the trace."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     out = []
     for event in events:
         about = f"{event.tool or ''}|{event.to or ''}|{event.task or ''}"
         name = event.key if event.key is not None else f"{event.agent}|{event.type}|{about}"
-        seen[name] = seen.get(name, 0) + 1
-        out.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        counts[name] = counts.get(name, 0) + 1
+        out.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return out
 
 

@@ -138,24 +138,24 @@ def _worked(facts: Facts) -> dict[tuple[int, str], int]:
 
 def _reason(trace: Trace, event: Event, call: Event) -> str | None:
     """The error's own words; with the text that came back where it has none."""
-    said = next((e.error for e in (event, call) if e.error), None)
+    error = next((e.error for e in (event, call) if e.error), None)
     text = trace.text(event) if event.type != "tool_call" else None
-    if said is not None and text is not None and len(said) >= _CUT and text.strip().startswith(said.strip()):
-        said, text = text, None  # the error is the beginning of what came back
-    telling = _reason_line(said) if said is not None else None
+    if error is not None and text is not None and len(error) >= _CUT and text.strip().startswith(error.strip()):
+        error, text = text, None  # the error is the beginning of what came back
+    telling = _reason_line(error) if error is not None else None
     if telling is not None:
         return telling
     came = _reason_line(text) if text else None
-    if said is None:
+    if error is None:
         return came or (first_line(text, _REASON) if text else None)
-    own = _bare(said)
+    own = _bare(error)
     return own if came is None else f"{own}: {came}"[:_REASON]
 
 
-def _bare(said: str) -> str:
+def _bare(error: str) -> str:
     """Words that say no more than that it failed: the line about how it ended, else the first."""
-    line = next((line for line in said.splitlines() if "exit" in line.lower() and _BARE.fullmatch(line)), said)
-    return first_line(line, _REASON) or said.strip()[:_REASON]
+    line = next((line for line in error.splitlines() if "exit" in line.lower() and _BARE.fullmatch(line)), error)
+    return first_line(line, _REASON) or error.strip()[:_REASON]
 
 
 def _reason_line(text: str) -> str | None:
@@ -166,8 +166,8 @@ def _reason_line(text: str) -> str | None:
     """
     plain = _COLOURS.sub("", _inside(text))
     last = plain[-_READ:]
-    if found := _ENDED.findall(last) or _RAISED.findall(last):
-        return first_line(found[-1], _REASON)
+    if matches := _ENDED.findall(last) or _RAISED.findall(last):
+        return first_line(matches[-1], _REASON)
     lines = [line for line in _lines(plain) if not _BARE.fullmatch(line) and not _AROUND.match(line.strip())]
     for sign in (_MARKED.match, _COMPLAINS.search):
         if (line := next((line for line in lines if sign(line)), None)) and (telling := first_line(line, _REASON)):
@@ -190,9 +190,9 @@ def _inside(text: str) -> str:
 def _printed(lines: list[str]) -> Iterator[str]:
     for line in lines:
         try:
-            found = msgspec.json.decode(line) if line.startswith(('{"chunk_id"', '[{"chunk_id"')) else None
+            value = msgspec.json.decode(line) if line.startswith(('{"chunk_id"', '[{"chunk_id"')) else None
         except msgspec.DecodeError:
-            found = None
-        records = found if isinstance(found, list) else [found]
+            value = None
+        records = value if isinstance(value, list) else [value]
         outputs = [r["output"] for r in records if isinstance(r, dict) and isinstance(r.get("output"), str)]
         yield from outputs or [line]

@@ -28,17 +28,17 @@ _LONGEST = 20_000
 
 def figures(text: str) -> frozenset[str]:
     """The figures of a text; a single capital letter is one, except the pronoun and a letter that begins a sentence."""
-    text, found = text[:_LONGEST], set[str]()
+    text, numbers = text[:_LONGEST], set[str]()
     is_alone = len(text.strip()) == 1
     readings = ((_ISO, _ymd), (_DAY_FIRST, _dmy_word), (_MONTH_FIRST, _mdy_word), (_FIGURES, _either), (_CLOCK, _time))
     for pattern, reading in readings:
         for m in pattern.finditer(text):
-            found.update(reading(m))
+            numbers.update(reading(m))
         text = pattern.sub(" ; ", text)
-    found.update(_plain(m[1]) for m in _NUMBER.finditer(text))
+    numbers.update(_plain(m[1]) for m in _NUMBER.finditer(text))
     letters = (m for m in _LETTER.finditer(text) if m[1] != _NO_LETTER)
-    found.update(m[1] for m in letters if is_alone or not _begins(text, m.start()))
-    return frozenset(found)
+    numbers.update(m[1] for m in letters if is_alone or not _begins(text, m.start()))
+    return frozenset(numbers)
 
 
 def _begins(text: str, at: int) -> bool:

@@ -37,16 +37,16 @@ def communication_padding(
     if not messages:
         return Finding.of(name, "there are no messages between agents", 0.0, threshold)
     long = [i for i in messages if (text := facts.text(i)) is None or len(text.split()) >= words]
-    found = repeated(facts, long, scope="pair", threshold=alike)
+    repeats = repeated(facts, long, scope="pair", threshold=alike)
     is_read = any(facts.read_E[i] for i in messages)
-    if not found.judged and not is_read and long:
+    if not repeats.judged and not is_read and long:
         return Finding.of(name, "cannot judge: messages have no texts, no content_refs and no readers", None, threshold)
     last = set({facts.events[i].from_ or facts.events[i].agent: i for i in messages}.values())
     unread = [i for i in messages if not facts.read_E[i] and i not in last] if is_read else []
-    padded = sorted({*found.of, *unread}, key=facts.team.place_E.__getitem__)
+    padded = sorted({*repeats.of, *unread}, key=facts.team.place_E.__getitem__)
     score = len(padded) / len(messages)
     tokens, spent = int(facts.tokens_E[messages].sum()), int(facts.tokens_E[padded].sum())
-    why = f"{len(padded):,} of {len(messages):,} messages: {len(found.of):,} repeat one between the same two, "
+    why = f"{len(padded):,} of {len(messages):,} messages: {len(repeats.of):,} repeat one between the same two, "
     why += f"{len(unread):,} unread" if is_read else "reads not recorded"
     why += f"; {spent:,} of {tokens:,} message tokens" if tokens else ""
     why += f"; fewer than {fewest} are let pass" if score >= threshold and len(padded) < fewest else ""
@@ -118,7 +118,7 @@ def _answers(facts: Facts) -> dict[int, int]:
 def _repeated_calls(facts: Facts, calls: list[int], answer: dict[int, int], retries: int) -> tuple[list[int], list[int]]:
     """Calls that repeat one to no effect, and calls that fail again too often."""
     events, agent, failed = facts.events, facts.team.agent_E.tolist(), facts.failed_E.tolist()
-    seen: dict[tuple[int, str | None, str], set[str | None]] = {}
+    results: dict[tuple[int, str | None, str], set[str | None]] = {}
     failures: dict[tuple[int, str | None, str], int] = {}
     previous: dict[int, tuple[int, str | None, str] | None] = {}
     again: list[int] = []
@@ -135,7 +135,7 @@ def _repeated_calls(facts: Facts, calls: list[int], answer: dict[int, int], retr
                 failing.append(i)
             continue
         got = events[result].content_ref if result is not None else None
-        known = seen.setdefault(key, set())
+        known = results.setdefault(key, set())
         if (got in known) if got is not None else (bool(known) and before == key):
             again.append(i)
         known.add(got)
@@ -184,8 +184,9 @@ def pseudo_parallelism(facts: Facts, *, threshold: float = 0.5, overlap: float =
         return Finding.of("pseudo_parallelism", why, None, threshold)
     flagged = sorted({*serial, *(unread or ()), *same})
     score = len(flagged) / len(side)
-    seen = [f"{len(x):,} {word}" for x, word in ((serial, "run one after another"), (unread or (), "unread"), (same, "the same"))]
-    why = f"{len(flagged):,} of {len(side):,} sub-agents spawned side by side: {', '.join(seen)}; "
+    signs = ((serial, "run one after another"), (unread or (), "unread"), (same, "the same"))
+    parts = [f"{len(x):,} {word}" for x, word in signs]
+    why = f"{len(flagged):,} of {len(side):,} sub-agents spawned side by side: {', '.join(parts)}; "
     why += f"{facts.steps.critical:,} critical of {facts.steps.total:,} steps"
     evidence = sorted(team.spawn_A[flagged].tolist(), key=team.place_E.__getitem__)
     return Finding.of(
@@ -231,11 +232,11 @@ def _overlap(facts: Facts, agents: list[int]) -> float | None:
 def _unread(facts: Facts, agents: list[int]) -> list[int] | None:
     """Those of whom no other agent read a return or message; None where no read of any agent's is recorded."""
     team = facts.team
-    given = team.of_types(("return", "message", "aggregate"))
-    if not bool(facts.read_E[given].any()):
+    outputs = team.of_types(("return", "message", "aggregate"))
+    if not bool(facts.read_E[outputs].any()):
         return None
     heard_A = np.zeros(len(team), np.bool_)
-    heard_A[team.agent_E[given & facts.read_E]] = True
+    heard_A[team.agent_E[outputs & facts.read_E]] = True
     return [a for a in agents if not heard_A[a]]
 
 
@@ -303,9 +304,9 @@ def free_riding(facts: Facts, *, threshold: float = 0.05, lazy: float = 0.1, ali
     off = [a for a in agents if owns_A[a] and not helps_A[a] and not _is_straggler(facts, a)]
     copying, copies = _copying(facts, set(agents), alike)
     sets = (("never act", idle), ("without effect on the result", off), ("copy", copying), ("lazy", _lazy(facts, agents, lazy)))
-    riders = sorted({a for _, found in sets for a in found})
+    riders = sorted({a for _, riding in sets for a in riding})
     score = len(riders) / len(agents)
-    why = f"{len(riders):,} of {len(agents):,} agents: " + ", ".join(f"{len(found):,} {word}" for word, found in sets)
+    why = f"{len(riders):,} of {len(agents):,} agents: " + ", ".join(f"{len(riding):,} {word}" for word, riding in sets)
     why += f"; the result is {facts.result[1]}"
     is_rider = np.zeros(len(team), np.bool_)
     is_rider[riders] = True
@@ -331,14 +332,14 @@ def _is_straggler(facts: Facts, agent: int) -> bool:
 def _copying(facts: Facts, agents: set[int], alike: float, words: int = 8) -> tuple[list[int], list[int]]:
     """Agents all of whose outputs repeat what somebody they read had said, and those outputs."""
     team = facts.team
-    said = facts.team.events_of(("message", "return"))
-    long = [i for i in said if (text := facts.text(i)) is None or len(text.split()) >= words]
+    messages = facts.team.events_of(("message", "return"))
+    long = [i for i in messages if (text := facts.text(i)) is None or len(text.split()) >= words]
     source = repeated(facts, long, threshold=alike).of
     src, dst = team.agent_E[facts.info.src], team.agent_E[facts.info.dst]
     reads = set(zip(src[src != dst].tolist(), dst[src != dst].tolist(), strict=True))
     calls_A = team.per_agent(team.of_types(("tool_call",)))
     outputs: dict[int, list[int]] = {}
-    for i in said:
+    for i in messages:
         outputs.setdefault(int(team.agent_E[i]), []).append(i)
 
     def is_copy(i: int) -> bool:
@@ -346,8 +347,8 @@ def _copying(facts: Facts, agents: set[int], alike: float, words: int = 8) -> tu
         author = int(team.agent_E[source[i]]) if i in source else a
         return author != a and (author, a) in reads
 
-    found = [a for a, mine in outputs.items() if a in agents and not calls_A[a] and all(map(is_copy, mine))]
-    return sorted(found), [i for a in found for i in outputs[a]]
+    copiers = [a for a, mine in outputs.items() if a in agents and not calls_A[a] and all(map(is_copy, mine))]
+    return sorted(copiers), [i for a in copiers for i in outputs[a]]
 
 
 def _lazy(facts: Facts, agents: list[int], share: float) -> list[int]:

@@ -22,12 +22,12 @@ DONE = ("obeyed", "obeyed in part")
 """What an injection's status says where it had an effect."""
 
 
-def sinks_by_effect(trace: Trace, may: MayTaint | None = None, found: Sequence[Injection] | None = None) -> list[Sink]:
+def sinks_by_effect(trace: Trace, may: MayTaint | None = None, attacks: Sequence[Injection] | None = None) -> list[Sink]:
     """Every sink that content from outside reaches, in the trace's order; `violation` where it is an incident."""
     _facts = facts_of(trace)  # one for all three
     may = may or may_taint(trace)
-    found = injections(trace) if found is None else found
-    carried = _compliant_acts(trace, may, found)
+    attacks = injections(trace) if attacks is None else attacks
+    carried = _compliant_acts(trace, may, attacks)
     out = {sink.event: _weighed(trace, sink) for sink in authority(trace, may)} | carried
     return sorted(out.values(), key=lambda sink: trace.index[sink.event])
 
@@ -37,10 +37,10 @@ def incidents(trace: Trace) -> list[Sink]:
     return [sink for sink in sinks_by_effect(trace) if sink.status == "violation"]
 
 
-def _compliant_acts(trace: Trace, may: MayTaint, found: Sequence[Injection]) -> dict[str, Sink]:
+def _compliant_acts(trace: Trace, may: MayTaint, attacks: Sequence[Injection]) -> dict[str, Sink]:
     """The acts and answers that carry out an order, by their event."""
     out: dict[str, Sink] = {}
-    for one in found:
+    for one in attacks:
         for effect in one.effects:
             if effect.failed or effect.event in out:
                 continue

@@ -122,14 +122,14 @@ def suspicious(trace: Trace) -> Iterator[tuple[int, TextVerdict]]:
             known[ref] = judged(text, tools)
         if known[ref].score >= bar_of(event):
             calls = calls_of(trace) if calls is None else calls
-            said = trace.text(calls[event.id]) if event.id in calls else None
-            if not said or not _is_echo(text, known[ref], said):
+            request = trace.text(calls[event.id]) if event.id in calls else None
+            if not request or not _is_echo(text, known[ref], request):
                 yield i, known[ref]
 
 
-def _is_echo(text: str, verdict: TextVerdict, said: str) -> bool:
+def _is_echo(text: str, verdict: TextVerdict, request: str) -> bool:
     """Whether a tool only gives back the words of its call: they came in elsewhere."""
-    return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(said)
+    return plain(text[verdict.cues[0].start : max(cue.end for cue in verdict.cues)]) in plain(request)
 
 
 def injections(trace: Trace) -> list[Injection]:
@@ -144,7 +144,7 @@ class Judge:
         self._trace, self._suspicious = trace, list(suspicious(trace))
         self._bad = {i for i, _ in self._suspicious}
         self._acts: dict[int, Act] = {}
-        self._told: dict[int, list[Order]] = {}
+        self._orders: dict[int, list[Order]] = {}
         self._new: dict[tuple[Order, int], bool] = {}
 
     def injections(self, bars: Bars = BARS) -> list[Injection]:
@@ -215,10 +215,10 @@ class Judge:
         reached = facts.info.descendants(i)
         reached[i] = False
         later = np.flatnonzero(reached)
-        if i not in self._told:
-            self._told[i] = _orders_of(text, verdict, self._tools)
-        told = self._told[i]
-        effects, missing = self._effects(i, told, reached, bars)
+        if i not in self._orders:
+            self._orders[i] = _orders_of(text, verdict, self._tools)
+        orders = self._orders[i]
+        effects, missing = self._effects(i, orders, reached, bars)
         weights = {cue.kind: cue.weight for cue in verdict.cues}
         return Injection(
             event=event.id,
@@ -228,7 +228,7 @@ class Judge:
             bar=bar_of(event),
             kinds=tuple(sorted(weights, key=lambda kind: -weights[kind])),
             excerpt=excerpt(text, verdict),
-            orders=tuple(order.text for order in told),
+            orders=tuple(order.text for order in orders),
             events=len(later),
             agents=len(np.unique(facts.team.agent_E[later])),
             effects=tuple(effects[:_EFFECTS]),
@@ -247,11 +247,11 @@ class Judge:
         return "attempted" if effects else "resisted" if len(later) else "not read"
 
     def _effects(
-        self, source: int, told: Sequence[Order], reached: np.ndarray, bars: Bars
+        self, source: int, orders: Sequence[Order], reached: np.ndarray, bars: Bars
     ) -> tuple[list[Effect], tuple[str, ...]]:
         """Later acts and answers that carry an order out, in the story's order, and the orders beside them that nobody did."""
         facts, out = self._facts, list[Effect]()
-        wanted = [order for order in told if not order.is_reading] or list(told)
+        wanted = [order for order in orders if not order.is_reading] or list(orders)
         new = {order: self._is_new(order, source) for order in wanted}
         done: dict[Order, list[int]] = {}
         place = facts.team.place_E
@@ -259,15 +259,15 @@ class Judge:
             if not facts.team.is_member_A[facts.team.agent_E[i]]:
                 continue
             may = [order for order in wanted if reached[i] or new[order]]
-            found = {order: one for order in may if (one := self._effect(i, order, new[order], done, bars)) is not None}
-            out += list(found.values())[:1]
-            for order, one in found.items():  # one act can do what two sentences ask for
+            effects = {order: one for order in may if (one := self._effect(i, order, new[order], done, bars)) is not None}
+            out += list(effects.values())[:1]
+            for order, one in effects.items():  # one act can do what two sentences ask for
                 if not one.failed:
                     done.setdefault(order, []).append(i)
         beside = {order.paragraph for order in done}
-        left = [order for order in wanted if order not in done and order.paragraph in beside and _is_plain(order)]
+        missing = [order for order in wanted if order not in done and order.paragraph in beside and _is_plain(order)]
         acts = [self._act(i) for numbers in done.values() for i in numbers if facts.events[i].type in _ACTS]
-        return out, tuple(order.text for order in left if not any(tells_more(order, act) for act in acts))
+        return out, tuple(order.text for order in missing if not any(tells_more(order, act) for act in acts))
 
     def _effect(self, i: int, order: Order, is_new: bool, done: dict[Order, list[int]], bars: Bars) -> Effect | None:
         """What an event has to do with an order; None where it does not carry it out."""
@@ -276,8 +276,8 @@ class Judge:
         what = event.tool or event.to or event.type
         if event.type not in _ACTS:
             is_said = i in self._answers and answered(order, text, self._request, bars)
-            said = Effect(event=event.id, what=what, order=order.text, target=order.text, is_act=False, failed=False)
-            return said if is_said else None
+            effect = Effect(event=event.id, what=what, order=order.text, target=order.text, is_act=False, failed=False)
+            return effect if is_said else None
         act = self._act(i)
         is_quoted = quotes(order, act)
         bare = without(order, act) if is_quoted else act
@@ -291,8 +291,8 @@ class Judge:
         """What a call says: its text, and the arguments that the recorder keeps beside it."""
         event, text = self._facts.events[i], self._facts.text(i)
         args, task = (event.extra or {}).get("args"), event.task if event.type == "spawn" else None
-        said = msgspec.json.encode(args).decode() if text is None and args is not None else text or ""
-        return f"{said}\n{task}" if task else said
+        text_args = msgspec.json.encode(args).decode() if text is None and args is not None else text or ""
+        return f"{text_args}\n{task}" if task else text_args
 
     def _act(self, i: int) -> Act:
         if i not in self._acts:
@@ -329,15 +329,15 @@ def _is_plain(order: Order) -> bool:
     return bool(order.kinds - _UNSEEN) and not order.is_reading and bool(order.strong or order.names or order.objects)
 
 
-def _without_tools(told: list[Order], tools: Collection[str]) -> list[Order]:
+def _without_tools(orders: list[Order], tools: Collection[str]) -> list[Order]:
     """Orders without those that only say which tool to take for another."""
     names = [tool.lower() for tool in tools]
     bare = [
         order
-        for order in told
+        for order in orders
         if order.kinds <= {"run"} and not set(order.strong) - set(names) and any(name in order.text.lower() for name in names)
     ]
-    return [order for order in told if order not in bare] or told
+    return [order for order in orders if order not in bare] or orders
 
 
 def _orders_of(text: str, verdict: TextVerdict, tools: Collection[str]) -> list[Order]:
@@ -345,15 +345,15 @@ def _orders_of(text: str, verdict: TextVerdict, tools: Collection[str]) -> list[
     first, last = verdict.cues[0].start, max(cue.end for cue in verdict.cues)
     stretch = unfolded(text[max(first - _BEFORE, 0) : last + _AFTER])
     verbs = frozenset(word for tool in tools for word in tool_words(tool))
-    told = _without_tools(orders(stretch, verbs), tools)
-    return told if any(order.strong or order.names or order.objects for order in told) else [*told, unknown_order(stretch)]
+    listed = _without_tools(orders(stretch, verbs), tools)
+    return listed if any(order.strong or order.names or order.objects for order in listed) else [*listed, unknown_order(stretch)]
 
 
-def verdict_of(found: Sequence[Injection]) -> str:
+def verdict_of(injections: Sequence[Injection]) -> str:
     """The verdict on a trace, in one sentence."""
-    if not found:
+    if not injections:
         return "no text from outside gives the team orders"
-    count = {status: sum(one.status == status for one in found) for status in STATUSES}
-    texts = "1 text from outside gives" if len(found) == 1 else f"{len(found):,} texts from outside give"
-    said = ", ".join(f"{n:,} {status}" for status, n in count.items() if n)
-    return f"{texts} the team orders: {said}"
+    count = {status: sum(one.status == status for one in injections) for status in STATUSES}
+    texts = "1 text from outside gives" if len(injections) == 1 else f"{len(injections):,} texts from outside give"
+    summary = ", ".join(f"{n:,} {status}" for status, n in count.items() if n)
+    return f"{texts} the team orders: {summary}"

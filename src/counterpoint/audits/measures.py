@@ -40,7 +40,7 @@ def measures(
     the same (`collaboration.repeated`). `facts`, when given, are those of this trace, worked out before.
     """
     facts = facts_of(trace)
-    found = [
+    every = [
         task_success(facts),
         *parallelism(facts),
         *collaboration(facts, threshold=threshold, k=k, similarity=similarity, embed=embed),
@@ -48,7 +48,7 @@ def measures(
         *cost(facts, prices or Prices()),
         *scale(facts),
     ]
-    by_name = {m.name: m for m in found}
+    by_name = {m.name: m for m in every}
     return [by_name[name] for name in DEFINITIONS]
 
 
@@ -67,8 +67,8 @@ def scale(facts: Facts) -> list[Measure]:
     team = facts.team
     out = [Measure.of("events", facts.n, "counted")]
     for name, kind in (("messages", "message"), ("tool_calls", "tool_call")):
-        found = [i for i in team.events_of((kind,)) if not is_thinking(facts.events[i])]
-        out.append(Measure.of(name, len(found), "counted", events=ids(facts.trace, found)))
+        events = [i for i in team.events_of((kind,)) if not is_thinking(facts.events[i])]
+        out.append(Measure.of(name, len(events), "counted", events=ids(facts.trace, events)))
     spawned = np.flatnonzero(team.parent_A >= 0)
     spawns = ids(facts.trace, sorted(team.spawn_A[spawned].tolist(), key=team.place_E.__getitem__))
     out.append(Measure.of("sub_agents", len(spawned), "spawn events that name a new agent", events=spawns))
@@ -110,10 +110,10 @@ def summary(
     Traces without a value are counted in `missing` and left out of the mean; with fewer than two values there is no interval.
     Traces are taken as independent runs; several runs of one task are not, and make it too narrow.
     """
-    taken = [list(t) if not isinstance(t, Trace) else measures(t, **options) for t in traces]
+    tables = [list(t) if not isinstance(t, Trace) else measures(t, **options) for t in traces]
     out = []
     for k, (name, (family, unit, _)) in enumerate(DEFINITIONS.items()):
-        rows = [row[k] for row in taken]
+        rows = [row[k] for row in tables]
         values = [float(m.value) for m in rows if m.value is not None]
         low, high = mean_ends(values, level)
         out.append(

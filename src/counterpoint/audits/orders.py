@@ -208,17 +208,17 @@ def _read(sentence: str, number: int, out: list[Order], first: int, verbs: froze
     """Add what a sentence asks for; what it says further goes to the act before, in the same paragraph."""
     clauses = list(_clauses(_BACK_TO_WORK.sub("", sentence), verbs))
     for verb, clause in clauses:
-        found = _order(verb, clause, number)
+        order = _order(verb, clause, number)
         before = out[-1] if len(out) > first else None
         if before is not None and verb.lower() in FURTHER and not re.search(r"\w_\w", clause):
-            out[-1] = _with(before, found.strong)
-        elif not found.strong and _BACK.search(clause):
-            out.append(found._replace(objects=found.objects[:1], is_back=True))
-        elif before is not None and not found.strong and _PRONOUN.search(clause):
+            out[-1] = _with(before, order.strong)
+        elif not order.strong and _BACK.search(clause):
+            out.append(order._replace(objects=order.objects[:1], is_back=True))
+        elif before is not None and not order.strong and _PRONOUN.search(clause):
             meant = (*before.strong, *before.names, *before.about)
-            out.append(found._replace(about=meant, objects=found.objects or before.objects))
+            out.append(order._replace(about=meant, objects=order.objects or before.objects))
         else:
-            out.append(found)
+            out.append(order)
     if not clauses and len(out) > first and _SAYS_MORE.search(sentence):
         out[-1] = _with(out[-1], _particulars(sentence))
 
@@ -230,7 +230,7 @@ def _with(order: Order, more: tuple[str, ...]) -> Order:
 def _clauses(sentence: str, verbs: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Verbs that are asked for, each with what follows up to the next."""
     hidden = [m.span() for m in _PARTICULAR.finditer(sentence)]
-    found = [
+    matches = [
         m
         for m in _VERB.finditer(sentence)
         if (m[0].lower().replace("-", "") in VERBS or _may_be_verb(sentence, m, verbs))
@@ -239,8 +239,8 @@ def _clauses(sentence: str, verbs: frozenset[str]) -> Iterator[tuple[str, str]]:
         and not FORBIDS.search(sentence, max(m.start() - NEAR, 0), m.start())
         and not _is_noun(sentence, m)
     ]
-    ends = [*(m.start() for m in found[1:]), len(sentence)]
-    for one, end in zip(found, ends, strict=False):
+    ends = [*(m.start() for m in matches[1:]), len(sentence)]
+    for one, end in zip(matches, ends, strict=False):
         yield one[0], sentence[one.start() : end]
 
 
@@ -273,17 +273,17 @@ def _is_noun(sentence: str, m: re.Match[str]) -> bool:
 def _order(verb: str, clause: str, paragraph: int) -> Order:
     kinds, rest = verb_kinds(verb), clause[len(verb) :]
     bare = _WHEN.sub(" ", _PARTICULAR.sub(" ", rest))
-    said = stems(bare)
+    words = stems(bare)
     near = stems(_PHRASE.split(bare, maxsplit=1)[0])
     if verb.lower() in LIGHT:  # the noun says which act it is, and no longer what it is done to
         nouns = [word for word in near[:3] if word in _OF_STEM_NOUN]
         if nouns:
-            kinds, said = _OF_STEM_NOUN[nouns[0]], [word for word in said if word != nouns[0]]
+            kinds, words = _OF_STEM_NOUN[nouns[0]], [word for word in words if word != nouns[0]]
     named, strong = [m[0] for m in _NAMED.finditer(_PARTICULAR.sub(" ", rest))], _particulars(rest)
     proper = [name for name in named if not name.isupper()]  # 'IBAN' is the word for a thing, unless nothing else is named
     names = tuple(dict.fromkeys(normal(name).rstrip(".,") for name in (proper if proper or strong else named)))
     return Order(
-        text=clause.strip(), verb=verb.lower(), kinds=kinds, strong=strong, names=names, objects=tuple(said[:5]),
+        text=clause.strip(), verb=verb.lower(), kinds=kinds, strong=strong, names=names, objects=tuple(words[:5]),
         words=frozenset(stems(rest)), paragraph=paragraph, head=near[-1] if near else "",
         figures=figures(_PARTICULAR.sub(" ; ", rest)) if verb else frozenset(),
     )  # fmt: skip
@@ -291,12 +291,12 @@ def _order(verb: str, clause: str, paragraph: int) -> Order:
 
 def _particulars(text: str) -> tuple[str, ...]:
     """Those that an act must hold: where something comes from is left out where anything else is named."""
-    found = [
+    pairs = [
         (normal(m[0].strip("'\"“”‘’`")).rstrip(".,;:!?/"), bool(_FROM.search(text, max(m.start() - NEAR, 0), m.start())))
         for m in _PARTICULAR.finditer(text)
     ]
-    aims = [one for one, is_from in found if one and not is_from]
-    return tuple(dict.fromkeys(aims or [one for one, _ in found if one]))
+    aims = [one for one, is_from in pairs if one and not is_from]
+    return tuple(dict.fromkeys(aims or [one for one, _ in pairs if one]))
 
 
 # -- acts ------------------------------------------------------------------------------------------------------------
@@ -310,11 +310,11 @@ def tool_words(tool: str) -> tuple[str, ...]:
     return tuple(part.lower() for part in _PARTS.findall(tool))
 
 
-def tool_kinds(tool: str, said: str) -> frozenset[str]:
+def tool_kinds(tool: str, command: str) -> frozenset[str]:
     """What kinds of act a call is, by its tool's name, or by its command where the tool is a shell; none where nothing says."""
     if _SHELL.fullmatch(tool):
-        found = [COMMANDS.get(word, frozenset[str]()) for word in re.findall(r"[\w-]+", said.lower())]
-        return frozenset({"run"}).union(*found)
+        each = [COMMANDS.get(word, frozenset[str]()) for word in re.findall(r"[\w-]+", command.lower())]
+        return frozenset({"run"}).union(*each)
     verbs = [word for word in tool_words(tool) if word in VERBS]
     chosen = [word for word in verbs if word not in ALSO_NOUNS] or verbs[:1]
     nouns = [_OF_STEM_NOUN[stem(word)] for word in tool_words(tool) if stem(word) in _OF_STEM_NOUN]

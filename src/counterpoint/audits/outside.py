@@ -62,11 +62,11 @@ _LAST_OF_LINK = re.compile(r"/([\w.-]{3,}\.\w{1,5})(?:[?#\s'\"]|$)")
 
 def outside(trace: Trace) -> frozenset[int]:
     """The numbers of the events whose content came from outside."""
-    kept = vars(trace).get(_KEY)
-    if kept is None or kept[0] != len(trace.events):
-        kept = vars(trace)[_KEY] = len(trace.events), frozenset(_outside(trace))
-    found: frozenset[int] = kept[1]
-    return found
+    cached = vars(trace).get(_KEY)
+    if cached is None or cached[0] != len(trace.events):
+        cached = vars(trace)[_KEY] = len(trace.events), frozenset(_outside(trace))
+    numbers: frozenset[int] = cached[1]
+    return numbers
 
 
 def _outside(trace: Trace) -> Iterator[int]:
@@ -85,8 +85,8 @@ def _outside(trace: Trace) -> Iterator[int]:
 
 def _has_repository(trace: Trace) -> bool:
     """Whether the session works on files of the user's: its harness is for that, it says in which folder, or it has the tools."""
-    told = trace.meta.get("import")
-    is_said = bool(trace.meta.get("cwd")) or (isinstance(told, dict) and told.get("format") in _HARNESSES)
+    report = trace.meta.get("import")
+    is_said = bool(trace.meta.get("cwd")) or (isinstance(report, dict) and report.get("format") in _HARNESSES)
     return is_said or any(e.type == "tool_call" and _WRITES.fullmatch(e.tool or "") for e in trace.events)
 
 
@@ -101,16 +101,16 @@ def _command(trace: Trace, call: Event) -> str:
     """The words of a call: its arguments without the marks of JSON."""
     text = trace.text(call) or ""
     try:
-        said = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return text
-    return _flat(said)
+    return _flat(value)
 
 
-def _flat(said: object) -> str:
-    if isinstance(said, dict):
-        return "\n".join(_flat(value) for key, value in said.items() if key not in _WRITTEN)
-    return " ".join(map(_flat, said)) if isinstance(said, list) else str(said)
+def _flat(node: object) -> str:
+    if isinstance(node, dict):
+        return "\n".join(_flat(value) for key, value in node.items() if key not in _WRITTEN)
+    return " ".join(map(_flat, node)) if isinstance(node, list) else str(node)
 
 
 def _is_own(trace: Trace, event: Event, call: Event | None, brought: _Brought) -> bool:

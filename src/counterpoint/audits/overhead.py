@@ -53,8 +53,8 @@ def coordinating_E(facts: Facts) -> np.ndarray:
     src, dst = graph.src[follows], graph.dst[follows]
     every = np.bincount(src, minlength=facts.n)
     share = np.bincount(src, to_others[dst], facts.n) / np.maximum(every, 1)
-    said = np.array([e.decision is not None for e in facts.events], np.bool_)
-    return np.where(every > 0, share, said.astype(np.float64))
+    is_decision = np.array([e.decision is not None for e in facts.events], np.bool_)
+    return np.where(every > 0, share, is_decision.astype(np.float64))
 
 
 def _stated(facts: Facts, name: str, why: str) -> Measure:

@@ -67,28 +67,28 @@ def _time(facts: Facts) -> list[Measure]:
 
 def _steps(facts: Facts) -> list[Measure]:
     """Critical steps (PARL) and all steps / critical steps. The formula and its rules: `trace.team.critical_steps`."""
-    found, roots = facts.steps, len(facts.team.roots)
-    if not found.total:
+    steps, roots = facts.steps, len(facts.team.roots)
+    if not steps.total:
         why = "no event in which an agent acts (decision, message, tool call, aggregate)"
         return [Measure.missing(name, why) for name in ("critical_steps", "parallelism_efficiency_steps")]
-    text = f"{found.total:,} steps, {len(found.stages):,} stages"
+    text = f"{steps.total:,} steps, {len(steps.stages):,} stages"
     status: Status = "measured"
-    if found.ended < found.spawned:
+    if steps.ended < steps.spawned:
         status = "estimated"
-        text += f"; {found.spawned - found.ended:,} of {found.spawned:,} sub-agents have no return and end at their last event"
+        text += f"; {steps.spawned - steps.ended:,} of {steps.spawned:,} sub-agents have no return and end at their last event"
     if roots > 1:
         status = "estimated"
         text += f"; {roots} roots: the largest, or the longest chain of dependent steps"
     chain = int(facts.steps_path[0])
     low: Bound = "exact"
     high: Bound = "exact"
-    if chain > found.critical:
+    if chain > steps.critical:
         status, low, high = "estimated", "at least", "at most"
         text += f"; sub-agents wait for each other: the longest chain of dependent steps is {chain:,}"
-    events = ids(facts.trace, facts.in_story(found.events_E))
-    ratio = found.total / found.critical
+    events = ids(facts.trace, facts.in_story(steps.events_E))
+    ratio = steps.total / steps.critical
     return [
-        Measure.of("critical_steps", found.critical, text, status=status, bound=low, events=events),
+        Measure.of("critical_steps", steps.critical, text, status=status, bound=low, events=events),
         Measure.of("parallelism_efficiency_steps", ratio, text, status=status, bound=high, events=events),
     ]
 
@@ -121,8 +121,8 @@ def _path(
         return Measure.missing(name, _no_seconds(facts) if what == "dur" else f"no event carries {what}")
     if not facts.graph.m and facts.n > 1:
         return Measure.missing(name, "the trace has no edges: nothing says what waited for what")
-    found = find()
-    length, path = (found.length, found.events) if found is not None else (0.0, [])
+    critical = find()
+    length, path = (critical.length, critical.events) if critical is not None else (0.0, [])
     value = length if name.endswith("_s") else int(length)
     return Measure.of(name, value, f"{len(path):,} events in a chain; {text}", status=status, bound=bound,
                       events=ids(facts.trace, path))  # fmt: skip

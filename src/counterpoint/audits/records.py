@@ -49,7 +49,7 @@ DEFINITIONS: dict[str, Definition] = {
     "rollout_cost": Definition("cost", "USD", "C_rollout(G) = sum_i (L_i c_tok + T_i c_tool) + C_orch(K, |G|)"),
     "recorded_cost": Definition("cost", "USD", "cost_usd of all events, or costs.cost_usd where the source states more"),
     "events": Definition("scale", "events", "events in the trace"),
-    "messages": Definition("scale", "events", "messages that were said to somebody"),
+    "messages": Definition("scale", "events", "messages with a receiver"),
     "tool_calls": Definition("scale", "events", "tool_call events"),
     "sub_agents": Definition("scale", "agents", "agents that were spawned"),
     "depth": Definition("scale", "levels", "spawns between the root and the deepest agent"),

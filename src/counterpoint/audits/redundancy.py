@@ -43,13 +43,13 @@ def repeats(sets: Sequence[Shingles], threshold: float = THRESHOLD) -> list[int]
         return [-1] * len(sets)
     rarity = Counter(x for s in set(sets) for x in s)
     index: dict[Hashable, list[int]] = {}
-    seen: dict[Shingles, int] = {}
+    first: dict[Shingles, int] = {}
     out: list[int] = []
     for i, s in enumerate(sets):
-        if s in seen:
-            out.append(seen[s])
+        if s in first:
+            out.append(first[s])
             continue
-        seen[s] = i
+        first[s] = i
         # The rarest shingles first; ties by text, so that the same sets give the same index.
         ranked = sorted(s, key=lambda x: (rarity[x], x))
         head = ranked[: len(s) - math.ceil(threshold * len(s) - 1e-9) + 1]

@@ -56,8 +56,8 @@ def suspects(trace: Trace) -> list[str]:
     for s, d in zip(facts.info.src.tolist(), facts.info.dst.tolist(), strict=True):
         before, after = trace.events[s], trace.events[d]
         if (before.type, after.type) == ("tool_result", "return") and before.agent == after.agent:
-            told, says = trace.text(before), trace.text(after)
-            if told is not None and says is not None and _claim(told) != _claim(says):
+            input_text, says = trace.text(before), trace.text(after)
+            if input_text is not None and says is not None and _claim(input_text) != _claim(says):
                 out.add(d)
     return [trace.events[i].id for i in sorted(out)]
 

@@ -41,8 +41,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
 def verdict(facts: Facts, measures: Sequence[Measure], findings: Sequence[Finding], *, incidents: int | None = None) -> Verdict:
     """The words for one trace. `incidents` are effects that untrusted content decided; None where they were not looked for."""
     known = {m.name: m for m in measures if m.value is not None}
-    found = [f for f in findings if f.status == "found"]
-    reasons = [f"{f.hack.replace('_', ' ')} ({f.severity})" for f in found]
+    hacks = [f for f in findings if f.status == "found"]
+    reasons = [f"{f.hack.replace('_', ' ')} ({f.severity})" for f in hacks]
     reasons += [counted(incidents, "incident")] if incidents else []
     success = known["task_success"].value if "task_success" in known else None
     judged = sum(f.status != "missing" for f in findings)
@@ -71,8 +71,8 @@ def _result(facts: Facts, success: float | int | None) -> str:
 
 def _work(facts: Facts, known: Mapping[str, Measure]) -> str:
     """How the team worked: alone or side by side, how much was talk, how much led to the result."""
-    written, kept = work(facts.trace).lines
-    lines = f"{kept:,} of {counted(written, 'line')} written to files are there at the end" if written else ""
+    written, remaining = work(facts.trace).lines
+    lines = f"{remaining:,} of {counted(written, 'line')} written to files are there at the end" if written else ""
     if len(facts.trace.members) < 2:
         return f"One agent worked alone{f'; {lines}' if lines else ': there is nothing to coordinate'}."
     out = []

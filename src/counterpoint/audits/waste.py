@@ -50,20 +50,20 @@ class _Finding(NamedTuple):
 
 def waste(facts: Facts) -> list[Waste]:
     """Every kind of waste, in the order of `KINDS`."""
-    taken = np.zeros(facts.n, np.bool_)
+    counted_E = np.zeros(facts.n, np.bool_)
     finders: dict[str, Callable[[Facts], _Finding | str]] = {
         "unused_agents": _unused_agents, "after_goal": _after_goal, "repeated_reads": _repeated_reads,
         "unread_results": _unread_results,
     }  # fmt: skip
     out = []
     for kind, what in KINDS.items():
-        found = finders[kind](facts)
-        if isinstance(found, str):
-            out.append(Waste(kind=kind, what=what, count=None, why=found))
+        category = finders[kind](facts)
+        if isinstance(category, str):
+            out.append(Waste(kind=kind, what=what, count=None, why=category))
             continue
-        mine = found.events_E & ~taken
-        taken |= mine
-        out.append(_waste(facts, kind, what, found.how_many if mine.any() else 0, mine))
+        mine = category.events_E & ~counted_E
+        counted_E |= mine
+        out.append(_waste(facts, kind, what, category.how_many if mine.any() else 0, mine))
     return out
 
 
@@ -123,7 +123,7 @@ def _repeated_reads(facts: Facts) -> _Finding | str:
     for s, d in zip(facts.graph.src.tolist(), facts.graph.dst.tolist(), strict=True):
         if events[s].type == "tool_call" and events[d].type == "tool_result":
             answer.setdefault(s, d)
-    seen: dict[tuple[int, str | None, str | None], str | None] = {}
+    results: dict[tuple[int, str | None, str | None], str | None] = {}
     again = np.zeros(facts.n, np.bool_)
     count = 0
     for i in calls:
@@ -131,10 +131,10 @@ def _repeated_reads(facts: Facts) -> _Finding | str:
         result = events[answer[i]].content_ref if i in answer else None
         if i in answer and facts.failed_E[answer[i]]:
             continue
-        if result is not None and seen.get(key) == result and trace.contents.get(result, "x"):
+        if result is not None and results.get(key) == result and trace.contents.get(result, "x"):
             again[[i, answer[i]]] = True
             count += 1
-        seen[key] = result
+        results[key] = result
     return _Finding(count, again)
 
 

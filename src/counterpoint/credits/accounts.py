@@ -74,7 +74,7 @@ class Ledger:
         rest = math.fsum([total, *(-amount for amount in leaves.values())])
         for leaf, amount in {**leaves, ("residual",): leaves.get(("residual",), 0.0) + rest}.items():
             if not leaf:
-                raise InputError("the team is not an account that can be refined", fix="name an account below it")
+                raise InputError("the team's account cannot be refined", fix="name an account below it")
             for depth in range(len(leaf), 0, -1):
                 under[leaf[:depth]].append(amount)
                 below[leaf[: depth - 1]][leaf[:depth]] = None
@@ -99,7 +99,7 @@ class Ledger:
         if account in self.children:
             raise InputError(f"{_name(account)} was refined before", fix="an account is refined once; refine its children")
         if account and account[-1] in ("prior", "unidentified", "residual"):
-            raise InputError(f"{_name(account)} is a fixed leaf", fix="refine an account that somebody earned")
+            raise InputError(f"{_name(account)} is a fixed leaf", fix="refine an account that an agent earned")
         if not amounts or not all(map(math.isfinite, [*amounts.values(), unidentified])) or {*FIXED[2:]} & set(amounts):
             raise InputError("a refinement names finite amounts and leaves residual to the ledger", where=_name(account))
         held = self.amounts[account]
@@ -155,7 +155,7 @@ class Ledger:
         error, size = self.error(), max(1.0, *map(abs, self.amounts.values()))
         if not error <= _TOLERANCE * size:
             raise InputError(
-                f"the accounts miss the team reward by {error:.3g}", fix="a defect of Counterpoint: please report it"
+                f"the accounts miss the team reward by {error:.3g}", fix="a bug in Counterpoint: please report it"
             )
         return error
 

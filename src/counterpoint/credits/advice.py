@@ -138,7 +138,7 @@ class Advice(Tabular):
 
     def caption(self) -> str:
         """The certificate."""
-        return f"{self.trace_id}: " + "; ".join(f"for the {scope}, {said}" for scope, said in self.certificates.items())
+        return f"{self.trace_id}: " + "; ".join(f"for the {scope}, {sentence}" for scope, sentence in self.certificates.items())
 
 
 def advise(
@@ -149,14 +149,14 @@ def advise(
         raise InputError(f"no rank {rank!r}", fix="gain or per-cost")
     if not trials.changes:
         fix = "advise a run in which a team decided something: a spawn, a merge, a message or a stop"
-        raise NotIdentified("there is nothing in this run that could be changed", fix, where=trace_id)
+        raise NotIdentified("this run offers no change to try", fix, where=trace_id)
     if budget < LEAST * len(trials.changes):
         what = f"{counted(len(trials.changes), 'change')}, of at least {LEAST} trials each, and the budget is {budget}"
         fix = f"a budget of {LEAST * len(trials.changes)} or more, or fewer kinds of change"
         raise InputError(what, where=trace_id, fix=fix)
     rows: list[Advised] = []
     races: dict[str, Race] = {}
-    said: dict[str, str] = {}
+    certificates: dict[str, str] = {}
     for scope in SCOPES:
         mine = [c for c in trials.changes if c.scope == scope]
         if not mine:
@@ -170,12 +170,12 @@ def advise(
                 work.step(count, about=mine[arm].says)
                 return gains
 
-            found = races[scope] = race(pull, len(mine), budget=most, delta=delta, within=within, at_once=at_once)
-        columns = zip(mine, found.mean_A, found.low_A, found.high_A, found.trials_A, strict=True)
-        told = [Advised(c, float(g), float(lo), float(hi), int(n), trials.tokens(c)) for c, g, lo, hi, n in columns]
-        rows += _ranked(told, rank)
-        said[scope] = _certified(found, mine, delta)
-    return Advice(trace_id, tuple(rows), "forks", said, sum(r.trials for r in races.values()), races)
+            race_result = races[scope] = race(pull, len(mine), budget=most, delta=delta, within=within, at_once=at_once)
+        columns = zip(mine, race_result.mean_A, race_result.low_A, race_result.high_A, race_result.trials_A, strict=True)
+        advised = [Advised(c, float(g), float(lo), float(hi), int(n), trials.tokens(c)) for c, g, lo, hi, n in columns]
+        rows += _ranked(advised, rank)
+        certificates[scope] = _certified(race_result, mine, delta)
+    return Advice(trace_id, tuple(rows), "forks", certificates, sum(r.trials for r in races.values()), races)
 
 
 def _ranked(rows: Sequence[Advised], rank: str) -> tuple[Advised, ...]:
@@ -188,20 +188,20 @@ def _ranked(rows: Sequence[Advised], rank: str) -> tuple[Advised, ...]:
     return tuple(sorted(rows, key=order))
 
 
-def _certified(found: Race, changes: Sequence[Change], delta: float) -> str:
+def _certified(result: Race, changes: Sequence[Change], delta: float) -> str:
     sure = f"{100 * (1 - delta):g} %"
-    if found.best < 0:
-        left = float(max(found.high_A[np.isfinite(found.high_A)], default=0.0))
-        if left <= 0:
+    if result.best < 0:
+        most = float(max(result.high_A[np.isfinite(result.high_A)], default=0.0))
+        if most <= 0:
             return f"nothing here helps: doing as the team did is best of all {len(changes) + 1} ({sure})"
-        return f"no change gained in {found.trials:,} trials; none is worth more than {left:.4g} ({sure})"
-    says = changes[found.best].says
-    if found.is_certified:
+        return f"no change gained in {result.trials:,} trials; none is worth more than {most:.4g} ({sure})"
+    says = changes[result.best].says
+    if result.is_certified:
         return f"{says}: the best of {len(changes)} changes and better than none ({sure})"
-    helps = "helps" if found.helps else "gained, which may be chance"
-    untried = int((found.trials_A < LEAST).sum())
+    helps = "helps" if result.helps else "gained, which may be chance"
+    untried = int((result.trials_A < LEAST).sum())
     more = f"; {untried} changes were not tried enough" if untried else ""
-    return f"{says}: {helps}; no other change is better by more than {found.behind:.4g} ({sure}){more}"
+    return f"{says}: {helps}; no other change is better by more than {result.behind:.4g} ({sure}){more}"
 
 
 # -- from many runs, where nothing can be replayed -------------------------------------------------------------------------
@@ -215,30 +215,30 @@ def advise_from_runs(traces: Sequence[Trace], *, delta: float = 0.05, ids: Seque
     asked = traces[0]
     if len(traces) == 1:
         fix = "40 runs of the task, 20 with and 20 without; or a run that can be replayed: `counterpoint play`, `play --world`"
-        raise NotIdentified("this run cannot be replayed, and no other run of its task is at hand", fix, where=asked.trace_id)
-    found: list[tuple[Change, float, float, int]] = []
+        raise NotIdentified("this run cannot be replayed, and the store has no other run of its task", fix, where=asked.trace_id)
+    rows: list[tuple[Change, float, float, int]] = []
     reasons: list[str] = []
     for make in (_message_changes, _decision_changes):
         try:
-            found += [row for row in make(traces) if not ids or row[0].at in ids]
+            rows += [row for row in make(traces) if not ids or row[0].at in ids]
         except NotIdentified as error:
             reasons.append(error.what)
-    if not found:
+    if not rows:
         why = reasons[0].removeprefix("not identified: ") if reasons else "no message and no decision has two arms"
         fix = "runs that differ, 20 with and 20 without; or a run that can be replayed: `counterpoint play`, `play --world`"
         many = "one run" if len(traces) == 1 else f"{len(traces)} runs"
         what = f"{many} of the task cannot say what a change would bring: {why}"
         raise NotIdentified(what, fix, where=asked.trace_id)
-    z = NormalDist().inv_cdf(1 - delta / len(found) / 2)
-    ranked = _ranked([Advised(c, g, g - z * se, g + z * se, n, None) for c, g, se, n in found], "gain")
+    z = NormalDist().inv_cdf(1 - delta / len(rows) / 2)
+    ranked = _ranked([Advised(c, g, g - z * se, g + z * se, n, None) for c, g, se, n in rows], "gain")
     sure = f"{100 * (1 - delta):g} %, if what decided is in the log"
     if ranked[0].low > 0:
-        said = f"{ranked[0].change.says}: helps ({sure})"
+        sentence = f"{ranked[0].change.says}: helps ({sure})"
     elif all(r.high <= 0 for r in ranked):
-        said = f"nothing here helps ({sure})"
+        sentence = f"nothing here helps ({sure})"
     else:
-        said = f"no change is certain to help; more runs than {len(traces)} narrow the intervals ({sure})"
-    return Advice(asked.trace_id, ranked, "runs", {"run": said}, len(traces))
+        sentence = f"no change is certain to help; more runs than {len(traces)} narrow the intervals ({sure})"
+    return Advice(asked.trace_id, ranked, "runs", {"run": sentence}, len(traces))
 
 
 def _message_changes(traces: Sequence[Trace]) -> list[tuple[Change, float, float, int]]:

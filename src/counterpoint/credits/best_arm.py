@@ -79,20 +79,20 @@ def race(pull: Pull, arms: int, *, budget: int, delta: float = 0.05, at_once: in
         nonlocal is_over
         count = min(count, budget - trial_count())
         if count > 0 and not is_over:
-            told = [float(x) for x in pull(arm, len(gains[arm]), count)]
-            gains[arm] += told
-            is_over = len(told) < count
+            new = [float(x) for x in pull(arm, len(gains[arm]), count)]
+            gains[arm] += new
+            is_over = len(new) < count
 
     for arm in range(arms):
         if budget - trial_count() >= LEAST:
             trial(arm, LEAST)
     while True:
-        found = _bounds(gains, delta)
-        if found.behind <= within or trial_count() >= budget or is_over:
-            return found
-        others = [arm for arm in range(arms) if arm != found.best and gains[arm]]
-        rival = max(others, key=lambda arm: found.high_A[arm], default=found.best)
-        for arm in sorted({found.best, rival} - {-1}):
+        bounds = _bounds(gains, delta)
+        if bounds.behind <= within or trial_count() >= budget or is_over:
+            return bounds
+        others = [arm for arm in range(arms) if arm != bounds.best and gains[arm]]
+        rival = max(others, key=lambda arm: bounds.high_A[arm], default=bounds.best)
+        for arm in sorted({bounds.best, rival} - {-1}):
             trial(arm, at_once)
 
 

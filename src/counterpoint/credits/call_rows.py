@@ -52,15 +52,15 @@ class Placement(NamedTuple):
 
     def check(self) -> None:
         """Raise `InputError` where an amount was lost."""
-        for level, given in self.given.items():
-            missing = np.zeros(len(given))
+        for level, amounts in self.given.items():
+            missing = np.zeros(len(amounts))
             for one in self.unplaced:
                 if one.level == level:
                     missing[one.trace] += one.value
-            gap = np.abs(given - self.carried[level] - self.replaced[level] - missing)
-            if (gap > 1e-9 * np.maximum(1.0, np.abs(given))).any():
+            gap = np.abs(amounts - self.carried[level] - self.replaced[level] - missing)
+            if (gap > 1e-9 * np.maximum(1.0, np.abs(amounts))).any():
                 raise InputError(
-                    f"credit of the {level} level was lost: {gap.max():.3g}", fix="a defect of Counterpoint: please report it"
+                    f"credit of the {level} level was lost: {gap.max():.3g}", fix="a bug in Counterpoint: please report it"
                 )
 
 
@@ -138,8 +138,8 @@ class CallRows(Tabular):
 
     def caption(self) -> str:
         """How many calls, and how many of them got an advantage."""
-        told = sum(row.level is not None for row in self.rows)
-        about = f"{len(self.rows):,} model calls of {len(self.trace_ids):,} traces, {told:,} with an advantage"
+        credited = sum(row.level is not None for row in self.rows)
+        about = f"{len(self.rows):,} model calls of {len(self.trace_ids):,} traces, {credited:,} with an advantage"
         lost = [u.value for u in self.placement.unplaced]
         return f"{about}; {len(lost):,} amounts, {sum(lost):.4g} in all, found no call" if lost else about
 
@@ -267,8 +267,8 @@ def call_rows(traces: Sequence[Trace], credit: Credit) -> CallRows:
         by_trace[row.trace].append(row)
     all_calls = [_Calls(trace) for trace in traces]
     used = {calls.level_of(row) for calls, own in zip(all_calls, by_trace, strict=True) for row in own}
-    given, carried, replaced = ({level: np.zeros(len(traces)) for level in LEVELS if level in used} for _ in range(3))
-    placement = Placement(given, carried, replaced, ())
+    stated, carried, replaced = ({level: np.zeros(len(traces)) for level in LEVELS if level in used} for _ in range(3))
+    placement = Placement(stated, carried, replaced, ())
     rows: list[CallRow] = []
     unplaced: list[Unplaced] = []
     for i, calls in enumerate(all_calls):
@@ -322,7 +322,7 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
     for k, place in enumerate(calls.places):
         event = trace.events[place]
         note = model_call(event) or {}
-        said, logps, prompt = ids_of(note.get("token_ids")), note.get("logps"), prompts.get(event.id)
+        tokens, logps, prompt = ids_of(note.get("token_ids")), note.get("logps"), prompts.get(event.id)
         before = last.get(event.agent)
         shared = 0 if before is None or prompt is None else common_prefix(before[1], prompt)
         got = earned.get(place)
@@ -337,16 +337,16 @@ def _rows(i: int, calls: _Calls, earned: Mapping[int, _Earned], first: int) -> I
             prefix=before[0] if before is not None and shared else None,
             shared=shared,
             prompt_rest=None if prompt is None else prompt[shared:],
-            token_ids=said,
+            token_ids=tokens,
             logps=None if logps is None else np.asarray(logps, np.float64),
             sampled=event.policy != "forced" and not (event.extra or {}).get("edited"),
             level=None if got is None else got.level,
             advantage=None if got is None else got.advantage,
-            token_advantages=_by_token(event, said, got),
+            token_advantages=_by_token(event, tokens, got),
             share=0.0 if got is None else got.share,
         )
         if prompt is not None:
-            last[event.agent] = first + k, prompt if said is None else np.concatenate([prompt, said])
+            last[event.agent] = first + k, prompt if tokens is None else np.concatenate([prompt, tokens])
 
 
 def _group(trace: Trace) -> str:
@@ -363,10 +363,10 @@ def _speaker(trace: Trace, event: Event) -> dict[str, Any]:
     return {"policy": str(named) if named else event.policy, "version": version}
 
 
-def _by_token(event: Event, said: Ints | None, got: _Earned | None) -> Floats | None:
+def _by_token(event: Event, tokens: Ints | None, got: _Earned | None) -> Floats | None:
     """Token credit stands at its tokens; any other advantage is that of every token of the call."""
-    n = event.tokens_out or 0 if said is None else len(said)
-    if got is None or (said is None and not got.by_token):
+    n = event.tokens_out or 0 if tokens is None else len(tokens)
+    if got is None or (tokens is None and not got.by_token):
         return None
     if got.level != "token":
         return np.full(n, got.advantage)

@@ -56,7 +56,7 @@ def choose(
     none is identified, `NoMechanism` says of each why not.
     """
     beside, passed = Beside(replay, merged), {}  # type: Beside, dict[str, str]
-    kept: CreditChoice | None = None
+    fallback: CreditChoice | None = None
     for name in _ORDER:
         mechanism: Mechanism = registry.get("mechanism", name)
         one = mechanism.default
@@ -65,34 +65,34 @@ def choose(
         try:
             why_not = one.lacks(traces, beside)
             if why_not is None:
-                found = mechanism(list(traces), **one.options, **{option: getattr(beside, option) for option in one.takes})
-                has_unit = unit is None or unit in found.units
-                best = _only_one(traces, found) if one.may_favour_one and unit in (None, "agent") else None
-                if found.rows and has_unit and best is None:
-                    return _choice(found, one.why, passed)
-                why_not = next(iter(found.unidentified.values()), "no unit gets a row")
+                credit = mechanism(list(traces), **one.options, **{option: getattr(beside, option) for option in one.takes})
+                has_unit = unit is None or unit in credit.units
+                best = _only_one(traces, credit) if one.may_favour_one and unit in (None, "agent") else None
+                if credit.rows and has_unit and best is None:
+                    return _choice(credit, one.why, passed)
+                why_not = next(iter(credit.unidentified.values()), "no unit gets a row")
                 if not has_unit:
-                    why_not = f"it has rows of {' and '.join(found.units) or 'nothing'}, and none of a {unit}"
+                    why_not = f"it has rows of {' and '.join(credit.units) or 'nothing'}, and none of a {unit}"
                 elif best is not None:
                     why_not = f"it gives everything to {best}, and the others nothing"
-                    kept = kept or _choice(found, f"{one.why}; no better answer than: everything to {best}", passed)
+                    fallback = fallback or _choice(credit, f"{one.why}; no better answer than: everything to {best}", passed)
         except CounterpointError as error:
             why_not = error.what
         passed[name] = why_not
-    if kept is not None:
-        return kept
+    if fallback is not None:
+        return fallback
     raise NoMechanism(traces, unit, passed)
 
 
-def _choice(found: Credit, why: str, passed: dict[str, str]) -> CreditChoice:
-    return CreditChoice(replace(found, notes={**found.notes, "chosen": why, "passed": passed}), why, passed)
+def _choice(credit: Credit, why: str, passed: dict[str, str]) -> CreditChoice:
+    return CreditChoice(replace(credit, notes={**credit.notes, "chosen": why, "passed": passed}), why, passed)
 
 
-def _only_one(traces: Sequence[Trace], found: Credit) -> str | None:
+def _only_one(traces: Sequence[Trace], credit: Credit) -> str | None:
     """The one agent that gets everything, in every trace of more than one member; None elsewhere."""
     names: set[str] = set()
     for i, trace in enumerate(traces):
-        paid = [name for name, value in RowPlaces(trace).by_agent(found, i).items() if value]
+        paid = [name for name, value in RowPlaces(trace).by_agent(credit, i).items() if value]
         if len(paid) != 1 or len(trace.members) < 2:
             return None
         names.update(paid)
@@ -106,9 +106,9 @@ def agent_shares(trace: Trace, *, replay: Replay | None = None, merged: Merges |
     person gave where it did not). A trace without an outcome has no shares.
     """
     try:
-        found = choose([trace], replay=replay, merged=merged).credit
+        credit = choose([trace], replay=replay, merged=merged).credit
     except CounterpointError:
         return None
-    agents = RowPlaces(trace).by_agent(found)
+    agents = RowPlaces(trace).by_agent(credit)
     whole = float(as_recorded(trace).rewards.get("team", trace.rewards["team"]))
-    return Shares(found.mechanism, whole, agents, whole - math.fsum(agents.values()))
+    return Shares(credit.mechanism, whole, agents, whole - math.fsum(agents.values()))

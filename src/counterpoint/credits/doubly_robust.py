@@ -209,7 +209,7 @@ def _ess(w_QN: np.ndarray) -> np.ndarray:
 
 def gate(
     e_Q: np.ndarray,
-    found: Local,
+    fit: Local,
     is_rule_Q: np.ndarray,
     *,
     least_propensity: float = LEAST_PROPENSITY,
@@ -217,13 +217,13 @@ def gate(
 ) -> list[str | None]:
     """Why each place gets no answer; None where it gets one."""
     out: list[str | None] = []
-    for e, taken, passed, rule in zip(e_Q, found.ess_taken_Q, found.ess_passed_Q, is_rule_Q, strict=True):
+    for e, treated, passed, rule in zip(e_Q, fit.ess_taken_Q, fit.ess_passed_Q, is_rule_Q, strict=True):
         if rule:
             out.append("a deterministic rule decided here, so the other arm never occurs")
         elif not min(e, 1 - e) >= least_propensity:
             out.append(f"the logged propensity is {e:.3g}; both arms need {least_propensity:g}")
-        elif not min(taken, passed) >= least_ess:
-            out.append(f"effective sample sizes are {taken:.1f} and {passed:.1f}; both arms need {least_ess:g}")
+        elif not min(treated, passed) >= least_ess:
+            out.append(f"effective sample sizes are {treated:.1f} and {passed:.1f}; both arms need {least_ess:g}")
         else:
             out.append(None)
     return out

@@ -67,14 +67,14 @@ def _claims(event: Event, claim: int) -> Event:
 
 def _stopped(trace: Trace, event: Event) -> Trace:
     """The team stops here, and is paid for its last draft."""
-    kept = trace.events[: trace.index[event.id] + 1]
-    drafts = [e.reward["draft"] for e in kept if e.reward and "draft" in e.reward]
-    return _without(trace, kept, float(drafts[-1]) if drafts else 0.0)
+    events = trace.events[: trace.index[event.id] + 1]
+    drafts = [e.reward["draft"] for e in events if e.reward and "draft" in e.reward]
+    return _without(trace, events, float(drafts[-1]) if drafts else 0.0)
 
 
-def _recounted(trace: Trace, kept: list[Event]) -> Trace:
+def _recounted(trace: Trace, events: list[Event]) -> Trace:
     """The trace of these events; every item of the original is worth what its majority is worth, 0 where nobody is left."""
-    fork = _without(trace, kept, 0.0)
+    fork = _without(trace, events, 0.0)
     votes = votes_of(fork)
     items = dict.fromkeys(v.task for v in votes_of(trace))
     worths = []
@@ -85,8 +85,8 @@ def _recounted(trace: Trace, kept: list[Event]) -> Trace:
     return replace(fork, rewards={"team": sum(worths) / len(worths) if worths else 0.0})
 
 
-def _without(trace: Trace, kept: list[Event], reward: float) -> Trace:
-    ids = {e.id for e in kept}
+def _without(trace: Trace, events: list[Event], reward: float) -> Trace:
+    ids = {e.id for e in events}
     edges = [e for e in trace.edges if e.src in ids and e.dst in ids]
-    costs = {**trace.costs, "tokens": sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in kept)}
-    return replace(trace, trace_id=f"{trace.trace_id}'", events=kept, edges=edges, rewards={"team": reward}, costs=costs)
+    costs = {**trace.costs, "tokens": sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in events)}
+    return replace(trace, trace_id=f"{trace.trace_id}'", events=events, edges=edges, rewards={"team": reward}, costs=costs)

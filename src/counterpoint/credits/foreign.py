@@ -15,43 +15,43 @@ from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
 
 _FIX = "mend the plug-in; counterpoint.testing.check_mechanism shows more"
-_OURS = "a defect of Counterpoint: please report it"
+_OURS = "a bug in Counterpoint: please report it"
 
 
 def foreign_credit(name: str, mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any]) -> Credit:
     """What the mechanism `package.module:object` says, checked for its shape."""
     try:
-        found: Any = mechanism(traces, **options)
+        credit: Any = mechanism(traces, **options)
     except CounterpointError as error:
         if error.fix == _OURS:
             raise InputError(error.what, where=name, fix=_FIX) from error
         raise
     except Exception as error:
         raise InputError(f"the mechanism failed: {type(error).__name__}: {error}", where=name, fix=_FIX) from error
-    wrong = _wrong(found, traces)
+    wrong = _wrong(credit, traces)
     if wrong is not None:
         raise InputError(wrong, where=name, fix=_FIX)
-    return found
+    return credit
 
 
-def _wrong(found: Any, traces: Sequence[Trace]) -> str | None:
+def _wrong(credit: Any, traces: Sequence[Trace]) -> str | None:
     """What is wrong with the shape of a credit; None where nothing is."""
-    if not isinstance(found, Credit):
-        return f"it gives a {type(found).__name__}, not a Credit"
-    if found.trace_ids != tuple(t.trace_id for t in traces):
+    if not isinstance(credit, Credit):
+        return f"it gives a {type(credit).__name__}, not a Credit"
+    if credit.trace_ids != tuple(t.trace_id for t in traces):
         return "its credit names other traces than it was given"
     known = [known_ids(t) for t in traces]
-    seen: set[tuple[int, str, str]] = set()
-    for row in found.rows:
+    keys: set[tuple[int, str, str]] = set()
+    for row in credit.rows:
         if not 0 <= row.trace < len(traces):
             return f"it credits trace {row.trace} of {len(traces)}, counted from 0"
         first = row.unit_id.rsplit("#", 1)[0] if row.unit in ("token", "turn") else row.unit_id
         if not {first, row.unit_id} & known[row.trace].get(row.unit, set()):
             return f"it credits {row.unit} {row.unit_id!r}, and {traces[row.trace].trace_id} has none of that name"
-        if (row.trace, row.unit, row.unit_id) in seen:
+        if (row.trace, row.unit, row.unit_id) in keys:
             return f"it credits {row.unit} {row.unit_id!r} of {traces[row.trace].trace_id} twice"
-        seen.add((row.trace, row.unit, row.unit_id))
-    if lost := [i for i, _ in found.unidentified if not 0 <= i < len(traces)]:
+        keys.add((row.trace, row.unit, row.unit_id))
+    if lost := [i for i, _ in credit.unidentified if not 0 <= i < len(traces)]:
         return f"it refuses a unit of trace {lost[0]} of {len(traces)}, counted from 0"
     return None
 

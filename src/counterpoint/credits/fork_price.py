@@ -86,8 +86,8 @@ class BudgetedReplay:
 
     def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
         """The team reward of each fork, a few at a time."""
-        made = [t for k in range(0, len(forks), _AT_ONCE) for t in self._forks(trace, forks[k : k + _AT_ONCE])]
-        return np.array([t.rewards["team"] for t in made], np.float64)
+        forked = [t for k in range(0, len(forks), _AT_ONCE) for t in self._forks(trace, forks[k : k + _AT_ONCE])]
+        return np.array([t.rewards["team"] for t in forked], np.float64)
 
     def _forks(self, trace: Trace, forks: Sequence[Fork]) -> list[Trace]:
         is_free = self._asks_model is not None and not self._asks_model(trace)
@@ -95,9 +95,9 @@ class BudgetedReplay:
             fix = "a larger --cap tokens=N, fewer units, or a mechanism that needs no fork"
             raise Refused(f"forks have spent {self.spent:,} tokens of a budget of {self.budget:,}", where=trace.trace_id, fix=fix)
         many = getattr(self._replay, "forks", None)
-        made = many(trace, forks) if many else [self._replay.fork(trace, f.at, f.do, f.seed) for f in forks]
-        self.spent += 0 if is_free else sum(_asked(t) for t in made)
-        return list(made)
+        forked = many(trace, forks) if many else [self._replay.fork(trace, f.at, f.do, f.seed) for f in forks]
+        self.spent += 0 if is_free else sum(_asked(t) for t in forked)
+        return list(forked)
 
 
 def _asked(fork: Trace) -> int:

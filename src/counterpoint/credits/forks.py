@@ -139,8 +139,8 @@ def effects(
     arms = [[[_fork(c.at, (c.a, c.b)[arm], i, noise[arm][i], coupled) for i in range(k)] for c in contrasts] for arm in (0, 1)]
     wanted = [(u, f) for arm in arms for u, row in enumerate(arm) for f in row if f is not None]
     values, refused = _answers(replay, trace, wanted, channel)
-    told, recorded = iter(values), float(trace.rewards[channel])
-    a_UK, b_UK = (np.array([[recorded if f is None else next(told) for f in row] for row in arm]) for arm in arms)
+    rewards, recorded = iter(values), float(trace.rewards[channel])
+    a_UK, b_UK = (np.array([[recorded if f is None else next(rewards) for f in row] for row in arm]) for arm in arms)
     effect_U, se_U = paired(a_UK, b_UK)
     after = _tokens_after(trace)
     ran = [f for u, f in wanted if u not in refused]
@@ -167,14 +167,14 @@ def fork_credit(
     costs = []
     for i, trace in enumerate(tracked(traces, "traces forked")):
         asked = contrasts(trace)
-        found = effects(replay, trace, list(asked.values()), k=k, seed=seed, coupled=coupled, channel=channel)
-        costs.append(found.cost)
+        result = effects(replay, trace, list(asked.values()), k=k, seed=seed, coupled=coupled, channel=channel)
+        costs.append(result.cost)
         for u, unit_id in enumerate(asked):
-            if u in found.refused:
-                silent[i, unit_id] = found.refused[u]
+            if u in result.refused:
+                silent[i, unit_id] = result.refused[u]
             else:
-                se = None if k == 1 else float(found.se_U[u])
-                rows.append(CreditRow(i, unit, unit_id, float(found.effect_U[u]), se))
+                se = None if k == 1 else float(result.se_U[u])
+                rows.append(CreditRow(i, unit, unit_id, float(result.effect_U[u]), se))
     if silent and not rows:
         why = Counter(reason.removeprefix("not identified: ") for reason in silent.values()).most_common(1)[0][0]
         raise NotIdentified(why, "fork at events that this replay can change")
@@ -275,7 +275,7 @@ def pair_interaction(
             raise NotFound(f"no event {at!r}", where=trace.trace_id)
     early, late = sorted((a, b), key=lambda at: (trace.events[trace.index[at]].t, trace.index[at]))
     if early == late:
-        raise InputError(f"{a!r} twice", fix="two different messages")
+        raise InputError(f"{a!r} is named twice", fix="two different messages")
     trace = beside_forks(trace, replay, early, "team")
     without = replay.fork(trace, early, Delete())
     key = trace.events[trace.index[late]].key

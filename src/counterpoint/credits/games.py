@@ -134,17 +134,17 @@ def _se(squares: Floats, pairs: int) -> Floats:
 
 def extension(graph: Graph, keys_E: Floats) -> list[int]:
     """The order of events that respects every edge and takes, of those that are ready, the one with the least key."""
-    left = graph.in_degree().tolist()
+    degrees = graph.in_degree().tolist()
     first, targets = (a.tolist() for a in graph.children)
-    ready = [(float(keys_E[i]), i) for i in range(graph.n) if not left[i]]
+    ready = [(float(keys_E[i]), i) for i in range(graph.n) if not degrees[i]]
     heapq.heapify(ready)
     out: list[int] = []
     while ready:
         _, i = heapq.heappop(ready)
         out.append(i)
         for j in targets[first[i] : first[i + 1]]:
-            left[j] -= 1
-            if not left[j]:
+            degrees[j] -= 1
+            if not degrees[j]:
                 heapq.heappush(ready, (float(keys_E[j]), j))
     return out
 
@@ -238,8 +238,8 @@ class VoteGame:
         return np.where(margin > 0, 1.0, np.where(margin < 0, 0.0, self.tie))
 
     def worth(self, present_A: Mask) -> float:
-        kept = present_A[self.agent_V]
-        margin_J = np.bincount(self.item_V[kept], self.sign_V[kept], len(self.weight_J)).astype(np.int64)
+        is_present = present_A[self.agent_V]
+        margin_J = np.bincount(self.item_V[is_present], self.sign_V[is_present], len(self.weight_J)).astype(np.int64)
         return math.fsum(self.share(margin_J) * self.weight_J)
 
     def along(self, order: Ints, parent_A: Ints | None = None) -> Floats:

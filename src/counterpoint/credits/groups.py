@@ -94,9 +94,9 @@ def convention_of(name: str | Convention, **changed: Any) -> Convention:
 
 def group_codes(keys: Iterable[Hashable]) -> tuple[Ints, list[Hashable]]:
     """Any keys as numbers 0, 1, ... in order of first appearance, and the keys by number."""
-    seen: dict[Hashable, int] = {}
-    codes = np.array([seen.setdefault(k, len(seen)) for k in keys], np.int64)
-    return codes, list(seen)
+    numbers: dict[Hashable, int] = {}
+    codes = np.array([numbers.setdefault(k, len(numbers)) for k in keys], np.int64)
+    return codes, list(numbers)
 
 
 class GroupStats(NamedTuple):

@@ -87,11 +87,11 @@ def logged_effects(
         # one local mean per leaf is enough: all its cases share it
         names, place = np.unique(number, return_inverse=True)
         by_leaf = dr.local(scores, a, cluster, len(names), lambda q: dr.same_leaf(names[q], number))
-        found = dr.Local(*(column[place] for column in by_leaf))
+        fit = dr.Local(*(column[place] for column in by_leaf))
     else:
         width = bandwidth or len(x) ** (-1 / (x.shape[1] + 4))
-        found = dr.local(scores, a, cluster, len(x), lambda q: dr.kernel(x[q], x, width))
-    for j, value, error, why in zip(known.tolist(), found.tau_Q, found.se_Q, dr.gate(e, found, rule), strict=True):
+        fit = dr.local(scores, a, cluster, len(x), lambda q: dr.kernel(x[q], x, width))
+    for j, value, error, why in zip(known.tolist(), fit.tau_Q, fit.se_Q, dr.gate(e, fit, rule), strict=True):
         if why is None:
             tau_N[j], se_N[j] = value, error
         else:

@@ -74,14 +74,14 @@ def worth_of(votes: Sequence[Vote], task: str, answer: Any, start: Any = None) -
 
     An answer that nobody gave is worth what is left of 1 where the claims are yes or no, and 0 elsewhere; no answer is worth 0.
     """
-    told: dict[Hashable, float] = {v.claim: v.worth for v in votes if v.task == task and v.worth is not None}
-    if not told:
+    worths: dict[Hashable, float] = {v.claim: v.worth for v in votes if v.task == task and v.worth is not None}
+    if not worths:
         return None
-    if answer in told:
-        return told[answer]
+    if answer in worths:
+        return worths[answer]
     if answer is None:
         return 0.0
-    return 1.0 - max(told.values()) if {*told, answer, start} - {None} <= {0, 1} else 0.0
+    return 1.0 - max(worths.values()) if {*worths, answer, start} - {None} <= {0, 1} else 0.0
 
 
 def masked(
@@ -91,10 +91,10 @@ def masked(
     if isinstance(rule, str) and rule != "majority":
         raise InputError(f"no aggregator {rule!r}", fix=f"{did_you_mean(rule, ['majority'])} or a function of the claims")
 
-    def answer(kept: Sequence[Vote]) -> Any:
+    def answer(rest: Sequence[Vote]) -> Any:
         if callable(rule):
-            return rule([v.claim for v in kept]) if kept else start
-        return majority([v.claim for v in kept], [v.turn for v in kept], start)
+            return rule([v.claim for v in rest]) if rest else start
+        return majority([v.claim for v in rest], [v.turn for v in rest], start)
 
     values: dict[str, float] = {}
     reasons: dict[str, str] = {}
@@ -105,15 +105,15 @@ def masked(
         read = [v for v in mine if v.is_read]
         final = answer(read)
         base = verify(task, final) if verify else worth_of(mine, task, final, start)
-        seen: dict[Any, float | None] = {final: base}
+        worths: dict[Any, float | None] = {final: base}
         for vote in mine:
             if not vote.is_read:
                 values[vote.id] = 0.0
                 continue
             without = answer([v for v in read if v.id != vote.id])
-            if without not in seen:
-                seen[without] = verify(task, without) if verify else worth_of(mine, task, without, start)
-            other = seen[without]
+            if without not in worths:
+                worths[without] = verify(task, without) if verify else worth_of(mine, task, without, start)
+            other = worths[without]
             if base is None or other is None:
                 reasons[vote.id] = f"not identified: no answer to {task!r} was scored; give verify(task, answer)"
             else:

@@ -21,6 +21,14 @@ from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.example import Example
 from counterpoint.trace.rows import Credit
 
+FEEDBACK = {
+    "episode": "what the whole episode was worth",
+    "round": "what each round added",
+    "item": "what each call, return or agent was worth by itself",
+    "draft": "what the verifier says of every item's draft at every moment",
+}
+"""What a method may be told of the result, the coarsest first: each one implies those before it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
@@ -44,6 +52,8 @@ class Mechanism:
     """What it asks for: group (several traces of a task), logp, replay, critic, tokens, ..."""
     relative: bool = False
     """Amounts have a baseline of their own, or none by intent: they are advantages already, as are those that need a group."""
+    sees: str = "episode"
+    """The finest feedback that it reads: one of `FEEDBACK`."""
     from_rows: bool = False
     """A learner that keeps rollout rows computes these numbers from them, without a trace."""
     live: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +76,10 @@ class Mechanism:
         """The names of the options."""
         return [n for n in inspect.signature(self.run).parameters if n != "traces"]
 
+    def __post_init__(self) -> None:
+        if self.sees not in FEEDBACK:
+            raise InputError(f"no feedback {self.sees!r}", fix=did_you_mean(self.sees, FEEDBACK))
+
     def __call__(self, traces: Trace | Sequence[Trace] | TraceBatch, **options: Any) -> Credit:
         """The credit of one or many traces."""
         for name in options:
@@ -84,15 +98,15 @@ class Mechanism:
 
 def identified(mechanism: Mechanism, traces: Sequence[Trace], options: Mapping[str, Any]) -> tuple[Credit, list[int]]:
     """The credit of the traces that the mechanism can judge, and their places; a trace that it refuses by name is left out."""
-    kept = list(range(len(traces)))
+    places = list(range(len(traces)))
     while True:
         try:
-            return mechanism([traces[i] for i in kept], **options), kept
+            return mechanism([traces[i] for i in places], **options), places
         except NotIdentified as error:
-            left = [i for i in kept if traces[i].trace_id != error.where]
-            if not left or len(left) == len(kept):
+            rest = [i for i in places if traces[i].trace_id != error.where]
+            if not rest or len(rest) == len(places):
                 raise
-            kept = left
+            places = rest
 
 
 def team_reward(trace: Trace, channel: str = "team") -> float:

@@ -145,13 +145,13 @@ def inclusion_weights(cells: ArrayLike, arms: ArrayLike, is_kept: ArrayLike, *, 
     launch) and the same arm (the chosen width). An arm, or a cell of an arm, of which nothing was kept is refused: no weight
     can speak for it.
     """
-    cell, arm, kept = np.asarray(cells), np.asarray(arms), np.asarray(is_kept, np.bool_)
-    if not (cell.shape == arm.shape == kept.shape) or cell.ndim != 1 or not len(cell):
+    cell, arm, flags = np.asarray(cells), np.asarray(arms), np.asarray(is_kept, np.bool_)
+    if not (cell.shape == arm.shape == flags.shape) or cell.ndim != 1 or not len(cell):
         raise InputError("cells, arms and is_kept have one entry per launch")
     arm_code = np.unique(arm, return_inverse=True)[1]
     cell_code = np.unique(cell, return_inverse=True)[1]
     both = np.unique(arm_code * (int(cell_code.max()) + 1) + cell_code, return_inverse=True)[1]
-    share = np.bincount(both, kept) / np.bincount(both)
+    share = np.bincount(both, flags) / np.bincount(both)
     if not share.all():
         bare = np.flatnonzero(share == 0)
         names = sorted({str(arm[np.argmax(both == b)]) for b in bare[:100]})
@@ -159,7 +159,7 @@ def inclusion_weights(cells: ArrayLike, arms: ArrayLike, is_kept: ArrayLike, *, 
             f"P(kept) is 0 for {len(bare)} kinds of launch of arm {', '.join(names)}",
             "a longer staleness limit, fewer launch features, or no comparison of that arm",
         )
-    weight = np.where(kept, np.minimum(1 / share[both], clip), 0.0)
+    weight = np.where(flags, np.minimum(1 / share[both], clip), 0.0)
     return weight / np.bincount(arm_code, weight)[arm_code]
 
 

@@ -26,23 +26,23 @@ def beside_forks(trace: Trace, replay: Replay, at: str | None, channel: str) -> 
 
     A fork that changes nothing is made only where a person alone scored the channel.
     """
-    said, own = by_hand(trace, channel), as_recorded(trace)
+    score, own = by_hand(trace, channel), as_recorded(trace)
     if channel in own.rewards or at is None:
         return own
-    if said is None:
+    if score is None:
         team_reward(trace, channel)  # the clear error: nobody scored it
     again = replay.fork(own, at, None)
     if channel not in again.rewards:
-        what = f"{channel!r} was scored by hand ({said}), and the replay gives its forks no such score"
+        what = f"{channel!r} was scored by hand ({score}), and the replay gives its forks no such score"
         raise NotIdentified(what, _FIX, where=trace.trace_id)
     return replace(own, rewards={**own.rewards, channel: again.rewards[channel]})
 
 
 def beside_drafts(trace: Trace, channel: str) -> float:
     """The reward to be compared with scores of drafts: as the run stated it, whatever a person said of the run since."""
-    said, own = by_hand(trace, channel), as_recorded(trace)
-    if said is not None and channel not in own.rewards:
-        what = f"{channel!r} was scored by hand ({said}) and the drafts by the run: their difference means nothing"
+    score, own = by_hand(trace, channel), as_recorded(trace)
+    if score is not None and channel not in own.rewards:
+        what = f"{channel!r} was scored by hand ({score}) and the drafts by the run: their difference means nothing"
         fix = "give value=, a critic of what the person scores, or name a mechanism that needs no drafts"
         raise NotIdentified(what, fix, where=trace.trace_id)
     return team_reward(own, channel)
@@ -50,5 +50,5 @@ def beside_drafts(trace: Trace, channel: str) -> float:
 
 def unused(traces: Sequence[Trace], channel: str) -> dict[str, Any]:
     """The note that names the verdicts of people that were not compared with forks or drafts; nothing where there are none."""
-    said = {trace.trace_id: told for trace in traces if (told := by_hand(trace, channel)) is not None}
-    return {"by_hand_not_used": said} if said else {}
+    scores = {trace.trace_id: score for trace in traces if (score := by_hand(trace, channel)) is not None}
+    return {"by_hand_not_used": scores} if scores else {}

@@ -72,7 +72,7 @@ def main_of(trace: Trace) -> str:
     team = team_of(trace)
     if team.main is None:
         raise NotIdentified(
-            "nobody leads this trace: it has no agent that acts", "record the team's actions", where=trace.trace_id
+            "this trace has no lead: no agent acts", "record the team's actions", where=trace.trace_id
         )
     return team.names[team.main]
 
@@ -146,12 +146,12 @@ def payments_of(
 ) -> list[dict[str, float]]:
     """Unit id to what was paid for it, of each trace; see the rule at the top."""
     if signals is not None:
-        given: dict[tuple[str, str], float] = {}
+        sums: dict[tuple[str, str], float] = {}
         for i in range(len(signals)):
             if signals.units[i] == unit:
                 name = (signals.trace_ids[signals.trace[i]], signals.unit_ids[i])
-                given[name] = given.get(name, 0.0) + float(signals.values[i])
-        return [{u: given[t.trace_id, u] for u in own if (t.trace_id, u) in given} for t, own in zip(traces, units, strict=True)]
+                sums[name] = sums.get(name, 0.0) + float(signals.values[i])
+        return [{u: sums[t.trace_id, u] for u in own if (t.trace_id, u) in sums} for t, own in zip(traces, units, strict=True)]
     out = []
     for trace, own in zip(traces, units, strict=True):
         amounts = paid_actions(trace, channel)
@@ -184,13 +184,13 @@ def paid_steps(
         return out
     amounts = paid_actions(trace, channel)
     if amounts is not None:
-        told = [float(sum(amounts.pop(i) for i in step)) for step in steps]
+        totals = [float(sum(amounts.pop(i) for i in step)) for step in steps]
         if leads and steps:
             rank = trace.graph.rank
             first = sorted((min(int(rank[i]) for i in step), k) for k, step in enumerate(steps))
             for i, amount in amounts.items():
-                told[first[max(bisect_right(first, (int(rank[i]), len(steps))) - 1, 0)][1]] += amount
-        return told
+                totals[first[max(bisect_right(first, (int(rank[i]), len(steps))) - 1, 0)][1]] += amount
+        return totals
     return [0.0] * (len(steps) - 1) + [team_reward(trace, channel)] if steps else []
 
 
@@ -209,12 +209,12 @@ def values_of(trace: Trace, value: Any, what: str = "a critic") -> dict[str, Any
     """Event id to a critic's number (or array): `value(trace)` gives a mapping by event id or a sequence along the events."""
     if value is None:
         raise NotIdentified(f"this mechanism needs {what}", "give a function: trace -> numbers by event", where=trace.trace_id)
-    given = value(trace) if callable(value) else value
-    if isinstance(given, Mapping):
-        return dict(given)
-    if len(given) != len(trace.events):
-        raise InputError(f"{len(given)} values for {len(trace.events)} events", where=trace.trace_id, fix="one per event")
-    return {e.id: v for e, v in zip(trace.events, given, strict=True)}
+    values = value(trace) if callable(value) else value
+    if isinstance(values, Mapping):
+        return dict(values)
+    if len(values) != len(trace.events):
+        raise InputError(f"{len(values)} values for {len(trace.events)} events", where=trace.trace_id, fix="one per event")
+    return {e.id: v for e, v in zip(trace.events, values, strict=True)}
 
 
 def compared(
@@ -237,7 +237,7 @@ def credit_of(
     traces: Sequence[Trace],
     rows: Iterable[tuple[TraceUnit, float]],
     *,
-    why_not: str = "what it is computed from is not a number (NaN)",
+    why_not: str = "an input is NaN",
     fix: str = "a critic, counterfactual or rating that answers with a number for every unit",
     notes: Mapping[str, Any] | None = None,
     declared: np.ndarray | None = None,
@@ -245,19 +245,19 @@ def credit_of(
     unidentified: Mapping[tuple[int, str], str] | None = None,
 ) -> Credit:
     """The credit; rows that are NaN are named as refused, and when none is left the whole question is."""
-    kept: list[CreditRow] = []
+    credited: list[CreditRow] = []
     refused = dict(unidentified or {})
     for row, value in rows:
         if np.isnan(value):
             refused[row.trace, row.unit_id] = why_not
         else:
-            kept.append(CreditRow(row.trace, row.unit, row.unit_id, float(value)))
-    if not kept and refused:
+            credited.append(CreditRow(row.trace, row.unit, row.unit_id, float(value)))
+    if not credited and refused:
         raise NotIdentified(next(iter(refused.values())), fix)
-    kept.sort(key=lambda r: r.trace)
+    credited.sort(key=lambda r: r.trace)
     ids = tuple(t.trace_id for t in traces)
     return Credit(
-        mechanism, estimand, declared is not None, ids, tuple(kept), declared, cost or Cost(), refused, dict(notes or {})
+        mechanism, estimand, declared is not None, ids, tuple(credited), declared, cost or Cost(), refused, dict(notes or {})
     )
 
 
@@ -281,8 +281,8 @@ def grouped_credit(
         raise InputError(f"groups of {size} were expected: {', '.join(wrong)}", fix="complete the groups, or leave out `size`")
     advantages = group_advantages(values, codes, convention, episodes=[r.trace for r in rows])
     table = {**compared(rows, keys, traces, convention), **(notes or {})}
-    told = zip(rows, advantages.tolist(), strict=True)
-    return credit_of(mechanism, estimand, traces, told, why_not=ALONE, fix=ALONE_FIX, notes=table)
+    pairs = zip(rows, advantages.tolist(), strict=True)
+    return credit_of(mechanism, estimand, traces, pairs, why_not=ALONE, fix=ALONE_FIX, notes=table)
 
 
 # -- Traces that share their beginning, as a tree: siblings are what was said next after the same words ---------------
@@ -318,13 +318,13 @@ class PrefixTree(NamedTuple):
 
     def first_steps(self) -> list[int]:
         """For each node that is a step, the first step that reached it: a node counts once, however many traces pass."""
-        seen: dict[int, int] = {}
+        first: dict[int, int] = {}
         for i, step in enumerate(self.steps):
-            seen.setdefault(step.node, i)
-        return list(seen.values())
+            first.setdefault(step.node, i)
+        return list(first.values())
 
 
-def _said(event: Event) -> Hashable:
+def _content(event: Event) -> Hashable:
     """What tells an action from another one after the same prefix; None where nothing does."""
     if event.content_ref is None and event.decision is not None:
         return event.decision, str((event.extra or {}).get("sub_decision"))
@@ -362,14 +362,19 @@ def tree_of(
 def _done(trace: Trace, place: int, sample: Callable[[Event], Hashable] | None) -> tuple[str, str, Hashable]:
     """Who did what, and which content it had."""
     event = trace.events[place]
-    said = sample(event) if sample is not None else _said(event)
-    if said is None:
+    content = sample(event) if sample is not None else _content(event)
+    if content is None:
         raise NotIdentified(
             f"event {event.id!r} has no content: shared prefixes cannot be seen",
             "record contents, or give sample=",
             where=trace.trace_id,
         )
-    return event.agent, event.type, said
+    return event.agent, event.type, content
+
+
+def words_of(trace: Trace, places: Sequence[int]) -> Hashable:
+    """What was done at these places, and with which contents: equal where the same was done."""
+    return tuple(_done(trace, place, None) for place in places)
 
 
 def turn_places(trace: Trace) -> list[list[int]]:

@@ -242,14 +242,14 @@ def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = No
     if replay is not None and worth is None:
         born = next((e.id for e in trace.events if e.type == "spawn" and e.to in names), None)
         trace = beside_forks(trace, replay, born, "team")
-    game, found = _game(trace, names, worth, replay, tie, spent)
-    return TraceGame(names, [roles.get(name, name) for name in names], parent_A, game, found, spent)
+    game, final = _game(trace, names, worth, replay, tie, spent)
+    return TraceGame(names, [roles.get(name, name) for name in names], parent_A, game, final, spent)
 
 
 def roles_of(trace: Trace) -> dict[str, str]:
     """The first role of each agent: the one it acts in, or else the one it was spawned for."""
-    said = {e.to: e.role for e in reversed(trace.events) if e.type == "spawn" and e.to and e.role}
-    return said | {e.agent: e.role for e in reversed(trace.events) if e.type != "spawn" and e.role}
+    spawned = {e.to: e.role for e in reversed(trace.events) if e.type == "spawn" and e.to and e.role}
+    return spawned | {e.agent: e.role for e in reversed(trace.events) if e.type != "spawn" and e.role}
 
 
 def _game(
@@ -323,10 +323,10 @@ def solve(
     team = tree(parent_A)
     kinds = {"nested_owen": (lambda keys: parent_first(team, keys), None), "permission": (by_keys, parent_A)}
     order_of, parents = kinds.get(value, (by_keys, None))
-    found: Sampled = mean_over_orders(
+    sampled: Sampled = mean_over_orders(
         lambda order: game.along(order, parents), order_of, game.n, orders or 64, np.random.default_rng(seed), stop_se=stop_se
     )
-    return Solved(found.mean_A, found.se_A, found.orders)
+    return Solved(sampled.mean_A, sampled.se_A, sampled.orders)
 
 
 def _exact(game: TeamGame, value: str, parent_A: Ints) -> Floats:

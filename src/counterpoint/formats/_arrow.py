@@ -92,8 +92,8 @@ def _parts(table: pa.Table, known: list[str]) -> dict[str, pa.Table]:
     lost = set(names) - set(known)
     if lost:
         raise InputError(f"the trace {min(lost)!r} is not in traces.parquet", fix=_TOGETHER)
-    found = {name: table.take(np.flatnonzero(code == k)) for k, name in enumerate(names)}
-    return {name: found.get(name, table.slice(0, 0)) for name in known}
+    by_name = {name: table.take(np.flatnonzero(code == k)) for k, name in enumerate(names)}
+    return {name: by_name.get(name, table.slice(0, 0)) for name in known}
 
 
 def _table(files: Mapping[str, Data], name: str, schema: pa.Schema) -> pa.Table:

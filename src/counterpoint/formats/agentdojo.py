@@ -84,9 +84,9 @@ def _normal(run: dict[str, Any]) -> dict[str, Any]:
             flat = {**{_plain(key): value for key, value in inner.items()}, **{k: v for k, v in flat.items() if k != name}}
     out = dict(flat)
     for name, others in _CALLED.items():
-        found = next((o for o in others if flat.get(o) is not None and (name != "messages" or isinstance(flat[o], list))), None)
-        if found is not None and found != name:
-            out[name] = out.pop(found)
+        other = next((o for o in others if flat.get(o) is not None and (name != "messages" or isinstance(flat[o], list))), None)
+        if other is not None and other != name:
+            out[name] = out.pop(other)
     if isinstance(hidden := out.get("injections"), (str, list)):
         texts = [hidden] if isinstance(hidden, str) else [text_of(part) for part in hidden]
         out["injections"] = {f"injection_{k}": text for k, text in enumerate(texts)}
@@ -148,12 +148,12 @@ class _Run:
         role = message.get("role")
         text = text_of(message.get("content"))
         if role == "system":
-            self.lane.told(text, by="system", source="system", id=name)
+            self.lane.prompt(text, by="system", source="system", id=name)
         elif role in _HUMAN and not self.was_asked:
             self.was_asked = True
-            self.lane.told(text, id=name)
+            self.lane.prompt(text, id=name)
         elif role in _HUMAN:
-            self.lane.told(text, by="pipeline", source="system", id=name)
+            self.lane.prompt(text, by="pipeline", source="system", id=name)
         elif role in _MODEL:
             self._answer(name, message)
         elif role in _TOOL:
@@ -164,32 +164,32 @@ class _Run:
     def _answer(self, name: str, message: dict[str, Any]) -> None:
         parts = message.get("content")
         thoughts = [p for p in as_list(parts) if "thinking" in str(as_dict(p).get("type"))]
-        said = [p for p in as_list(parts) if p not in thoughts] if thoughts else parts
+        own_parts = [p for p in as_list(parts) if p not in thoughts] if thoughts else parts
         calls = [call for call in map(as_dict, as_list(message.get("tool_calls"))) if call]
-        text = text_of(said)
+        text = text_of(own_parts)
         self.lane.step(id=name, text=text, thinking=text_of(thoughts), model=self.model, only_calls=bool(calls) and not text)
         for k, call in enumerate(calls):
-            given = string(call.get("id"))
+            call_id = string(call.get("id"))
             meant = call.get("placeholder_args")
             inner = as_dict(call.get("function"))
             event = self.lane.call(
                 string(call.get("function")) or string(inner.get("name")) or string(call.get("name")) or "unnamed",
                 compact(next((v for v in (call.get("args"), inner.get("arguments"), call.get("arguments")) if v), {})),
-                id=given or f"{name}.{k}",
+                id=call_id or f"{name}.{k}",
                 extra={"placeholder_args": meant} if meant and meant != call.get("args") else None,
             )
-            self.waiting.append((given, event))
+            self.waiting.append((call_id, event))
             for source in self.infected:
                 self.draft.edge(source, event, "safety_flow")
 
     def _result(self, name: str, message: dict[str, Any], text: str) -> None:
         called = as_dict(message.get("tool_call"))
-        given = string(message.get("tool_call_id")) or string(called.get("id"))
-        at = next((k for k, (id_, _) in enumerate(self.waiting) if given is None or id_ == given), None)
+        call_id = string(message.get("tool_call_id")) or string(called.get("id"))
+        at = next((k for k, (id_, _) in enumerate(self.waiting) if call_id is None or id_ == call_id), None)
         call = self.waiting.pop(at)[1] if at is not None else None
         if call is None:
             self.draft.report.loose(f"tool result {name} without a call")
-        elif given is None:
+        elif call_id is None:
             self.draft.report.linked("the oldest call without an answer", exact=False)
         tool = self.draft.rows[call].get("tool") if call else None
         error = string(message.get("error"))
@@ -198,7 +198,7 @@ class _Run:
             vector: plain for vector, (_, plain) in self.injections.items() if len(plain) >= _LEAST and self.words[vector] in text
         }
         plain_text = folded(text) if hidden else ""
-        found = [vector for vector, plain in hidden.items() if plain in plain_text]
+        vectors = [vector for vector, plain in hidden.items() if plain in plain_text]
         event = self.lane.result(
             None,
             text,
@@ -206,13 +206,13 @@ class _Run:
             tool=string(called.get("function")) or string(message.get("name")) or tool,
             ok=error is None,
             error=error,
-            extra={"injections": found} if found else None,
+            extra={"injections": vectors} if vectors else None,
         )
         if call is not None:
             self.draft.edge(call, event, "tool_dependency")
             self.draft.set(call, ok=error is None)
-        if found:
-            self._alarm(event, found)
+        if vectors:
+            self._alarm(event, vectors)
 
     def _alarm(self, result: str, vectors: list[str]) -> None:
         self.infected.append(result)
@@ -247,8 +247,8 @@ class _Run:
             draft.metrics["duration_s"] = took
         known = {"messages", "injections", "error"}
         draft.meta["agentdojo"] = {key: value for key, value in run.items() if key not in known and value is not None}
-        if kept := {vector: draft.text(text) for vector, (text, _) in self.injections.items() if text}:
-            draft.meta["injections"] = kept
+        if texts := {vector: draft.text(text) for vector, (text, _) in self.injections.items() if text}:
+            draft.meta["injections"] = texts
 
 
 def folded(text: str) -> str:

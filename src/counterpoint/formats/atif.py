@@ -77,32 +77,32 @@ class _TrajectoryTree:
         }
         self._played: set[int] = set()
         self._promised: set[int] = set()  # trajectories that a spawn will play
-        self._told: set[str] = set()  # spawns whose agent has read its words
+        self._briefed_spawns: set[str] = set()  # spawns whose agent has read its words
         self._names: set[str] = set()
         self._copied = 0
         self._play(root, self._lane(root, name, leads=True), None, 0)
-        for made in root.inside:
-            if id(made) not in self._played:
-                lane = self._lane(made, made.id or made.session or f"{name}/sub")
+        for trajectory in root.inside:
+            if id(trajectory) not in self._played:
+                lane = self._lane(trajectory, trajectory.id or trajectory.session or f"{name}/sub")
                 self.draft.report.loose(f"the agent {lane.agent}: no step refers to its trajectory")
-                self._play(made, lane, None, 1)
+                self._play(trajectory, lane, None, 1)
         self._finish(root)
 
-    def _lane(self, made: _Trajectory, name: str, *, leads: bool = False) -> Lane:
+    def _lane(self, trajectory: _Trajectory, name: str, *, leads: bool = False) -> Lane:
         unique, k = name, 2
         while unique in self._names:
             unique, k = f"{name}~{k}", k + 1
         self._names.add(unique)
-        return self.draft.lane(unique, role=string(as_dict(made.data.get("agent")).get("name")), leads=leads)
+        return self.draft.lane(unique, role=string(as_dict(trajectory.data.get("agent")).get("name")), leads=leads)
 
     def _finish(self, root: _Trajectory) -> None:
         if self._copied:
             self.draft.meta["copied_steps"] = self._copied
         totals = as_dict(root.data.get("final_metrics"))
         wanted = (count(totals.get("total_prompt_tokens")) or 0) + (count(totals.get("total_completion_tokens")) or 0)
-        found = sum((row.get("tokens_in") or 0) + (row.get("tokens_out") or 0) for row in self.draft.rows.values())
-        if wanted > found:
-            self.draft.report.lacks["tokens that the trajectory counts and no step states"] += wanted - found
+        stated = sum((row.get("tokens_in") or 0) + (row.get("tokens_out") or 0) for row in self.draft.rows.values())
+        if wanted > stated:
+            self.draft.report.lacks["tokens that the trajectory counts and no step states"] += wanted - stated
         for place in (as_dict(totals.get("extra")), as_dict(root.data.get("extra"))):
             if (reward := number(place.get("reward"))) is not None:
                 self.draft.rewards["team"] = reward
@@ -110,57 +110,57 @@ class _TrajectoryTree:
 
     # -- a trajectory ----------------------------------------------------------------------------------------------------
 
-    def _play(self, made: _Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
+    def _play(self, trajectory: _Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
         part = 0
-        while id(made) not in self._played:
-            self._played.add(id(made))
+        while id(trajectory) not in self._played:
+            self._played.add(id(trajectory))
             prefix = lane.agent if part == 0 else f"{lane.agent}+{part}"
-            for k, step in enumerate(made.steps):
+            for k, step in enumerate(trajectory.steps):
                 if step.get("is_copied_context") is True:
                     self._copied += 1
                 else:
-                    self._step(made, lane, step, f"{prefix}/{step.get('step_id', k + 1)}", parent, depth)
-            path = string(made.data.get("continued_trajectory_ref"))
-            following = self.library.at(path, made) if path else None
+                    self._step(trajectory, lane, step, f"{prefix}/{step.get('step_id', k + 1)}", parent, depth)
+            path = string(trajectory.data.get("continued_trajectory_ref"))
+            following = self.library.at(path, trajectory) if path else None
             if path and following is None:
                 self.draft.report.lacks["the trajectory that goes on from a part of one"] += 1
             if following is None:
                 return
-            made, part = following, part + 1
+            trajectory, part = following, part + 1
 
-    def _step(self, made: _Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
+    def _step(self, trajectory: _Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
         at, text = seconds(step.get("timestamp")), text_of(step.get("message"))
         source = step.get("source")
         extra = {"step_extra": step["extra"]} if as_dict(step.get("extra")) else None
         if source == "agent":
-            self._acts(made, lane, step, key, at, text, extra)
+            self._acts(trajectory, lane, step, key, at, text, extra)
         elif source == "user" and parent is not None:
             self._told_by_parent(lane, key, at, text, parent)
         elif source == "user":
-            lane.told(text, at=at, id=key, extra=extra)
+            lane.prompt(text, at=at, id=key, extra=extra)
         elif source == "system":
             if text:
-                lane.told(text, by="system", source="system", at=at, id=key, extra=extra)
+                lane.prompt(text, by="system", source="system", at=at, id=key, extra=extra)
         else:
             self.draft.report.unknown[f"step of {source}"] += 1
-        self._observe(made, lane, step, key, at, depth)
+        self._observe(trajectory, lane, step, key, at, depth)
 
     def _told_by_parent(self, lane: Lane, key: str, at: float | None, text: str, parent: str) -> None:
         """A sub-agent's user is the agent that made it; its first words are those of the spawn."""
         spawn = next((event for event, kind in lane.heard if kind == "spawn"), None) if lane.last is None else None
-        if spawn is not None and spawn not in self._told:
-            self._told.add(spawn)
-            said = self.draft.rows[spawn].get("content_ref")
-            if said is not None and self.draft.contents[said] != text:
-                self.draft.set(spawn, extra={"arguments_ref": said})
+        if spawn is not None and spawn not in self._briefed_spawns:
+            self._briefed_spawns.add(spawn)
+            ref = self.draft.rows[spawn].get("content_ref")
+            if ref is not None and self.draft.contents[ref] != text:
+                self.draft.set(spawn, extra={"arguments_ref": ref})
             self.draft.set(spawn, text=text)
             return
-        event = lane.told(text, by=parent, source="peer", at=at, id=key)
+        event = lane.prompt(text, by=parent, source="peer", at=at, id=key)
         self.draft.edge(spawn or self.draft.lane(parent).last, event, "causal")
 
     def _acts(
         self,
-        made: _Trajectory,
+        trajectory: _Trajectory,
         lane: Lane,
         step: dict[str, Any],
         key: str,
@@ -183,7 +183,7 @@ class _TrajectoryTree:
             usage=usage,
             cost_usd=number(metrics.get("cost_usd")),
             logp=sum(logprobs) if logprobs else None,
-            model=string(step.get("model_name")) or string(as_dict(made.data.get("agent")).get("model_name")),
+            model=string(step.get("model_name")) or string(as_dict(trajectory.data.get("agent")).get("model_name")),
             only_calls=bool(calls),
             extra=extra,
         )
@@ -203,16 +203,16 @@ class _TrajectoryTree:
 
     # -- observations ----------------------------------------------------------------------------------------------------
 
-    def _observe(self, made: _Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
+    def _observe(self, trajectory: _Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
         calls = {c.get("tool_call_id"): c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)}
         made_now: list[tuple[Lane, str, _Trajectory | None, dict[str, Any]]] = []
         # All that a step spawns is spawned before the first of them is played: they may have worked side by side.
         for k, (result, ref) in enumerate(_references(step)):
             call = as_dict(calls.get(result.get("source_call_id")))
-            made_now.append((*self._spawn(made, lane, ref, call, f"{key}/spawn{k}", at, depth), result))
-        for child, spawn, found, result in made_now:
-            if found is not None:
-                self._play(found, child, lane.agent, depth + 1)
+            made_now.append((*self._spawn(trajectory, lane, ref, call, f"{key}/spawn{k}", at, depth), result))
+        for child, spawn, target, result in made_now:
+            if target is not None:
+                self._play(target, child, lane.agent, depth + 1)
             back = self.draft.rows[child.last]["at"] if child.last else None
             child.returns(lane.agent, text_of(result.get("content")), at=back, id=f"{spawn}/return")
         for k, result in enumerate(as_list(as_dict(step.get("observation")).get("results"))):
@@ -220,24 +220,24 @@ class _TrajectoryTree:
                 lane.result(string(result.get("source_call_id")), text_of(result.get("content")), id=f"{key}/result{k}")
 
     def _spawn(
-        self, made: _Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
+        self, parent: _Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
     ) -> tuple[Lane, str, _Trajectory | None]:
-        found = self.library.find(ref, made)
+        target = self.library.find(ref, parent)
         session, path = string(ref.get("session_id")), string(ref.get("trajectory_path"))
         # A session id that siblings share is the last name to take.
-        others = (path, session) if made.has_run_scoped_sessions else (session, path)
-        named = string(ref.get("trajectory_id")) or (found.child.id if found else None) or others[0] or others[1] or key
-        is_new = found is not None and id(found.child) not in self._played | self._promised and depth < _DEEPEST
-        leads_to = found.child if found is not None and is_new else None
+        others = (path, session) if parent.has_run_scoped_sessions else (session, path)
+        named = string(ref.get("trajectory_id")) or (target.child.id if target else None) or others[0] or others[1] or key
+        is_new = target is not None and id(target.child) not in self._played | self._promised and depth < _DEEPEST
+        leads_to = target.child if target is not None and is_new else None
         child = self._lane(leads_to or _Trajectory({}, ""), named)
         extra = {"tool_name": string(call.get("function_name")), "call_id": string(call.get("tool_call_id"))}
         text = arguments_text(call.get("arguments"))
         spawn = lane.spawn(child.agent, role=child.role, text=text, at=at, id=key, extra=extra)
-        if found is None or leads_to is None:
+        if target is None or leads_to is None:
             self.draft.report.loose(f"the sub-agent {named}: its trajectory is not among the files, or not the only one")
         else:
             self._promised.add(id(leads_to))
-            self.draft.report.linked(found.rule, exact=found.is_stated)
+            self.draft.report.linked(target.rule, exact=target.is_stated)
         return child, spawn, leads_to
 
 
@@ -269,8 +269,8 @@ class _Trajectory:
     @property
     def has_run_scoped_sessions(self) -> bool:
         """Whether session ids name runs and not trajectories (since v1.7)."""
-        found = _VERSION.search(str(self.data.get("schema_version")))
-        return found is not None and (int(found[1]), int(found[2])) >= (1, 7)
+        version = _VERSION.search(str(self.data.get("schema_version")))
+        return version is not None and (int(version[1]), int(version[2])) >= (1, 7)
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -294,11 +294,11 @@ def _documents(data: Any, file: str, within: _Trajectory | None = None, depth: i
     """A document as a trajectory, those inside it hung on it."""
     if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
         return
-    made = _Trajectory(data, file, within)
+    trajectory = _Trajectory(data, file, within)
     if depth < _DEEPEST:
         for item in as_list(data.get("subagent_trajectories")):
-            made.inside += _documents(item, file, made, depth + 1)
-    yield made
+            trajectory.inside += _documents(item, file, trajectory, depth + 1)
+    yield trajectory
 
 
 def _references(step: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -320,55 +320,55 @@ class _Library:
     def __init__(self, trajectories: Iterable[_Trajectory]) -> None:
         self.top = list(trajectories)
         self._files: dict[str, list[_Trajectory]] = {}
-        for made in self.top:
-            self._files.setdefault(posixpath.normpath(made.file), []).append(made)
+        for trajectory in self.top:
+            self._files.setdefault(posixpath.normpath(trajectory.file), []).append(trajectory)
 
     def find(self, ref: dict[str, Any], parent: _Trajectory) -> _Target | None:
         """What a reference of a trajectory leads to."""
         name, path, session = (string(ref.get(k)) for k in ("trajectory_id", "trajectory_path", "session_id"))
-        if name and (found := _only(t for t in [*parent.inside, *self.top] if t.id == name and t is not parent)):
-            return _Target(found, "trajectory_id")
-        if path and (found := self.at(path, parent)):
-            return _Target(found, "trajectory_path")
+        if name and (child := _only(t for t in [*parent.inside, *self.top] if t.id == name and t is not parent)):
+            return _Target(child, "trajectory_id")
+        if path and (child := self.at(path, parent)):
+            return _Target(child, "trajectory_path")
         if session and not name:
-            found = _only(t for t in [*parent.inside, *self.top] if t.session == session and t is not parent)
-            return _Target(found, "session_id", not parent.has_run_scoped_sessions) if found else None
+            child = _only(t for t in [*parent.inside, *self.top] if t.session == session and t is not parent)
+            return _Target(child, "session_id", not parent.has_run_scoped_sessions) if child else None
         return None
 
     def at(self, path: str, parent: _Trajectory) -> _Trajectory | None:
         """The trajectory in the file of a path, from the folder of the one that names it; or in that folder, by its last part."""
         folder = posixpath.dirname(parent.file)
         for name in (posixpath.join(folder, path), posixpath.join(folder, posixpath.basename(path))):
-            found = _only(t for t in self._files.get(posixpath.normpath(name), ()) if t is not parent)
-            if found is not None:
-                return found
+            match = _only(t for t in self._files.get(posixpath.normpath(name), ()) if t is not parent)
+            if match is not None:
+                return match
         return None
 
     def roots(self) -> list[_Trajectory]:
         """Those that no other refers to; the first of all where they refer to each other in a circle."""
         led: set[int] = set()
-        for made in _all(self.top):
-            led |= {id(f.child) for step in made.steps for _, ref in _references(step) if (f := self.find(ref, made))}
-            if path := string(made.data.get("continued_trajectory_ref")):
-                led |= {id(found) for found in [self.at(path, made)] if found}
+        for trajectory in _all(self.top):
+            led |= {id(f.child) for step in trajectory.steps for _, ref in _references(step) if (f := self.find(ref, trajectory))}
+            if path := string(trajectory.data.get("continued_trajectory_ref")):
+                led |= {id(child) for child in [self.at(path, trajectory)] if child}
         return [t for t in self.top if id(t) not in led] or self.top[:1]
 
 
 def _all(trajectories: Iterable[_Trajectory]) -> Iterator[_Trajectory]:
-    for made in trajectories:
-        yield made
-        yield from _all(made.inside)
+    for trajectory in trajectories:
+        yield trajectory
+        yield from _all(trajectory.inside)
 
 
-def _only(found: Iterable[_Trajectory]) -> _Trajectory | None:
-    some = list(found)
+def _only(trajectories: Iterable[_Trajectory]) -> _Trajectory | None:
+    some = list(trajectories)
     return some[0] if len(some) == 1 else None
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
     """Files that refer to each other are one session, named by the first of them."""
-    made = {file.name: list(_light(file)) for file in files}
-    library = _Library(t for found in made.values() for t in found)
+    by_file = {file.name: list(_light(file)) for file in files}
+    library = _Library(t for some in by_file.values() for t in some)
     home = {file.name: file.name for file in files}
 
     def root(name: str) -> str:
@@ -387,7 +387,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     together: dict[str, list[File]] = {}
     for file in files:
         together.setdefault(root(file.name), []).append(file)
-    return [Session(key, found) for key, found in sorted(together.items())]
+    return [Session(key, some) for key, some in sorted(together.items())]
 
 
 def _light(file: File) -> Iterator[_Trajectory]:

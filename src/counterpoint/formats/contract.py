@@ -88,12 +88,12 @@ def _check_tables(format_: Format, trace: Trace, require: Require) -> None:
         _same(again[1:], format_, other, require)
 
 
-def _same(found: list[Trace], format_: Format, trace: Trace, require: Require) -> None:
+def _same(traces: list[Trace], format_: Format, trace: Trace, require: Require) -> None:
     wanted = _promise(format_, trace)
-    require(len(found) == 1, f"wrote one trace and read {len(found)}")
-    require(found[0] == wanted, f"what was read differs from what was written (trace {trace.trace_id!r})")
+    require(len(traces) == 1, f"wrote one trace and read {len(traces)}")
+    require(traces[0] == wanted, f"what was read differs from what was written (trace {trace.trace_id!r})")
     # Equality takes 1 for 1.0; bytes do not.
-    require(encode(found[0]) == encode(wanted), f"numbers changed their kind (trace {trace.trace_id!r})")
+    require(encode(traces[0]) == encode(wanted), f"numbers changed their kind (trace {trace.trace_id!r})")
 
 
 def _check_sample(format_: Format, sample: Mapping[str, bytes], require: Require) -> None:

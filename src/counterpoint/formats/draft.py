@@ -78,15 +78,15 @@ class Draft(DraftRows):
         index = {name: i for i, name in enumerate(self.rows)}
         rows = list(self.rows.values())
         self._root_at_spawns(rows)
-        kept = [(index[s], index[d], k) for s, d, k in self.edges if s in index and d in index]
-        self.report.mended.update({"edges to nowhere": len(self.edges) - len(kept)} if len(kept) < len(self.edges) else {})
-        times, kept = self._clocks(rows, kept)
-        order, mended, dropped = ordered(times, [(s, d) for s, d, _ in kept])
+        pairs = [(index[s], index[d], k) for s, d, k in self.edges if s in index and d in index]
+        self.report.mended.update({"edges to nowhere": len(self.edges) - len(pairs)} if len(pairs) < len(self.edges) else {})
+        times, pairs = self._clocks(rows, pairs)
+        order, mended, dropped = ordered(times, [(s, d) for s, d, _ in pairs])
         moved = sum(mended[i] > t + 1e-6 for i, t in enumerate(times))
         self.report.mended.update({OUT_OF_ORDER: moved} if moved else {})
         self.report.mended.update({"edges of a cycle": len(dropped)} if dropped else {})
         names = list(self.rows)
-        edges = [Edge(names[s], names[d], k) for j, (s, d, k) in enumerate(kept) if j not in dropped]  # type: ignore[arg-type]
+        edges = [Edge(names[s], names[d], k) for j, (s, d, k) in enumerate(pairs) if j not in dropped]  # type: ignore[arg-type]
         self._refuse_late_spawns(rows, mended)
         events = [_event(rows[i], mended[i]) for i in order]
         costs = dict(summed_costs(events))
@@ -124,19 +124,19 @@ class Draft(DraftRows):
         names = {agent: writable(lane.name)[:_TITLE] for agent, lane in self.lanes.items() if lane.name and lane.name != agent}
         timed = [row for row in self.rows.values() if row["at"] is not None]
         times = [row["at"] for row in timed if row.get("role") not in AROUND] or [row["at"] for row in timed]
-        found = {
+        fields = {
             TITLE: one_line(self._asked(events)),
             MODELS: [model for model, _ in by_model.most_common()],
             NAMES: names,
             BEGAN: round(min(times), 3) if times else None,
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in fields.items() if value}
 
     def _asked(self, events: list[Event]) -> str:
         """The first words of a human; else the first task that anybody was given."""
         asked = (e for e in events if e.type == "human_intervention" and e.content_ref and not (e.extra or {}).get("interrupted"))
-        given = (e for e in events if e.type in ("message", "spawn") and e.source in ("user", "peer", None) and e.content_ref)
-        first = next(asked, None) or next(given, None)
+        handed = (e for e in events if e.type in ("message", "spawn") and e.source in ("user", "peer", None) and e.content_ref)
+        first = next(asked, None) or next(handed, None)
         return self.contents[str(first.content_ref)] if first else ""
 
     def _settle_kinds(self) -> None:
@@ -249,8 +249,8 @@ def _event(row: dict[str, Any], t: float) -> Event:
     if "extra" in row:
         extra = {f"source_{k}" if k in _TAKEN else writable(str(k)): _safe(v) for k, v in row["extra"].items()}
         if not extra.keys().isdisjoint(_STOPS):
-            said = [v[0] if isinstance(v, list) and v else v for k in _STOPS if (v := extra.pop(k, None))]
-            extra = {**({STOP_REASON: said[0]} if said else {}), **extra}
+            reasons = [v[0] if isinstance(v, list) and v else v for k in _STOPS if (v := extra.pop(k, None))]
+            extra = {**({STOP_REASON: reasons[0]} if reasons else {}), **extra}
         row["extra"] = extra
     return Event(t=t, **row)
 
@@ -271,7 +271,7 @@ def _safe(value: Any) -> Any:
 
 
 def _numbers(values: dict[str, float]) -> dict[str, Any]:
-    return {writable(name): found for name, value in values.items() if (found := number(value)) is not None}
+    return {writable(name): amount for name, value in values.items() if (amount := number(value)) is not None}
 
 
 # -- order in time -------------------------------------------------------------------------------------------------------------

@@ -75,20 +75,20 @@ class Session:
         """The JSON document that a file is, or None when it is not one (which is counted)."""
         try:
             data = file.data()
-            found = decode(data)
+            value = decode(data)
         except InputError as error:
             self.report.broke(file.name, None, error.one_line())
             return None
         self.check_coding(data)
         self.report.records += 1
-        return found
+        return value
 
     def documents(self, file: File) -> Iterator[Any]:
         """Each document of a file that is one JSON document, on one line or several, or that holds one on each line."""
         if _is_one_document(file.head(HEAD)):
-            found = self.document(file)
-            if found is not None:
-                yield found
+            value = self.document(file)
+            if value is not None:
+                yield value
         else:
             yield from (record for _, record in self.records(file))
 
@@ -97,8 +97,8 @@ class Session:
         if _is_lines(file):
             yield from self.records(file)
             return
-        found = self.document(file)
-        for number, entry in enumerate(found if isinstance(found, list) else [found] if isinstance(found, dict) else [], 1):
+        value = self.document(file)
+        for number, entry in enumerate(value if isinstance(value, list) else [value] if isinstance(value, dict) else [], 1):
             if isinstance(entry, dict):
                 yield number, entry
             else:
@@ -179,10 +179,10 @@ class Importer(Format):
     def _read_alone(self, data: Data) -> Iterator[Trace]:
         """The traces in the bytes of one file."""
         session = Session("", [File.of(data)])
-        found = 0
+        records = 0
         for trace in self.read_session(session):
-            found += 1
+            records += 1
             yield trace
-        if not found:
+        if not records:
             first = session.report.broken[0]["what"] if session.report.broken else None
             raise InputError(f"holds no session of {self.system}", why=first)

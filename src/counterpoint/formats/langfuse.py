@@ -38,14 +38,14 @@ def _sniff(head: bytes) -> bool:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    found = _Collection()
+    collection = _Collection()
     for file in session.files:
         for document in session.documents(file):
-            found.take(document, session, file.name)
-    spans, metas = found.spans(session)
+            collection.take(document, session, file.name)
+    spans, metas = collection.spans(session)
     mark_graphs(spans, metas)
     for trace in traces_of(spans, session, system="langfuse"):
-        scores = found.scores.get(trace.trace_id)
+        scores = collection.scores.get(trace.trace_id)
         if scores:
             trace.meta["scores"] = scores
         yield trace
@@ -90,8 +90,8 @@ class _Collection:
         self.observations[name] = row
 
     def _score(self, row: dict[str, Any]) -> None:
-        kept = ("id", "name", "value", "stringValue", "dataType", "source", "comment", "observationId")
-        score = {key: row[key] for key in kept if row.get(key) not in (None, "")}
+        names = ("id", "name", "value", "stringValue", "dataType", "source", "comment", "observationId")
+        score = {key: row[key] for key in names if row.get(key) not in (None, "")}
         mine = self.scores.setdefault(str(row.get("traceId")), [])
         if score not in mine:
             mine.append(score)
@@ -144,18 +144,18 @@ def _camel(key: str) -> str:
 def _joined(spans: list[Span]) -> list[Span]:
     """One span where a framework wrote the phases of one step as spans of their own."""
     first: dict[tuple[str, Any], Span] = {}
-    kept: list[Span] = []
+    joined: list[Span] = []
     for span in sorted(spans, key=lambda s: (s.start or 0.0, s.order)):
         step = span.extra.pop("step", None)
         before = first.setdefault((span.trace, step), span) if step else span
         if before is span:
-            kept.append(span)
+            joined.append(span)
             continue
         before.end = max(filter(None, (before.end, span.end)), default=None)
         before.output, before.input = before.output or span.output, before.input or span.input
         before.usage = before.usage or span.usage
         before.ok, before.error = (False, span.error) if span.ok is False else (before.ok, before.error)
-    return kept
+    return joined
 
 
 # -- what an observation is ----------------------------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ def _describe(span: Span, row: dict[str, Any], meta: dict[str, Any]) -> bool:
     elif span.kind in ("tool", "retriever"):
         _as_tool(span, row, attributes)
     else:
-        asked, given = row.get("input"), row.get("output")
-        span.input, span.output = last_request(asked) if asked else "", last_answer(given).text if given else ""
+        asked, answer = row.get("input"), row.get("output")
+        span.input, span.output = last_request(asked) if asked else "", last_answer(answer).text if answer else ""
     return kind in _KINDS
 
 
@@ -226,8 +226,8 @@ def _as_agent(span: Span, row: dict[str, Any], attributes: dict[str, Any], scope
     span.agent_id = string(attributes.get("gen_ai.agent.id"))
     stated = next((name for key in names if (name := string(attributes.get(key)))), None)
     span.agent = stated or (None if span.agent_id and span.agent_id in span.name else span.name)
-    asked, given = row.get("input"), row.get("output") or attributes.get("final_result")
-    span.input, span.output = last_request(asked) if asked else "", last_answer(given).text if given else ""
+    asked, answer = row.get("input"), row.get("output") or attributes.get("final_result")
+    span.input, span.output = last_request(asked) if asked else "", last_answer(answer).text if answer else ""
     span.usage = _usage(row)
 
 
@@ -246,13 +246,13 @@ def _as_tool(span: Span, row: dict[str, Any], attributes: dict[str, Any]) -> Non
     span.tool = next((name for key in named if (name := string(attributes.get(key)))), None) or _plain(span.name)
     span.call = string(attributes.get("gen_ai.tool.call.id")) or string(attributes.get("ai.toolCall.id"))
     asked = row.get("input") or attributes.get("tool_arguments") or attributes.get("tool.parameters")
-    given = row.get("output") or attributes.get("tool_response")
-    span.input, span.output = compact(asked or ""), result_text(given) if given else ""
+    result = row.get("output") or attributes.get("tool_response")
+    span.input, span.output = compact(asked or ""), result_text(result) if result else ""
     if span.call is None:
-        answer = as_dict(opened(given))
+        answer = as_dict(opened(result))
         span.call = string(as_dict(answer.get("kwargs", answer)).get("tool_call_id"))
     if span.kind == "tool":
-        mark_tool(span, asked, given)
+        mark_tool(span, asked, result)
 
 
 def _plain(name: str) -> str:
@@ -274,8 +274,8 @@ def _usage(row: dict[str, Any]) -> Usage | None:
 
 def _sum(details: dict[str, Any], *begins: str) -> int | None:
     names: Iterable[str] = [key for key in details if key.startswith(begins)] if begins else []
-    found = [n for key in names if (n := count(details[key])) is not None]
-    return sum(found) if found else None
+    counts = [n for key in names if (n := count(details[key])) is not None]
+    return sum(counts) if counts else None
 
 
 langfuse = Importer(

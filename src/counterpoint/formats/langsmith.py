@@ -82,8 +82,8 @@ def _runs(document: Any) -> Iterator[tuple[dict[str, Any], bool]]:
 
 def _levels(run: dict[str, Any]) -> list[re.Match[str]]:
     """The levels of `dotted_order`, outermost first: when each began, and its run."""
-    found = (_LEVEL.match(level) for level in str(run.get("dotted_order") or "").split("."))
-    return [level for level in found if level]
+    matches = (_LEVEL.match(level) for level in str(run.get("dotted_order") or "").split("."))
+    return [level for level in matches if level]
 
 
 def _merge(runs: dict[str, dict[str, Any]], run: dict[str, Any], is_patch: bool, session: Session, file: str) -> None:
@@ -129,8 +129,8 @@ def _moment(level: re.Match[str]) -> float | None:
 
 def _feedback(run: dict[str, Any]) -> dict[str, float]:
     stats = as_dict(run.get("feedback_stats"))
-    found = {key: number(as_dict(row).get("avg")) for key, row in stats.items()}
-    return {key: value for key, value in found.items() if value is not None}
+    averages = {key: number(as_dict(row).get("avg")) for key, row in stats.items()}
+    return {key: value for key, value in averages.items() if value is not None}
 
 
 def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
@@ -151,8 +151,8 @@ def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
         if span.kind == "tool":
             mark_tool(span, only, outputs)
     else:
-        given = {key: value for key, value in outputs.items() if value and key != "__interrupt__"}
-        span.input, span.output = last_request(inputs) if inputs else "", last_answer(given).text if given else ""
+        values = {key: value for key, value in outputs.items() if value and key != "__interrupt__"}
+        span.input, span.output = last_request(inputs) if inputs else "", last_answer(values).text if values else ""
         if span.name in _AGENTS:
             span.kind, span.agent = "agent", span.name
 
@@ -165,9 +165,9 @@ def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> Usage | None:
         wrote = as_dict(got.get("output_token_details") or got.get("completion_tokens_details"))
         cached = count(read.get("cache_read", read.get("cached_tokens")))
         reasoning = wrote.get("reasoning", wrote.get("reasoning_tokens"))
-        found = Usage.whole(into, out, cached=cached, written=read.get("cache_creation"), reasoning=reasoning)
-        if found is not None:
-            return found
+        usage = Usage.whole(into, out, cached=cached, written=read.get("cache_creation"), reasoning=reasoning)
+        if usage is not None:
+            return usage
     details = as_dict(run.get("prompt_token_details"))
     reasoning = as_dict(run.get("completion_token_details")).get("reasoning")
     return Usage.whole(

@@ -64,11 +64,11 @@ def _run(session: Session, run: dict[str, Any]) -> Iterator[Trace]:
     draft = session.draft(f"marble-{own}", content_ref(task)[7:23], system="marble", run=own)
     draft.topology = _TOPOLOGIES.get(str(run.get("coordination_mode")))
     planner = draft.lane(_PLANNER, role=_PLANNER, leads=True)
-    planner.told(task, id="task")
+    planner.prompt(task, id="task")
     scores = {name: as_list(run.get(f"{name}_scores")) for name in ("planning", "communication")}
     for n, entry in enumerate(as_list(run["iterations"])):
-        given = {kind: _score(values, n) for kind, values in scores.items()}
-        _iteration(draft, planner, f"i{n}", as_dict(entry), {kind: score for kind, score in given.items() if score is not None})
+        by_kind = {kind: _score(values, n) for kind, values in scores.items()}
+        _iteration(draft, planner, f"i{n}", as_dict(entry), {kind: score for kind, score in by_kind.items() if score is not None})
     _outcome(draft, run)
     draft.report.lacks.update({"tokens per call: only a total": 1, _MODEL_AND_TOOL: 1})
     yield from draft.traces()
@@ -104,13 +104,13 @@ def _iteration(draft: Draft, planner: Lane, name: str, entry: dict[str, Any], sc
 
 def _results(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Agent and result: as {"agent_id", "result"}, as {agent: result}, or as the one result of a chain or tree."""
-    found = entry.get("task_results")
-    for row in [found] if isinstance(found, dict) else map(as_dict, as_list(found)):
+    results = entry.get("task_results")
+    for row in [results] if isinstance(results, dict) else map(as_dict, as_list(results)):
         if agent := string(row.get("agent_id")):
             yield agent, text_of(row.get("result"))
         else:
             yield from ((agent, text_of(result)) for agent, result in row.items() if agent)
-    if not found and "result" in entry:
+    if not results and "result" in entry:
         one = string(entry.get("current_agent")) or string(entry.get("root_agent"))
         yield one or "team", text_of(entry["result"])
 
@@ -162,8 +162,8 @@ def _outcome(draft: Draft, run: dict[str, Any]) -> None:
         draft.rewards["team"] = sum(of_five[0].values()) / len(of_five[0]) / _BEST
     else:
         draft.report.lacks["an outcome: a rating is not of five" if rated else "an outcome: nothing was rated"] += 1
-    told = {"task", "iterations"}
-    draft.meta["marble"] = {key: value for key, value in run.items() if key not in told and value is not None}
+    known = {"task", "iterations"}
+    draft.meta["marble"] = {key: value for key, value in run.items() if key not in known and value is not None}
 
 
 def _ratings(name: str, value: Any) -> Iterator[tuple[str, float]]:

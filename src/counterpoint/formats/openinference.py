@@ -80,8 +80,8 @@ class _Records(Records):
 def _annotations(span: dict[str, Any]) -> dict[str, float]:
     """Scores that Phoenix exports beside a span."""
     rows = [as_dict(one) for one in as_list(span.get("annotations") or span.get("span_annotations"))]
-    found = {text_of(row.get("name")): number(as_dict(row.get("result")).get("score", row.get("score"))) for row in rows}
-    return {name: value for name, value in found.items() if name and value is not None}
+    scores = {text_of(row.get("name")): number(as_dict(row.get("result")).get("score", row.get("score"))) for row in rows}
+    return {name: value for name, value in scores.items() if name and value is not None}
 
 
 openinference = Importer(

@@ -115,8 +115,8 @@ class _Writer:
         return into
 
     def _rest(self) -> dict[str, Any]:
-        told = {e.content_ref for e in self.trace.events}
-        contents = {ref: text for ref, text in self.trace.contents.items() if ref not in told}
+        refs = {e.content_ref for e in self.trace.events}
+        contents = {ref: text for ref, text in self.trace.contents.items() if ref not in refs}
         edges = [(i, e.src, e.type, e.dst) for i, e in enumerate(self.trace.edges) if e.dst not in self.ids]
         return {name: value for name, value in (("contents", contents), ("edges", edges)) if value}
 
@@ -141,10 +141,10 @@ class _Writer:
         span = self._span(self.ids[e.id], self._agent_id(e.agent), name.strip(), time, attrs, _CLIENT if is_chat else _INTERNAL)
         links = [(self.ids[src], kind) for _, src, kind in into if src in self.ids]
         if links:
-            made = (
+            span_links = (
                 {"traceId": self.trace_id, "spanId": s, "attributes": _attributes([("counterpoint.edge", k)])} for s, k in links
             )
-            span["links"] = list(made)
+            span["links"] = list(span_links)
         if e.ok is not None or e.error is not None:
             span["status"] = {"code": 1, "message": ""} if e.ok and e.error is None else {"code": 2, "message": e.error or ""}
         return span
@@ -191,13 +191,13 @@ def _text_attribute(e: Event, is_chat: bool) -> str:
 
 def _attributes(pairs: list[tuple[str, Any]]) -> list[dict[str, Any]]:
     """Attributes in OTLP's wrapping; what is None, or a count beyond 64 bits, is left out."""
-    made = []
+    out = []
     for key, value in pairs:
         if isinstance(value, str):
-            made.append({"key": key, "value": {"stringValue": value}})
+            out.append({"key": key, "value": {"stringValue": value}})
         elif isinstance(value, int) and value <= _LATEST:
-            made.append({"key": key, "value": {"intValue": str(value)}})
-    return made
+            out.append({"key": key, "value": {"intValue": str(value)}})
+    return out
 
 
 def _hash(kind: str, text: str, size: int) -> str:

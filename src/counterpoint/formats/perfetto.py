@@ -113,7 +113,7 @@ def _times(trace: Trace) -> tuple[list[int], list[int]]:
         starts = [round(e.t * 1_000_000) for e in trace.events]
         ends = [round((e.t + (e.dur or 0)) * 1_000_000) for e in trace.events]
     except (OverflowError, ValueError) as error:
-        raise InvalidTrace("a time is not a number", why=str(error), fix="see `counterpoint store check`") from error
+        raise InvalidTrace("a time is NaN or infinite", why=str(error), fix="see `counterpoint store check`") from error
     if max(ends, default=0) > _LATEST_US or min(starts, default=0) < 0 or any(e < s for s, e in zip(starts, ends, strict=True)):
         raise InvalidTrace("a time is negative, or too far away for a timeline", fix="give t in seconds since the trace began")
     return starts, ends

@@ -120,10 +120,10 @@ class _Rows:
         elif event.type == "tool_call":
             chat.call(event.id, _tool(event.tool), _arguments(text), {"pending": True})
         elif event.type in ("spawn", "despawn"):
-            given = {"role": event.role, "prompt": text} if event.type == "spawn" else {"agent": event.to}
+            args = {"role": event.role, "prompt": text} if event.type == "spawn" else {"agent": event.to}
             name = (event.extra or {}).get("tool_name")
             note = {"agent": event.to} if event.to else {"error": event.error or "no agent was made"}
-            chat.call(event.id, _tool(name if isinstance(name, str) else event.type), _present_fields(given), note)
+            chat.call(event.id, _tool(name if isinstance(name, str) else event.type), _present_fields(args), note)
             if event.to and event.type == "spawn":
                 spawned[event.to] = event.id
             return int(text is None and event.type == "spawn")
@@ -172,7 +172,7 @@ class Chat:
         self._task = task
         self._system: list[str] = []
         self._messages: list[dict[str, Any]] = []
-        self._said: _MessageDraft | None = None
+        self._draft: _MessageDraft | None = None
         self._heard: list[str] = []
         self._answers: dict[str, str] = {}
         self._count = 0
@@ -181,14 +181,14 @@ class Chat:
 
     def hear(self, text: str, *, is_system: bool = False) -> None:
         """Words from somebody else. Those of the system are a system message as long as the agent has not spoken."""
-        if is_system and self._said is None and not self._messages:
+        if is_system and self._draft is None and not self._messages:
             self._system.append(text)
         else:
             self._heard.append(text)
 
     def answer(self, call: str | None, text: str) -> None:
         """A tool's answer: to a call of the latest message, else it is heard like any other words."""
-        if self._said is not None and call in {c.event for c in self._said.calls} and call not in self._answers:
+        if self._draft is not None and call in {c.event for c in self._draft.calls} and call not in self._answers:
             self._answers[str(call)] = text
         elif text:
             self._heard.append(text)
@@ -197,27 +197,27 @@ class Chat:
 
     def say(self, text: str | None, decision: str | None = None) -> None:
         """Words of the agent; without any, its decision stands for them where nothing else does."""
-        said = self._turn(is_text=bool(text))
+        turn = self._turn(is_text=bool(text))
         if text:
-            said.texts.append(text)
-        said.decision = decision or said.decision
+            turn.texts.append(text)
+        turn.decision = decision or turn.decision
 
     def call(self, event: str, tool: str, arguments: dict[str, Any] | str, note: dict[str, Any]) -> None:
         """A call of the agent."""
         self._turn(is_text=False).calls.append(_Call(event, tool, arguments, note))
 
     def _turn(self, *, is_text: bool) -> _MessageDraft:
-        if self._said is None or self._heard or self._answers or (is_text and self._said.calls):
+        if self._draft is None or self._heard or self._answers or (is_text and self._draft.calls):
             self._close()
-            self._said = _MessageDraft()
-        return self._said
+            self._draft = _MessageDraft()
+        return self._draft
 
     def _close(self) -> None:
         """Write the latest message down, with the answers to it and what was heard since."""
-        said, self._said = self._said, None
-        if said is not None:
-            self._write(said)
-            for call, written in zip(said.calls, self._written_calls(said), strict=True):
+        turn, self._draft = self._draft, None
+        if turn is not None:
+            self._write(turn)
+            for call, written in zip(turn.calls, self._written_calls(turn), strict=True):
                 text = self._answers.get(call.event)
                 content = _encode(call.note).decode() if text is None else text
                 self._messages.append({"role": "tool", "tool_call_id": written["id"], "content": content})
@@ -227,13 +227,13 @@ class Chat:
             self._messages.append({"role": "user", "content": "\n\n".join(self._heard)})
         self._heard, self._answers = [], {}
 
-    def _write(self, said: _MessageDraft) -> None:
-        message: dict[str, Any] = {"role": "assistant", "content": said.words}
-        if said.calls:
+    def _write(self, turn: _MessageDraft) -> None:
+        message: dict[str, Any] = {"role": "assistant", "content": turn.words}
+        if turn.calls:
             first = self._count
-            self._count += len(said.calls)
-            message["tool_calls"] = [_call(call, f"call_{first + k}") for k, call in enumerate(said.calls)]
-        elif not said.words:
+            self._count += len(turn.calls)
+            message["tool_calls"] = [_call(call, f"call_{first + k}") for k, call in enumerate(turn.calls)]
+        elif not turn.words:
             return
         before = self._messages[-1] if self._messages else None
         if before is not None and before["role"] == "assistant":  # it had no calls, or tools would have answered
@@ -241,16 +241,16 @@ class Chat:
             self._messages.pop()
         self._messages.append(message)
 
-    def _written_calls(self, said: _MessageDraft) -> list[dict[str, Any]]:
-        return self._messages[-1]["tool_calls"] if said.calls else []
+    def _written_calls(self, turn: _MessageDraft) -> list[dict[str, Any]]:
+        return self._messages[-1]["tool_calls"] if turn.calls else []
 
     # -- the whole -------------------------------------------------------------------------------------------------------
 
     def messages(self) -> list[dict[str, Any]]:
         """The chat, up to the last thing the agent said."""
-        said, self._said = self._said, None
-        if said is not None:
-            self._write(said)
+        turn, self._draft = self._draft, None
+        if turn is not None:
+            self._write(turn)
         out = list(self._messages)
         while out and out[-1]["role"] != "assistant":
             out.pop()

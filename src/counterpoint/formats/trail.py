@@ -41,8 +41,8 @@ def _is_trace(head: bytes) -> bool:
 
 def _is_annotation(head: bytes) -> bool:
     """Errors with what annotators always write, or the scores where there are no errors."""
-    found = b'"location"' in head and b'"evidence"' in head and b'"impact"' in head
-    return bool(_ERRORS.search(head)) and (found or b'"reliability_score"' in head)
+    has_fields = b'"location"' in head and b'"evidence"' in head and b'"impact"' in head
+    return bool(_ERRORS.search(head)) and (has_fields or b'"reliability_score"' in head)
 
 
 def _sniff(head: bytes) -> bool:
@@ -57,7 +57,7 @@ def _group(files: Sequence[File]) -> list[Session]:
         named = _ID.search(head)
         key = named[1].decode("utf-8", "replace") if named else file.stem
         groups.setdefault(key, []).append(file)
-    return [Session(key, found) for key, found in sorted(groups.items())]
+    return [Session(key, files_here) for key, files_here in sorted(groups.items())]
 
 
 def _read(session: Session) -> Iterator[Trace]:
@@ -119,8 +119,8 @@ def _annotated(trace: Trace, spans: list[Span], notes: list[dict[str, Any]], ses
     placed: dict[int, list[dict[str, Any]]] = {}
     unplaced: list[dict[str, Any]] = []
     near = _Near(trace, spans)
-    found = [as_dict(error) for note in notes for error in as_list(note.get("errors"))]
-    for error in found:
+    errors = [as_dict(error) for note in notes for error in as_list(note.get("errors"))]
+    for error in errors:
         label = {"category": category(error.get("category")), **{k: v for k, v in error.items() if k != "category"}}
         at = near.event(text_of(error.get("location")))
         if at is None:
@@ -133,7 +133,7 @@ def _annotated(trace: Trace, spans: list[Span], notes: list[dict[str, Any]], ses
     for i, labels in placed.items():
         events[i] = msgspec.structs.replace(events[i], extra={**(events[i].extra or {}), "trail_errors": labels})
     metrics, reasons = _scores(notes)
-    metrics["errors"] = float(len(found))
+    metrics["errors"] = float(len(errors))
     meta = {**trace.meta, "trail": {key: value for key, value in (("reasons", reasons), ("unplaced", unplaced)) if value}}
     return msgspec.structs.replace(trace, events=events, metrics={**(trace.metrics or {}), **metrics}, meta=meta)
 
@@ -164,16 +164,16 @@ class _Near:
     def event(self, span: str) -> int | None:
         """The place of the event in the trace."""
         at: str | None = span if span in self.parent else None
-        seen: set[str] = set()
-        while at is not None and at not in seen:
+        visited: set[str] = set()
+        while at is not None and at not in visited:
             stack = [at]
             while stack:
                 name = stack.pop()
-                found = next((self.index[name + s] for s in _SUFFIXES if name + s in self.index), None)
-                if found is not None:
-                    return found
-                stack.extend(n for n in reversed(self.inside.get(name, [])) if n not in seen)
-            seen.add(at)
+                event_id = next((self.index[name + s] for s in _SUFFIXES if name + s in self.index), None)
+                if event_id is not None:
+                    return event_id
+                stack.extend(n for n in reversed(self.inside.get(name, [])) if n not in visited)
+            visited.add(at)
             at = self.parent.get(at)
         return None
 

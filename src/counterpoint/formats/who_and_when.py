@@ -72,7 +72,7 @@ def _run(session: Session, run: dict[str, Any]) -> Iterator[Trace]:
     draft.topology = "centralized" if is_magentic else None
     for agent, prompt in as_dict(run.get("system_prompt")).items():
         if any(turn.speaker == agent for turn in turns) and isinstance(prompt, str):
-            draft.lane(agent, role=agent).told(prompt, by="system", source="system", id=f"system:{agent}")
+            draft.lane(agent, role=agent).prompt(prompt, by="system", source="system", id=f"system:{agent}")
     is_asked = any(turn.speaker in HUMANS for turn in turns)
     put_down(draft, turns, leader=_LEADER, task="" if is_asked else question)
     _label(draft, run, turns)
@@ -95,8 +95,8 @@ def _turn(entry: dict[str, Any]) -> Turn:
 
 
 def _label(draft: Draft, run: dict[str, Any], turns: list[Turn]) -> None:
-    told = ("history", "question", "system_prompt")
-    labels = {key: value for key, value in run.items() if key not in told and value is not None}
+    known = ("history", "question", "system_prompt")
+    labels = {key: value for key, value in run.items() if key not in known and value is not None}
     agent, step = string(run.get("mistake_agent")), number(run.get("mistake_step"))
     if step is not None and step == int(step) and 0 <= step < len(turns):
         turn = turns[int(step)]

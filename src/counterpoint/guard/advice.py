@@ -32,17 +32,17 @@ def advice(state: GuardState, limits: GuardLimits, now: float) -> dict[str, str]
     if tally.prompt_at is None:
         return {}
     quiet = max(0.0, now - max([tally.prompt_at, *tally.gains[-1:]])) / 60
-    told = state.notes.get("told", [])
+    notices = state.notes.get("told", [])
     out = {}
     name = f"quiet@{tally.gains[-1] if tally.gains else tally.prompt_at}"
-    if quiet >= settings.get("quiet_minutes", float("inf")) and name not in told:
+    if quiet >= settings.get("quiet_minutes", float("inf")) and name not in notices:
         out[name] = f"{MARK} advice: nothing has been changed or completed for {quiet:.0f} minutes. {_DO}"
     name = f"rule@{tally.prompt_at}"
-    if settings.get("rule") and state.path is not None and name not in told:
-        found = _stop_advice(state, settings, now)
-        if found is not None:
+    if settings.get("rule") and state.path is not None and name not in notices:
+        stop = _stop_advice(state, settings, now)
+        if stop is not None:
             since = f", and nothing has been changed or completed for {quiet:.0f} minutes" if quiet >= 1 else ""
-            what = f"a stop rule learned from {found.get('traces', 'older')} runs would stop here{since}"
+            what = f"a stop rule learned from {stop.get('traces', 'older')} runs would stop here{since}"
             out[name] = f"{MARK} advice: {what}. {_DO}"
     return out
 
@@ -72,14 +72,14 @@ def _stop_advice(state: GuardState, settings: dict[str, Any], now: float) -> dic
     asked = [tally.prompt_at, len(known)]
     if len(known) > 1 and state.notes.get("asked") != asked:
         state.notes["asked"] = asked
-        given = dumps([tally.prompt_at, minutes, known])
-        _start([sys.executable, "-m", "counterpoint.guard.advice", path, settings["rule"], given])
+        question = dumps([tally.prompt_at, minutes, known])
+        _start([sys.executable, "-m", "counterpoint.guard.advice", path, settings["rule"], question])
     try:
         with open(path, "rb") as file:
-            found = loads(file.read())
+            reply = loads(file.read())
     except (OSError, ValueError):
         return None
-    return found if found.get("prompt_at") == tally.prompt_at and found.get("stops") else None
+    return reply if reply.get("prompt_at") == tally.prompt_at and reply.get("stops") else None
 
 
 def _start(words: list[str]) -> None:
@@ -91,11 +91,11 @@ def _start(words: list[str]) -> None:
     os.posix_spawn(words[0], words, environment, file_actions=null, setsid=True)
 
 
-def main(path: str, rule_file: str, given: str) -> None:
+def main(path: str, rule_file: str, question: str) -> None:
     """Ask a rule: with the file for its answer, its own, and prompt, minutes of a round and gains so far as JSON."""
     from counterpoint.guard.stop_rule import load_rule
 
-    prompt_at, minutes, known = loads(given)
+    prompt_at, minutes, known = loads(question)
     try:
         rule = load_rule(rule_file)
         stops = would_stop(rule, known, minutes)

@@ -55,8 +55,8 @@ def _session_in(path: str) -> str | None:
             record = loads(file.readline(1 << 20))
     except (OSError, ValueError):
         return None
-    found = record.get("sessionId") if isinstance(record, dict) else None
-    return found if isinstance(found, str) else None
+    session = record.get("sessionId") if isinstance(record, dict) else None
+    return session if isinstance(session, str) else None
 
 
 def _teammate(path: str, team: Any) -> str | None:
@@ -85,8 +85,8 @@ class ClaudeCodeReader(SessionReader):
 
     def root(self, transcript: str) -> str:
         """The session's own transcript, also where a sub-agent's file is named."""
-        folder, found, _ = transcript.rpartition(f"{os.sep}subagents{os.sep}")
-        return f"{folder}.jsonl" if found else transcript
+        folder, marker, _ = transcript.rpartition(f"{os.sep}subagents{os.sep}")
+        return f"{folder}.jsonl" if marker else transcript
 
     def files_of(self, transcript: str) -> Iterator[tuple[str, str]]:
         """The main transcript, then the sub-agents'."""
@@ -140,9 +140,9 @@ class ClaudeCodeReader(SessionReader):
         elif kind == "user":
             self._user(record, message, agent, at)
         elif agent == "main" and _is_queued_prompt(record):
-            self.tally.asked(at)
+            self.tally.on_prompt(at)
         if agent == "main":
-            self.tally.passed(at)
+            self.tally.on_activity(at)
 
     def _mirrored(self, record: dict[str, Any]) -> None:
         """A sub-agent's record in its parent's file; its own file, where there is one, has the same ids."""
@@ -188,18 +188,18 @@ class ClaudeCodeReader(SessionReader):
             if len(recent) > _RECENT:
                 del recent[next(iter(recent))]
         if usage[-1] >= known[1][-1]:
-            self.tally.spent(known[0], [new - old for new, old in zip(usage, known[1], strict=True)], known[2])
+            self.tally.on_usage(known[0], [new - old for new, old in zip(usage, known[1], strict=True)], known[2])
             known[1] = usage
 
     def _call(self, block: dict[str, Any], agent: str, at: float | None) -> None:
         call, tool = block["id"], str(block.get("name"))
         if not self.state.is_new("c", call):
             return
-        given = block.get("input")
-        self.tally.called(at)
-        self.state.waits(call, [call_key(tool, given), agent, self._is_gain(tool, given)])
+        args = block.get("input")
+        self.tally.on_call(at)
+        self.state.waits(call, [call_key(tool, args), agent, self._is_gain(tool, args)])
         if tool in self.spawns and call not in self.state.spawns:
-            prompt = given.get("prompt") if isinstance(given, dict) else None
+            prompt = args.get("prompt") if isinstance(args, dict) else None
             self.state.spawns[call] = [agent, None, prompt_sum(prompt), False]
 
     def _user(self, record: dict[str, Any], message: dict[str, Any], agent: str, at: float | None) -> None:
@@ -209,7 +209,7 @@ class ClaudeCodeReader(SessionReader):
                 is_result = True
                 self._result(record, block, at)
         if agent == "main" and not is_result and not _is_clients(record) and _is_human(_text(record)):
-            self.tally.asked(at)
+            self.tally.on_prompt(at)
 
     def _result(self, record: dict[str, Any], block: dict[str, Any], at: float | None) -> None:
         call = str(block.get("tool_use_id"))
@@ -219,26 +219,26 @@ class ClaudeCodeReader(SessionReader):
             self._spawned(call, record.get("toolUseResult"), text, failed=failed, at=at)
         if pending is None or (failed and (MARK in text[:400] or text.startswith(_NOT_FAILED))):
             return
-        self.tally.answered(pending[1], pending[0], not failed, at)
+        self.tally.on_result(pending[1], pending[0], not failed, at)
         if pending[2] and not failed:
-            self.tally.gained(at)
+            self.tally.on_gain(at)
 
-    def _is_gain(self, tool: str, given: Any) -> bool:
+    def _is_gain(self, tool: str, args: Any) -> bool:
         """Whether a call, if it works, changes a file or completes something on the list of things to do."""
-        if tool in _CHANGES or not isinstance(given, dict):
+        if tool in _CHANGES or not isinstance(args, dict):
             return tool in _CHANGES
-        if tool == "TodoWrite" and isinstance(given.get("todos"), list):
-            done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in given["todos"])
+        if tool == "TodoWrite" and isinstance(args.get("todos"), list):
+            done = sum(isinstance(todo, dict) and todo.get("status") == "completed" for todo in args["todos"])
             before, self.state.notes["todos_done"] = self.state.notes.get("todos_done", 0), done
             return bool(done > before)
-        return tool == "TaskUpdate" and given.get("status") == "completed"
+        return tool == "TaskUpdate" and args.get("status") == "completed"
 
     # -- agents ----------------------------------------------------------------------------------------------------------
 
-    def _spawned(self, call: str, made: Any, text: str, *, failed: bool, at: float | None) -> None:
+    def _spawned(self, call: str, result: Any, text: str, *, failed: bool, at: float | None) -> None:
         """A spawn came back: with the agent's id, or as a failure that started nothing."""
-        spawn, made = self.state.spawns[call], made if isinstance(made, dict) else {}
-        agent = next((made[k] for k in ("agentId", "agent_id", "teammate_id") if isinstance(made.get(k), str)), None)
+        spawn, result = self.state.spawns[call], result if isinstance(result, dict) else {}
+        agent = next((result[k] for k in ("agentId", "agent_id", "teammate_id") if isinstance(result.get(k), str)), None)
         if agent is None and not failed:
             agent = _id_in(text)
         if agent is not None:
@@ -249,7 +249,7 @@ class ClaudeCodeReader(SessionReader):
             spawn[3] = False
             self.tally.agents.pop(f"call:{call}", None)
 
-    def found(self, path: str, agent: str) -> None:
+    def on_file(self, path: str, agent: str) -> None:
         """A new sub-agent's file: what its sidecar, or else its first words, say about where it comes from."""
         if agent == "main":
             return
@@ -281,7 +281,7 @@ def _usage(usage: Any) -> list[int] | None:
     read, wrote = _count(usage.get("cache_read_input_tokens")) or 0, _count(usage.get("cache_creation_input_tokens")) or 0
     kinds = usage.get("cache_creation")
     kinds = kinds if isinstance(kinds, dict) else {}
-    hour, minutes = (_count(kinds.get(f"ephemeral_{kept}_input_tokens")) or 0 for kept in ("1h", "5m"))
+    hour, minutes = (_count(kinds.get(f"ephemeral_{life}_input_tokens")) or 0 for life in ("1h", "5m"))
     wrote = wrote or hour + minutes
     hour = min(hour, wrote)
     return [fresh or 0, read, wrote - hour, hour, out or 0]

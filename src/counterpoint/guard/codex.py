@@ -37,10 +37,10 @@ class CodexReader(SessionReader):
         path, head = transcript, _head(transcript)
         for _ in range(16):
             parent = _parent(head)
-            found = _find(os.path.dirname(path), parent) if parent else None
-            if found is None:
+            file = _find(os.path.dirname(path), parent) if parent else None
+            if file is None:
                 break
-            path, head = found, _head(found)
+            path, head = file, _head(file)
         self.state.notes["root"] = path
         return path
 
@@ -82,18 +82,18 @@ class CodexReader(SessionReader):
         """The rollout of a thread that began on another day than the root."""
         places = self.state.notes.setdefault("places", {})
         if agent not in places:
-            found = next((f for f in (_find(folder, agent) for folder in folders) if f is not None), None)
-            if found is None:
+            file = next((f for f in (_find(folder, agent) for folder in folders) if f is not None), None)
+            if file is None:
                 return None
-            places[agent] = found
+            places[agent] = file
         return str(places[agent])
 
-    def key(self, tool: str, given: Any) -> str:
+    def key(self, tool: str, args: Any) -> str:
         """A command is the same whether the hook or the rollout tells it."""
-        if isinstance(given, dict):
-            given = next((given[name] for name in ("command", "cmd") if name in given), given)
-        given = " ".join(map(str, given)) if isinstance(given, list) else given
-        return call_key("Bash" if tool in _SHELLS else tool.rpartition(".")[2], given)
+        if isinstance(args, dict):
+            args = next((args[name] for name in ("command", "cmd") if name in args), args)
+        args = " ".join(map(str, args)) if isinstance(args, list) else args
+        return call_key("Bash" if tool in _SHELLS else tool.rpartition(".")[2], args)
 
     def _thread(self, agent: str) -> dict[str, Any]:
         threads: dict[str, dict[str, Any]] = self.state.notes.setdefault("threads", {})
@@ -132,7 +132,7 @@ class CodexReader(SessionReader):
         elif kind == "event_msg":
             self._event(thread, payload, agent, at)
         if agent == "main":
-            self.tally.passed(at)
+            self.tally.on_activity(at)
 
     def _begins(self, thread: dict[str, Any], meta: dict[str, Any], agent: str) -> None:
         name = meta.get("id")
@@ -146,7 +146,7 @@ class CodexReader(SessionReader):
             thread["copy"] = bool(meta.get("forked_from_id")) or thread["start"] is not None
             spawn = _spawn_of(meta)
             if agent != "main" and isinstance(spawn.get("depth"), int):
-                self.tally.started(agent, spawn["depth"], thread["created"])
+                self.tally.on_agent(agent, spawn["depth"], thread["created"])
 
     def _is_copied(self, thread: dict[str, Any], record: dict[str, Any], payload: dict[str, Any], at: float | None) -> bool:
         """Whether a line still belongs to the history that a fork begins with."""
@@ -166,15 +166,15 @@ class CodexReader(SessionReader):
     def _item(self, item: dict[str, Any], agent: str, at: float | None) -> None:
         kind, call = str(item.get("type")), item.get("call_id")
         if kind.endswith("_call"):
-            tool, given = _call(item)
+            tool, args = _call(item)
             name = call if isinstance(call, str) else str(item.get("id"))
             if not self.state.is_new("c", name):
                 return
-            self.tally.called(at)
+            self.tally.on_call(at)
             if isinstance(call, str):
-                self.state.waits(call, [self.key(tool, given), agent])
+                self.state.waits(call, [self.key(tool, args), agent])
                 if self.is_spawn(tool) and call not in self.state.spawns:
-                    message = given.get("message") if isinstance(given, dict) else None
+                    message = args.get("message") if isinstance(args, dict) else None
                     self.state.spawns[call] = [agent, None, prompt_sum(message), False]
         elif kind.endswith("_output") and isinstance(call, str):
             pending = self.state.pending.pop(call, None)
@@ -182,18 +182,18 @@ class CodexReader(SessionReader):
             if call in self.state.spawns:
                 self._spawned(call, text, at)
             elif pending is not None and ok is not None and MARK not in text[:400]:
-                self.tally.answered(pending[1], pending[0], ok, at)
+                self.tally.on_result(pending[1], pending[0], ok, at)
 
     def _spawned(self, call: str, text: str, at: float | None) -> None:
         try:
-            made = loads(text)
+            result = loads(text)
         except ValueError:
-            made = None
+            result = None
         spawn = self.state.spawns[call]
-        agent = made.get("agent_id") if isinstance(made, dict) else None
+        agent = result.get("agent_id") if isinstance(result, dict) else None
         if isinstance(agent, str):
             self.link(call, agent, at)
-        elif isinstance(made, dict) and "task_name" in made:
+        elif isinstance(result, dict) and "task_name" in result:
             self.start(call, spawn, at)
         elif spawn[1] is None and spawn[3]:
             spawn[3] = False
@@ -206,16 +206,16 @@ class CodexReader(SessionReader):
         if kind == "token_count":
             self._tokens(thread, event, at)
         elif agent == "main" and (kind == "user_message" or (kind == "item_completed" and item.get("type") == "UserMessage")):
-            self.tally.asked(at)
+            self.tally.on_prompt(at)
         elif kind == "patch_apply_end" and event.get("success") is True:
-            self.tally.gained(at)
+            self.tally.on_gain(at)
         elif kind == "collab_agent_spawn_end":
             if isinstance(event.get("new_thread_id"), str):
                 self.link(event.get("call_id"), event["new_thread_id"], at)
         elif kind == "sub_agent_activity" or item.get("type") == "SubAgentActivity":
-            told = item or event
-            if told.get("kind") == "started" and isinstance(told.get("agent_thread_id"), str):
-                self.link(told.get("event_id") or told.get("id"), told["agent_thread_id"], at)
+            record = item or event
+            if record.get("kind") == "started" and isinstance(record.get("agent_thread_id"), str):
+                self.link(record.get("event_id") or record.get("id"), record["agent_thread_id"], at)
 
     def _tokens(self, thread: dict[str, Any], event: dict[str, Any], at: float | None) -> None:
         now, before = _total(event), thread["total"]
@@ -229,15 +229,15 @@ class CodexReader(SessionReader):
         used = [max(a - b, 0) for a, b in zip(now, before, strict=True)]
         read = min(used[1], used[0])
         wrote = min(used[3], used[0] - read)
-        self.tally.spent(thread["model"], [used[0] - read - wrote, read, wrote, 0, used[2]], at)
+        self.tally.on_usage(thread["model"], [used[0] - read - wrote, read, wrote, 0, used[2]], at)
 
 
 def _call(item: dict[str, Any]) -> tuple[str, Any]:
     name = str(item.get("name") or str(item.get("type")).removesuffix("_call"))
-    given = next((item[k] for k in ("arguments", "input", "action", "query") if item.get(k) is not None), "")
-    if isinstance(given, str) and given.startswith("{"):
-        return name, _read_json(given)
-    return name, given
+    args = next((item[k] for k in ("arguments", "input", "action", "query") if item.get(k) is not None), "")
+    if isinstance(args, str) and args.startswith("{"):
+        return name, _read_json(args)
+    return name, args
 
 
 def _read_json(text: str) -> Any:
@@ -252,8 +252,8 @@ def _total(event: dict[str, Any]) -> list[int] | None:
     total = info.get("total_token_usage") if isinstance(info, dict) else None
     if not isinstance(total, dict):
         return None
-    found = [total.get(name) for name in _TOTALS]
-    return [n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0 for n in found]
+    counts = [total.get(name) for name in _TOTALS]
+    return [n if isinstance(n, int) and not isinstance(n, bool) and n > 0 else 0 for n in counts]
 
 
 def _result(output: Any) -> tuple[str, bool | None]:
@@ -291,14 +291,14 @@ def _head(path: str) -> dict[str, Any]:
 
 def _spawn_of(meta: dict[str, Any]) -> dict[str, Any]:
     source = meta.get("source")
-    made = source.get("subagent") if isinstance(source, dict) else None
-    spawn = made.get("thread_spawn") if isinstance(made, dict) else None
+    subagent = source.get("subagent") if isinstance(source, dict) else None
+    spawn = subagent.get("thread_spawn") if isinstance(subagent, dict) else None
     return spawn if isinstance(spawn, dict) else {}
 
 
 def _parent(meta: dict[str, Any]) -> str | None:
-    found = meta.get("parent_thread_id") or _spawn_of(meta).get("parent_thread_id")
-    return found if isinstance(found, str) else None
+    parent = meta.get("parent_thread_id") or _spawn_of(meta).get("parent_thread_id")
+    return parent if isinstance(parent, str) else None
 
 
 def _find(folder: str, thread: str) -> str | None:
@@ -324,10 +324,10 @@ def _days(folder: str, thread: str) -> list[str]:
     if [len(part) for part in parts[-3:]] != [4, 2, 2] or not all(part.isdigit() for part in parts[-3:]):
         return []
     try:
-        made = int(thread.replace("-", "")[:12], 16) // 1000
+        second = int(thread.replace("-", "")[:12], 16) // 1000
     except ValueError:
         return []
     import time
 
-    days = [time.strftime("%Y/%m/%d", time.gmtime(made + shift * 86400)).split("/") for shift in (0, -1, 1)]
+    days = [time.strftime("%Y/%m/%d", time.gmtime(second + shift * 86400)).split("/") for shift in (0, -1, 1)]
     return [os.sep.join([*parts[:-3], *day]) for day in days]

@@ -52,23 +52,23 @@ def _options(argv: Sequence[str]) -> dict[str, list[str]]:
     return out
 
 
-def _tell(said: dict[str, Any], options: Mapping[str, Sequence[str]]) -> int:
-    inside = said.get("hookSpecificOutput", {})
+def _tell(reply: dict[str, Any], options: Mapping[str, Sequence[str]]) -> int:
+    inside = reply.get("hookSpecificOutput", {})
     if inside.get("permissionDecision") == "deny" and options.get("--answer") == ["exit"]:
         sys.stderr.write(inside["permissionDecisionReason"] + "\n")
         sys.stderr.flush()
         return 2
-    if said:
-        sys.stdout.write(dumps(said) + "\n")
+    if reply:
+        sys.stdout.write(dumps(reply) + "\n")
     return 0
 
 
-def answer(given: Any, options: Mapping[str, Sequence[str]], now: float | None = None) -> dict[str, Any]:
+def answer(request: Any, options: Mapping[str, Sequence[str]], now: float | None = None) -> dict[str, Any]:
     """What the hook says to a call: an empty object where it may go on."""
-    if not isinstance(given, dict) or given.get("hook_event_name", "PreToolUse") != "PreToolUse":
+    if not isinstance(request, dict) or request.get("hook_event_name", "PreToolUse") != "PreToolUse":
         return {}
-    session, transcript = given.get("session_id"), given.get("transcript_path")
-    if not isinstance(session, str) or not isinstance(transcript, str) or not isinstance(given.get("tool_name"), str):
+    session, transcript = request.get("session_id"), request.get("transcript_path")
+    if not isinstance(session, str) or not isinstance(transcript, str) or not isinstance(request.get("tool_name"), str):
         raise ValueError("the call names no session, transcript or tool")
     now = time.time() if now is None else now
     path = state_path(session)
@@ -76,11 +76,11 @@ def answer(given: Any, options: Mapping[str, Sequence[str]], now: float | None =
         is_first = not os.path.exists(path)
         state = GuardState(path)
         reader = reader_of(state, session, os.path.expanduser(transcript))
-        limits, said = _limits_or_words(state, options)
+        limits, reply = _limits_or_words(state, options)
         if limits is not None:
-            said = decide(reader, limits, given, now) or said
+            reply = decide(reader, limits, request, now) or reply
         _keep(state, now, is_ours=lock.is_held, is_first=is_first)
-    return said
+    return reply
 
 
 def _limits_or_words(state: GuardState, options: Mapping[str, Sequence[str]]) -> tuple[GuardLimits | None, dict[str, Any]]:
@@ -90,8 +90,8 @@ def _limits_or_words(state: GuardState, options: Mapping[str, Sequence[str]]) ->
     except (ValueError, LookupError, OSError) as error:  # InputError and NotFound among them: a wrong limits file
         last = state.notes.get("limits")
         holds = "those that were read before hold" if last is not None else "nothing is refused"
-        said = _once(state, f"limits: {error}", f"{MARK} the limits cannot be read, and {holds}: {error}")
-        return None if last is None else GuardLimits(last[1]), said
+        reply = _once(state, f"limits: {error}", f"{MARK} the limits cannot be read, and {holds}: {error}")
+        return None if last is None else GuardLimits(last[1]), reply
 
 
 def _keep(state: GuardState, now: float, *, is_ours: bool, is_first: bool) -> None:
@@ -109,10 +109,10 @@ def _keep(state: GuardState, now: float, *, is_ours: bool, is_first: bool) -> No
 
 def _once(state: GuardState, name: str, text: str) -> dict[str, Any]:
     """Tell the person something, once in a session."""
-    told = state.notes.setdefault("told", [])
-    if name in told:
+    notices = state.notes.setdefault("told", [])
+    if name in notices:
         return {}
-    told.append(name)
+    notices.append(name)
     log(text)
     return {"systemMessage": text}
 
@@ -155,9 +155,9 @@ def read_limits(state: GuardState, options: Mapping[str, Sequence[str]]) -> Guar
     """The limits of a file and of options, options winning; the file is parsed again only when it has changed."""
     stamps = [_stamp(path) for path in options.get("--limits", ())]
     key = dumps([stamps, options.get("--cap"), options.get("--prices")])
-    kept = state.notes.get("limits")
-    if kept is not None and kept[0] == key:
-        return GuardLimits(kept[1])
+    cached = state.notes.get("limits")
+    if cached is not None and cached[0] == key:
+        return GuardLimits(cached[1])
     table: dict[str, Any] = {}
     for path in options.get("--limits", ()):
         table |= limits_file(path)
@@ -218,32 +218,32 @@ class ModelPrices:
 # -- deciding --------------------------------------------------------------------------------------------------------------
 
 
-def decide(reader: SessionReader, limits: GuardLimits, given: Mapping[str, Any], now: float) -> dict[str, Any]:
+def decide(reader: SessionReader, limits: GuardLimits, request: Mapping[str, Any], now: float) -> dict[str, Any]:
     """What is said to a call, after the session was read."""
     state, tally = reader.state, reader.tally
-    tool, inside, agent = given["tool_name"], given.get("tool_input"), reader.caller(given)
+    tool, inside, agent = request["tool_name"], request.get("tool_input"), reader.caller(request)
     is_spawn = reader.is_spawn(tool)
     call = GuardCall(agent, tool, reader.key(tool, inside), is_spawn=is_spawn, depth=reader.depth(agent))
     has_price = "dollars" in {**limits.session, **limits.prompt}
     price = ModelPrices(state, limits.prices, at=tally.last_at, is_strict=False) if has_price else None
     why = None
-    if not (is_spawn and reader.is_granted(given.get("tool_use_id"))):
+    if not (is_spawn and reader.is_granted(request.get("tool_use_id"))):
         why = refusal(limits, tally, call, now, price)
     if why is not None:
         state.notes["refused"] = state.notes.get("refused", 0) + 1
         state.notes["last_refusal"] = [now, agent, tool, *why]
         return _deny(why[1])
-    if is_spawn and isinstance(given.get("tool_use_id"), str):
-        reader.grant(given["tool_use_id"], tool, agent, inside, now)
-    told = state.notes.setdefault("told", [])
-    if price is not None and "price" not in told and (unpriced := tally.unpriced(price)):
+    if is_spawn and isinstance(request.get("tool_use_id"), str):
+        reader.grant(request["tool_use_id"], tool, agent, inside, now)
+    notices = state.notes.setdefault("told", [])
+    if price is not None and "price" not in notices and (unpriced := tally.unpriced(price)):
         text = f"{MARK} the limit of dollars cannot be held, because {', '.join(unpriced)} has no price: give --prices FILE"
         return _once(state, "price", text)
     spoken = f"@{tally.prompt_at}"  # what is counted since a person spoke is warned about again when one has
-    words = {name + spoken: text for name, text in warnings(limits, tally, now, price).items() if name + spoken not in told}
+    words = {name + spoken: text for name, text in warnings(limits, tally, now, price).items() if name + spoken not in notices}
     if limits.advice and agent == "main":
         words |= _advice(state, limits, now)
-    state.notes["told"] = [*told, *words]
+    state.notes["told"] = [*notices, *words]
     if not words:
         return {}
     text = "\n".join(words.values())

@@ -49,30 +49,30 @@ class GuardLimits:
 
     __slots__ = ("advice", "allow", "prices", "prompt", "session", "warn_at")
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, table: Mapping[str, Any]) -> None:
         """From a table that `limits_of` has checked."""
-        self.session: dict[str, float] = dict(given.get("session") or {})
-        self.prompt: dict[str, float] = dict(given.get("prompt") or {})
-        self.allow: tuple[str, ...] = tuple(given.get("allow", ALLOWED))
-        self.warn_at: float = given.get("warn_at", 0.8)
-        self.advice: dict[str, Any] = dict(given.get("advice") or {})
-        self.prices: str | None = given.get("prices")
+        self.session: dict[str, float] = dict(table.get("session") or {})
+        self.prompt: dict[str, float] = dict(table.get("prompt") or {})
+        self.allow: tuple[str, ...] = tuple(table.get("allow", ALLOWED))
+        self.warn_at: float = table.get("warn_at", 0.8)
+        self.advice: dict[str, Any] = dict(table.get("advice") or {})
+        self.prices: str | None = table.get("prices")
 
     def as_dict(self) -> dict[str, Any]:
         """The same as a table."""
         return {name: getattr(self, name) for name in _SETTINGS if getattr(self, name) not in (None, {})}
 
 
-def limits_of(given: Mapping[str, Any], where: str = "limits") -> GuardLimits:
+def limits_of(table: Mapping[str, Any], where: str = "limits") -> GuardLimits:
     """The limits that a table states, or one clear error; a table without limits has the defaults."""
-    for name, value in given.items():
+    for name, value in table.items():
         if name not in _SETTINGS:
             raise _wrong(f"unknown setting {name!r}", where, name, _SETTINGS)
         if name in SCOPES:
             _check_scope(name, value, where)
-    _check_others(given, where)
-    has_limits = any(given.get(scope) for scope in SCOPES)
-    return GuardLimits(given if has_limits else {**DEFAULTS, **given})
+    _check_others(table, where)
+    has_limits = any(table.get(scope) for scope in SCOPES)
+    return GuardLimits(table if has_limits else {**DEFAULTS, **table})
 
 
 def limits_file(path: str) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def _check_scope(scope: str, table: Any, where: str) -> None:
             raise _wrong(f"{scope}.{name} is {value!r}", where, fix=f"a number of {COUNTED[name]}, 0 or more")
 
 
-def _check_others(given: Mapping[str, Any], where: str) -> None:
-    allow, warn_at, advice = given.get("allow", ()), given.get("warn_at", 0.8), given.get("advice", {})
+def _check_others(table: Mapping[str, Any], where: str) -> None:
+    allow, warn_at, advice = table.get("allow", ()), table.get("warn_at", 0.8), table.get("advice", {})
     if not isinstance(allow, (list, tuple)) or not all(isinstance(name, str) for name in allow):
         raise _wrong(f"allow is {allow!r}", where, fix='a list of names of tools, as in allow = ["TodoWrite"]')
     if isinstance(warn_at, bool) or not isinstance(warn_at, (int, float)) or not 0 < warn_at <= 1:
@@ -118,8 +118,8 @@ def _check_others(given: Mapping[str, Any], where: str) -> None:
             raise _wrong(f"advice.{name} is {value!r}", where, fix="rule is the path of a file, the others are minutes")
         if name != "rule" and value <= 0:
             raise _wrong(f"advice.{name} is {value!r}", where, fix="minutes, more than 0")
-    if not isinstance(given.get("prices", ""), str):
-        raise _wrong(f"prices is {given['prices']!r}", where, fix="the path of a price file")
+    if not isinstance(table.get("prices", ""), str):
+        raise _wrong(f"prices is {table['prices']!r}", where, fix="the path of a price file")
 
 
 def limit_option(pairs: Iterable[str], where: str = "--cap") -> dict[str, dict[str, float]]:
@@ -182,18 +182,18 @@ class Tally:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Tally:
+    def of(cls, fields: Mapping[str, Any]) -> Tally:
         """What `as_dict` gave."""
         out = cls()
         for name in cls.__slots__:
-            setattr(out, name, given[name])
+            setattr(out, name, fields[name])
         return out
 
     def is_recent(self, at: float | None) -> bool:
         """Whether something at this time counts as after the prompt."""
         return at is None or self.prompt_at is None or at >= self.prompt_at
 
-    def asked(self, at: float | None) -> None:
+    def on_prompt(self, at: float | None) -> None:
         """A person spoke: what is counted since the prompt starts again."""
         if at is None:
             at = self.last_at
@@ -209,19 +209,19 @@ class Tally:
         self.repeats.clear()
         self.gains.clear()
 
-    def passed(self, at: float | None) -> None:
+    def on_activity(self, at: float | None) -> None:
         """Something happened in the main conversation at this time."""
         if at is not None and (self.last_at is None or at > self.last_at):
             self.last_at = at
             if self.prompt_at is None:
                 self.prompt_at = at
 
-    def started(self, agent: str, depth: int, at: float | None) -> None:
+    def on_agent(self, agent: str, depth: int, at: float | None) -> None:
         """A sub-agent began; told again, the greater depth holds."""
         have = self.agents.setdefault(agent, [depth, at])
         have[0] = max(have[0], depth)
 
-    def spent(self, model: str, usage: Iterable[int], at: float | None, usd: float | None = None) -> None:
+    def on_usage(self, model: str, usage: Iterable[int], at: float | None, usd: float | None = None) -> None:
         """A model call took these tokens; with `usd`, this is what it cost."""
         sums = self.models.setdefault(model, [0] * (2 * _WIDTH))
         recent = self.is_recent(at)
@@ -233,12 +233,12 @@ class Tally:
             self.usd[0] += usd
             self.usd[1] += usd if recent else 0.0
 
-    def called(self, at: float | None) -> None:
+    def on_call(self, at: float | None) -> None:
         """A tool was called."""
         self.calls[0] += 1
         self.calls[1] += self.is_recent(at)
 
-    def answered(self, agent: str, call: str, ok: bool, at: float | None = None) -> None:
+    def on_result(self, agent: str, call: str, ok: bool, at: float | None = None) -> None:
         """A call came back; `call` says which one it was, with its input."""
         if not self.is_recent(at):
             return
@@ -251,7 +251,7 @@ class Tally:
         if len(self.repeats) > 200:
             del self.repeats[next(iter(self.repeats))]
 
-    def gained(self, at: float | None) -> None:
+    def on_gain(self, at: float | None) -> None:
         """Something was changed or completed: going on has paid, and a call that failed before may work now."""
         if at is not None and self.is_recent(at):
             self.repeats.clear()
@@ -303,7 +303,7 @@ def refusal(
     most = limits.session.get("repeats")
     if most is not None and times >= most > 0:
         what = f"this very call of {call.tool} has failed {times:,} times with the same input, and nothing was changed in between"
-        return _say(what, "repeats", most, "Do not make it again. Find out why it fails, or go on without it.")
+        return _say(what, "repeats", most, "Do not make it again. Find out why it fails, or continue without it.")
     if call.tool in limits.allow and not call.is_spawn:
         return None
     if call.is_spawn and (most := limits.session.get("depth")) is not None and call.depth + 1 > most:

@@ -16,8 +16,8 @@ def price_of(model: str, file: str | None = None, *, at: float | None = None) ->
     """Dollars per million tokens, in the order of a guard's counts: fresh input, cache read, cache written for minutes, for an
     hour, output, as they were at a time or are now; None where neither the file nor the package's list names the model."""
     prices = PRICES if file is None else Prices.with_file(read_toml(file, fix=_FIX), where=file)
-    found = prices.of(model, at=at)
-    if found is None:
+    price = prices.of(model, at=at)
+    if price is None:
         return None
-    hour = found.cache_write if found.cache_write_1h is None else found.cache_write_1h
-    return [found.input, found.cache_read, found.cache_write, hour, found.output]
+    hour = price.cache_write if price.cache_write_1h is None else price.cache_write_1h
+    return [price.input, price.cache_read, price.cache_write, hour, price.output]

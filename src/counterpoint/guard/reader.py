@@ -46,9 +46,9 @@ def _other_seconds(text: str) -> float | None:
         return None
 
 
-def call_key(tool: str, given: Any) -> str:
+def call_key(tool: str, args: Any) -> str:
     """One call with its input, as a short text."""
-    return f"{tool}:{crc32(dumps(given, sort_keys=True).encode()):08x}"
+    return f"{tool}:{crc32(dumps(args, sort_keys=True).encode()):08x}"
 
 
 def prompt_sum(text: Any) -> int | None:
@@ -76,7 +76,7 @@ class SessionReader(ABC):
     def files_of(self, transcript: str) -> Iterator[tuple[str, str]]:
         """The files of a session, each with its agent; those that the records name come after the records were taken."""
 
-    def found(self, path: str, agent: str) -> None:  # noqa: B027 - not every format asks for it
+    def on_file(self, path: str, agent: str) -> None:  # noqa: B027 - not every format asks for it
         """A file is read for the first time."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class SessionReader(ABC):
         """Read what is new in all files of the session."""
         for path, agent in self.files_of(transcript):
             if path not in self.state.files:
-                self.found(path, agent)
+                self.on_file(path, agent)
             for record in self.state.lines(path, agent, to_end=to_end):
                 try:
                     self.take(record, agent)
@@ -113,20 +113,20 @@ class SessionReader(ABC):
         for _, _, _, path, agent, record, at in rows:
             if path not in self.state.files:
                 self.state.files[path] = [0, 0, agent]
-                self.found(path, agent)
+                self.on_file(path, agent)
             yield agent, record, at
 
     def is_spawn(self, tool: str) -> bool:
         """Whether a tool starts an agent, or several."""
         return tool in self.spawns or tool in self.starters
 
-    def key(self, tool: str, given: Any) -> str:
-        """One call with its input, as `Tally.answered` was told about earlier ones."""
-        return call_key(tool, given)
+    def key(self, tool: str, args: Any) -> str:
+        """One call with its input, as `Tally.on_result` has earlier ones."""
+        return call_key(tool, args)
 
-    def caller(self, given: Mapping[str, Any]) -> str:
+    def caller(self, call: Mapping[str, Any]) -> str:
         """The agent that makes a call, as the hook is told."""
-        agent = given.get("agent_id")
+        agent = call.get("agent_id")
         return agent if isinstance(agent, str) and agent else "main"
 
     def is_granted(self, call: Any) -> bool:
@@ -139,11 +139,11 @@ class SessionReader(ABC):
             return 0
         return int(self.tally.agents[agent][0]) if agent in self.tally.agents else 1
 
-    def grant(self, call: str, tool: str, agent: str, given: Any, now: float | None) -> None:
+    def grant(self, call: str, tool: str, agent: str, args: Any, now: float | None) -> None:
         """A spawn may go on: it counts from now, before anything of it is written."""
         if tool not in self.spawns:
             return
-        prompt = next((given[name] for name in ("prompt", "message") if name in given), None) if isinstance(given, dict) else None
+        prompt = next((args[name] for name in ("prompt", "message") if name in args), None) if isinstance(args, dict) else None
         spawn = self.state.spawns.setdefault(call, [agent, None, prompt_sum(prompt), False])
         self.start(call, spawn, now)
 
@@ -151,7 +151,7 @@ class SessionReader(ABC):
         """A spawn has begun, and its agent has no name yet."""
         if spawn[1] is None and not spawn[3]:
             spawn[3] = True
-            self.tally.started(f"call:{call}", self.depth(spawn[0]) + 1, at)
+            self.tally.on_agent(f"call:{call}", self.depth(spawn[0]) + 1, at)
 
     def link_prompt(self, agent: str, prompt: str, at: float | None) -> None:
         """An agent that no record names belongs to the spawn with the same prompt, else to nobody."""
@@ -162,16 +162,16 @@ class SessionReader(ABC):
             if spawn[1] is None and wanted is not None and spawn[2] == wanted:
                 self.link(call, agent, at)
                 return
-        self.tally.started(agent, 1, at)
+        self.tally.on_agent(agent, 1, at)
 
     def link(self, call: Any, agent: str, at: float | None) -> None:
         """This call made this agent."""
         spawn = self.state.spawns.get(call) if isinstance(call, str) else None
         if spawn is None:
-            self.tally.started(agent, 1, at)
+            self.tally.on_agent(agent, 1, at)
             return
         if spawn[1] is not None:
             return
         spawn[1] = agent
         begun = self.tally.agents.pop(f"call:{call}", None)
-        self.tally.started(agent, self.depth(spawn[0]) + 1, begun[1] if begun else at)
+        self.tally.on_agent(agent, self.depth(spawn[0]) + 1, begun[1] if begun else at)

@@ -42,14 +42,14 @@ def replay(reader: SessionReader, transcript: str, limits: GuardLimits) -> Repla
     """Play a session."""
     out, price = ReplayResult(reader), ModelPrices(reader.state, limits.prices, at=reader.tally.last_at)
     for agent, record, at in reader.in_order(transcript):
-        for name, tool, given in reader.calls_of(record):
-            call = GuardCall(agent, tool, reader.key(tool, given), is_spawn=reader.is_spawn(tool), depth=reader.depth(agent))
+        for name, tool, args in reader.calls_of(record):
+            call = GuardCall(agent, tool, reader.key(tool, args), is_spawn=reader.is_spawn(tool), depth=reader.depth(agent))
             why = refusal(limits, reader.tally, call, at, price)
             if why is not None:
                 counts = reader.tally.counts("session", at, price)
                 first = out.fired.setdefault(why[0], Refusal(why[0], at, agent, tool, why[1], counts))
                 first.calls += 1
             elif call.is_spawn:
-                reader.grant(name, tool, agent, given, at)
+                reader.grant(name, tool, agent, args, at)
         reader.take(record, agent)
     return out

@@ -87,10 +87,10 @@ def install(path: Path, command: str) -> bool:
     ours = {"type": "command", "command": command, "timeout": _TIMEOUT_S}
     if [hook for group in _groups(table, path) for hook in _hooks(group) if _is_ours(hook)] == [ours]:
         return False
-    kept = _backup(path) if _remove(table, path) else None
+    backup = _backup(path) if _remove(table, path) else None
     is_made = not path.parent.exists()
-    if kept is not None:  # another guard: what was there before it is known already
-        before, is_made = kept["before"], kept["folder"]
+    if backup is not None:  # another guard: what was there before it is known already
+        before, is_made = backup["before"], backup["folder"]
     table.setdefault("hooks", {}).setdefault(_EVENT, []).append({"hooks": [ours]})
     after = _text(table, before or "")
     put([(path.resolve(), after.encode())])
@@ -106,13 +106,13 @@ def uninstall(path: Path) -> bool:
     table, text = _read(path)
     if not _remove(table, path):
         return False
-    kept = _backup(path)
-    before = kept["before"] if kept is not None and kept["after"] == text else _text(table, text) if table else None
+    backup = _backup(path)
+    before = backup["before"] if backup is not None and backup["after"] == text else _text(table, text) if table else None
     if before is not None:
         put([(path.resolve(), before.encode())])
     else:
         path.unlink()
-        if kept is not None and kept["folder"] and not any(path.parent.iterdir()):
+        if backup is not None and backup["folder"] and not any(path.parent.iterdir()):
             path.parent.rmdir()
     _record(path).unlink(missing_ok=True)
     return True
@@ -125,8 +125,8 @@ def _record(path: Path) -> Path:
 
 def _backup(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(_record(path).read_text())
-        return found if found["path"] == str(path.resolve()) and {"before", "after", "folder"} <= found.keys() else None
+        record = json.loads(_record(path).read_text())
+        return record if record["path"] == str(path.resolve()) and {"before", "after", "folder"} <= record.keys() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -134,17 +134,17 @@ def _backup(path: Path) -> dict[str, Any] | None:
 def _remove(table: dict[str, Any], path: Path) -> bool:
     """Take our hooks out, and what held nothing but them."""
     groups = _groups(table, path)
-    kept = []
+    rest = []
     for group in groups:
         others = [hook for hook in _hooks(group) if not _is_ours(hook)]
         if len(others) == len(_hooks(group)):
-            kept.append(group)
+            rest.append(group)
         elif others:
-            kept.append({**group, "hooks": others})
-    if kept == groups:
+            rest.append({**group, "hooks": others})
+    if rest == groups:
         return False
-    table["hooks"][_EVENT] = kept
-    if not kept:
+    table["hooks"][_EVENT] = rest
+    if not rest:
         del table["hooks"][_EVENT]
     if not table["hooks"]:
         del table["hooks"]
@@ -161,8 +161,8 @@ def _groups(table: dict[str, Any], path: Path) -> list[Any]:
 
 
 def _hooks(group: Any) -> list[Any]:
-    found = group.get("hooks", []) if isinstance(group, dict) else []
-    return found if isinstance(found, list) else []
+    hooks = group.get("hooks", []) if isinstance(group, dict) else []
+    return hooks if isinstance(hooks, list) else []
 
 
 def _is_ours(hook: Any) -> bool:

@@ -30,9 +30,9 @@ _LOG_BYTES, _OLD_S = 1 << 20, 60 * 86400
 
 def home() -> str:
     """The folder of the states: $COUNTERPOINT_GUARD, else below $XDG_STATE_HOME, else below the home folder."""
-    given = os.environ.get("COUNTERPOINT_GUARD")
-    if given:
-        return given
+    folder = os.environ.get("COUNTERPOINT_GUARD")
+    if folder:
+        return folder
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "counterpoint", "guard")
 
@@ -69,7 +69,7 @@ class GuardState:
         """Path to how far it is read, a sum of the bytes before that, and the agent whose file it is."""
         self.foreign: dict[str, int] = {}
         """Files that were looked at and belong to other sessions."""
-        self._seen = b""
+        self._ids = b""
         self._fresh: list[str] = []
         self._all: set[str] | None = None
         # Records, messages and calls that were counted: sums and ends of their ids. Old ones are one text, which is searched as
@@ -96,10 +96,10 @@ class GuardState:
                 return
             tally = Tally.of(got["tally"])
             with open(f"{path}.seen", "rb") as file:
-                seen = file.read(got["seen"])
+                ids = file.read(got["seen"])
             for name in ("format", "files", "foreign", "recent", "pending", "spawns", "unread", "notes"):
                 setattr(self, name, got[name])
-            self._seen, self.tally = seen, tally
+            self._ids, self.tally = ids, tally
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -113,11 +113,11 @@ class GuardState:
         names = ("format", "files", "foreign", "recent", "pending", "spawns", "unread", "notes")
         out = {"version": VERSION, **{name: getattr(self, name) for name in names}}
         added = "".join(f"{end}\n" for end in self._fresh).encode()
-        out |= {"seen": len(self._seen) + len(added), "tally": self.tally.as_dict()}
+        out |= {"seen": len(self._ids) + len(added), "tally": self.tally.as_dict()}
         draft = f"{self.path}.{os.getpid()}"
         # The ids first: if the state is not written, what is behind its own length is cut off the next time.
-        with open(f"{self.path}.seen", "r+b" if self._seen else "wb") as file:
-            file.seek(len(self._seen))
+        with open(f"{self.path}.seen", "r+b" if self._ids else "wb") as file:
+            file.seek(len(self._ids))
             file.truncate()
             file.write(added)
         try:
@@ -132,7 +132,7 @@ class GuardState:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was counted."""
-        return not (self._seen or self._fresh or self.tally.models)
+        return not (self._ids or self._fresh or self.tally.models)
 
     def waits(self, call: str, about: list[Any]) -> None:
         """A call was made, and its result has not come; those that never come are forgotten after many others."""
@@ -144,11 +144,11 @@ class GuardState:
         """Whether this id of a record, message or call was not counted before; from now on it is."""
         end = f"{kind}{crc32(name.encode('utf-8', 'replace')):08x}{name[-4:]}".replace("\n", " ")
         if self._all is None and len(self._fresh) < _MANY:
-            if end in self._fresh or f"{end}\n".encode() in self._seen:
+            if end in self._fresh or f"{end}\n".encode() in self._ids:
                 return False
         else:
             if self._all is None:
-                self._all = {*self._fresh, *self._seen.decode().split("\n")}
+                self._all = {*self._fresh, *self._ids.decode().split("\n")}
             if end in self._all:
                 return False
             self._all.add(end)

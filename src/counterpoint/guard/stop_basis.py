@@ -46,8 +46,8 @@ class Basis:
     def of(features: np.ndarray) -> Basis:
         """The basis for features (E, H+1, F)."""
         keep = np.flatnonzero(np.ptp(features, axis=0).max(axis=0) > _CONSTANT)
-        kept = features[:, :, keep]
-        flat = kept.reshape(-1, len(keep))
+        columns = features[:, :, keep]
+        flat = columns.reshape(-1, len(keep))
         mean, scale = flat.mean(axis=0), flat.std(axis=0)
         rows = []
         for k in range(len(keep)):
@@ -59,7 +59,7 @@ class Basis:
         knots = np.full((len(keep), max(map(len, rows), default=0)), np.inf)
         for k, row in enumerate(rows):
             knots[k, : len(row)] = row
-        return Basis(keep, mean, scale, knots, kept.min(axis=0), kept.max(axis=0), features.shape[1] - 1)
+        return Basis(keep, mean, scale, knots, columns.min(axis=0), columns.max(axis=0), features.shape[1] - 1)
 
     @staticmethod
     def load(arrays: Mapping[str, np.ndarray]) -> Basis:

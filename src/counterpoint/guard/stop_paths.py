@@ -63,7 +63,7 @@ def checked(paths: HasPaths, *, least: int = 6) -> StopPaths:
     for name, values in (("payoffs", y), ("features", x)):
         if not np.isfinite(values).all():
             e, t = (int(i[0]) for i in np.nonzero(~np.isfinite(values))[:2])
-            raise InputError(f"{name} hold a value that is not a number", where=f"trace {e}, checkpoint {t}")
+            raise InputError(f"{name} hold a NaN or infinite value", where=f"trace {e}, checkpoint {t}")
     if y.shape[1] > 2 and np.ptp(y[:, :-1]) < 1e-12 * max(1.0, np.abs(y).max()):
         reason = "no payoff before the last checkpoint differs from another, so the labels degenerate to never"
         raise NotIdentified(reason, "score the drafts in between, or stop by a cap")
@@ -111,17 +111,17 @@ def from_traces(traces: Iterable[Trace], evidence: Callable[[Trace], np.ndarray]
     if len({len(y) for y in ys}) > 1:
         short, long = min(len(y) for y in ys), max(len(y) for y in ys)
         raise InputError(f"traces have {short} to {long} checkpoints", fix="one horizon for all traces of a rule")
-    seen = []
+    columns = []
     for trace, y in zip(rows, ys, strict=True):
-        given = np.asarray(evidence(trace), np.float64)
-        if given.shape != y.shape:
+        numbers = np.asarray(evidence(trace), np.float64)
+        if numbers.shape != y.shape:
             raise InputError(
-                f"{given.shape} numbers of evidence for {len(y)} checkpoints",
+                f"{numbers.shape} numbers of evidence for {len(y)} checkpoints",
                 where=trace.trace_id,
                 fix="one row of evidence per checkpoint",
             )
-        seen.append(given)
-    values = np.array(seen)
+        columns.append(numbers)
+    values = np.array(columns)
     about = [_about(trace) for trace in rows]
     if any(a != about[0] for a in about):
         raise Refused("the traces are of different worlds, versions or policies", fix="one rule for each: stop values do not mix")

@@ -74,7 +74,7 @@ class Rule:
 
     def value(self, payoffs: np.ndarray, features: np.ndarray) -> np.ndarray:
         """(E,) what it would have been paid on these paths."""
-        return paid(payoffs, self.stop_times(features))
+        return payoff_at(payoffs, self.stop_times(features))
 
     def refuse_other(self, world: Any) -> None:
         """Raise `Refused` when this rule was learned in another world, version or with other parameters than `world`."""
@@ -115,8 +115,8 @@ def load_rule(path: str | Path) -> Rule:
     if not Path(path).is_file():
         raise NotFound("no such rule", where=where)
     try:
-        with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
         head = json.loads(bytes(arrays.pop("head")))
         if head["format"] != _FORMAT or head["kind"] not in _SCORES:
             raise InputError(
@@ -136,7 +136,7 @@ def first_stop(stops: np.ndarray) -> np.ndarray:
     return np.where(stops.any(axis=1), stops.argmax(axis=1), stops.shape[1] - 1)
 
 
-def paid(payoffs: np.ndarray, times: np.ndarray) -> np.ndarray:
+def payoff_at(payoffs: np.ndarray, times: np.ndarray) -> np.ndarray:
     """(E,) Y at these checkpoints."""
     return payoffs[np.arange(len(payoffs)), times]
 
@@ -154,8 +154,8 @@ def _threshold(arrays: Mapping[str, np.ndarray], t: int, x: np.ndarray) -> np.nd
 def _per_time(arrays: Mapping[str, np.ndarray], t: int, x: np.ndarray) -> np.ndarray:
     if t >= len(arrays["coef"]):
         return np.full(len(x), -1.0)
-    seen = np.clip(x, arrays["low"][t], arrays["high"][t])  # a parabola says nothing where no trace was
-    return quadratic((seen - arrays["mean"][t]) / arrays["scale"][t]) @ arrays["coef"][t]
+    clipped = np.clip(x, arrays["low"][t], arrays["high"][t])  # a parabola says nothing where no trace was
+    return quadratic((clipped - arrays["mean"][t]) / arrays["scale"][t]) @ arrays["coef"][t]
 
 
 def _pooled(arrays: Mapping[str, np.ndarray], t: int, x: np.ndarray) -> np.ndarray:
@@ -212,23 +212,23 @@ def folds_of(traces: int, seed: int) -> np.ndarray:
 
 def best_cap(paths: HasPaths, seed: int = 0) -> Rule:
     """The checkpoint with the highest mean payoff."""
-    given = checked(paths)
-    return rule_of("cap", "best_cap", given, seed, {"cap": int(np.argmax(given.payoffs.mean(axis=0)))})
+    sample = checked(paths)
+    return rule_of("cap", "best_cap", sample, seed, {"cap": int(np.argmax(sample.payoffs.mean(axis=0)))})
 
 
 def threshold(paths: HasPaths, seed: int = 0) -> Rule:
     """The best level of one feature."""
-    given = checked(paths)
-    fold = folds_of(len(given.payoffs), seed)
+    sample = checked(paths)
+    fold = folds_of(len(sample.payoffs), seed)
     best: tuple[float, dict[str, Any]] = (-np.inf, {})
-    for which, values, levels in _families(given.features):
-        got = _paid_at(given.payoffs, values, levels)
+    for which, values, levels in _families(sample.features):
+        got = _paid_at(sample.payoffs, values, levels)
         total = sum(float(got[fold == k, np.argmax(got[fold != k].mean(axis=0))].sum()) for k in range(FOLDS))
         if total > best[0] + 1e-9 * abs(total):
             best = total, {**which, "level": which["sign"] * levels[np.argmax(got.mean(axis=0))]}
     if not best[1]:
-        return best_cap(given, seed)
-    return rule_of("threshold", "threshold", given, seed, best[1])
+        return best_cap(sample, seed)
+    return rule_of("threshold", "threshold", sample, seed, best[1])
 
 
 def paid_by_thresholds(payoffs: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -252,18 +252,18 @@ def _paid_at(payoffs: np.ndarray, values: np.ndarray, levels: np.ndarray) -> np.
     """(E, L) what stopping pays at the first value that reaches each level; the last checkpoint where none does."""
     peak = np.maximum.accumulate(values, axis=1)
     return np.stack(
-        [paid(payoffs, np.minimum((peak < level - 1e-9).sum(axis=1), payoffs.shape[1] - 1)) for level in levels], axis=1
+        [payoff_at(payoffs, np.minimum((peak < level - 1e-9).sum(axis=1), payoffs.shape[1] - 1)) for level in levels], axis=1
     )
 
 
 def hindsight(paths: HasPaths, seed: int = 0) -> Rule:
     """Regression on labels that know the future: stop from argmax_t Y_t on."""
-    given = checked(paths)
-    basis = Basis.of(given.features)
-    table = basis.table(given.features)
+    sample = checked(paths)
+    basis = Basis.of(sample.features)
+    table = basis.table(sample.features)
     episodes, times, width = table.shape
-    label = np.arange(times) >= np.argmax(given.payoffs, axis=1)[:, None]
+    label = np.arange(times) >= np.argmax(sample.payoffs, axis=1)[:, None]
     trace = np.repeat(folds_of(episodes, seed), times)
     fit = ridge_cv(table.reshape(-1, width), label.ravel().astype(float), trace, basis.late)
     arrays = {**basis.arrays, "coef": -fit.coef, "intercept": 0.5 - fit.intercept, "last": times - 1}
-    return rule_of("pooled", "hindsight", given, seed, arrays)
+    return rule_of("pooled", "hindsight", sample, seed, arrays)

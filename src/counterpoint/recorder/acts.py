@@ -70,9 +70,9 @@ class Acts:
         else:
             return None
         for locate in at.session.locators:
-            found = locate()
-            if found is not None and found.session is at.session and _is_within(found, at):
-                return found
+            scope = locate()
+            if scope is not None and scope.session is at.session and _is_within(scope, at):
+                return scope
         return at
 
     def _do(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -84,10 +84,10 @@ class Acts:
 
     def _tell(self, scope: Scope, fields: dict[str, Any]) -> None:
         known = clean(fields, scope.session.note)
-        extra = {**(scope.told.get("extra") or {}), **known.pop("extra", {})}
-        scope.told.update(known)
+        extra = {**(scope.outcome.get("extra") or {}), **known.pop("extra", {})}
+        scope.outcome.update(known)
         if extra:
-            scope.told["extra"] = extra
+            scope.outcome["extra"] = extra
 
     def tell(self, **fields: Any) -> None:
         """More about what is under way here, from inside a decorated tool, model or agent: `rec.tell(tokens_out=12)`."""
@@ -95,14 +95,14 @@ class Acts:
         if scope is not None:
             self._tell(scope, fields)
 
-    def _permit(self, scope: Scope, tool: str, given: str | None, *, is_spawn: bool = False) -> None:
+    def _permit(self, scope: Scope, tool: str, args: str | None, *, is_spawn: bool = False) -> None:
         """Raise where a limit refuses this: the trace has it as a safety event, and the caller gets the words for its agent."""
         guard, lanes = scope.session.guard, scope.session.lanes
         if guard is None or scope.session.is_over:
             return
         agent = "main" if scope.lane is lanes.root.lane else scope.lane.agent
         try:
-            guard.permit(agent, tool, given, is_spawn=is_spawn, depth=_depth(scope))
+            guard.permit(agent, tool, args, is_spawn=is_spawn, depth=_depth(scope))
         except LimitReached as refused:
             scope.session.do(lanes.event, scope, "safety_event", text=refused.what, ok=False, error="limit", tool=tool)
             raise
@@ -117,7 +117,7 @@ class Acts:
             self._permit(scope, name, text, is_spawn=True)
         entered: Scope | None = scope.session.do(lanes.enter, scope, name, role, text, reads, is_new=is_new)
         if is_made and entered is not None and scope.session.guard is not None:
-            scope.session.guard.started(entered.lane.agent, _depth(entered))
+            scope.session.guard.on_agent(entered.lane.agent, _depth(entered))
         return entered
 
     # -- decorators ------------------------------------------------------------------------------------------------------
@@ -174,9 +174,10 @@ class Acts:
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
-                said = {"tool": tool, "ok": error is None, "error": error_text(error), **_origin(scope.session, trusted, source)}
+                origin = _origin(scope.session, trusted, source)
+                result = {"tool": tool, "ok": error is None, "error": error_text(error), **origin}
                 answer = scope.session.do(_text, text, value)
-                scope.session.do(lambda: lanes.end_call(scope, answer, **said))
+                scope.session.do(lambda: lanes.end_call(scope, answer, **result))
                 _answered(scope, error is None)
 
             return wrap_call(function, begin, end)
@@ -210,12 +211,12 @@ class Acts:
                 return begun
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
-                def spent() -> dict[str, Any]:
-                    told = {} if error is not None else usage_of(value) if usage is None else usage(value)
-                    return clean(told, scope.session.note) if told else {}
+                def usage_fields() -> dict[str, Any]:
+                    usage_values = {} if error is not None else usage_of(value) if usage is None else usage(value)
+                    return clean(usage_values, scope.session.note) if usage_values else {}
 
                 session, answer = scope.session, scope.session.do(_text, text, value)
-                fields = session.do(spent) or {}
+                fields = session.do(usage_fields) or {}
                 fields = {**fields, "ok": error is None, "error": error_text(error)}
                 session.do(lambda: session.lanes.end(scope, answer, **fields))
 
@@ -258,11 +259,11 @@ class Acts:
 
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
-            ok, why = inner.told.pop("ok", True), inner.told.pop("error", None)
+            ok, why = inner.outcome.pop("ok", True), inner.outcome.pop("error", None)
             if error is not None:  # whatever was told before
                 ok, why = False, error_text(error)
-            said = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
-            inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **said))
+            result = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
+            inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **result))
             _answered(inner, ok)
 
         yield from self._during(inner, end)
@@ -280,9 +281,9 @@ class Acts:
 
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
-            inner.told.setdefault("ok", error is None)
+            inner.outcome.setdefault("ok", error is None)
             if error is not None:
-                inner.told |= {"ok": False, "error": error_text(error)}
+                inner.outcome |= {"ok": False, "error": error_text(error)}
             inner.session.do(inner.session.lanes.end, inner, doing.text)
 
         yield from self._during(inner, end)
@@ -344,10 +345,10 @@ class Acts:
             return ""
         name = word(name, "agent")
         self._permit(scope, name, text_of(text), is_spawn=True)
-        made = self._do("spawn", name, name_or_none(role), text_of(text), reads, **clean(fields, scope.session.note))
-        if made and scope.session.guard is not None:
-            scope.session.guard.started(made[1].agent, _depth(scope) + 1)
-        return made[0] if made else ""
+        spawned = self._do("spawn", name, name_or_none(role), text_of(text), reads, **clean(fields, scope.session.note))
+        if spawned and scope.session.guard is not None:
+            scope.session.guard.on_agent(spawned[1].agent, _depth(scope) + 1)
+        return spawned[0] if spawned else ""
 
     def message(self, from_: str | None, to: str | None, text: Any, *, reads: Reads | None = None, **fields: Any) -> str:
         """One agent speaks to another (None: to everybody), who has read it from then on; `from_` is the agent that acts here."""
@@ -388,14 +389,15 @@ class Acts:
             if counted is not None:
                 getattr(scope.session, kind)[word(name, "-")] = counted
             else:
-                scope.session.note(f"{name}={short(value)} is not a number: left out")
+                scope.session.note(f"{name}={short(value)} is not a finite number: dropped")
 
 
 def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
     session = scope.session
     if error is None:
-        scope.told.setdefault("ok", True)
-        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=scope.told.get("ok"), error=scope.told.get("error")))
+        scope.outcome.setdefault("ok", True)
+        ends = scope.outcome
+        session.do(lambda: session.lanes.leave(scope, text_of(value), ok=ends.get("ok"), error=ends.get("error")))
     else:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=error_text(error)))
 
@@ -420,14 +422,14 @@ def _depth(scope: Scope) -> int:
 
 def _begun(scope: Scope | None, tool: str, text: str | None) -> Scope | None:
     if scope is not None and scope.session.guard is not None:
-        scope.session.guard.began(str(scope.event), tool, text)
+        scope.session.guard.on_call(str(scope.event), tool, text)
     return scope
 
 
 def _answered(scope: Scope, ok: bool) -> None:
     if scope.session.guard is not None:
         is_root = scope.lane is scope.session.lanes.root.lane
-        scope.session.guard.answered("main" if is_root else scope.lane.agent, str(scope.event), ok)
+        scope.session.guard.on_result("main" if is_root else scope.lane.agent, str(scope.event), ok)
 
 
 def _text(make: Text | None, value: Any) -> str | None:

@@ -71,12 +71,12 @@ class RecordedControl:
 
 def _by_key(trace: Trace) -> dict[tuple[str, str], list[Order]]:
     """Agent and key to the orders that it got there, as they were numbered."""
-    found: dict[tuple[str, str], list[tuple[int, Order]]] = {}
+    by_key: dict[tuple[str, str], list[tuple[int, Order]]] = {}
     for event, order in recorded(trace):
         key, _, rest = (event.key or "").rpartition(f"|{OPERATOR}|")
         if rest.isascii() and rest.isdigit() and event.to is not None:
-            found.setdefault((event.to, key), []).append((int(rest), order))
-    return {at: [order for _, order in sorted(pairs, key=lambda pair: pair[0])] for at, pairs in found.items()}
+            by_key.setdefault((event.to, key), []).append((int(rest), order))
+    return {at: [order for _, order in sorted(pairs, key=lambda pair: pair[0])] for at, pairs in by_key.items()}
 
 
 def _never() -> bool:
@@ -107,7 +107,7 @@ class FileControl:
         self._stopped: set[str] = set()
         self._again = {} if so_far is None else _by_key(so_far)
         self._past = frozenset() if so_far is None else frozenset(event.key for event in so_far.events)
-        self._given = frozenset((order.id, agent) for (agent, _), orders in self._again.items() for order in orders)
+        self._replayed = frozenset((order.id, agent) for (agent, _), orders in self._again.items() for order in orders)
         self._is_quiet = self._is_closed = False
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -153,7 +153,7 @@ class FileControl:
         places = [
             place
             for place, order in enumerate(self._orders[first:], first)
-            if order.concerns(agent) and (order.id, agent) not in self._given
+            if order.concerns(agent) and (order.id, agent) not in self._replayed
         ]
         if agent in self._paused and not any(self._orders[place].action in ("resume", "stop") for place in places):
             return []
@@ -193,8 +193,8 @@ class FileControl:
             if size < self._at:
                 self._at = 0
             if size > self._at:
-                found, self._at = read(self._path, self._at)
-                fresh = {order.id: order for order in found if order.id and order.id not in self._ids}
+                orders, self._at = read(self._path, self._at)
+                fresh = {order.id: order for order in orders if order.id and order.id not in self._ids}
                 self._ids |= fresh.keys()
                 self._orders += fresh.values()
         except (OSError, CounterpointError):  # gone or not readable now: the next look may find it

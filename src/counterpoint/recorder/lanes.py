@@ -60,7 +60,7 @@ class AgentLane:
 class Scope:
     """A stretch of one agent's work: its whole life, one tool call, one model call."""
 
-    __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outer", "reads", "session", "told", "tool")
+    __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outcome", "outer", "reads", "session", "tool")
 
     def __init__(self, session: RecordingSession, lane: AgentLane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event
@@ -69,7 +69,7 @@ class Scope:
         self.heard: dict[str, Kinds] = {}
         self.reads: list[str] = []
         """What `event` read."""
-        self.told: dict[str, Any] = {}
+        self.outcome: dict[str, Any] = {}
         """Fields that were told while it was open."""
         self.tool: str | None = None
         self.hands_on = False
@@ -107,19 +107,19 @@ class Lanes:
 
     def lane(self, agent: str, role: str | None = None) -> AgentLane:
         """The lane of an agent, made on first use."""
-        found = self.lanes.get(agent)
-        if found is None:
-            found = self.lanes[agent] = AgentLane(agent, role)
-        found.role = found.role or role
-        return found
+        lane = self.lanes.get(agent)
+        if lane is None:
+            lane = self.lanes[agent] = AgentLane(agent, role)
+        lane.role = lane.role or role
+        return lane
 
     def _fresh(self, name: str) -> str:
         """The name, or with a number where an agent has it."""
-        found = name
-        while found in self.lanes:
+        unique = name
+        while unique in self.lanes:
             self._numbers[name] = number = self._numbers.get(name, 1) + 1
-            found = f"{name}-{number}"
-        return found
+            unique = f"{name}-{number}"
+        return unique
 
     # -- reading ---------------------------------------------------------------------------------------------------------
 
@@ -273,8 +273,8 @@ class Lanes:
         """An agent ends: its result goes back to the agent that set it to work."""
         lane, outer = scope.lane, scope.outer
         lane.at_work = max(0, lane.at_work - 1)
-        fields = {**fields, **scope.told, "ok": ok, "error": error}
-        scope.told = {}
+        fields = {**fields, **scope.outcome, "ok": ok, "error": error}
+        scope.outcome = {}
         if outer is None:
             if lane.has_stopped or scope.hands_on:
                 return None
@@ -327,8 +327,8 @@ class Lanes:
         if scope not in scope.lane.scopes or outer is None or event is None:
             return
         del scope.lane.scopes[scope]
-        if scope.told:
-            fields |= scope.told
+        if scope.outcome:
+            fields |= scope.outcome
         self._pay(fields)
         self._close(event, text, fields)
         outer.puts(event, scope.reads)
@@ -345,7 +345,7 @@ class Lanes:
         if scope not in scope.lane.scopes or outer is None or call is None:
             return None
         del scope.lane.scopes[scope]
-        fields |= {"ok": ok, "error": error, **scope.told}
+        fields |= {"ok": ok, "error": error, **scope.outcome}
         self._pay(fields)
         self._close(call, asked, fields)
         pairs = [(call, "tool_dependency")]
@@ -370,7 +370,7 @@ class Lanes:
         if fields.get("cost_usd") is not None:
             self.cost_usd = (self.cost_usd or 0.0) + fields["cost_usd"]
         if self.session.guard is not None:
-            self.session.guard.paid(fields)
+            self.session.guard.on_usage(fields)
 
 
 current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=None)
@@ -420,7 +420,7 @@ class RecordingSession:
         if not is_new and what in self.problems:
             return
         if not self.problems:
-            say(f"counterpoint: recording {self.run.trace_id!r}: {what}; the program goes on")
+            say(f"counterpoint: recording {self.run.trace_id!r}: {what}; the program continues")
         if len(self.problems) < _MOST:
             self.problems.append(what)
         elif len(self.problems) == _MOST:

@@ -43,61 +43,61 @@ class LiveGuard:
     def __init__(self, limits: GuardLimits, *, now: Callable[[], float] = time.time) -> None:
         self.limits, self._now = limits, now
         self.tally = Tally()
-        self.tally.asked(now())
+        self.tally.on_prompt(now())
         self._lock = threading.Lock()
         self._calls: dict[str, str] = {}
 
     def refusal(
-        self, agent: str, tool: str, given: str | None, *, is_spawn: bool = False, depth: int = 0
+        self, agent: str, tool: str, args: str | None, *, is_spawn: bool = False, depth: int = 0
     ) -> tuple[str, str] | None:
         """The limit that refuses this, and the words for the agent."""
-        call = GuardCall(agent, tool, f"{tool}:{given}", is_spawn=is_spawn, depth=depth)
+        call = GuardCall(agent, tool, f"{tool}:{args}", is_spawn=is_spawn, depth=depth)
         with self._lock:
             return refusal(self.limits, self.tally, call, self._now())
 
-    def permit(self, agent: str, tool: str, given: str | None, *, is_spawn: bool = False, depth: int = 0) -> None:
+    def permit(self, agent: str, tool: str, args: str | None, *, is_spawn: bool = False, depth: int = 0) -> None:
         """Raise `LimitReached` where this may not be; a call that may is counted."""
-        why = self.refusal(agent, tool, given, is_spawn=is_spawn, depth=depth)
+        why = self.refusal(agent, tool, args, is_spawn=is_spawn, depth=depth)
         if why is not None:
             raise LimitReached(*why)
         if not is_spawn:
             with self._lock:
-                self.tally.called(self._now())
+                self.tally.on_call(self._now())
 
-    def started(self, agent: str, depth: int) -> None:
+    def on_agent(self, agent: str, depth: int) -> None:
         """An agent was made."""
         with self._lock:
-            self.tally.started(agent, depth, self._now())
+            self.tally.on_agent(agent, depth, self._now())
 
-    def paid(self, fields: Mapping[str, Any]) -> None:
+    def on_usage(self, fields: Mapping[str, Any]) -> None:
         """A step took these tokens and dollars."""
         read, wrote, usd = (fields.get(name) for name in ("tokens_in", "tokens_out", "cost_usd"))
         if read is not None or wrote is not None or usd is not None:
             with self._lock:
-                self.tally.spent("", [read or 0, 0, 0, 0, wrote or 0], self._now(), usd)
+                self.tally.on_usage("", [read or 0, 0, 0, 0, wrote or 0], self._now(), usd)
 
-    def began(self, event: str, tool: str, given: str | None) -> None:
+    def on_call(self, event: str, tool: str, args: str | None) -> None:
         """A tool was called, in this event."""
         with self._lock:
-            self._calls[event] = f"{tool}:{given}"
+            self._calls[event] = f"{tool}:{args}"
 
-    def answered(self, agent: str, event: str, ok: bool) -> None:
+    def on_result(self, agent: str, event: str, ok: bool) -> None:
         """The tool that was called in this event came back."""
         with self._lock:
-            self.tally.answered(agent, self._calls.pop(event, "?"), ok)
+            self.tally.on_result(agent, self._calls.pop(event, "?"), ok)
 
     def watch(self, what: str, agent: Any, fields: Mapping[str, Any]) -> None:
         """What happens in a team of our own, as `Team.watch` is told it."""
         if what == "spawn" and fields.get("to"):
-            self.started(str(fields["to"]), agent.depth + 1)
+            self.on_agent(str(fields["to"]), agent.depth + 1)
         elif what == "acts":
-            self.paid(fields)
+            self.on_usage(fields)
             if fields["act"].verb == "tool":
-                self.began(agent.name, fields["act"].target, fields["act"].text)
+                self.on_call(agent.name, fields["act"].target, fields["act"].text)
                 with self._lock:
-                    self.tally.called(self._now())
+                    self.tally.on_call(self._now())
         elif what == "tool_result":
-            self.answered(_role(agent.name), agent.name, bool(fields["ok"]))
+            self.on_result(_role(agent.name), agent.name, bool(fields["ok"]))
 
 
 def _role(agent: str) -> str:
@@ -110,18 +110,18 @@ class GuardedControl:
 
     def __init__(self, inner: Control, guard: LiveGuard) -> None:
         self._inner, self._guard = inner, guard
-        self._told: dict[str, str] = {}
+        self._warned_at: dict[str, str] = {}
 
     async def safe_point(self, agent: str, key: str) -> list[Order]:
         """The operator's orders, then the guard's."""
         orders = await self._inner.safe_point(agent, key)
-        if orders or self._told.get(agent) == key:
+        if orders or self._warned_at.get(agent) == key:
             return orders
         why = self._guard.refusal(_role(agent), "", None)
         if why is None:
             return []
-        is_first = agent not in self._told
-        self._told[agent] = key
+        is_first = agent not in self._warned_at
+        self._warned_at[agent] = key
         name = f"guard-{agent}-{'told' if is_first else 'stopped'}"
         return [Order(action="message" if is_first else "stop", agent=agent, text=why[1], id=name, by="guard", tree=False)]
 

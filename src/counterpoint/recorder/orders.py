@@ -76,9 +76,9 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         For `Recorder.event(**order.event(...))`, with an edge of type `message` to the agent's next event.
         """
-        told = {"id": self.id, "action": self.action, "agent": self.agent, "by": self.by}
+        order = {"id": self.id, "action": self.action, "agent": self.agent, "by": self.by}
         if self.tree is not None:
-            told["tree"] = self.tree  # type: ignore[assignment]
+            order["tree"] = self.tree  # type: ignore[assignment]
         return {
             "agent": OPERATOR,
             "type": "human_intervention",
@@ -88,7 +88,7 @@ class Order(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "text": self.text or None,
             "source": "user",
             "trusted": True,
-            "extra": {"order": told},
+            "extra": {"order": order},
         }
 
 
@@ -97,8 +97,8 @@ _decode = msgspec.json.Decoder(Order).decode
 
 def line_of(order: Order) -> bytes:
     """An order as a line of the file: its JSON and the CRC-32 of it."""
-    said = msgspec.json.encode(order)
-    return said + b" %010d\n" % zlib.crc32(said)
+    record = msgspec.json.encode(order)
+    return record + b" %010d\n" % zlib.crc32(record)
 
 
 def control_path(store: str | os.PathLike[str], trace_id: str) -> Path:
@@ -112,12 +112,12 @@ def read(path: Path, start: int = 0) -> tuple[list[Order], int]:
         file.seek(start)
         data = file.read()
     end = data.rfind(b"\n") + 1
-    found = []
+    orders = []
     for line in data[:end].split(b"\n"):
-        said, _, crc = line.rpartition(b" ")
-        if crc == b"%010d" % zlib.crc32(said):  # else half a line of a sender that was killed, or one that has changed since
-            found.append(_decode(said))
-    return found, start + end
+        record, _, crc = line.rpartition(b" ")
+        if crc == b"%010d" % zlib.crc32(record):  # else half a line of a sender that was killed, or one that has changed since
+            orders.append(_decode(record))
+    return orders, start + end
 
 
 # -- sending -------------------------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _check_agent(order: Order, so_far: LineReader, trace_id: str) -> None:
     known = agents_of(so_far.events)
     if order.agent not in known:
         here = [name for name, is_here in known.items() if is_here]
-        fix = did_you_mean(order.agent, here) if here else "nobody has acted yet: try again, or order the whole team"
+        fix = did_you_mean(order.agent, here) if here else "no agent has acted yet: try again, or order the whole team"
         raise NotFound(f"no agent {order.agent!r} so far", where=trace_id, fix=fix)
     if not known[order.agent]:
         raise Refused(f"agent {order.agent!r} has left the team", where=trace_id, fix="its return is in the trace already")
@@ -237,16 +237,16 @@ def _check_agent(order: Order, so_far: LineReader, trace_id: str) -> None:
 def recorded(trace: Trace) -> Iterator[tuple[Event, Order]]:
     """The orders that a trace holds, each with its event."""
     for event in trace.events:
-        told = order_of(event)
-        if told is not None and told.get("action") in ACTIONS:
-            tree = told.get("tree")
+        order = order_of(event)
+        if order is not None and order.get("action") in ACTIONS:
+            tree = order.get("tree")
             yield event, Order(
-                action=told["action"],
-                agent=str(told.get("agent") or ""),
+                action=order["action"],
+                agent=str(order.get("agent") or ""),
                 text=trace.text(event) or "",
                 tree=tree if isinstance(tree, bool) else None,
-                id=told["id"],
-                by=str(told.get("by") or ""),
+                id=order["id"],
+                by=str(order.get("by") or ""),
             )
 
 
@@ -260,7 +260,7 @@ def effects(store: str | os.PathLike[str], trace_id: str, order_id: str) -> list
 
         with Store(store, create=False, read_only=True) as opened:
             events = opened.get(trace_id).events
-    return [event for event in events if (told := order_of(event)) is not None and told["id"] == order_id]
+    return [event for event in events if (order := order_of(event)) is not None and order["id"] == order_id]
 
 
 def wait(store: str | os.PathLike[str], trace_id: str, order: Order, timeout_s: float) -> list[Event]:
@@ -277,8 +277,8 @@ def wait(store: str | os.PathLike[str], trace_id: str, order: Order, timeout_s: 
                 at = file.tell()
         except FileNotFoundError:
             data = sign  # it is over: what it was is in the store
-        if sign in data and (found := effects(store, trace_id, order.id)):
-            return found
+        if sign in data and (events := effects(store, trace_id, order.id)):
+            return events
         if not is_held(journal) and not effects(store, trace_id, order.id):
             why = "no agent reached a safe point before that"
             raise Refused(f"trace {trace_id!r} ended, and the order with it", why=why, fix="counterpoint show says how it ended")

@@ -39,17 +39,17 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} [cut]"
 
 
-def _lines(error: BaseException, seen: set[int], word: str = "") -> list[str]:
-    if id(error) in seen or len(seen) >= _MOST:
+def _lines(error: BaseException, visited: set[int], word: str = "") -> list[str]:
+    if id(error) in visited or len(visited) >= _MOST:
         return []
-    seen.add(id(error))
+    visited.add(id(error))
     lines = [word + _one(error)]
     for member in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
-        lines += _lines(member, seen, "with ")
+        lines += _lines(member, visited, "with ")
     if error.__cause__ is not None:
-        lines += _lines(error.__cause__, seen, "caused by ")
+        lines += _lines(error.__cause__, visited, "caused by ")
     elif error.__context__ is not None and not error.__suppress_context__:
-        lines += _lines(error.__context__, seen, "while handling ")
+        lines += _lines(error.__context__, visited, "while handling ")
     return lines
 
 

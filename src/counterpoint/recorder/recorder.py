@@ -169,9 +169,9 @@ class Recorder:
         self, agent: str, type: str, *, key: str | None = None, reads: Reads = (), text: str | None = None, **fields: Any
     ) -> str:
         """An event begins; gives its id."""
-        found = self._known.get(key) if key is not None and self._known else None
-        if found is not None:
-            return found
+        event = self._known.get(key) if key is not None and self._known else None
+        if event is not None:
+            return event
         pairs = reads if isinstance(reads, list) else list(reads)
         name, t = self._begin(agent, pairs)
         ref = fields.pop("content_ref", None) if text is None else self._content(text)
@@ -225,9 +225,9 @@ class Recorder:
         **fields: Any,
     ) -> str:
         """An event that takes no time, or whose time is known; gives its id."""
-        found = self._known.get(key) if key is not None and self._known else None
-        if found is not None:
-            return found
+        known = self._known.get(key) if key is not None and self._known else None
+        if known is not None:
+            return known
         pairs = reads if isinstance(reads, list) else list(reads)
         name, t = self._begin(agent, pairs)
         ref = fields.pop("content_ref", None) if text is None else self._content(text)

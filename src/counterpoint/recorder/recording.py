@@ -66,7 +66,7 @@ class Recording(Acts):
         """The finished trace, after the end."""
         self.problems: list[str] = []
         """What went wrong with recording. The recorded program never notices."""
-        self._given, self._about, self._store = trace_id, dict(about), store
+        self._wanted_id, self._about, self._store = trace_id, dict(about), store
         self._opened: Store | None = None
         self._token: Any = None
 
@@ -80,7 +80,7 @@ class Recording(Acts):
         if self.session is not None:
             raise InputError("this recording has begun already", fix="make another one: counterpoint.record(...)")
         self.trace, self.problems = None, []
-        self.trace_id = self._given or _fresh_id(self.task)
+        self.trace_id = self._wanted_id or _fresh_id(self.task)
         try:
             store = self._store
             if not isinstance(store, Store):
@@ -89,10 +89,10 @@ class Recording(Acts):
             run = store.record(self.trace_id, task_id=self.task, **{**self._about, "meta": meta})
         except (CounterpointError, OSError) as error:
             self._close_store()
-            if isinstance(error, InputError) and self._given is not None:
+            if isinstance(error, InputError) and self._wanted_id is not None:
                 raise  # the id is taken: nothing has run yet, and only the caller can choose another
             self.problems = [str(error)]
-            say(f"counterpoint: nothing is recorded: {error}; the program goes on")
+            say(f"counterpoint: nothing is recorded: {error}; the program continues")
             return
         self.session = RecordingSession(run, self.agent_name, None if self._limits is None else LiveGuard(self._limits))
         self.problems = self.session.problems

@@ -58,8 +58,8 @@ def number(value: Any) -> int | float | None:
     if isinstance(value, (str, bytes, bytearray)):
         return None
     try:
-        found = int(value) if isinstance(value, Integral) else float(value)
-        return found if math.isfinite(found) else None
+        finite = int(value) if isinstance(value, Integral) else float(value)
+        return finite if math.isfinite(finite) else None
     except Exception:
         return None
 
@@ -97,10 +97,10 @@ def _attribute(value: Any, name: str) -> Any:
     if isinstance(value, (int, float, list, tuple, dict, set)):
         return value.get(name) if isinstance(value, dict) else None
     try:
-        found = getattr(value, name, None)
+        member = getattr(value, name, None)
     except Exception:
         return None
-    return None if callable(found) else found
+    return None if callable(member) else member
 
 
 def arguments_text(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
@@ -132,47 +132,47 @@ def parameters(function: Callable[..., Any]) -> list[str]:
 
 def usage_of(value: Any) -> dict[str, Any]:
     """Tokens and money that a model's answer states: its own fields, its `usage`, or its `usage_metadata`."""
-    found: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
     if isinstance(value, str):
-        return found
+        return usage
     for holder in (value, _attribute(value, "usage"), _attribute(value, "usage_metadata")):
         if holder is None or isinstance(holder, str):
             continue
         for field, names in (("tokens_in", _IN), ("tokens_out", _OUT), ("cost_usd", ("cost_usd",))):
             for name in names:
                 stated = _attribute(holder, name)
-                if field in found or stated is None or isinstance(stated, bool):
+                if field in usage or stated is None or isinstance(stated, bool):
                     continue
-                said = stated if isinstance(stated, (int, float)) else number(stated)
-                if said is not None:
-                    found[field] = said
+                amount = stated if isinstance(stated, (int, float)) else number(stated)
+                if amount is not None:
+                    usage[field] = amount
     model = _attribute(value, "model")
     if isinstance(model, str) and model:
-        found["model"] = plain(model)
-    return found
+        usage["model"] = plain(model)
+    return usage
 
 
 def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:
     """Fields that an event can carry: None is left out, other names go to `extra`, a wrong type is noted and left out."""
     if all(type(value) is int and value >= 0 and name in _COUNTS for name, value in fields.items()):
         return dict(fields)  # by far the most common
-    kept = {k: v for k, v in fields.items() if v is not None and k in _FIELDS}
-    if not _fit(kept):
-        for name in [n for n in kept if not _fit({n: kept[n]})]:
-            value = kept.pop(name)
+    known = {k: v for k, v in fields.items() if v is not None and k in _FIELDS}
+    if not _fit(known):
+        for name in [n for n in known if not _fit({n: known[n]})]:
+            value = known.pop(name)
             counted = None if isinstance(value, (bool, float)) else number(value)
             if counted is not None and _fit({name: counted}):
-                kept[name] = counted
+                known[name] = counted
             else:
                 note(f"{name}={short(value)} is not what an event's {name!r} can be: left out")
     more = fields.get("extra")
     if more is not None and not isinstance(more, Mapping):
-        note(f"extra={short(more)} is no table of names and values: left out")
-    given = more.items() if isinstance(more, Mapping) else ()
-    extra = dict([*given, *((k, v) for k, v in fields.items() if v is not None and k not in _FIELDS and k != "extra")])
+        note(f"extra={short(more)} is not a table of names and values: dropped")
+    pairs = more.items() if isinstance(more, Mapping) else ()
+    extra = dict([*pairs, *((k, v) for k, v in fields.items() if v is not None and k not in _FIELDS and k != "extra")])
     if extra:
-        kept["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else word(k, "-"): _json(v) for k, v in extra.items()}
-    return kept
+        known["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else word(k, "-"): _json(v) for k, v in extra.items()}
+    return known
 
 
 def _fit(fields: dict[str, Any]) -> bool:

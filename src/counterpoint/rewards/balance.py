@@ -35,7 +35,7 @@ def _finite(values: np.ndarray, what: str) -> np.ndarray:
     if not values.size:
         raise InputError(f"there are no {what}", fix="give at least one")
     if not np.isfinite(values).all():
-        raise InputError(f"some {what} are not numbers", fix="leave out what was not scored")
+        raise InputError(f"some {what} are NaN or infinite", fix="leave out what was not scored")
     return values
 
 

@@ -61,20 +61,20 @@ def pay(
     reads_signals = "signals" in registry.get("mechanism", reader).options
     parts_KN, used = np.zeros((len(rewards), len(traces))), []
     fine: list[dict[tuple[str, str], tuple[str, float]]] = [{} for _ in traces]
-    for k, (name, given) in enumerate(rewards.items()):
-        options = {o: v for o, v in given.items() if o not in OURS}
-        weight = weights[name] if weights and name in weights else weight_at(given.get("weight", 1.0), progress, name)
+    for k, (name, setting) in enumerate(rewards.items()):
+        options = {o: v for o, v in setting.items() if o not in OURS}
+        weight = weights[name] if weights and name in weights else weight_at(setting.get("weight", 1.0), progress, name)
         reward = registry.get("reward", name)
         used.append(weight)
-        if given.get("gain"):
+        if setting.get("gain"):
             if at_first is None:
                 raise InputError(f"reward {name} pays the gain over the first draft, which has no value here", fix="gain = false")
-            parts_KN[k] -= at_first / best if given.get("share") else at_first
+            parts_KN[k] -= at_first / best if setting.get("share") else at_first
         for i, trace in enumerate(traces):
             lead = (leads or {}).get(trace.trace_id, "orchestrator")
-            found = reward(_as_share(trace, best) if given.get("share") else trace, **options)
-            parts_KN[k, i] += sum(s.value for s in found if _is_teams(s, lead))
-            for s in [s for s in found if not _is_teams(s, lead)]:
+            signals = reward(_as_share(trace, best) if setting.get("share") else trace, **options)
+            parts_KN[k, i] += sum(s.value for s in signals if _is_teams(s, lead))
+            for s in [s for s in signals if not _is_teams(s, lead)]:
                 if not reads_signals:
                     what = f"reward {name} pays a {s.unit}, which mechanism {reader} does not read"
                     raise InputError(what, fix="agent_wise and hierarchical read signals of agents and roles, gae those of turns")

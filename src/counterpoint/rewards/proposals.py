@@ -59,8 +59,8 @@ class Proposal(NamedTuple):
 
 def proposals(trace: Trace) -> list[Proposal]:
     """The outcomes that a log offers, the strongest first; none that is the trace's reward already."""
-    found = [*_graders(trace), *_labels(trace), *_tests(trace), *_merges(trace), *_words(trace)]
-    return [p for p in found if trace.rewards.get(p.channel) != p.value]
+    every = [*_graders(trace), *_labels(trace), *_tests(trace), *_merges(trace), *_words(trace)]
+    return [p for p in every if trace.rewards.get(p.channel) != p.value]
 
 
 def _graders(trace: Trace) -> Iterator[Proposal]:
@@ -86,8 +86,8 @@ def _labels(trace: Trace) -> Iterator[Proposal]:
 def _tests(trace: Trace) -> Iterator[Proposal]:
     """The last test run of the trace."""
     for event in reversed(trace.events):
-        if event.type == "tool_result" and (text := trace.text(event)) and (found := test_run(text)):
-            yield Proposal("team", float(found[0]), "tests", _short(found[1]), event.id)
+        if event.type == "tool_result" and (text := trace.text(event)) and (run := test_run(text)):
+            yield Proposal("team", float(run[0]), "tests", _short(run[1]), event.id)
             return
 
 
@@ -99,16 +99,16 @@ def _merges(trace: Trace) -> Iterator[Proposal]:
     answered = {edge.dst: edge.src for edge in trace.edges if edge.src in calls}
     for event in reversed(trace.events):
         if event.type == "tool_result" and event.id in answered and event.ok is not False:
-            said = _MERGED.search(trace.text(event) or "")
-            if said:
-                yield Proposal("team", 1.0, "merged", _short((trace.text(event) or "")[said.start() :]), event.id)
+            match = _MERGED.search(trace.text(event) or "")
+            if match:
+                yield Proposal("team", 1.0, "merged", _short((trace.text(event) or "")[match.start() :]), event.id)
                 return
 
 
 def _words(trace: Trace) -> Iterator[Proposal]:
     """The last remark in which the user judges; the first thing that the user says is the task."""
-    said = [e for e in trace.events if _is_users(e)]
-    for event in reversed(said[1:]):
+    requests = [e for e in trace.events if _is_users(e)]
+    for event in reversed(requests[1:]):
         text = (trace.text(event) or "").strip()
         if not text or len(text) > _LONGEST or text.startswith(("<", "/", "{", "[")):
             continue

@@ -90,7 +90,7 @@ COMBINE: Mapping[str, Callable[[Sequence[float]], float]] = {
 def combined(how: str, scores: Sequence[float]) -> float:
     """The scores as one number."""
     if how not in COMBINE:
-        raise InputError(f"no way {how!r} to combine scores", fix=did_you_mean(how, COMBINE))
+        raise InputError(f"unknown combination {how!r} of scores", fix=did_you_mean(how, COMBINE))
     return COMBINE[how](scores)
 
 
@@ -105,12 +105,12 @@ def events_of_types(trace: Trace, types: Iterable[str]) -> list[Event]:
 
 def amounts(trace: Trace, channels: Sequence[str], types: Iterable[str] = EVENT_TYPES) -> list[tuple[Event, float]]:
     """Events and what they were paid, in the first of these channels that each has."""
-    found = []
+    pairs = []
     for event in events_of_types(trace, types):
         paid = next((event.reward[c] for c in channels if event.reward and c in event.reward), None)
         if paid is not None:
-            found.append((event, float(paid)))
-    return found
+            pairs.append((event, float(paid)))
+    return pairs
 
 
 def gathered(pairs: Iterable[tuple[str | None, float]], how: str) -> dict[str, float]:
@@ -148,10 +148,10 @@ def results_of(trace: Trace) -> dict[str, list[Event]]:
 
 def succeeded(call: Event, results: Sequence[Event]) -> bool | None:
     """Whether a tool call succeeded: its own `ok`, else that of every result; an `error` is a failure. None where nobody says."""
-    said = [False if e.error is not None else e.ok for e in (call, *results)]
-    if said[0] is not None:
-        return said[0]
-    known = [ok for ok in said[1:] if ok is not None]
+    flags = [False if e.error is not None else e.ok for e in (call, *results)]
+    if flags[0] is not None:
+        return flags[0]
+    known = [ok for ok in flags[1:] if ok is not None]
     return all(known) if known else None
 
 

@@ -148,7 +148,7 @@ class Scaffold:
         if not bucket_N.shape == arm_N.shape == primary_N.shape or bucket_N.ndim != 1:
             raise InputError(f"one bucket, arm and reward per choice, not {bucket_N.shape}, {arm_N.shape}, {primary_N.shape}")
         if not np.isfinite(primary_N).all():
-            raise InputError("a primary reward is not a number", fix="leave out what was not scored")
+            raise InputError("a primary reward is NaN or infinite", fix="leave out what was not scored")
         if len(bucket_N) and not (bucket_N.min() >= 0 and bucket_N.max() < buckets):
             raise InputError(f"buckets run from 0 to {buckets - 1}")
         cell_N = bucket_N * 2 + arm_N

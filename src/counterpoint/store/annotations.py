@@ -112,12 +112,12 @@ class AnnotationState:
             self.datasets[known.name] = msgspec.structs.replace(known, ids=ids, at=change.reduce.at)
 
     def _withdraw(self, name: str) -> None:
-        found = self.annotations.pop(name, None)
-        if found is not None:
-            of_trace = self.by_trace[found.trace_id]
+        annotation = self.annotations.pop(name, None)
+        if annotation is not None:
+            of_trace = self.by_trace[annotation.trace_id]
             del of_trace[name]
             if not of_trace:
-                del self.by_trace[found.trace_id]
+                del self.by_trace[annotation.trace_id]
 
     def of(self, trace_id: str) -> list[Annotation]:
         """What is said about a trace, the oldest first."""
@@ -190,7 +190,7 @@ class AnnotationFile:
         return True
 
     def _damaged(self, why: str) -> InputError:
-        fix = f"counterpoint store repair --store {os.fspath(self.path.parent)} keeps what is whole"
+        fix = f"counterpoint store repair --store {os.fspath(self.path.parent)} recovers what is intact"
         return InputError("the file of annotations is damaged", where=os.fspath(self.path), why=why, fix=fix)
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -256,8 +256,8 @@ class AnnotationFile:
 
 def head(end: int) -> bytes:
     """The first line of a file that goes to this byte."""
-    said = _HEAD % end
-    return said + _HEAD_SUM % zlib.crc32(said)
+    line = _HEAD % end
+    return line + _HEAD_SUM % zlib.crc32(line)
 
 
 def head_of(data: bytes) -> int | None:
@@ -306,8 +306,8 @@ def salvage_changes(data: bytes) -> tuple[list[Change], int]:
     changes: list[Change] = []
     lost, start = 0, HEAD_BYTES
     while start < len(data):
-        found = data.find(b'\n{"sum":', start)
-        end = len(data) if found < 0 else min(len(data), found + 1 + _SUM_BYTES)
+        mark = data.find(b'\n{"sum":', start)
+        end = len(data) if mark < 0 else min(len(data), mark + 1 + _SUM_BYTES)
         whole_group = next(groups(data[start:end], start), None)
         if whole_group is None:
             lost += data[start:end].count(b"\n")

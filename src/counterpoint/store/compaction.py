@@ -19,7 +19,7 @@ from msgspec import Struct
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import CounterpointError
-from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.lake import Lake, MissingFile
 from counterpoint.store.log import Commit, Log, Part, State
 from counterpoint.store.parts import SCHEMAS, PartWriter, is_whole, part_path
 
@@ -127,7 +127,7 @@ def _merge(log: Log, lake: Lake, parts: list[Part]) -> bool:
                 return Commit(at=time.time(), parts=[part], rows=writer.rows, replaces=sorted(names))
 
             done = log.commit(change) is not None
-        except Gone:
+        except MissingFile:
             pass  # another compaction was quicker, and its grace period is over
         finally:
             if not done and not log.names(writer.name):

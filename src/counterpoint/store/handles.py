@@ -34,10 +34,10 @@ def named(prefix: str, tasks: Mapping[str, str]) -> list[str]:
     or the source's own id: what follows a slash or the name of the source, or the task's."""
     if not prefix:
         return []
-    if found := [name for name in tasks if name.startswith(prefix)]:
-        return found
-    if is_handle(prefix) and (found := [name for name in tasks if handle(name) == prefix]):
-        return found
+    if names := [name for name in tasks if name.startswith(prefix)]:
+        return names
+    if is_handle(prefix) and (names := [name for name in tasks if handle(name) == prefix]):
+        return names
     if len(prefix) < _OWN:
         return []
     inside = re.compile(rf"(?:/|^[a-z][a-z_]*-){re.escape(prefix)}")

@@ -34,17 +34,17 @@ class Position(NamedTuple):
 
     def encoded(self) -> bytes:
         """As it stands in the file, always of one length."""
-        said = _FORM % self
-        return said + _SUM % zlib.crc32(said)
+        line = _FORM % self
+        return line + _SUM % zlib.crc32(line)
 
     @classmethod
     def decoded(cls, data: bytes) -> Position | None:
         """What the file says; None when a bit of it changed."""
         try:
-            found = cls(int(data[10:22]), int(data[36:48]))
+            position = cls(int(data[10:22]), int(data[36:48]))
         except ValueError:
             return None
-        return found if found.encoded() == data else None
+        return position if position.encoded() == data else None
 
 
 class Head:
@@ -75,13 +75,13 @@ class Head:
     def read(self) -> Position:
         """How far the log goes, at least."""
         fd = self._file()
-        found = Position.decoded(os.pread(fd, _BYTES + 1, 0))
-        if found is None:  # a writer may be about to write it: what stands there when nobody writes is what counts
-            with self.held(shared=True):
-                found = Position.decoded(os.pread(fd, _BYTES + 1, 0))
-        if found is None:
+        position = Position.decoded(os.pread(fd, _BYTES + 1, 0))
+        if position is None:  # a writer may be about to write it: what stands there when nobody writes is what counts
+            with self.lock(shared=True):
+                position = Position.decoded(os.pread(fd, _BYTES + 1, 0))
+        if position is None:
             raise _lost_error(self.path, "is damaged")
-        return found
+        return position
 
     def write(self, position: Position, *, durably: bool = False) -> None:
         """Say how far the log goes now; the caller holds the lock, and what is said is on disk."""
@@ -92,7 +92,7 @@ class Head:
             disk.sync_file(fd)
 
     @contextmanager
-    def held(self, *, shared: bool = False) -> Iterator[None]:
+    def lock(self, *, shared: bool = False) -> Iterator[None]:
         """Hold the lock: alone, or with others who only read. Inside itself it holds what it has."""
         if self._depth == 0:
             disk.lock(self._file(), shared=shared, wait=True)
@@ -113,6 +113,6 @@ class Head:
 
 
 def _lost_error(path: Path, what: str) -> InputError:
-    why = "without it damage to the log cannot be found"
+    why = "without it damage to the log goes unnoticed"
     fix = REPAIR.format(store=os.fspath(path.parent))
     return InputError(f"the head of the store's log {what}", where=os.fspath(path), why=why, fix=fix)

@@ -306,8 +306,8 @@ def _taken_error(path: Path, trace_id: str) -> InputError | TryAgain:
     finally:
         os.close(fd)
     if is_dead:
-        fix = "store.resume(id) goes on with it, store.remove(id) drops it"
-        return InputError(f"trace {trace_id!r} was begun and not finished", where=os.fspath(path), fix=fix)
+        fix = "store.resume(id) resumes it, store.remove(id) drops it"
+        return InputError(f"trace {trace_id!r} is unfinished", where=os.fspath(path), fix=fix)
     fix = "wait for it, or record under another id"
     return TryAgain(f"trace {trace_id!r} is being recorded", where=os.fspath(path), fix=fix)
 

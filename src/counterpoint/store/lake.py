@@ -1,6 +1,6 @@
 """Reading the lake: a trace is one row group of each file, found through its row in the manifest.
 
-Always true: nothing here writes; a file that compaction took away while we were about to open it is `Gone`, and the caller
+Always true: nothing here writes; a file that compaction took away before we opened it raises `MissingFile`, and the caller
 looks at the newest manifest and tries again; bytes that changed on disk are an error, never another trace (the manifest
 has a checksum of every row group and footer).
 """
@@ -30,14 +30,14 @@ from counterpoint.trace.batch import TraceBatch
 from counterpoint.trace.columns import EVENT_SCHEMA, WORDS, columns_in, edges_of, events_of
 
 _OPEN_FILES = 256
-REPAIR = "restore the file from a copy, or: counterpoint store repair, which keeps what can be read"
+REPAIR = "restore the file from a copy, or: counterpoint store repair, which recovers what is readable"
 _PLACES = {kind: {name: i for i, name in enumerate(schema.names)} for kind, schema in SCHEMAS.items()}
 _EDGES = ["src", "dst", "type"]
 # The one table that may have no rows: a valid trace has events.
 _NO_EDGES = pa.schema([("src", pa.int32()), ("dst", pa.int32()), ("type", pa.dictionary(pa.int32(), pa.string()))]).empty_table()
 
 
-class Gone(Exception):
+class MissingFile(Exception):
     """The file was there when the manifest was read, and is not now."""
 
 
@@ -62,7 +62,7 @@ class Lake:
                 self._verify(part, kind, -1)
                 file = pq.ParquetFile(path, memory_map=True, read_dictionary=words, pre_buffer=False)
             except FileNotFoundError as error:
-                raise Gone(str(path)) from error
+                raise MissingFile(str(path)) from error
             except (pa.ArrowException, OSError) as error:
                 raise _damaged(path, error) from error
             self._files[key] = file
@@ -90,7 +90,7 @@ class Lake:
         self._verified |= {(part, kind, place), (part, kind, place - len(sums))}
 
     def verify(self, part: str, kind: str) -> None:
-        """Compare every byte of a file with the checksums, but for what was compared before; `Gone` when it is not there."""
+        """Compare every byte of a file with the checksums, except those compared before; raises `MissingFile`."""
         sums = self._sums(part).get(kind, [])
         todo = [place for place in range(len(sums)) if (part, kind, place) not in self._verified]
         if todo:
@@ -108,11 +108,11 @@ class Lake:
 
     @contextmanager
     def _reading(self, part: str, kind: str) -> Iterator[None]:
-        """A file that is not there is `Gone`, one that cannot be read is damaged."""
+        """A file that is not there raises `MissingFile`, one that cannot be read is damaged."""
         try:
             yield
         except FileNotFoundError as error:
-            raise Gone(str(part_path(self.folder, part, kind))) from error
+            raise MissingFile(str(part_path(self.folder, part, kind))) from error
         except OSError as error:
             raise _damaged(part_path(self.folder, part, kind), error) from error
 
@@ -234,8 +234,8 @@ class Lake:
             if span.rows:
                 wanted.setdefault(part, {})[span.group] = 0
         tables = {part: self._read_groups(part, kind, groups, columns) for part, groups in wanted.items()}
-        found = [tables[part].slice(wanted[part][span.group] + span.start, span.rows) for part, span in spans if span.rows]
-        return pa.concat_tables(found) if found else _NO_EDGES
+        slices = [tables[part].slice(wanted[part][span.group] + span.start, span.rows) for part, span in spans if span.rows]
+        return pa.concat_tables(slices) if slices else _NO_EDGES
 
     def _read_groups(self, part: str, kind: str, groups: dict[int, int], columns: Sequence[str]) -> pa.Table:
         """Some row groups as one table; `groups` learns where each begins in it."""

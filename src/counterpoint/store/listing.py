@@ -38,31 +38,31 @@ def list_folder(path: Path) -> Listing:
     with disk.translate_errors(path):
         log = open_log(path, open_folder(path, create=False), read_only=True)
     try:
-        said = AnnotationFile(path).refresh()
-        return Listing(*listing(path / "journal", log, said), said.datasets)
+        annotations = AnnotationFile(path).refresh()
+        return Listing(*listing(path / "journal", log, annotations), annotations.datasets)
     finally:
         log.close()
 
 
-def listing(journal_folder: Path, log: Log, said: AnnotationState) -> tuple[list[Summary], Damaged]:
+def listing(journal_folder: Path, log: Log, state: AnnotationState) -> tuple[list[Summary], Damaged]:
     """A line per trace, finished and open, by the time it was added."""
     sealed = log.refresh().rows
     done = [Summary.of_row(row) for row in list(sealed.values())]
-    found, damaged = open_summaries(journal_folder, sealed)
-    given = said.by_trace
-    rows = [_annotated(row, given[row.id].values()) if row.id in given else row for row in done + found]
+    unfinished, damaged = open_summaries(journal_folder, sealed)
+    by_trace = state.by_trace
+    rows = [_annotated(row, by_trace[row.id].values()) if row.id in by_trace else row for row in done + unfinished]
     return sorted(rows, key=lambda summary: summary.added), damaged | log.damaged
 
 
-def _annotated(row: Summary, given: Collection[Annotation]) -> Summary:
-    remarks = tuple(one.text for one in given if one.text)
-    scores = tuple((one.name, float(one.score)) for one in given if one.score is not None)
-    return replace(row, annotations=len(given), labels=labels_of(given), remarks=remarks, scores=scores)
+def _annotated(row: Summary, annotations: Collection[Annotation]) -> Summary:
+    remarks = tuple(one.text for one in annotations if one.text)
+    scores = tuple((one.name, float(one.score)) for one in annotations if one.score is not None)
+    return replace(row, annotations=len(annotations), labels=labels_of(annotations), remarks=remarks, scores=scores)
 
 
 def open_summaries(journal_folder: Path, sealed: Container[str]) -> tuple[list[Summary], Damaged]:
     """The traces that are running, or were cut off: in the journal and not yet in the lake."""
-    found: list[Summary] = []
+    summaries: list[Summary] = []
     damaged: Damaged = {}
     for path in journals(journal_folder):
         try:
@@ -75,5 +75,5 @@ def open_summaries(journal_folder: Path, sealed: Container[str]) -> tuple[list[S
                 at = path.stat().st_mtime
             except FileNotFoundError:
                 continue  # sealed while we looked
-            found.append(Summary.of_lines(reader, at))
-    return found, damaged | dict(lost_runs(journal_folder, sealed))
+            summaries.append(Summary.of_lines(reader, at))
+    return summaries, damaged | dict(lost_runs(journal_folder, sealed))

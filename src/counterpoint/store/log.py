@@ -245,7 +245,7 @@ class Log:
             if not self._is_read or self.state.number < position.commit or not self.is_summed:
                 if not self._reload(position):
                     # Others may have swept what we were about to read. While the lock is held nobody sweeps.
-                    with self.head.held(shared=True):
+                    with self.head.lock(shared=True):
                         position = self.head.read()
                         self._reload(position, is_last_try=True)
                 self._is_read = True
@@ -293,12 +293,12 @@ class Log:
 
     def numbers(self) -> dict[str, list[int]]:
         """The numbers of the commits (`json`) and checkpoints that lie in the folder."""
-        found: dict[str, list[int]] = {"json": [], "checkpoint": []}
+        by_kind: dict[str, list[int]] = {"json": [], "checkpoint": []}
         for name in os.listdir(self.folder):
             number, _, kind = name.partition(".")
-            if kind in found and number.isdigit():
-                found[kind].append(int(number))
-        return found
+            if kind in by_kind and number.isdigit():
+                by_kind[kind].append(int(number))
+        return by_kind
 
     def read_commit(self, number: int) -> Commit:
         """One commit, from its file; `InputError` when it is not there or not as it was written."""
@@ -314,7 +314,7 @@ class Log:
         path = self.checkpoint_path(number)
         data = _bytes_of(path)
         if data is None:
-            raise InputError("the checkpoint is gone", where=str(path), fix="open the store again")
+            raise InputError("the checkpoint is missing", where=str(path), fix="open the store again")
         try:
             return self.decode(data, _Checkpoint, path).state()
         except KeyError as error:
@@ -332,11 +332,11 @@ class Log:
             raise self._corrupt(path, error) from error
 
     def _corrupt(self, path: Path, error: object) -> InputError:
-        why = f"{error}; the traces themselves lie in lake/"
+        why = f"{error}; the traces themselves are in lake/"
         return InputError("the store's log is damaged", where=os.fspath(path), why=why, fix=self._repair)
 
     def _missing(self, number: int, newest: int) -> InputError:
-        why = f"commits up to {newest} were acknowledged; the traces themselves lie in lake/"
+        why = f"commits up to {newest} were acknowledged; the traces themselves are in lake/"
         where = os.fspath(self.commit_path(number))
         return InputError("a commit of the store's log is missing", where=where, why=why, fix=self._repair)
 
@@ -361,7 +361,7 @@ class Log:
                 return None
             path = self.commit_path(state.number + 1)
             if not disk.create(path, disk.with_sum(msgspec.json.encode(commit), path.name)):
-                raise self._corrupt(path, "it was written by somebody who does not hold the head's lock")
+                raise self._corrupt(path, "its writer did not hold the head's lock")
             self._apply(commit, path)
             with suppress(OSError):  # it is committed; that the head is behind does no harm
                 self._say()
@@ -371,7 +371,7 @@ class Log:
     @contextmanager
     def alone(self) -> Iterator[State]:
         """The newest state, and nobody commits until the end."""
-        with self._lock, disk.translate_errors(self.folder), self.head.held():
+        with self._lock, disk.translate_errors(self.folder), self.head.lock():
             yield self.refresh()
 
     def _say(self, *, durably: bool = False) -> None:
@@ -414,7 +414,7 @@ class Log:
 
     def adopt(self, state: State) -> None:
         """Take a state that was made anew in place of what the log says, under a number that nobody has seen."""
-        with self._lock, disk.translate_errors(self.folder), self.head.held():
+        with self._lock, disk.translate_errors(self.folder), self.head.lock():
             numbers = self.numbers()
             state.number = max([state.number, *numbers["json"], *numbers["checkpoint"]]) + 1
             self.state, self._is_read = state, True

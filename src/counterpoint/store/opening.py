@@ -34,15 +34,15 @@ ANNOTATIONS = "annotations.jsonl"
 def open_folder(path: Path, *, create: bool) -> int:
     """The form of the store in this folder, which is made when it is new or empty and `create` is set."""
     mark = path / MARK
-    found = form_of(mark)
-    if found is not None:
-        return found
+    form = form_of(mark)
+    if form is not None:
+        return form
     if path.exists() and not path.is_dir():
         raise InputError("is a file, not a store", where=str(path), fix="name a folder with --store DIR")
     if path.is_dir() and not _is_new(path):
-        found = form_of(mark)  # somebody may have made the store between our two looks
-        if found is not None:
-            return found
+        form = form_of(mark)  # somebody may have made the store between our two looks
+        if form is not None:
+            return form
         raise _no_store(path)
     if not create:
         fix = "name one with --store DIR; `counterpoint import` makes one of your sessions"
@@ -60,10 +60,10 @@ def write_mark(path: Path) -> None:
 
 
 def _mark(path: Path, *, has_annotations: bool = False) -> bytes:
-    said = {"counterpoint_store": VERSION}
+    mark = {"counterpoint_store": VERSION}
     if has_annotations or (path / ANNOTATIONS).exists():
-        said["annotations"] = 1
-    return msgspec.json.encode(said) + b"\n"
+        mark["annotations"] = 1
+    return msgspec.json.encode(mark) + b"\n"
 
 
 def has_annotations(path: Path) -> bool:
@@ -133,7 +133,7 @@ def _renew(path: Path) -> None:
     head.Head.create(path / head.NAME)
     old = Log(path / "log", path / head.NAME, is_summed=False)
     try:
-        with old.head.held():
+        with old.head.lock():
             if form_of(path / MARK) != VERSION:
                 old.checkpoint(sweep_all=True)
                 disk.replace_file(path / MARK, _mark(path))
@@ -189,10 +189,10 @@ def _is_settled(path: Path) -> bool:
 
 def _mend(path: Path, writer: Writer) -> None:
     tally, _ = tally_or_fault(path)
-    taken = Journal.resume(path)
-    if taken is None:
+    resumed = Journal.resume(path)
+    if resumed is None:
         return
-    journal, lines = taken
+    journal, lines = resumed
     try:
         if lines.finished is not None:
             writer.seal(lines.trace())

@@ -113,7 +113,7 @@ class Note(msgspec.Struct, kw_only=True):
     """Of its traces, in order."""
 
 
-class PartGone(Exception):
+class MissingPart(Exception):
     """A part that was to be committed is no longer on disk."""
 
 
@@ -232,7 +232,7 @@ class PartWriter:
     def close(self) -> Part:
         """Make the part durable. The table of traces comes last: it also says what the log says of the part."""
         closed = {kind: file.close() for kind, file in self._files.items() if kind != "traces"}
-        sums = {kind: found for kind, found in closed.items() if found is not None}
+        sums = {kind: spans for kind, spans in closed.items() if spans is not None}
         note = Note(at=time.time(), digests=[row.digest for row in self.rows])
         sums["traces"] = self._files["traces"].close({NOTE: _json(note)}) or []
         folder = part_path(self._lake, self.name, "traces").parent
@@ -242,7 +242,7 @@ class PartWriter:
             day=self._day,
             traces=len(self.rows),
             events=self.events,
-            bytes=sum(found[-1][0] for found in sums.values()),
+            bytes=sum(spans[-1][0] for spans in sums.values()),
             sums=sums,
             has_rewards=self._has_rewards,
         )

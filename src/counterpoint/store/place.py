@@ -18,8 +18,8 @@ PROJECT = "traces"
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """Where the store is: the path given, else `$COUNTERPOINT_STORE`, else the project's, else the user's own."""
-    given = path or os.environ.get("COUNTERPOINT_STORE")
-    return Path(given) if given else _projects() or _users()
+    named = path or os.environ.get("COUNTERPOINT_STORE")
+    return Path(named) if named else _projects() or _users()
 
 
 def _projects() -> Path | None:

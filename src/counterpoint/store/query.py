@@ -17,14 +17,14 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from counterpoint.display import BARS, bars
+from counterpoint.display import BARS
 from counterpoint.errors import CounterpointError, InputError, Refused
-from counterpoint.store.lake import REPAIR, Gone
+from counterpoint.store.lake import REPAIR, MissingFile
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.summary import Summary
 from counterpoint.trace.annotation import Annotation
-from counterpoint.trace.tabular import ROWS_SHOWN, Bar, Tabular, html_table, text_table
+from counterpoint.trace.tabular import ROWS_SHOWN, Bar, Tabular
 
 VIEWS = ("traces", "events", "edges", "rewards", "costs", "annotations")
 _HIDDEN = ("ints", "exact")
@@ -101,13 +101,9 @@ class Result(Tabular):
             return []
         return [(str(name), value, None, None) for name, value in self.rows]
 
-    def _repr_html_(self) -> str:
-        first = Result(self._table.slice(0, ROWS_SHOWN)).rows
-        return bars(self.picture()) + html_table(self.columns, first, len(self), self.caption())
-
-    def __str__(self) -> str:
-        first = Result(self._table.slice(0, ROWS_SHOWN)).rows
-        return text_table(self.columns, first, len(self), self.caption())
+    def sample(self) -> tuple[list[str], Iterable[Sequence[Any]]]:
+        """Its own columns, and the first rows alone: the others are not made into Python's values."""
+        return self.columns, Result(self._table.slice(0, ROWS_SHOWN)).rows
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -144,7 +140,7 @@ class Query:
                 self._connection.execute(setting)
                 self._names.execute(setting)
         except duckdb.IOException as error:
-            raise Gone(str(error)) from error
+            raise MissingFile(str(error)) from error
         except (duckdb.Error, UnicodeDecodeError) as error:
             raise InputError("a file of the lake is damaged", where=str(lake), why=_first_line(error), fix=REPAIR) from error
 
@@ -245,9 +241,7 @@ class Query:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def run(
-        self, query: str, params: Sequence[Any] | None, limit: int | None, verify: Callable[[list[str]], None]
-    ) -> Result:
+    def run(self, query: str, params: Sequence[Any] | None, limit: int | None, verify: Callable[[list[str]], None]) -> Result:
         """The answer; `InputError` for what DuckDB cannot do, `Refused` for what would write or reach out.
 
         `verify` is called with the kinds of files that are about to be read, and raises when one has changed.
@@ -279,9 +273,9 @@ class Query:
             ) from error
 
     def _look_for_files(self, error: duckdb.Error) -> None:
-        """`Gone` when compaction has taken a file away since the views were made."""
+        """`MissingFile` when compaction has taken a file away since the views were made."""
         if any(file in str(error) and not Path(file).exists() for file in self._files):
-            raise Gone(str(error)) from error
+            raise MissingFile(str(error)) from error
 
     def _fetch(self, query: str, params: Sequence[Any] | None, limit: int | None) -> Result:
         answer = self._connection.sql(query, params=list(params)) if params else self._connection.sql(query)
@@ -311,5 +305,5 @@ def _first_line(error: Exception) -> str:
 def _line_of(error: Exception) -> str | None:
     """Where in the query, as DuckDB draws it."""
     lines = str(error).split("\n")
-    found = next((i for i, line in enumerate(lines) if line.startswith("LINE ")), None)
-    return None if found is None else lines[found].strip()
+    place = next((i for i, line in enumerate(lines) if line.startswith("LINE ")), None)
+    return None if place is None else lines[place].strip()

@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from counterpoint.errors import CounterpointError, InputError, NotFound
 from counterpoint.store.handles import is_handle
-from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.lake import Lake, MissingFile
 from counterpoint.store.log import Commit, Log, Removal, Row, State
 from counterpoint.trace import Trace
 
@@ -57,7 +57,7 @@ class Removals:
         """How a trace that is being removed will be known again; `row` is None for one that was never finished."""
         events: list[str] = []
         if row is not None:
-            with suppress(CounterpointError, Gone):  # one that cannot be read is known by its names alone
+            with suppress(CounterpointError, MissingFile):  # one that cannot be read is known by its names alone
                 events = self._lake.batch([row], ["id"], edges=False).events["id"][:_FIRST].to_pylist()
         source = None if row is None or row.source is None else _hashed(row.source)
         begin, first = _hashed(trace_id[:_BEGIN]), tuple(map(_hashed, events))
@@ -111,20 +111,20 @@ class Removals:
 
         def change(state: State) -> Commit | None:
             known = list(state.removed.values())
-            back[:] = known if names is None else [gone for name in names for gone in self._found(known, name)]
+            back[:] = known if names is None else [gone for name in names for gone in self._matches(known, name)]
             return Commit(at=time.time(), restored=back) if back else None
 
         self._log.commit(change)
         return len(back)
 
-    def _found(self, known: list[Removal], name: str) -> list[Removal]:
+    def _matches(self, known: list[Removal], name: str) -> list[Removal]:
         """The removals of a trace, by its id, its handle, or a beginning of its id that no other has."""
-        found = [gone for gone in known if gone.id == _hashed(name) or (is_handle(name) and gone.id.startswith(name))]
-        if not found and len(name) >= _BEGIN:
-            found = [gone for gone in known if gone.begin == _hashed(name[:_BEGIN])]
-        if len({gone.id for gone in found}) > 1:
-            raise InputError(f"{len(found)} removed traces have ids that begin with {name!r}", fix="give the whole id")
-        if not found:
-            fix = f"{len(known):,} removals are remembered, none of this name" if known else "nothing is remembered"
+        matches = [gone for gone in known if gone.id == _hashed(name) or (is_handle(name) and gone.id.startswith(name))]
+        if not matches and len(name) >= _BEGIN:
+            matches = [gone for gone in known if gone.begin == _hashed(name[:_BEGIN])]
+        if len({gone.id for gone in matches}) > 1:
+            raise InputError(f"{len(matches)} removed traces have ids that begin with {name!r}", fix="give the whole id")
+        if not matches:
+            fix = f"the store remembers {len(known):,} removals, none by this name" if known else "nothing is remembered"
             raise NotFound(f"no trace {name!r} was removed", where=str(self._log.folder.parent), fix=fix)
-        return found
+        return matches

@@ -28,7 +28,7 @@ import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, NotFound
 from counterpoint.store.annotations import AnnotationFile, salvage_changes, whole
 from counterpoint.store.journal import good_bytes, journals, peek, take_stock
-from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.lake import Lake, MissingFile
 from counterpoint.store.lake import head as head_of
 from counterpoint.store.log import Commit, Log, Part, Row, Span, State
 from counterpoint.store.opening import VERSION, form_of, write_mark
@@ -68,8 +68,8 @@ def written_at(lake: Path, name: str) -> float:
 
 
 def _note(metadata: pq.FileMetaData) -> Note | None:
-    said = (metadata.metadata or {}).get(NOTE.encode())
-    return None if said is None else msgspec.json.decode(said, type=Note)
+    note = (metadata.metadata or {}).get(NOTE.encode())
+    return None if note is None else msgspec.json.decode(note, type=Note)
 
 
 def salvage(lake: Path, name: str) -> Salvage:
@@ -99,7 +99,7 @@ def salvage(lake: Path, name: str) -> Salvage:
         day=day,
         traces=heads.num_rows,
         events=sum(row.events.rows for row in rows),
-        bytes=sum(found[-1][0] for found in sums.values()),
+        bytes=sum(spans[-1][0] for spans in sums.values()),
         sums=sums,
         has_rewards=True,
     )
@@ -137,7 +137,7 @@ def _row(
     name, nowhere = values["trace_id"], Span(0, 0, 0)
     events, edges = places["events"][name], places["edges"].get(name, nowhere)
     contents = places.get("contents", {}).get(name)
-    found = Row(
+    row = Row(
         id=name, task=values["task_id"], system=values["system"], topology=values["topology"], events=events, edges=edges,
         contents=contents, head=place, agents=0, digest="", added=values["added"].timestamp(), part=part,
         rewards=_numbers(values["rewards"]), costs=_numbers(values["costs"]),
@@ -146,16 +146,16 @@ def _row(
     listed = events_of(lake.read(part, "events", events, EVENT_SCHEMA.names))
     linked = edges_of(lake.read(part, "edges", edges, ["src", "dst", "type"]), [e.id for e in listed])
     meta = {} if values["meta"] is None else msgspec.json.decode(values["meta"])
-    trace = head_of(found, listed, linked, meta, lake.contents(found))
+    trace = head_of(row, listed, linked, meta, lake.contents(row))
     if digest not in (None, digest_of(trace)):
-        raise InputError("it is not what was written", where=f"trace {name!r}")
-    made = unit_of(trace, values["source"], digest_of(trace), check(trace)).row
-    return replace(made, events=events, edges=edges, contents=contents, head=place, added=found.added, part=part)
+        raise InputError("the checksum differs", where=f"trace {name!r}")
+    unit = unit_of(trace, values["source"], digest_of(trace), check(trace)).row
+    return replace(unit, events=events, edges=edges, contents=contents, head=place, added=row.added, part=part)
 
 
 def _numbers(text: str) -> dict[str, int | float]:
-    found: dict[str, int | float] = msgspec.json.decode(text, type=dict[str, int | float])
-    return found
+    numbers: dict[str, int | float] = msgspec.json.decode(text, type=dict[str, int | float])
+    return numbers
 
 
 ASIDE = "set-aside"
@@ -193,7 +193,7 @@ class _Repair:
             is_summed = self._mend_frame()
             log = Log(self._path / "log", self._path / head.NAME, is_summed=is_summed)
             try:
-                with log.head.held():
+                with log.head.lock():
                     self._mend_log(log)
                 self._mend_journals(log.refresh().rows)
             finally:
@@ -250,14 +250,14 @@ class _Repair:
         elif is_summed and head.Position.decoded(top.read_bytes()) is None:
             self._copy(top, top.read_bytes())
             held = head.Head(top)
-            with held.held():
+            with held.lock():
                 held.write(head.Position())
             held.close()
             self._is_head_new = True
             self._report.done.append("the head of the log was damaged")
         if form is None:
             write_mark(path)
-            self._report.done.append("the version file was written anew")
+            self._report.done.append("the version file was rewritten")
         return is_summed
 
     # -- the log -------------------------------------------------------------------------------------------------
@@ -282,17 +282,17 @@ class _Repair:
 
     def _restore(self, state: State, reading: _Reading) -> None:
         """Traces of parts that the log as far as it can be read never heard of."""
-        found: list[Salvage] = []
+        parts: list[Salvage] = []
         for name in part_names(self._lake_folder):
             if name not in reading.known:
                 try:
-                    found.append(salvage(self._lake_folder, name))
+                    parts.append(salvage(self._lake_folder, name))
                 except InputError as error:
                     self._report.done.append(f"part {name} cannot be read: {error.why}")
                     for kind in SCHEMAS:
                         self._move(part_path(self._lake_folder, name, kind))
         lost: set[str] = set()
-        for part in sorted(found, key=lambda s: s.at):
+        for part in sorted(parts, key=lambda s: s.at):
             lost |= part.lost.keys()
             rows = [r for r in part.rows if self._is_wanted(state, reading, r, part.at)]
             if rows:
@@ -324,16 +324,16 @@ class _Repair:
             for row in rows:
                 try:
                     writer.add(lake.unit(row))
-                except (InputError, Gone, KeyError):
+                except (InputError, MissingFile, KeyError):
                     self._report.lost.append(row.id)
-            kept = {row.id for row in writer.rows}
+            names = {row.id for row in writer.rows}
             now = datetime.now(UTC).timestamp()
-            state.apply(Commit(at=now, drop=[r.id for r in rows if r.id not in kept]))
-            if kept:
+            state.apply(Commit(at=now, drop=[r.id for r in rows if r.id not in names]))
+            if names:
                 state.apply(Commit(at=now, parts=[writer.close()], rows=writer.rows))
             else:
                 writer.abandon()
-            self._report.done.append(f"part {name} was damaged: {len(kept)} of {len(rows)} traces could be read")
+            self._report.done.append(f"part {name} was damaged: {len(names)} of {len(rows)} traces could be read")
             state.dead.pop(name, None)  # its files are set aside, not deleted
         lake.close()
         return damaged
@@ -342,7 +342,7 @@ class _Repair:
         try:
             for kind in state.parts[name].sums:
                 lake.verify(name, kind)
-        except (InputError, Gone):
+        except (InputError, MissingFile):
             return False
         return True
 
@@ -385,32 +385,32 @@ class _Repair:
 
     def _mend_annotations(self) -> None:
         """Keep the groups that are whole; the file as it was is set aside."""
-        said = AnnotationFile(self._path)
+        file = AnnotationFile(self._path)
         try:
-            said.refresh()
+            file.refresh()
         except InputError as error:
-            if not said.path.exists():
-                disk.create(said.path, whole([]))
+            if not file.path.exists():
+                disk.create(file.path, whole([]))
                 self._report.done.append("the file of annotations was missing: what it said is lost")
                 return
-            fd = os.open(said.path, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 disk.lock(fd, wait=True)
-                data = said.path.read_bytes()
+                data = file.path.read_bytes()
                 changes, lost = salvage_changes(data)
-                self._copy(said.path, data)
-                disk.replace_file(said.path, whole(changes))
+                self._copy(file.path, data)
+                disk.replace_file(file.path, whole(changes))
             finally:
                 os.close(fd)
-            kept = f"{len(changes):,} records are kept, {lost:,} lines cannot be read"
-            self._report.done.append(f"the file of annotations was damaged: {error.why}; {kept}")
+            outcome = f"{len(changes):,} records are kept, {lost:,} lines cannot be read"
+            self._report.done.append(f"the file of annotations was damaged: {error.why}; {outcome}")
 
     def _mend_hot(self) -> None:
         for file in sorted((self._path / "hot").glob("*.arrow")):
             try:
                 hot.verify(file)
             except InputError as error:
-                self._report.done.append(f"the hot file was damaged: {error.why}; it is made anew when it is asked for")
+                self._report.done.append(f"the hot file was damaged: {error.why}; it is rebuilt on demand")
                 self._move(file)
                 self._move(file.with_suffix(".key.json"))
 

@@ -155,7 +155,7 @@ class Run:
 
     def _alive(self) -> None:
         if self._is_over or not self._journal.is_open:
-            raise InputError("this run is over", where=self._where, fix="store.resume(id) goes on with an unfinished one")
+            raise InputError("this run is over", where=self._where, fix="store.resume(id) resumes an unfinished one")
 
     # -- durability ----------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from counterpoint.store.drawing import draw, event_columns
 from counterpoint.store.handles import named, nearest
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, is_there, path_of, peek
-from counterpoint.store.lake import REPAIR, Gone, Lake
+from counterpoint.store.lake import REPAIR, Lake, MissingFile
 from counterpoint.store.listing import listing, open_summaries
 from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
@@ -85,7 +85,7 @@ class Store:
             self._log = open_log(self.path, self.form, read_only=read_only)
         self._lake = Lake(self.path / "lake", self._sums)
         self._log.refresh()
-        self._said = AnnotationFile(self.path)
+        self._annotation_file = AnnotationFile(self.path)
         self._flusher = Flusher(flush_ms / 1000)
         self._writer = Writer(self._log, self._lake)
         self.removals = Removals(self._log, self._lake)
@@ -107,7 +107,7 @@ class Store:
     def _sums(self, part: str) -> dict[str, list[tuple[int, int]]]:
         known = self._log.state.parts.get(part)
         if known is None:
-            raise Gone(part)
+            raise MissingFile(part)
         return known.sums
 
     def __enter__(self) -> Store:
@@ -156,12 +156,12 @@ class Store:
         """Go on with a trace whose writer died or let go; `TryAgain` while somebody still records it."""
         self._writable()
         path = path_of(self._journal_folder, trace_id)
-        taken = Journal.resume(path)
-        if taken is None:
+        resumed = Journal.resume(path)
+        if resumed is None:
             if path.exists():
                 raise TryAgain(f"trace {trace_id!r} is being recorded", where=str(path), fix="wait for its writer to end")
             raise lost_run(path, self._log.refresh().rows) or self._not_found(trace_id, self.open_ids())
-        journal, so_far = taken
+        journal, so_far = resumed
         return Run(trace_id, journal, self._flusher, check, self._writer.seal, so_far=so_far)
 
     def open_ids(self) -> list[str]:
@@ -169,8 +169,8 @@ class Store:
         return [s.id for s in self._open_summaries()]
 
     def _open_summaries(self) -> list[Summary]:
-        found, self.damaged = open_summaries(self._journal_folder, self._log.refresh().rows)
-        return found
+        summaries, self.damaged = open_summaries(self._journal_folder, self._log.refresh().rows)
+        return summaries
 
     # -- adding --------------------------------------------------------------------------------------------------
 
@@ -212,12 +212,12 @@ class Store:
         """
         self._writable()
         if path_of(self._journal_folder, trace_id).exists():
-            raise InputError(f"trace {trace_id!r} is being recorded, or was cut off", fix="score it when it is finished")
-        found = self._writer.score(trace_id, outcomes)
-        if found is None:
+            raise InputError(f"trace {trace_id!r} is being recorded, or was interrupted", fix="score it when it is finished")
+        trace = self._writer.score(trace_id, outcomes)
+        if trace is None:
             raise self._not_found(trace_id, self._log.state.rows)
         compaction.tidy(self._log, self._lake)
-        return found
+        return trace
 
     def remove(self, trace_id: str, *, remember: bool = True) -> None:
         """Drop a trace. Its bytes stay in the files until `purge`, or compactions, erase them.
@@ -238,14 +238,14 @@ class Store:
 
         if self._log.commit(drop) is None and not had_journal:
             raise self._not_found(trace_id, self._log.state.rows)
-        said = self._said.refresh()
-        if trace_id in said.by_trace or any(trace_id in known.ids for known in said.datasets.values()):
-            self._said.append(lambda said: [Change(forget=trace_id)])
+        annotated = self._annotation_file.refresh()
+        if trace_id in annotated.by_trace or any(trace_id in known.ids for known in annotated.datasets.values()):
+            self._annotation_file.append(lambda annotated: [Change(forget=trace_id)])
 
     def purge(self) -> compaction.CompactionResult:
         """Erase at once what was removed or replaced: from the lake's files, the log, the annotations, and the hot file."""
         self._writable()
-        self._said.rewrite()
+        self._annotation_file.rewrite()
         report = compaction.purge(self._log, self._lake)
         for file in (self.path / "hot").glob("*"):
             disk.remove(file)
@@ -255,73 +255,73 @@ class Store:
     def compact(self, *, grace_s: float = 600.0) -> compaction.CompactionResult:
         """Merge small parts, drop the rows of removed and superseded traces, delete files that died `grace_s` ago."""
         self._writable()
-        self._said.rewrite()
+        self._annotation_file.rewrite()
         return compaction.compact(self._log, self._lake, grace_s=grace_s)
 
     # -- what people say -----------------------------------------------------------------------------------------
 
-    def annotate(self, given: Iterable[Annotation], *, is_known: bool = False) -> None:
+    def annotate(self, annotations: Iterable[Annotation], *, is_known: bool = False) -> None:
         """Keep annotations of traces that are here, finished or running; whoever else writes, none is lost.
 
         `is_known` says that their traces and events were just read from here, and need not be looked for again.
         """
         self._writable()
         if is_known:
-            self._annotate(list(given))
+            self._annotate(list(annotations))
             return
-        kept = list(given)
+        new = list(annotations)
         events: dict[str, set[str]] = {}
-        for one in kept:
+        for one in new:
             events.setdefault(one.trace_id, set()).update(() if one.event is None else (one.event,))
         for name, of_trace in events.items():
             if self.version(name) is None:
                 raise self._not_found(name, [*self._log.state.rows, *self.open_ids()])
             self._check_events(name, of_trace)
-        self._annotate(kept)
+        self._annotate(new)
 
     def _check_events(self, trace_id: str, events: set[str]) -> None:
         known = self.get(trace_id).index if events else {}
         for name in sorted(events - known.keys()):
             raise NotFound(f"trace {trace_id!r} has no event {name!r}", where=str(self.path), fix=did_you_mean(name, known))
 
-    def _annotate(self, given: Sequence[Annotation]) -> None:
-        if not given:
+    def _annotate(self, annotations: Sequence[Annotation]) -> None:
+        if not annotations:
             return
-        self._said.append(
-            lambda said: [
-                Change(annotate=one) for one in given if one.id not in said.annotations and one.id not in said.withdrawn
+        self._annotation_file.append(
+            lambda state: [
+                Change(annotate=one) for one in annotations if one.id not in state.annotations and one.id not in state.withdrawn
             ]
         )
 
     def annotations(self, trace_id: str | None = None) -> list[Annotation]:
         """What is said about a trace, or about all of them, the oldest first."""
-        said = self._said.refresh()
-        return list(said.annotations.values()) if trace_id is None else said.of(trace_id)
+        state = self._annotation_file.refresh()
+        return list(state.annotations.values()) if trace_id is None else state.of(trace_id)
 
     def withdraw(self, annotation_id: str) -> Annotation:
         """Take an annotation back, by its id or the unique beginning of it; `compact` erases it from the file."""
         self._writable()
-        found: list[Annotation] = []
+        matches: list[Annotation] = []
 
-        def decide(said: Any) -> list[Change]:
-            found[:] = [one for name, one in said.annotations.items() if annotation_id and name.startswith(annotation_id)]
-            return [Change(withdraw=found[0].id)] if len(found) == 1 else []
+        def decide(state: Any) -> list[Change]:
+            matches[:] = [one for name, one in state.annotations.items() if annotation_id and name.startswith(annotation_id)]
+            return [Change(withdraw=matches[0].id)] if len(matches) == 1 else []
 
-        self._said.append(decide)
-        if len(found) > 1:
-            raise InputError(f"{len(found)} annotations have ids that begin with {annotation_id!r}", fix="give more of the id")
-        if not found:
+        self._annotation_file.append(decide)
+        if len(matches) > 1:
+            raise InputError(f"{len(matches)} annotations have ids that begin with {annotation_id!r}", fix="give more of the id")
+        if not matches:
             raise NotFound(f"no annotation {annotation_id!r}", where=str(self.path), fix="counterpoint notes ls lists them")
-        return found[0]
+        return matches[0]
 
     def datasets(self) -> dict[str, Dataset]:
         """The collections of traces, by name."""
-        return dict(self._said.refresh().datasets)
+        return dict(self._annotation_file.refresh().datasets)
 
     def change_datasets(self, decide: Callable[[dict[str, Dataset]], Sequence[Change]]) -> None:
         """Change collections: `decide` sees those that are there, and nobody changes them until its changes are durable."""
         self._writable()
-        self._said.append(lambda said: decide(said.datasets))
+        self._annotation_file.append(lambda state: decide(state.datasets))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Store:
 
     def rows(self) -> list[Summary]:
         """A line per trace, finished and open, by the time it was added. Reads the manifest, not the lake."""
-        rows, self.damaged = listing(self._journal_folder, self._log, self._said.refresh())
+        rows, self.damaged = listing(self._journal_folder, self._log, self._annotation_file.refresh())
         return rows
 
     def table(self) -> StoreTable:
@@ -351,20 +351,20 @@ class Store:
     def info(self) -> Info:
         """The store in numbers: what it holds, how large it is, how it grew."""
         n_open = len(self.open_ids())
-        return info(self.path, self.form, self._log.state, n_open, self._said.refresh())
+        return info(self.path, self.form, self._log.state, n_open, self._annotation_file.refresh())
 
     def version(self, trace_id: str) -> str | None:
         """Something that is another one when the trace is, or what people say about it; None when there is no such trace."""
-        said = self._said.refresh().by_trace.get(trace_id)
-        mark = "" if said is None else f"+{zlib.crc32(' '.join(said).encode()):08x}"
+        annotations = self._annotation_file.refresh().by_trace.get(trace_id)
+        mark = "" if annotations is None else f"+{zlib.crc32(' '.join(annotations).encode()):08x}"
         row = self._log.refresh().rows.get(trace_id)
         if row is not None:
             return row.digest + mark
         try:
-            found = path_of(self._journal_folder, trace_id).stat()
+            stat = path_of(self._journal_folder, trace_id).stat()
         except FileNotFoundError:
             return None
-        return f"open-{found.st_ino}-{found.st_size}-{found.st_mtime_ns}{mark}"
+        return f"open-{stat.st_ino}-{stat.st_size}-{stat.st_mtime_ns}{mark}"
 
     def latest(self, count: int) -> list[tuple[str, Summary]]:
         """The finished traces that were added or changed last, the newest first, each with its version."""
@@ -378,13 +378,13 @@ class Store:
         known = dict.fromkeys([*rows, *self.open_ids()])
         if prefix in known or path_of(self._journal_folder, prefix) in self.damaged:
             return prefix
-        found = named(prefix, {name: rows[name].task if name in rows else "" for name in known})
-        if len(found) == 1:
-            return found[0]
-        if found:
-            shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            fix = f"give more of the id; the newest is {found[-1]}"
-            raise InputError(f"{len(found)} traces have ids that begin with {prefix!r}: {shown}", fix=fix)
+        matches = named(prefix, {name: rows[name].task if name in rows else "" for name in known})
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            shown = ", ".join(matches[:5]) + (f" and {len(matches) - 5} more" if len(matches) > 5 else "")
+            fix = f"give more of the id; the newest is {matches[-1]}"
+            raise InputError(f"{len(matches)} traces have ids that begin with {prefix!r}: {shown}", fix=fix)
         raise self._not_found(prefix, known)
 
     def get(self, trace_id: str) -> Trace:
@@ -392,9 +392,9 @@ class Store:
 
         What people say about it comes in `meta` too (`trace.annotation`).
         """
-        found = self._whole(trace_id)
-        said = self._said.refresh().of(trace_id)
-        return with_annotations(found, said) if said else found
+        trace = self._whole(trace_id)
+        annotations = self._annotation_file.refresh().of(trace_id)
+        return with_annotations(trace, annotations) if annotations else trace
 
     def _whole(self, trace_id: str) -> Trace:
 
@@ -403,9 +403,9 @@ class Store:
             return None if row is None else self._lake.trace(row)
 
         for _ in range(2):  # a trace may be sealed between the look into the lake and the look into the journal
-            found: Trace | None = self._reading(read)
-            if found is not None:
-                return found
+            trace: Trace | None = self._reading(read)
+            if trace is not None:
+                return trace
             lines = peek(path_of(self._journal_folder, trace_id))
             if lines is not None and lines.header is not None:
                 return lines.trace()
@@ -451,10 +451,10 @@ class Store:
 
         def ask(state: State) -> Result:
             with self._asking:
-                said = self._said.refresh()
-                version = (state.number, self._said.version)
+                annotated = self._annotation_file.refresh()
+                version = (state.number, self._annotation_file.version)
                 if self._query is None or self._query.version != version:
-                    self._query = Query(state, self._lake.folder, list(said.annotations.values()), version)
+                    self._query = Query(state, self._lake.folder, list(annotated.annotations.values()), version)
                 return self._query.run(query, params, limit, lambda kinds: self._lake.verify_all(list(state.parts), kinds))
 
         return self._reading(ask)
@@ -482,7 +482,7 @@ class Store:
             number = self._log.refresh().number
             try:
                 return read(self._log.state)
-            except Gone as gone:
+            except MissingFile as gone:
                 self._query = None
                 if self._log.refresh().number == number:
                     raise InputError("a file of the lake is missing", where=str(gone), fix=REPAIR) from gone

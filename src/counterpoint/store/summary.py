@@ -110,23 +110,24 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
 
     def within(self, begin: float, end: float) -> Summary | None:
         """What it did from `begin` to before `end`, to the quarter of an hour; None for nothing, itself where that is all."""
-        kept = tuple(q for q in self.pieces if q.first < end and q.last >= begin)
-        if not kept or len(kept) == len(self.pieces):
-            return self if kept else None
-        return self.of_quarters(kept)
+        quarters = tuple(q for q in self.pieces if q.first < end and q.last >= begin)
+        if not quarters or len(quarters) == len(self.pieces):
+            return self if quarters else None
+        return self.of_quarters(quarters)
 
-    def of_quarters(self, kept: tuple[Quarter, ...]) -> Summary:
+    def of_quarters(self, quarters: tuple[Quarter, ...]) -> Summary:
         """The part of it that lies in some of its quarters; the time is from the first to the last event of them."""
-        tokens = [q.tokens for q in kept if q.tokens is not None]
-        paid = [q.cost_usd for q in kept if q.cost_usd is not None]
+        tokens = [q.tokens for q in quarters if q.tokens is not None]
+        paid = [q.cost_usd for q in quarters if q.cost_usd is not None]
         unpriced: dict[str, int] = {}
-        for q in kept:
+        for q in quarters:
             for model, count in q.unpriced.items():
                 unpriced[model] = unpriced.get(model, 0) + count
         return replace(
-            self, events=sum(q.events for q in kept), errors=sum(q.errors for q in kept), unpriced=unpriced, quarters=kept,
-            tokens=sum(tokens) if tokens else None, cost_usd=math.fsum(paid) if paid else None, started=kept[0].first,
-            wall_clock_s=None if self.wall_clock_s is None else round(kept[-1].last - kept[0].first, 3),
+            self, events=sum(q.events for q in quarters), errors=sum(q.errors for q in quarters), unpriced=unpriced,
+            quarters=quarters,
+            tokens=sum(tokens) if tokens else None, cost_usd=math.fsum(paid) if paid else None, started=quarters[0].first,
+            wall_clock_s=None if self.wall_clock_s is None else round(quarters[-1].last - quarters[0].first, 3),
         )  # fmt: skip
 
     def by_day(self) -> dict[str | None, Summary]:
@@ -140,7 +141,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         if len(days) < 2:
             is_dated = self.started is not None or self.is_open  # when it was added is not its day
             return {next(iter(days), day_of(self.date)) if is_dated else None: self}
-        out: dict[str | None, Summary] = {day: self.of_quarters(tuple(kept)) for day, kept in days.items()}
+        out: dict[str | None, Summary] = {day: self.of_quarters(tuple(quarters)) for day, quarters in days.items()}
         events, errors = self.events - sum(d.events for d in out.values()), self.errors - sum(d.errors for d in out.values())
         tokens = (self.tokens or 0) - sum(d.tokens or 0 for d in out.values())
         cost = float(self.cost_usd or 0.0) - math.fsum(d.cost_usd or 0.0 for d in out.values())
@@ -270,7 +271,7 @@ class StoreTable(Tabular):
         for row in self._newest_first():
             yield tuple(_plain(getattr(row, name)) for name in self.TABLE)
 
-    def shown(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
+    def sample(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
         """As `counterpoint ls` writes it."""
         names = ["id", "active ↓", "title", "model", "agents", "events", "tokens", "cost", "time", "reward", "errors"]
         names += ["labels", ""]
@@ -335,7 +336,7 @@ class Info(Struct, kw_only=True):
     datasets: int = 0
 
 
-def info(path: Path, form: int, state: State, n_open: int, said: AnnotationState) -> Info:
+def info(path: Path, form: int, state: State, n_open: int, annotated: AnnotationState) -> Info:
     """The numbers of a store in this state."""
     days: dict[str, Day] = {}
     for row in state.rows.values():
@@ -361,6 +362,6 @@ def info(path: Path, form: int, state: State, n_open: int, said: AnnotationState
         dead_traces=sum(part.traces - state.live[name] for name, part in state.parts.items()),
         bytes=dict(sizes),
         days=[days[name] for name in sorted(days)],
-        annotations=len(said.annotations),
-        datasets=len(said.datasets),
+        annotations=len(annotated.annotations),
+        datasets=len(annotated.datasets),
     )

@@ -45,17 +45,17 @@ class Tally(NamedTuple):
 
     def encoded(self) -> bytes:
         """As it stands in the file; all tallies of one run are of one length."""
-        said, name = _FORM % (self.size, self.crc), msgspec.json.encode(self.trace_id) + b"\n"
-        return said + _SUM % zlib.crc32(said + name) + name
+        record, name = _FORM % (self.size, self.crc), msgspec.json.encode(self.trace_id) + b"\n"
+        return record + _SUM % zlib.crc32(record + name) + name
 
     @classmethod
     def decoded(cls, data: bytes) -> Tally | None:
         """What the file says; None when a bit of it changed."""
         try:
-            found = cls(int(data[9:24]), int(data[31:41]), msgspec.json.decode(data[_RECORD:], type=str))
+            tally = cls(int(data[9:24]), int(data[31:41]), msgspec.json.decode(data[_RECORD:], type=str))
         except (ValueError, msgspec.MsgspecError):
             return None
-        return found if found.encoded() == data else None
+        return tally if tally.encoded() == data else None
 
     def holds(self, data: bytes) -> bool:
         """Whether a journal of these bytes begins with what was acknowledged."""
@@ -75,9 +75,9 @@ def read_tally(journal: Path) -> Tally | None:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
-        found = Tally.decoded(data)
-        if found is not None:
-            return found
+        tally = Tally.decoded(data)
+        if tally is not None:
+            return tally
         time.sleep(_PAUSE_S)
     raise damage_error("the tally of the journal has changed since it was written", path)
 
@@ -110,26 +110,26 @@ def sweep_tallies(folder: Path, sealed: Container[str]) -> None:
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         journal = path.with_suffix(".jsonl")
         with suppress(InvalidTrace):
-            said = read_tally(journal)
-            if said is not None and (said.is_over or said.trace_id in sealed) and not journal.exists():
+            tally = read_tally(journal)
+            if tally is not None and (tally.is_over or tally.trace_id in sealed) and not journal.exists():
                 disk.remove(path)
 
 
 def lost_run(journal: Path, sealed: Container[str]) -> InvalidTrace | None:
     """Why a run without a journal is lost; None where it is not: it was stored or dropped, or never was."""
     try:
-        said = read_tally(journal)
+        tally = read_tally(journal)
     except InvalidTrace as error:
         return None if journal.exists() else error
-    if said is None or said.is_over or said.trace_id in sealed or journal.exists():
+    if tally is None or tally.is_over or tally.trace_id in sealed or journal.exists():
         return None
-    what = f"the journal of trace {said.trace_id!r} is missing: {said.size:,} bytes of it were acknowledged"
+    what = f"the journal of trace {tally.trace_id!r} is missing: {tally.size:,} bytes of it were acknowledged"
     return damage_error(what, journal)
 
 
 def damage_error(what: str, path: Path) -> InvalidTrace:
     """A journal that is not what was acknowledged."""
-    fix = f"counterpoint store repair --store {os.fspath(path.parent.parent)} keeps what can be read"
+    fix = f"counterpoint store repair --store {os.fspath(path.parent.parent)} recovers what is readable"
     return InvalidTrace(what, where=os.fspath(path), fix=fix)
 
 

@@ -17,7 +17,7 @@ import counterpoint.store.hot as hot
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.store.annotations import AnnotationFile
 from counterpoint.store.journal import journals, peek
-from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.lake import Lake, MissingFile
 from counterpoint.store.log import Log, Part, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
@@ -70,12 +70,12 @@ def _faults(path: Path, log: Log, report: VerifyResult) -> Iterator[Fault]:
         yield from _lake_files(path / "lake", log, report)
         report.strays = _strays(path / "lake", log.refresh())
     yield from _journal_files(path / "journal", report, log.state)
-    said = AnnotationFile(path)
-    _count(said.path, report)
+    annotations = AnnotationFile(path)
+    _count(annotations.path, report)
     try:
-        said.refresh()
+        annotations.refresh()
     except CounterpointError as error:
-        yield _fault(said.path, error)
+        yield _fault(annotations.path, error)
     for file in sorted((path / "hot").glob("*.arrow")):
         _count(file, report)
         try:
@@ -90,8 +90,8 @@ def _journal_files(folder: Path, report: VerifyResult, state: State) -> Iterator
         _count(file, report)
         _count(tally_path(file), report)
         try:
-            said = peek(file)
-            report.untallied += said is not None and not tally_path(file).exists() and not said.is_tallied
+            peeked = peek(file)
+            report.untallied += peeked is not None and not tally_path(file).exists() and not peeked.is_tallied
         except CounterpointError as error:
             yield _fault(file, error)
     for file, lost in lost_runs(folder, state.rows):
@@ -144,7 +144,7 @@ def _part_fault(lake: Lake, log: Log, part: Part, kind: str) -> Fault | None:
         lake.verify(part.name, kind)
     except InputError as error:
         return _fault(file, error, _traces(log.state, part.name))
-    except (Gone, KeyError):
+    except (MissingFile, KeyError):
         if part.name in log.refresh().parts:
             missing = InputError("a file of the lake is missing", where=str(file))
             return _fault(file, missing, _traces(log.state, part.name))

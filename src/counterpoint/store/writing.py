@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace
-from counterpoint.store.lake import Gone, Lake
+from counterpoint.store.lake import Lake, MissingFile
 from counterpoint.store.log import Commit, Log, Row, Span, State
-from counterpoint.store.parts import SCHEMAS, PartGone, PartWriter, Unit, is_whole
+from counterpoint.store.parts import SCHEMAS, MissingPart, PartWriter, Unit, is_whole
 from counterpoint.trace import Trace, findings
 from counterpoint.trace.activity import quarters_of, waiting_of
 from counterpoint.trace.columns import edge_table, event_table, present
@@ -43,12 +43,12 @@ def check(trace: Trace) -> int:
     """How many errors the trace has; `InvalidTrace` when one of them cannot be stored."""
     where = f"trace {trace.trace_id!r}"
     try:
-        found = findings(trace)
-        fatal = [p for p in found.errors if p.code in _UNSTORABLE]
+        problems = findings(trace)
+        fatal = [p for p in problems.errors if p.code in _UNSTORABLE]
         if fatal:
             more = f", and {len(fatal) - 1} more" if len(fatal) > 1 else ""
             what, fix = f"cannot be stored: {fatal[0]}{more}", "`counterpoint store check` lists every problem"
-            raise InvalidTrace(what, problems=found.problems, where=where, fix=fix)
+            raise InvalidTrace(what, problems=problems.problems, where=where, fix=fix)
         loose = [trace.meta, list(trace.contents), *(e.extra for e in trace.events if e.extra is not None)]
         if _decode(_encode(loose)) != loose or not all(isinstance(v, str) for v in trace.contents.values()):
             raise InvalidTrace(
@@ -56,7 +56,7 @@ def check(trace: Trace) -> int:
             )
     except (OverflowError, UnicodeEncodeError, TypeError, msgspec.MsgspecError) as error:
         raise InvalidTrace(f"cannot be stored: {error}", where=where, fix="write finite numbers and valid Unicode") from error
-    return found.error_count
+    return problems.error_count
 
 
 def digest_of(trace: Trace) -> str:
@@ -130,7 +130,7 @@ class Writer:
             try:
                 if is_open(trace.trace_id):
                     fix = "finish it with store.resume(id), or drop it with store.remove(id)"
-                    raise InputError(f"trace {trace.trace_id!r} is being recorded, or was cut off", fix=fix)
+                    raise InputError(f"trace {trace.trace_id!r} is being recorded, or was interrupted", fix=fix)
                 batch.take(trace, origin)
             except BaseException:
                 batch.commit()
@@ -144,15 +144,15 @@ class Writer:
         batch.take(trace, None)
         batch.commit()
 
-    def score(self, name: str, given: Sequence[Outcome]) -> Trace | None:
+    def score(self, name: str, outcomes: Sequence[Outcome]) -> Trace | None:
         """Put outcomes on a stored trace; None when there is no such trace. Who comes second adds to the first."""
         while True:
             row = self._log.refresh().rows.get(name)
             if row is None:
                 return None
             try:
-                trace = with_outcomes(self._lake.trace(row), given)
-            except Gone:
+                trace = with_outcomes(self._lake.trace(row), outcomes)
+            except MissingFile:
                 if self._log.refresh().rows.get(name) == row:
                     raise
                 continue  # a compaction moved it meanwhile
@@ -171,7 +171,7 @@ class Writer:
         """The outcomes that people gave a stored trace."""
         try:
             return outcomes_of(self._lake.meta(row)) if row.has_meta else []
-        except Gone:
+        except MissingFile:
             moved = self._log.refresh().rows.get(row.id)
             if moved is None or moved == row:
                 raise
@@ -199,15 +199,15 @@ class Writer:
                 rows = writer.rows
 
                 def change(state: State) -> Commit | None:
-                    kept = decide(state, rows)
-                    if kept and not is_whole(self._lake.folder, part):
-                        raise PartGone(part.name)
-                    return Commit(at=time.time(), parts=[part], rows=kept) if kept else None
+                    rows_now = decide(state, rows)
+                    if rows_now and not is_whole(self._lake.folder, part):
+                        raise MissingPart(part.name)
+                    return Commit(at=time.time(), parts=[part], rows=rows_now) if rows_now else None
 
                 if self._log.commit(change) is None and not self._log.names(writer.name):
                     writer.abandon()  # a repair may have found it, and named it before we came
                 return True
-            except PartGone:
+            except MissingPart:
                 if writer is not None:
                     writer.abandon()
                 return False
@@ -225,7 +225,7 @@ class _Batch:
         self.whats: list[str] = []
         self._units: dict[str, Unit] = {}
         self._places: dict[str, int] = {}
-        self._taken: dict[str, tuple[Trace, str | None, Row]] = {}
+        self._replaced: dict[str, tuple[Trace, str | None, Row]] = {}
         """What is held of traces that were stored before, and what was stored when they were taken."""
         self._events = 0
 
@@ -237,8 +237,8 @@ class _Batch:
         problems = check(trace)
         digest = digest_of(trace)
         stored = self._state.rows.get(name)
-        if stored is not None and stored.digest != digest and (given := self._writer.outcomes(stored)):
-            trace = carried_over(trace, given)
+        if stored is not None and stored.digest != digest and (outcomes := self._writer.outcomes(stored)):
+            trace = carried_over(trace, outcomes)
             digest = digest_of(trace)
         what = self._what(self._state.rows.get(name), digest, source)
         self.whats.append(what)
@@ -250,7 +250,7 @@ class _Batch:
             raise InvalidTrace(f"cannot be stored: {error}", where=f"trace {name!r}", fix="write finite numbers") from error
         self._places[name] = len(self.whats) - 1
         if stored is not None:
-            self._taken[name] = (trace, source, stored)
+            self._replaced[name] = (trace, source, stored)
         self._events += len(trace.events)
         if len(self._units) >= _PART_TRACES or self._events >= _PART_EVENTS:
             self.commit()
@@ -262,7 +262,7 @@ class _Batch:
             return "unchanged"
         if self._is_new:
             fix = "record under another id; store.add(trace) replaces a stored one"
-            raise InputError(f"trace {stored.id!r} was stored by somebody else meanwhile", fix=fix)
+            raise InputError(f"another process stored trace {stored.id!r} meanwhile", fix=fix)
         if stored.source is not None and source is not None and stored.source != source:
             raise InputError(
                 f"trace {stored.id!r} is stored already, from {stored.source}",
@@ -275,15 +275,15 @@ class _Batch:
         """Write and commit what is held."""
         if not self._units:
             return
-        units, places, taken = list(self._units.values()), self._places, self._taken
-        self._units, self._places, self._taken, self._events = {}, {}, {}, 0
+        units, places, replaced = list(self._units.values()), self._places, self._replaced
+        self._units, self._places, self._replaced, self._events = {}, {}, {}, 0
         scored: list[str] = []
-        self._writer.write(units, lambda state, rows: self._decide(state, rows, places, taken, scored))
+        self._writer.write(units, lambda state, rows: self._decide(state, rows, places, replaced, scored))
         if scored:
             self._state, whats = self._writer.refreshed(), self.whats
             for name in scored:
                 self.whats = []
-                self.take(*taken[name][:2])
+                self.take(*replaced[name][:2])
                 self.commit()
                 whats[places[name]] = self.whats[0]
             self.whats = whats
@@ -293,22 +293,22 @@ class _Batch:
         state: State,
         rows: list[Row],
         places: dict[str, int],
-        taken: dict[str, tuple[Trace, str | None, Row]],
+        replaced: dict[str, tuple[Trace, str | None, Row]],
         scored: list[str],
     ) -> list[Row]:
         """Again, with what others committed while we wrote; what somebody scored meanwhile is taken once more."""
-        kept = []
+        new = []
         scored.clear()
         for row in rows:
             stored = state.rows.get(row.id)
-            was = taken[row.id][2].digest if row.id in taken else None
+            was = replaced[row.id][2].digest if row.id in replaced else None
             is_other = stored is not None and was is not None and stored.digest not in (was, row.digest)
             if is_other and stored is not None and self._writer.outcomes(stored):
                 scored.append(row.id)
                 continue
             what = self.whats[places[row.id]] = self._what(stored, row.digest, row.source)
             if what == "updated" and stored is not None:
-                kept.append(replace(row, added=stored.added, source=row.source or stored.source))
+                new.append(replace(row, added=stored.added, source=row.source or stored.source))
             elif what == "added":
-                kept.append(row)
-        return kept
+                new.append(row)
+        return new

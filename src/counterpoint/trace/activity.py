@@ -79,12 +79,12 @@ def quarters_of(trace: Trace) -> tuple[Quarter, ...]:
         when = moments(trace.events, trace.meta)
     except OverflowError:  # a time that no float holds
         return ()
-    found: dict[int, list[int]] = {}
+    by_quarter: dict[int, list[int]] = {}
     for i, moment in enumerate(when):
         if moment is not None:
-            found.setdefault(int(moment // QUARTER_S), []).append(i)
+            by_quarter.setdefault(int(moment // QUARTER_S), []).append(i)
     failed, has_unpriced = set(trace.failures), bool(trace.unpriced)
-    return tuple(_quarter(trace.events, numbers, when, failed, has_unpriced) for _, numbers in sorted(found.items()))
+    return tuple(_quarter(trace.events, numbers, when, failed, has_unpriced) for _, numbers in sorted(by_quarter.items()))
 
 
 def _quarter(
@@ -125,9 +125,9 @@ def _request_words(event: Event, text: str | None) -> str | None:
             args = msgspec.json.decode(text)
         except msgspec.DecodeError:
             args = None
-    given = args if isinstance(args, dict) else {}
-    told = next((words for key in _SAYS if (words := _words(given.get(key)))), text)
-    return first_line(told, _WORDS) if told else None
+    fields = args if isinstance(args, dict) else {}
+    request = next((words for key in _SAYS if (words := _words(fields.get(key)))), text)
+    return first_line(request, _WORDS) if request else None
 
 
 def _words(value: Any) -> str | None:
@@ -167,9 +167,9 @@ def sliced(trace: Trace, begin: float, end: float) -> Trace:
         when = moments(trace.events, trace.meta)
     except OverflowError:
         return trace
-    kept = [e for e, moment in zip(trace.events, when, strict=True) if moment is None or begin <= moment < end]
-    if len(kept) == len(trace.events):
+    events = [e for e, moment in zip(trace.events, when, strict=True) if moment is None or begin <= moment < end]
+    if len(events) == len(trace.events):
         return trace
-    inside = {e.id for e in kept}
+    inside = {e.id for e in events}
     edges = [edge for edge in trace.edges if edge.src in inside and edge.dst in inside]
-    return replace(trace, events=kept, edges=edges, costs={})
+    return replace(trace, events=events, edges=edges, costs={})

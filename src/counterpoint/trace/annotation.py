@@ -85,23 +85,23 @@ def annotation(
 
 def annotations_of(trace: Trace) -> list[Annotation]:
     """The annotations that a trace carries, the oldest first; left out is what is none, or is about another trace."""
-    kept = trace.meta.get(ANNOTATIONS)
+    records = trace.meta.get(ANNOTATIONS)
     out = []
-    for one in kept if isinstance(kept, list) else ():
+    for one in records if isinstance(records, list) else ():
         try:
-            found = msgspec.convert(one, Annotation)
+            annotation = msgspec.convert(one, Annotation)
         except msgspec.ValidationError:
             continue
-        if found.trace_id == trace.trace_id and found.id:
-            out.append(found)
+        if annotation.trace_id == trace.trace_id and annotation.id:
+            out.append(annotation)
     return out
 
 
-def with_annotations(trace: Trace, given: Sequence[Annotation]) -> Trace:
+def with_annotations(trace: Trace, annotations: Sequence[Annotation]) -> Trace:
     """The trace with exactly these annotations."""
     meta = {name: value for name, value in trace.meta.items() if name != ANNOTATIONS}
-    if given:
-        meta[ANNOTATIONS] = [msgspec.to_builtins(one) for one in given]
+    if annotations:
+        meta[ANNOTATIONS] = [msgspec.to_builtins(one) for one in annotations]
     elif ANNOTATIONS not in trace.meta:
         return trace
     return replace(trace, meta=meta)
@@ -109,8 +109,8 @@ def with_annotations(trace: Trace, given: Sequence[Annotation]) -> Trace:
 
 def renamed(trace: Trace, name: str) -> Trace:
     """The trace under another id, with what is said about it: under ids of their own, which come out the same each time."""
-    given = [replace(one, trace_id=name, id=_id(f"{one.id}\0{name}")) for one in annotations_of(trace)]
-    return with_annotations(replace(trace, trace_id=name), given)
+    annotations = [replace(one, trace_id=name, id=_id(f"{one.id}\0{name}")) for one in annotations_of(trace)]
+    return with_annotations(replace(trace, trace_id=name), annotations)
 
 
 def author_of(one: Annotation) -> str:
@@ -132,8 +132,8 @@ def _id(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def labels_of(given: Iterable[Annotation]) -> tuple[str, ...]:
+def labels_of(annotations: Iterable[Annotation]) -> tuple[str, ...]:
     """The labels among annotations, each once: `wrong`, or `verdict=wrong` where it has a name; a model's with its author."""
-    found = (one for one in given if one.label is not None)
-    said = ((str(one.label) if one.name == LABEL else f"{one.name}={one.label}", one) for one in found)
-    return tuple(dict.fromkeys(f"{label} by {author_of(one)}" if one.is_model else label for label, one in said))
+    labelled = (one for one in annotations if one.label is not None)
+    labels = ((str(one.label) if one.name == LABEL else f"{one.name}={one.label}", one) for one in labelled)
+    return tuple(dict.fromkeys(f"{label} by {author_of(one)}" if one.is_model else label for label, one in labels))

@@ -13,7 +13,7 @@ were built in memory.
 | negative, non-finite | error | a cost, count or duration below zero, or not a number |
 | field | error | a record built in memory breaks the schema |
 | orphan-result | warning | a tool result with no call before it |
-| return-elsewhere | warning | an agent returns to somebody other than its spawner |
+| return-elsewhere | warning | an agent returns to another agent than its spawner |
 | act-after-despawn | warning | an agent acts after it was ended |
 | idle-agent | warning | an agent was spawned and never acts |
 | spawned-twice | warning | two spawns create one agent |
@@ -79,29 +79,29 @@ def findings(
     `known` says what decoding has shown already: `schema` after `wire.decode_loosely`, every field after `decode_strictly`.
     Of a trace that is still as it was decoded, this is known without being said.
     """
-    found = Findings(limit)
+    problems = Findings(limit)
     known = wire.shown_by_decoding(trace) if known == "nothing" else known
-    if known == "nothing" and not _records_hold(trace, found):
-        return found
+    if known == "nothing" and not _records_hold(trace, problems):
+        return problems
     if known == "schema":
-        _own_fields(trace, found)
+        _own_fields(trace, problems)
     try:
-        _rules(trace, found)
+        _rules(trace, problems)
     except OverflowError:  # a whole number that no field's type refuses
-        found.error("non-finite", "$", "a number is beyond what a double holds", "write a finite number")
-    return found
+        problems.error("non-finite", "$", "a number is beyond what a double holds", "write a finite number")
+    return problems
 
 
-def _rules(trace: Trace, found: Findings) -> None:
+def _rules(trace: Trace, problems: Findings) -> None:
     links = link(trace.events, trace.edges)
     columns = _Columns(trace.events)
-    _references(trace, links, found)
-    _numbers(trace, found)
-    _time(trace, links, columns, found)
-    _agents(trace, columns, found)
-    _results(trace, links, columns, found)
-    _costs(trace, columns, found)
-    _source(trace, found)
+    _references(trace, links, problems)
+    _numbers(trace, problems)
+    _time(trace, links, columns, problems)
+    _agents(trace, columns, problems)
+    _results(trace, links, columns, problems)
+    _costs(trace, columns, problems)
+    _source(trace, problems)
 
 
 class _Columns:
@@ -134,7 +134,7 @@ class _Columns:
         return np.flatnonzero(self.type == code).tolist()
 
 
-def _records_hold(trace: Trace, found: Findings) -> bool:
+def _records_hold(trace: Trace, problems: Findings) -> bool:
     """A trace built in memory may hold anything: write it out and read it back, as a file would be."""
     costs = {"tokens": 0, "wall_clock_s": 0} | trace.costs  # a trace in memory need not state them
     try:
@@ -142,18 +142,18 @@ def _records_hold(trace: Trace, found: Findings) -> bool:
         data = wire.encode(whole)
         if wire.decode_strictly(data) is not None or _declared_hold(whole):
             return True
-        checked = schema_check.problems(data, found.limit)
+        checked = schema_check.problems(data, problems.limit)
     except InvalidTrace as error:
-        found.error("non-finite", error.where or "$", error.what, error.fix or "")
+        problems.error("non-finite", error.where or "$", error.what, error.fix or "")
         return False
     except (ValueError, TypeError) as error:
-        found.error("field", "$", f"a record cannot be written as JSON: {error}")
+        problems.error("field", "$", f"a record cannot be written as JSON: {error}")
         return False
     for problem in checked.errors:
-        found.error("field", problem.where, problem.what, problem.hint)
+        problems.error("field", problem.where, problem.what, problem.hint)
     if not checked.error_count:
-        _own_fields(trace, found)
-    return not found.by_code("error").get("field")
+        _own_fields(trace, problems)
+    return not problems.by_code("error").get("field")
 
 
 def _declared_hold(trace: Trace) -> bool:
@@ -164,28 +164,28 @@ def _declared_hold(trace: Trace) -> bool:
     return wire.decode_strictly(wire.encode(msgspec.structs.replace(trace, events=bare))) is not None
 
 
-def _own_fields(trace: Trace, found: Findings) -> None:
+def _own_fields(trace: Trace, problems: Findings) -> None:
     """Our own fields, which the survey's schema leaves open: their types and ranges."""
     for i, event in enumerate(trace.events):
         for field in AMOUNTS:
             value = getattr(event, field)
             if schema_check.is_number(value) and value < 0:
-                found.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}", _UNKNOWN)
+                problems.error("negative", f"events[{i}].{field}", f"must not be negative, is {value}", _UNKNOWN)
         again = wire.event_from_dict(wire.event_dict(event))
         moved = set(again.extra or ()) - set(event.extra or ())
         for field in sorted(moved):
-            found.error("field", f"events[{i}].{field}", "is of another type", "put foreign values into `extra`")
+            problems.error("field", f"events[{i}].{field}", "is of another type", "put foreign values into `extra`")
 
 
-def _references(trace: Trace, links: Links, found: Findings) -> None:
+def _references(trace: Trace, links: Links, problems: Findings) -> None:
     for i in links.repeated.tolist():
         name = trace.events[i].id
-        found.error("duplicate-id", f"events[{i}]", f"the id {name!r} was used before", "make ids unique")
+        problems.error("duplicate-id", f"events[{i}]", f"the id {name!r} was used before", "make ids unique")
     for k in np.flatnonzero((links.src < 0) | (links.dst < 0)).tolist():
         for end, number in (("src", links.src[k]), ("dst", links.dst[k])):
             if number < 0:
                 name = getattr(trace.edges[k], end)
-                found.error("dangling-edge", f"edges[{k}].{end}", f"there is no event {name!r}", "add it or drop the edge")
+                problems.error("dangling-edge", f"edges[{k}].{end}", f"there is no event {name!r}", "add it or drop the edge")
     whole = (links.src >= 0) & (links.dst >= 0)
     src, dst = links.src[whole], links.dst[whole]
     if bool((src < dst).all()):
@@ -193,21 +193,21 @@ def _references(trace: Trace, links: Links, found: Findings) -> None:
     loop = cycle(len(trace.events), src, dst)
     if loop:
         names = " -> ".join(trace.events[i].id for i in [*loop[:8], loop[0]])
-        found.error("cycle", f"events[{loop[0]}]", f"a cycle of {len(loop)} events: {names}", "drop or turn one edge")
+        problems.error("cycle", f"events[{loop[0]}]", f"a cycle of {len(loop)} events: {names}", "drop or turn one edge")
 
 
-def _numbers(trace: Trace, found: Findings) -> None:
+def _numbers(trace: Trace, problems: Findings) -> None:
     for name, value in trace.costs.items():
         if value < 0:
-            found.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}", _UNKNOWN)
+            problems.error("negative", f"$.costs.{name}", f"a cost is not negative, is {value}", _UNKNOWN)
 
 
-def _time(trace: Trace, links: Links, columns: _Columns, found: Findings) -> None:
+def _time(trace: Trace, links: Links, columns: _Columns, problems: Findings) -> None:
     whole = (links.src >= 0) & (links.dst >= 0)
     late = np.flatnonzero(whole & (columns.t[links.src] > columns.t[links.dst]))
     for k in late.tolist():
         edge, s, d = trace.edges[k], trace.events[links.src[k]], trace.events[links.dst[k]]
-        found.error(
+        problems.error(
             "time-backwards",
             f"edges[{k}]",
             f"{edge.dst!r} at t={d.t} depends on {edge.src!r} at t={s.t}, which is later",
@@ -215,7 +215,7 @@ def _time(trace: Trace, links: Links, columns: _Columns, found: Findings) -> Non
         )
 
 
-def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
+def _agents(trace: Trace, columns: _Columns, problems: Findings) -> None:
     events = trace.events
     spawned: dict[str, int] = {}
     for i in columns.of_type(_SPAWN):
@@ -224,53 +224,53 @@ def _agents(trace: Trace, columns: _Columns, found: Findings) -> None:
             continue
         if child in spawned:
             what = f"{child!r} was spawned by {events[spawned[child]].id!r} already"
-            found.warning("spawned-twice", f"events[{i}]", what, "give each instance its own name")
+            problems.warning("spawned-twice", f"events[{i}]", what, "give each instance its own name")
         else:
             spawned[child] = i
     if not spawned:
         return
-    _lives(trace, columns, spawned, found)
-    _returns(trace, columns, spawned, found)
+    _lives(trace, columns, spawned, problems)
+    _returns(trace, columns, spawned, problems)
 
 
-def _lives(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
+def _lives(trace: Trace, columns: _Columns, spawned: dict[str, int], problems: Findings) -> None:
     """Nobody acts before its spawn or after its despawn. One growing set of who has acted so far answers for all."""
     events, agents, t = trace.events, columns.agents_by_time, columns.t
-    seen: set[str] = set()
+    active: set[str] = set()
     done = 0
     for place, i in columns.places(list(spawned.values())):
         child = str(events[i].to)
-        seen.update(agents[done:place])
+        active.update(agents[done:place])
         done = place
-        act = columns.by_time[agents.index(child)] if child in seen else i
+        act = columns.by_time[agents.index(child)] if child in active else i
         if t[act] < t[i]:
             what = f"{child!r} acts at t={events[act].t}, before its spawn {events[i].id!r} at t={events[i].t}"
-            found.error("act-before-spawn", f"events[{act}]", what, "an agent exists from its spawn on")
-    seen.update(agents[done:])
+            problems.error("act-before-spawn", f"events[{act}]", what, "an agent exists from its spawn on")
+    active.update(agents[done:])
     for child, i in spawned.items():
-        if child not in seen:
-            found.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts", "record what it did")
-    seen, done = set(), len(agents)
+        if child not in active:
+            problems.warning("idle-agent", f"events[{i}]", f"{child!r} is spawned and never acts", "record what it did")
+    active, done = set(), len(agents)
     for place, i in reversed(columns.places(columns.of_type(_DESPAWN))):
-        seen.update(agents[place + 1 : done])
+        active.update(agents[place + 1 : done])
         done, ended = place + 1, events[i].to
-        act = columns.by_time[len(agents) - 1 - agents[::-1].index(ended)] if ended is not None and ended in seen else i
+        act = columns.by_time[len(agents) - 1 - agents[::-1].index(ended)] if ended is not None and ended in active else i
         if t[act] > t[i]:
             what = f"{ended!r} was ended by {events[i].id!r} at t={events[i].t}"
-            found.warning("act-after-despawn", f"events[{act}]", what, "an ended agent does not act")
+            problems.warning("act-after-despawn", f"events[{act}]", what, "an ended agent does not act")
 
 
-def _returns(trace: Trace, columns: _Columns, spawned: dict[str, int], found: Findings) -> None:
+def _returns(trace: Trace, columns: _Columns, spawned: dict[str, int], problems: Findings) -> None:
     events = trace.events
     for i in columns.of_type(_RETURN):
         event = events[i]
         who = event.from_ or event.agent
         if who in spawned and event.to is not None and event.to != events[spawned[who]].agent:
             what = f"{who!r} returns to {event.to!r}, but {events[spawned[who]].agent!r} spawned it"
-            found.warning("return-elsewhere", f"events[{i}]", what, "a return goes to the spawner; use a message")
+            problems.warning("return-elsewhere", f"events[{i}]", what, "a return goes to the spawner; use a message")
 
 
-def _results(trace: Trace, links: Links, columns: _Columns, found: Findings) -> None:
+def _results(trace: Trace, links: Links, columns: _Columns, problems: Findings) -> None:
     """A result must follow a call: an edge from one, or an earlier call of the same tool that nobody has answered."""
     events = trace.events
     whole = (links.src >= 0) & (links.dst >= 0)
@@ -287,21 +287,21 @@ def _results(trace: Trace, links: Links, columns: _Columns, found: Findings) -> 
         tool = events[i].tool
         if tool not in earliest or earliest[tool] > events[i].t:
             what = f"a result of {tool!r} with no call before it"
-            found.warning("orphan-result", f"events[{i}]", what, "record the tool_call, with an edge to its result")
+            problems.warning("orphan-result", f"events[{i}]", what, "record the tool_call, with an edge to its result")
 
 
-def _source(trace: Trace, found: Findings) -> None:
+def _source(trace: Trace, problems: Findings) -> None:
     """What an importer said its source leaves out."""
     about = trace.meta.get("import")
     lacks = about.get("lacks") if isinstance(about, dict) else None
     for what, times in lacks.items() if isinstance(lacks, dict) else ():
-        found.warning("source-lacks", "$.meta.import", f"{what} ({times})", "nothing was guessed in its place")
+        problems.warning("source-lacks", "$.meta.import", f"{what} ({times})", "nothing was guessed in its place")
 
 
-def _costs(trace: Trace, columns: _Columns, found: Findings) -> None:
+def _costs(trace: Trace, columns: _Columns, problems: Findings) -> None:
     def differ(name: str, counted: float, how: str) -> None:
         what = f"states {trace.costs[name]:g}, {how} {counted:g}"
-        found.warning("costs-differ", f"$.costs.{name}", what, "a source that rounds or leaves events out says so in meta")
+        problems.warning("costs-differ", f"$.costs.{name}", what, "a source that rounds or leaves events out says so in meta")
 
     def compare(name: str, counted: float) -> None:
         if abs(trace.costs.get(name, counted) - counted) > _SLACK * max(1.0, abs(counted)):

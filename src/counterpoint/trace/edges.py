@@ -46,10 +46,10 @@ def numbers(names: list[str], prefix: bytes) -> NDArray[np.int64] | None:
         start, end = np.empty(len(some), np.intp), np.empty(len(some), np.intp)
         start[0], end[-1] = 0, len(text)
         start[1:], end[:-1] = breaks + 1, breaks
-        found = numbers_at(text, start, end, prefix)
-        if found is None:
+        values = numbers_at(text, start, end, prefix)
+        if values is None:
             return None
-        out[begin : begin + len(some)] = found
+        out[begin : begin + len(some)] = values
     return out
 
 
@@ -145,10 +145,10 @@ def scan(raw: Raw | bytes, events: list[Event]) -> Edges | None:
     if not shape.is_whole():
         return None
     src, dst, codes = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    low, found = place
-    if min(src.min(), dst.min()) < low or max(src.max(), dst.max()) >= low + len(found):
+    low, places = place
+    if min(src.min(), dst.min()) < low or max(src.max(), dst.max()) >= low + len(places):
         return None
-    src, dst = found[src - low], found[dst - low]
+    src, dst = places[src - low], places[dst - low]
     return Edges(events, src, dst, codes) if int(src.min()) >= 0 and int(dst.min()) >= 0 else None
 
 
@@ -212,10 +212,10 @@ class _Shape:
     def _is_valid(self, q: Places) -> bool:
         """Whether the first edge is an edge, its fields in the order that the pattern takes them for."""
         text = self.text
-        left = text[: q[0]].tobytes().rfind(b"{")
+        begin = text[: q[0]].tobytes().rfind(b"{")
         right = text[q[11] : q[11] + 4096].tobytes().find(b"}") + int(q[11]) + 1
         try:
-            edge = _edge.decode(text[max(left, 0) : right].tobytes())
+            edge = _edge.decode(text[max(begin, 0) : right].tobytes())
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return False
         strings = [text[q[k] + 1 : q[k + 1]].tobytes() for k in range(0, 12, 2)]

@@ -21,7 +21,7 @@ _INTERRUPTED = "[Request interrupted"
 
 
 def is_unfinished(meta: Mapping[str, Any]) -> bool:
-    """Whether no end is recorded: the run goes on, or was cut off."""
+    """Whether no end is recorded: the run is still going, or was interrupted."""
     return bool(meta.get(UNFINISHED))
 
 
@@ -29,8 +29,8 @@ def under_way(trace: Trace) -> list[Event]:
     """Events that began and did not end."""
     named = trace.meta.get(OPEN_EVENTS)
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-    found = [trace.events[trace.index[name]] for name in names if name in trace.index]
-    return found or (_unanswered(trace) if _is_session(trace) else [])
+    events = [trace.events[trace.index[name]] for name in names if name in trace.index]
+    return events or (_unanswered(trace) if _is_session(trace) else [])
 
 
 def _is_session(trace: Trace) -> bool:
@@ -86,5 +86,5 @@ def ending_words(trace: Trace) -> list[str]:
     names = agent_names(trace, {e.agent for e in events}) if events else {}
     shown = [" ".join(filter(None, (e.id, e.tool or e.model or e.type, "of", names[e.agent]))) for e in events[:_SHOWN]]
     more = [f"and {len(events) - _SHOWN:,} more"] if len(events) > _SHOWN else []
-    begin = ["the end is not recorded: it goes on, or was cut off"] if is_unfinished(trace.meta) else []
+    begin = ["the end is not recorded: the run is still going, or was interrupted"] if is_unfinished(trace.meta) else []
     return begin + (["without an end: " + ", ".join([*shown, *more])] if events else [])

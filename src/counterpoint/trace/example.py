@@ -59,8 +59,8 @@ def _rollout(name: str, task: str, first: Sequence[int], second: Sequence[int], 
     contents: dict[str, str] = {}
     events = []
     for k, step in enumerate(steps):
-        said = step.get("extra", {}).get("claim", step.get("ok", ""))
-        words = f"{task}: {step['type']} {step['agent']} {step.get('to', '')} {said}"
+        statement = step.get("extra", {}).get("claim", step.get("ok", ""))
+        words = f"{task}: {step['type']} {step['agent']} {step.get('to', '')} {statement}"
         contents[f"text:{words}"] = words
         known = {"role": _ROLES[step["agent"]], "tokens_in": 5, "content_ref": f"text:{words}", "key": f"{task}/{k}"}
         events.append(Event(**{"id": f"e{k}", "t": k, **known, **step}))
@@ -72,13 +72,13 @@ def _rollout(name: str, task: str, first: Sequence[int], second: Sequence[int], 
 
 
 def _decides(decision: str, options: list[str], chance: float, turn: int, **extra: Any) -> dict[str, Any]:
-    said = {"type": "orchestrator_decision", "agent": "lead", "decision": decision, "options": options, "turn": turn}
-    return {**said, "logp": math.log(chance), "tokens_out": 2, **({"extra": extra} if extra else {})}
+    fields = {"type": "orchestrator_decision", "agent": "lead", "decision": decision, "options": options, "turn": turn}
+    return {**fields, "logp": math.log(chance), "tokens_out": 2, **({"extra": extra} if extra else {})}
 
 
 def _claims(kind: str, worker: str, item: int, claim: int, turn: int) -> dict[str, Any]:
-    said = {"type": kind, "agent": worker, "from_": worker, "to": "lead", "task": f"vote {item}", "turn": turn, "tokens_out": 4}
-    return {**said, "extra": {"claim": claim}, "reward": {"R2": float(claim), "R6": 0.5 + claim / 4}}
+    fields = {"type": kind, "agent": worker, "from_": worker, "to": "lead", "task": f"vote {item}", "turn": turn, "tokens_out": 4}
+    return {**fields, "extra": {"claim": claim}, "reward": {"R2": float(claim), "R6": 0.5 + claim / 4}}
 
 
 def _drafts(worth: float, turn: int) -> dict[str, Any]:

@@ -252,9 +252,9 @@ class Graph:
 
     def linear_extension(self, rng: np.random.Generator) -> list[int]:
         """One order of the events that respects every edge, drawn by picking among the ready ones at random."""
-        left = self.in_degree().tolist()
+        degrees = self.in_degree().tolist()
         first, targets = (a.tolist() for a in self.children)
-        ready = [i for i in range(self.n) if not left[i]]
+        ready = [i for i in range(self.n) if not degrees[i]]
         out: list[int] = []
         while ready:
             k = int(rng.integers(len(ready)))
@@ -262,14 +262,14 @@ class Graph:
             i = ready.pop()
             out.append(i)
             for j in targets[first[i] : first[i + 1]]:
-                left[j] -= 1
-                if not left[j]:
+                degrees[j] -= 1
+                if not degrees[j]:
                     ready.append(j)
         return out
 
     def linear_extensions(self) -> Iterator[list[int]]:
         """Every order that respects every edge, in lexicographic order of event numbers. Their number explodes."""
-        left = self.in_degree().tolist()
+        degrees = self.in_degree().tolist()
         first, targets = (a.tolist() for a in self.children)
         out: list[int] = []
 
@@ -278,17 +278,17 @@ class Graph:
                 yield out.copy()
                 return
             for i in range(self.n):
-                if left[i] == 0:
-                    left[i] = -1
+                if degrees[i] == 0:
+                    degrees[i] = -1
                     out.append(i)
                     after = targets[first[i] : first[i + 1]]
                     for j in after:
-                        left[j] -= 1
+                        degrees[j] -= 1
                     yield from extend()
                     for j in after:
-                        left[j] += 1
+                        degrees[j] += 1
                     out.pop()
-                    left[i] = 0
+                    degrees[i] = 0
 
         return extend()
 
@@ -309,16 +309,16 @@ def topological_order(n: int, src: Ints, dst: Ints) -> Ints:
     """Event numbers so that every edge points forward, file order among equals; raises `InvalidTrace` for a cycle."""
     import heapq
 
-    left = np.bincount(dst, minlength=n).tolist()
+    degrees = np.bincount(dst, minlength=n).tolist()
     first, targets = (a.tolist() for a in _csr(n, src, dst))
-    ready = [i for i in range(n) if not left[i]]
+    ready = [i for i in range(n) if not degrees[i]]
     out: list[int] = []
     while ready:
         i = heapq.heappop(ready)
         out.append(i)
         for j in targets[first[i] : first[i + 1]]:
-            left[j] -= 1
-            if not left[j]:
+            degrees[j] -= 1
+            if not degrees[j]:
                 heapq.heappush(ready, j)
     if len(out) < n:
         loop = cycle(n, src, dst)
@@ -333,26 +333,26 @@ def topological_order(n: int, src: Ints, dst: Ints) -> Ints:
 
 def cycle(n: int, src: Ints, dst: Ints) -> list[int]:
     """One cycle as event numbers, or an empty list."""
-    left = np.bincount(dst, minlength=n).tolist()
+    degrees = np.bincount(dst, minlength=n).tolist()
     first, targets = (a.tolist() for a in _csr(n, src, dst))
-    ready = [i for i in range(n) if not left[i]]
+    ready = [i for i in range(n) if not degrees[i]]
     while ready:
         i = ready.pop()
-        left[i] = -1
+        degrees[i] = -1
         for j in targets[first[i] : first[i + 1]]:
-            left[j] -= 1
-            if not left[j]:
+            degrees[j] -= 1
+            if not degrees[j]:
                 ready.append(j)
-    stuck = [i for i in range(n) if left[i] > 0]
+    stuck = [i for i in range(n) if degrees[i] > 0]
     if not stuck:
         return []
     # Every stuck event has a stuck parent, so walking backwards must come round.
     start, sources = (a.tolist() for a in _csr(n, dst, src))
-    seen: dict[int, int] = {}
+    visits: dict[int, int] = {}
     walk: list[int] = []
     here = stuck[0]
-    while here not in seen:
-        seen[here] = len(walk)
+    while here not in visits:
+        visits[here] = len(walk)
         walk.append(here)
-        here = next(p for p in sources[start[here] : start[here + 1]] if left[p] > 0)
-    return walk[seen[here] :][::-1]
+        here = next(p for p in sources[start[here] : start[here + 1]] if degrees[p] > 0)
+    return walk[visits[here] :][::-1]

@@ -49,14 +49,14 @@ def _way_back(first: Any, sources: Any, along: Any, head: Any, path: Any) -> int
     n = 1
     while True:
         here = path[n - 1]
-        found = False
+        has_way = False
         for k in range(first[here], first[here + 1]):
             if head[sources[k]] + along[k] == head[here]:
                 path[n] = sources[k]
                 n += 1
-                found = True
+                has_way = True
                 break
-        if not found:
+        if not has_way:
             return n
 
 

@@ -75,5 +75,5 @@ STATED = "stated_by"
 
 def names_of(meta: Mapping[str, Any]) -> dict[str, str]:
     """Agent id to name, as `meta` has them; nothing that is no text."""
-    found = meta.get(NAMES)
-    return {k: v for k, v in found.items() if isinstance(v, str) and v} if isinstance(found, dict) else {}
+    names = meta.get(NAMES)
+    return {k: v for k, v in names.items() if isinstance(v, str) and v} if isinstance(names, dict) else {}

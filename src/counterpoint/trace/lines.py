@@ -141,12 +141,12 @@ class LineReader:
 
     def _check_sum(self, line: bytes, crc: int) -> None:
         try:
-            said = line_decoder.decode(line)
+            record = line_decoder.decode(line)
         except UNREADABLE as error:
             raise self._wrong(str(error)) from error
-        if said.sum != crc:
+        if record.sum != crc:
             raise self._wrong("a byte before it has changed since it was written", "take the file from a copy")
-        self.is_tallied |= bool(said.tally)
+        self.is_tallied |= bool(record.tally)
 
     def _take(self, line: bytes) -> None:
         if self.header is None:
@@ -211,8 +211,8 @@ class LineReader:
             closed = event_from_dict(event_dict(replace(event, extra=None)) | fields)
         except UNREADABLE as error:
             raise self._wrong(_plain(error)) from error
-        kept = {**(event.extra or {}), **(closed.extra or {})}
-        self.events[place] = replace(closed, extra=kept or event.extra)
+        extra = {**(event.extra or {}), **(closed.extra or {})}
+        self.events[place] = replace(closed, extra=extra or event.extra)
 
     def _read_header(self, line: bytes) -> Header:
         try:

@@ -54,8 +54,8 @@ def _by_number(ids: list[str], src: list[str], dst: list[str]) -> Links | None:
     number = np.arange(n, dtype=np.int32)
     place = np.full(high - low + 2, -1, np.int32)
     place[values[:n][::-1]] = number[::-1]
-    found = place[values]
-    return Links(found[n : n + m], found[n + m :], np.flatnonzero(found[:n] != number).astype(np.int32))
+    places = place[values]
+    return Links(places[n : n + m], places[n + m :], np.flatnonzero(places[:n] != number).astype(np.int32))
 
 
 def _by_dict(ids: list[str], src: list[str], dst: list[str]) -> Links:
@@ -83,5 +83,5 @@ def _by_arrow(ids: list[str], src: list[str], dst: list[str]) -> Links:
     repeated = np.flatnonzero(first[places] != np.arange(len(ids)))
     ends = pa.array(src + dst, pa.large_string())
     code = pc.fill_null(pc.index_in(ends, options=pc.SetLookupOptions(value_set=codes.dictionary)), -1).to_numpy()
-    found = np.where(code < 0, -1, first[code]).astype(np.int32)
-    return Links(found[: len(src)], found[len(src) :], repeated.astype(np.int32))
+    numbers = np.where(code < 0, -1, first[code]).astype(np.int32)
+    return Links(numbers[: len(src)], numbers[len(src) :], repeated.astype(np.int32))

@@ -53,10 +53,10 @@ def with_mistake(trace: Trace, mistake: Mistake) -> Trace:
 
 def mistake_of(trace: Trace) -> Mistake | None:
     """The mistake that was planted in this trace; None where none was."""
-    found = trace.meta.get(PLANTED)
-    if found is None:
+    record = trace.meta.get(PLANTED)
+    if record is None:
         return None
     try:
-        return msgspec.convert(found, Mistake)
+        return msgspec.convert(record, Mistake)
     except msgspec.ValidationError as error:
         raise InputError(f"the planted mistake cannot be read: {error}", where=trace.trace_id, fix="inject it again") from None

@@ -39,11 +39,11 @@ def common_prefix(a: Ints, b: Ints) -> int:
     return first if n and differs[first] else n
 
 
-def ids_of(given: Any) -> Ints | None:
+def ids_of(values: Any) -> Ints | None:
     """A list of token ids as an array; None for what is none."""
-    if not isinstance(given, Sequence) or not all(isinstance(i, int) for i in given):
+    if not isinstance(values, Sequence) or not all(isinstance(i, int) for i in values):
         return None
-    return np.asarray(given, np.int64)
+    return np.asarray(values, np.int64)
 
 
 # -- texts ---------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def prompt_of(trace: Trace, event: Event) -> list[str]:
 
     Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
     """
-    return [_text(trace, kept) for kept in _messages(trace, event)]
+    return [_text(trace, message) for message in _messages(trace, event)]
 
 
 class Chat(NamedTuple):
@@ -74,39 +74,39 @@ def chat_of(trace: Trace, event: Event) -> Chat | None:
     if not texts or answer is None:
         return None
     notes = [(e.extra or {})["call"] for e in trace.events if e.agent == event.agent and "call" in (e.extra or {})]
-    own = {str(made.get("completion")) for made in notes}
-    said = {trace.contents[ref] for ref in own if ref in trace.contents}
-    rest: list[Any] = [("assistant" if text in said else "user", text) for text in texts[1:]]
+    own = {str(call.get("completion")) for call in notes}
+    replies = {trace.contents[ref] for ref in own if ref in trace.contents}
+    rest: list[Any] = [("assistant" if text in replies else "user", text) for text in texts[1:]]
     return Chat([("system", texts[0]), *rest], answer)
 
 
 def prompt_parts(trace: Trace, event: Event) -> list[str]:
     """First lines that the event keeps itself, and references of all other texts of its prompt."""
-    kept = _messages(trace, event)
-    return [str(part) for message in kept for part in (message if isinstance(message, list) else [message])]
+    messages = _messages(trace, event)
+    return [str(part) for message in messages for part in (message if isinstance(message, list) else [message])]
 
 
 def _messages(trace: Trace, event: Event) -> list[Any]:
     """The messages of a prompt as they are kept: a reference, or a first line and the reference of the rest."""
     by_key = {e.key: e for e in trace.events if e.key is not None}
     keep: list[Any] = []
-    limit, left = None, len(trace.events)
+    limit, budget = None, len(trace.events)
     note = _prompt_part(event)
-    while note is not None and left:
+    while note is not None and budget:
         more, first, of = note
         keep = (more if limit is None else more[: max(0, limit - first)]) + keep
-        limit, left = first if limit is None else min(limit, first), left - 1
+        limit, budget = first if limit is None else min(limit, first), budget - 1
         before = by_key.get(of) if limit else None
         note = None if before is None else _prompt_part(before)
     return keep
 
 
-def _text(trace: Trace, kept: Any) -> str:
+def _text(trace: Trace, message: Any) -> str:
     """A message: a text of the trace, or a first line and a text."""
-    if isinstance(kept, list):
-        rest = trace.contents.get(str(kept[1])) if len(kept) == 2 else None
-        return "" if rest is None else f"{kept[0]}\n{rest}"
-    return trace.contents.get(str(kept), "")
+    if isinstance(message, list):
+        rest = trace.contents.get(str(message[1])) if len(message) == 2 else None
+        return "" if rest is None else f"{message[0]}\n{rest}"
+    return trace.contents.get(str(message), "")
 
 
 def _prompt_part(event: Event) -> tuple[list[Any], int, str] | None:
@@ -133,52 +133,52 @@ class _Read(NamedTuple):
 def prompt_ids_of(trace: Trace) -> dict[str, Ints]:
     """Event id to the whole prompt of its model call, for every call whose prompt ids are recorded and can be followed."""
     notes = {e.id: note for e in trace.events if (note := model_call(e)) is not None and "prompt_ids" in note}
-    found: dict[str, _Read | None] = {}
+    reads: dict[str, _Read | None] = {}
     for name in notes:
-        waiting = [] if name in found else [name]
+        waiting = [] if name in reads else [name]
         while waiting:
             at = waiting[-1]
-            sources = [] if at in found else _source_events(notes[at]["prompt_ids"])
-            missing = [src for src in sources if src not in found and src in notes]
+            sources = [] if at in reads else _source_events(notes[at]["prompt_ids"])
+            missing = [src for src in sources if src not in reads and src in notes]
             if missing:
-                found[at] = None  # under way: a run that leads back here has no answer
+                reads[at] = None  # under way: a run that leads back here has no answer
                 waiting += missing
                 continue
             waiting.pop()
-            found[at] = _joined(notes[at], found)
-    return {name: read.ids[: read.prompt] for name, read in found.items() if read is not None}
+            reads[at] = _joined(notes[at], reads)
+    return {name: read.ids[: read.prompt] for name, read in reads.items() if read is not None}
 
 
-def _source_events(given: Any) -> list[str]:
+def _source_events(parts: Any) -> list[str]:
     """The events whose runs a prompt is made of."""
-    runs = given if isinstance(given, Sequence) else ()
+    runs = parts if isinstance(parts, Sequence) else ()
     return list(dict.fromkeys(str(part[0]) for part in runs if isinstance(part, Sequence) and len(part) == 3))
 
 
-def _joined(note: Mapping[str, Any], found: Mapping[str, _Read | None]) -> _Read | None:
-    given = note["prompt_ids"]
+def _joined(note: Mapping[str, Any], reads: Mapping[str, _Read | None]) -> _Read | None:
+    parts = note["prompt_ids"]
     out: list[Any] = []
     fresh: list[int] = []
     length = 0
-    for part in given if isinstance(given, Sequence) else [None]:
+    for part in parts if isinstance(parts, Sequence) else [None]:
         if isinstance(part, int):
             fresh.append(part)
             continue
-        run = _run(part, found)
+        run = _run(part, reads)
         if run is None or (length := length + len(run)) > _MOST_IDS:
             return None
         out += [fresh, run]
         fresh = []
     ids = np.concatenate([np.asarray(part, np.int64) for part in (*out, fresh)])
-    said = ids_of(note.get("token_ids"))
-    return _Read(ids if said is None else np.concatenate([ids, said]), len(ids))
+    answer = ids_of(note.get("token_ids"))
+    return _Read(ids if answer is None else np.concatenate([ids, answer]), len(ids))
 
 
-def _run(part: Any, found: Mapping[str, _Read | None]) -> Ints | None:
+def _run(part: Any, reads: Mapping[str, _Read | None]) -> Ints | None:
     """The tokens of one run; None where it leads nowhere."""
     if not isinstance(part, Sequence) or len(part) != 3 or not all(isinstance(n, int) and n >= 0 for n in part[1:]):
         return None
-    read, start, end = found.get(str(part[0])), part[1], part[1] + part[2]
+    read, start, end = reads.get(str(part[0])), part[1], part[1] + part[2]
     return None if read is None or end > len(read.ids) else read.ids[start:end]
 
 
@@ -212,12 +212,12 @@ class PromptIds:
             source = self._block(data, at)
         return out
 
-    def add(self, agent: str, event: str, note: Sequence[Any], prompt: Sequence[int], said: Sequence[int] | None) -> None:
+    def add(self, agent: str, event: str, note: Sequence[Any], prompt: Sequence[int], answer: Sequence[int] | None) -> None:
         """The call of this event has ended: later prompts may begin or go on as it did."""
-        whole = np.asarray([*prompt, *(said or ())], np.int64)
+        whole = np.asarray([*prompt, *(answer or ())], np.int64)
         self._read[event], self._last[agent] = whole, event
         data, at = whole.tobytes(), 0
-        for part in (*note, *(said or ())):
+        for part in (*note, *(answer or ())):
             if isinstance(part, int):
                 if at + _BLOCK <= len(whole):
                     self._known.setdefault(data[_WIDE * at : _WIDE * (at + _BLOCK)], (event, at))
@@ -232,7 +232,7 @@ class PromptIds:
 
 def without_ids(trace: Trace, events: Container[str]) -> Trace:
     """The trace without the token ids of these events' calls; what the prompts of others shared with them, they now have."""
-    prompts, kept, out = prompt_ids_of(trace), PromptIds(), []
+    prompts, prompt_ids, out = prompt_ids_of(trace), PromptIds(), []
     for event in trace.events:
         note = model_call(event)
         if note is None:
@@ -242,7 +242,7 @@ def without_ids(trace: Trace, events: Container[str]) -> Trace:
         if event.id in events:
             call = {k: v for k, v in call.items() if k not in ("prompt_ids", "token_ids")}
         elif ids is not None:
-            call["prompt_ids"] = kept.note(event.agent, ids.tolist())
-            kept.add(event.agent, event.id, call["prompt_ids"], ids.tolist(), call.get("token_ids"))
+            call["prompt_ids"] = prompt_ids.note(event.agent, ids.tolist())
+            prompt_ids.add(event.agent, event.id, call["prompt_ids"], ids.tolist(), call.get("token_ids"))
         out.append(replace(event, extra={**(event.extra or {}), "call": call}))
     return replace(trace, events=out)

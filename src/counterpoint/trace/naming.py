@@ -76,18 +76,18 @@ def _begins(text: str, title: str) -> bool:
 def _first_request(trace: Trace) -> str | None:
     """The first thing that a person said, else the first task that was handed to an agent, else the first thing it was told."""
     tasks: list[str] = []
-    told: list[str] = []
+    messages: list[str] = []
     for event in trace.events:
         is_person = event.type == "human_intervention" or (event.type == "message" and _is_said_by_people(event))
-        if not is_person and (tasks if event.type == "spawn" else told if event.type == "message" else True):
+        if not is_person and (tasks if event.type == "spawn" else messages if event.type == "message" else True):
             continue
         text = trace.text(event)
         if not text or order_of(event) is not None or first_line(text) is None:
             continue
         if is_person:
             return text
-        (tasks if event.type == "spawn" else told).append(text)
-    return next(iter((*tasks, *told)), None)
+        (tasks if event.type == "spawn" else messages).append(text)
+    return next(iter((*tasks, *messages)), None)
 
 
 def _is_said_by_people(event: Event) -> bool:
@@ -99,8 +99,8 @@ def first_line(text: str, length: int = TITLE_LENGTH) -> str | None:
     head = _inner(text)[:20_000]
     plain = _TAG.sub(" ", _BLOCK.sub("\n", head))
     task = _TASK.search(plain)
-    for given in (*(task.groups() if task else ()), plain, _TAG.sub(" ", head)):
-        for raw in given.splitlines():
+    for text_part in (*(task.groups() if task else ()), plain, _TAG.sub(" ", head)):
+        for raw in text_part.splitlines():
             line = " ".join(_MARKS.sub("", raw).split())
             if any(c.isalnum() for c in line) and not line.lower().startswith(_NO_TITLE):
                 return _cut(line, length)
@@ -112,15 +112,15 @@ def _inner(text: str) -> str:
     if not text.lstrip().startswith(("{", "[")) or len(text) > 200_000:
         return text
     try:
-        found = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text
     for _ in range(8):
-        if isinstance(found, dict):
-            found = next((found[key] for key in _TEXT_KEYS if found.get(key)), next(iter(found.values()), None))
-        elif isinstance(found, list):
-            found = next((one for one in found if one), None)
-    return found if isinstance(found, str) and found.strip() else text
+        if isinstance(value, dict):
+            value = next((value[key] for key in _TEXT_KEYS if value.get(key)), next(iter(value.values()), None))
+        elif isinstance(value, list):
+            value = next((one for one in value if one), None)
+    return value if isinstance(value, str) and value.strip() else text
 
 
 def _cut(line: str, length: int) -> str:
@@ -157,14 +157,14 @@ def models_of(events: Sequence[Event], meta: Mapping[str, Any]) -> list[str]:
 def parent_session(meta: Mapping[str, Any]) -> str | None:
     """The session that this run was made for; where `meta` does not name it, the one whose log the importer missed."""
     about = meta.get("import")
-    told = about if isinstance(about, dict) else {}
-    for holder in (meta, told):
+    report = about if isinstance(about, dict) else {}
+    for holder in (meta, report):
         if isinstance(named := holder.get(PARENT), str) and named:
             return named
-    missed = told.get("unlinked_first")
+    missed = report.get("unlinked_first")
     lines = [line for line in missed if isinstance(line, str)] if isinstance(missed, list) else []
-    found = {match.group(1) for line in lines if (match := _MISSED.search(line))}
-    return found.pop() if len(found) == 1 and len(lines) == 1 else None
+    parents = {match.group(1) for line in lines if (match := _MISSED.search(line))}
+    return parents.pop() if len(parents) == 1 and len(lines) == 1 else None
 
 
 def short_model(name: str) -> str:
@@ -184,8 +184,8 @@ def agent_names(trace: Trace, agents: Collection[str] | None = None) -> dict[str
     known = names_of(trace.meta)
     wanted = list(dict.fromkeys([*trace.agents, *(e.to for e in trace.events if e.type == "spawn" and e.to)]))
     opaque = [name for name in wanted if name not in known and is_opaque(name)]
-    found = {**known, **_from_spawns(trace, opaque)}
-    named = {name: first_line(found.get(name, ""), NAME_LENGTH) or name for name in (wanted if agents is None else agents)}
+    descriptions = {**known, **_from_spawns(trace, opaque)}
+    named = {name: first_line(descriptions.get(name, ""), NAME_LENGTH) or name for name in (wanted if agents is None else agents)}
     return _unique(named)
 
 
@@ -201,8 +201,8 @@ def _from_spawns(trace: Trace, agents: Collection[str]) -> dict[str, str]:
         child = event.to
         if event.type != "spawn" or child is None or child not in agents or child in out:
             continue
-        said = event.extra or {}
-        nick, about = (said.get(key) if isinstance(said.get(key), str) else None for key in ("nickname", "description"))
+        extra = event.extra or {}
+        nick, about = (extra.get(key) if isinstance(extra.get(key), str) else None for key in ("nickname", "description"))
         if nick:
             out[child] = f"{nick} ({about or event.role})" if about or event.role else nick
         elif about or event.role:
@@ -214,12 +214,12 @@ def _from_spawns(trace: Trace, agents: Collection[str]) -> dict[str, str]:
 
 def _unique(names: dict[str, str]) -> dict[str, str]:
     """The same with a number behind a name that an earlier agent has."""
-    taken, out = set(), {}
+    used, out = set(), {}
     for agent, name in names.items():
-        k, said = 1, name
-        while said in taken:
+        k, label = 1, name
+        while label in used:
             k += 1
-            said = f"{name} {k}"
-        taken.add(said)
-        out[agent] = said
+            label = f"{name} {k}"
+        used.add(label)
+        out[agent] = label
     return out

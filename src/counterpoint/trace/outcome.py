@@ -46,9 +46,9 @@ def outcomes(trace: Trace) -> list[Outcome]:
 
 def outcomes_of(meta: dict[str, Any]) -> list[Outcome]:
     """The same, of a trace's `meta`."""
-    kept = meta.get(OUTCOMES)
+    records = meta.get(OUTCOMES)
     out = []
-    for one in kept if isinstance(kept, list) else ():
+    for one in records if isinstance(records, list) else ():
         try:
             out.append(msgspec.convert(one, Outcome))
         except msgspec.ValidationError:
@@ -56,11 +56,11 @@ def outcomes_of(meta: dict[str, Any]) -> list[Outcome]:
     return out
 
 
-def with_outcomes(trace: Trace, given: Sequence[Outcome]) -> Trace:
+def with_outcomes(trace: Trace, new: Sequence[Outcome]) -> Trace:
     """The trace with these outcomes after those that it has; a channel that the source stated keeps that on record."""
     known = outcomes(trace)
     rewards = dict(trace.rewards)
-    for one in given:
+    for one in new:
         if not one.channel or not math.isfinite(one.value):
             raise InputError(f"{one.channel!r}={one.value} is not an outcome", fix="a name and a finite number, such as team=1")
         if one in known:
@@ -77,26 +77,26 @@ def with_outcomes(trace: Trace, given: Sequence[Outcome]) -> Trace:
 def in_words(trace: Trace) -> list[str]:
     """The outcomes that count now and that a person gave: `team 0.5 by ann: one source is missing`."""
     last = {one.channel: one for one in outcomes(trace)}
-    said = [one for one in last.values() if one.by != SOURCE]
-    return [f"{o.channel} {o.value:g} by {o.by}" + (f": {o.note or o.basis}" if o.note or o.basis else "") for o in said]
+    scores = [one for one in last.values() if one.by != SOURCE]
+    return [f"{o.channel} {o.value:g} by {o.by}" + (f": {o.note or o.basis}" if o.note or o.basis else "") for o in scores]
 
 
 def by_hand(trace: Trace, channel: str) -> str | None:
     """The verdict of a person that counts now in a channel, as `team 1 by ann`; None where the source's own number counts."""
-    said = [one for one in outcomes(trace) if one.channel == channel]
-    return f"{channel} {said[-1].value:g} by {said[-1].by}" if said and said[-1].by != SOURCE else None
+    scores = [one for one in outcomes(trace) if one.channel == channel]
+    return f"{channel} {scores[-1].value:g} by {scores[-1].by}" if scores and scores[-1].by != SOURCE else None
 
 
 def as_recorded(trace: Trace) -> Trace:
     """The trace with the rewards that its source stated, and without what people said; a channel that only they gave is gone."""
-    said = outcomes(trace)
-    if not said:
+    scores = outcomes(trace)
+    if not scores:
         return trace
-    given, stated = {one.channel for one in said}, {one.channel: one.value for one in said if one.by == SOURCE}
-    rewards = {name: stated.get(name, value) for name, value in trace.rewards.items() if name not in given or name in stated}
+    channels, stated = {one.channel for one in scores}, {one.channel: one.value for one in scores if one.by == SOURCE}
+    rewards = {name: stated.get(name, value) for name, value in trace.rewards.items() if name not in channels or name in stated}
     return replace(trace, rewards=rewards, meta={name: value for name, value in trace.meta.items() if name != OUTCOMES})
 
 
-def carried_over(trace: Trace, given: Sequence[Outcome]) -> Trace:
+def carried_over(trace: Trace, old: Sequence[Outcome]) -> Trace:
     """A trace that was imported again, with the outcomes that people gave it before; what the source states now counts."""
-    return with_outcomes(trace, [one for one in given if one.by != SOURCE]) if given else trace
+    return with_outcomes(trace, [one for one in old if one.by != SOURCE]) if old else trace

@@ -35,7 +35,7 @@ class Findings:
         self.limit = limit
         self.problems: list[Problem] = []
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._kept: Counter[str] = Counter()
+        self._shown: Counter[str] = Counter()
 
     def error(self, code: str, where: str, what: str, hint: str = "") -> None:
         """Note an error."""
@@ -47,8 +47,8 @@ class Findings:
 
     def _add(self, problem: Problem) -> None:
         self.counts[problem.severity, problem.code] += 1
-        if self.limit is None or self._kept[problem.severity] < self.limit:
-            self._kept[problem.severity] += 1
+        if self.limit is None or self._shown[problem.severity] < self.limit:
+            self._shown[problem.severity] += 1
             self.problems.append(problem)
 
     def count(self, severity: str) -> int:

@@ -44,8 +44,8 @@ def uncounted(meta: Mapping[str, Any]) -> int:
 def _lacking(meta: Mapping[str, Any], what: str) -> int:
     about = meta.get("import")
     lacks = about.get("lacks") if isinstance(about, dict) else None
-    found = lacks.get(what) if isinstance(lacks, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+    count = lacks.get(what) if isinstance(lacks, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
 
 def has_times(meta: Mapping[str, Any]) -> bool:
@@ -169,26 +169,26 @@ def failures(events: Sequence[Event], edges: Iterable[Edge]) -> list[int]:
     if not failed:
         return []
     returned = {events[i].from_ or events[i].agent for i in failed.values() if events[i].type == "return"}
-    told = {name for name, i in failed.items() if events[i].type == "spawn" and events[i].to in returned}
+    reported = {name for name, i in failed.items() if events[i].type == "spawn" and events[i].to in returned}
     if any(events[i].type == "tool_call" for i in failed.values()):
         for edge in edges:
             call, result = failed.get(edge.src), failed.get(edge.dst)
             if call is None or result is None:
                 continue
             if events[call].type == "tool_call" and events[result].type in ("tool_result", "return"):
-                told.add(edge.src)
-    return [i for name, i in failed.items() if name not in told]
+                reported.add(edge.src)
+    return [i for name, i in failed.items() if name not in reported]
 
 
 def stated_calls(event: Event) -> int:
     """Tool calls that another states of an agent whose own records are not there: they are no events."""
-    said = event.extra or {}
-    found = said.get("tool_calls") if STATED in said else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < 2**31 else 0
+    extra = event.extra or {}
+    count = extra.get("tool_calls") if STATED in extra else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and 0 < count < 2**31 else 0
 
 
 def said_messages(events: Sequence[Event]) -> int:
-    """Messages that were said to somebody."""
+    """Messages with a receiver."""
     return sum(e.type == "message" and not is_thinking(e) for e in events)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     _Rewards = dict[str, Number] | None
     _Decision = Decision | None
     _Source = Source | None
-    Kept = dict[str, Any] | None
+    ExtraFields = dict[str, Any] | None
 else:
     # For the decoder these are the bare types: absent becomes the default None, while a JSON null is a type error and
     # sends the file down the path that keeps it. A type checker sees what a caller sees: a value or None.
@@ -38,7 +38,7 @@ else:
     _Strs, _Rewards = list[str], dict[str, Number]
     _Decision, _Source = Decision, Source
 
-    class Kept:
+    class ExtraFields:
         """What no decoder accepts: `extra` is never a key of its own in a file."""
 
 
@@ -100,7 +100,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     """Reward channels paid on this event."""
     at: _Num = None
     """Absolute time, seconds since the epoch, UTC."""
-    extra: Kept = None
+    extra: ExtraFields = None
     """Every other field of the event, kept as it was."""
 
 

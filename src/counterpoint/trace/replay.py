@@ -23,7 +23,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Substitute:
-    """The event happens with other content. `value=None` draws it anew from whoever wrote it (needs `draw`, default 1)."""
+    """The event happens with other content. `value=None` resamples it from its writer (needs `draw`, default 1)."""
 
     value: Any = None
     draw: int = 1

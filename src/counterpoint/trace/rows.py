@@ -160,7 +160,7 @@ class Credit(Tabular):
 
     def _add_up(self) -> None:
         if self.declared is None:
-            raise InputError(f"{self.mechanism} is additive and does not say what its rows sum to", fix="give `declared`")
+            raise InputError(f"{self.mechanism} is additive and does not declare what its rows sum to", fix="give `declared`")
         for unit in {row.unit for row in self.rows}:
             of_unit = [row for row in self.rows if row.unit == unit]
             sums = np.bincount([r.trace for r in of_unit], [r.value for r in of_unit], len(self.trace_ids))
@@ -170,7 +170,7 @@ class Credit(Tabular):
             if (gap > 1e-9 * np.maximum(1.0, size[has])).any():
                 raise InputError(
                     f"{self.mechanism}: the {unit} rows miss their sum by {gap.max():.3g}",
-                    fix="a defect of Counterpoint: please report it",
+                    fix="a bug in Counterpoint: please report it",
                 )
 
     @property
@@ -189,12 +189,12 @@ class Credit(Tabular):
     def picture(self) -> list[Bar]:
         """The largest units of the coarsest kind, with two standard errors; of several traces the mean of each unit's credit."""
         units = [unit for unit in self.units if unit != "team"] or list(self.units)
-        found: dict[str, list[CreditRow]] = {}
+        by_unit: dict[str, list[CreditRow]] = {}
         for row in self.rows:
             if units and row.unit == units[0]:
-                found.setdefault(row.unit_id, []).append(row)
+                by_unit.setdefault(row.unit_id, []).append(row)
         out: list[Bar] = []
-        for name, rows in found.items():
+        for name, rows in by_unit.items():
             mean, se = sum(row.value for row in rows) / len(rows), rows[0].se if len(rows) == 1 else None
             out.append((name, mean, *((None, None) if se is None else normal_ends(mean, se))))
         return sorted(out, key=lambda bar: -abs(bar[1] or 0.0))

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from counterpoint.trace.records import Edge, Event, Kept, wire_name
+from counterpoint.trace.records import Edge, Event, ExtraFields, wire_name
 from counterpoint.trace.trace import Trace
 from counterpoint.trace.vocabulary import COST_FIELDS
 from counterpoint.trace.wire import SurveyFile
 
 
 def _no_schema(type_: type) -> dict[str, Any]:
-    if type_ is Kept:
+    if type_ is ExtraFields:
         return {"type": "object"}
     raise NotImplementedError(type_)
 
@@ -45,15 +45,15 @@ def json_schema() -> dict[str, Any]:
     event["additionalProperties"] = True  # the survey leaves events open
     parts["Edge"]["required"] = ["src", "dst", "type"]
     for part, record in ((top, Trace), (event, Event), (parts["Edge"], Edge)):
-        said = _sentences(record)
+        sentences = _sentences(record)
         part.pop("title", None)
         part["description"] = (record.__doc__ or "").partition("\n\n")[0].strip()
         for name, field in part["properties"].items():
             field.pop("default", None)
             if any(choice["type"] == "number" for choice in field.get("anyOf", ())):
                 field |= next(choice for choice in field.pop("anyOf") if choice["type"] == "number")
-            if name in said:
-                field["description"] = said[name]
+            if name in sentences:
+                field["description"] = sentences[name]
     costs = top["properties"]["costs"]
     for numbers in (costs, top["properties"]["rewards"], top["properties"]["metrics"], event["properties"]["reward"]):
         numbers["additionalProperties"] = {"type": "number"}

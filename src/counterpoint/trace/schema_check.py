@@ -43,78 +43,79 @@ def costs_are_valid(costs: dict[str, Number]) -> bool:
 
 def problems(data: bytes | bytearray | memoryview, limit: int | None = 50) -> Findings:
     """Every way in which the bytes of a file break the survey's schema; the first `limit` of them in full."""
-    found = Findings(limit)
+    problems = Findings(limit)
     text = bytes(data)
-    if _unreadable(text, found):
-        return found
+    if _unreadable(text, problems):
+        return problems
     if not text.lstrip(b" \t\r\n").startswith(b"{"):
-        _wrong_shape(_any.decode(text), found)
-        return found
+        _wrong_shape(_any.decode(text), problems)
+        return problems
     top = _object.decode(text)
     for name in _TOP_REQUIRED:
         if name not in top:
-            found.error("required", "$", f"required field {name!r} is missing", _shape_hint(top))
+            problems.error("required", "$", f"required field {name!r} is missing", _shape_hint(top))
     for name in top:
         if name not in _TOP:
             hint = "the survey's schema allows no other top-level field; put it in an event or in metrics"
-            found.error("unknown-field", f"$.{name}", f"unknown top-level field {name!r}", hint)
-    _check_top(top, found)
+            problems.error("unknown-field", f"$.{name}", f"unknown top-level field {name!r}", hint)
+    _check_top(top, problems)
     if "events" in top:
-        _check_list(top["events"], "events", _check_event, found)
+        _check_list(top["events"], "events", _check_event, problems)
     if "edges" in top:
-        _check_list(top["edges"], "edges", _check_edge, found)
-    return found
+        _check_list(top["edges"], "edges", _check_edge, problems)
+    return problems
 
 
-def _unreadable(text: bytes, found: Findings) -> bool:
+def _unreadable(text: bytes, problems: Findings) -> bool:
     try:
         _any.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        not_json(text, error, found)
+        not_json(text, error, problems)
         return True
     return False
 
 
-def not_json(text: bytes, error: Exception, found: Findings) -> None:
+def not_json(text: bytes, error: Exception, problems: Findings) -> None:
     """Say why bytes are not a JSON document: empty, another encoding, NaN, truncated, or malformed at a place."""
     if not text.strip():
-        found.error("empty", "byte 0", "the file is empty", "a trace is one JSON object; see `counterpoint store schema`")
+        problems.error("empty", "byte 0", "the file is empty", "a trace is one JSON object; see `counterpoint store schema`")
         return
     if text[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(text) > 3 and text[1] == 0 and text[3] == 0):
-        found.error("encoding", "byte 0", "the file is not UTF-8: it looks like UTF-16", "save it as UTF-8")
+        problems.error("encoding", "byte 0", "the file is not UTF-8: it looks like UTF-16", "save it as UTF-8")
         return
     try:
         text.decode("utf-8")
     except UnicodeDecodeError as wrong:
         place = _place(text, wrong.start)
-        found.error("encoding", place, f"byte 0x{text[wrong.start]:02x} is not UTF-8", "save the file as UTF-8")
+        problems.error("encoding", place, f"byte 0x{text[wrong.start]:02x} is not UTF-8", "save the file as UTF-8")
         return
     message = str(error)
     at = int(m.group(1)) if (m := re.search(r"byte (\d+)", message)) else None
     if isinstance(error, RecursionError):
-        found.error("nesting", "$", "the JSON is nested too deeply", "flatten it: a trace needs four levels")
+        problems.error("nesting", "$", "the JSON is nested too deeply", "flatten it: a trace needs four levels")
     elif at is not None and (word := _infinite(text, at)):
         hint = "JSON has no NaN or infinity; leave the field out where there is no value"
-        found.error("non-finite", _place(text, at), f"{word} is not a JSON number", hint)
+        problems.error("non-finite", _place(text, at), f"{word} is not a JSON number", hint)
     elif "out of range" in message:
-        found.error("non-finite", _too_large(text), *_TOO_LARGE)
+        problems.error("non-finite", _too_large(text), *_TOO_LARGE)
     elif "trailing" in message and at is not None:
         hint = "one file holds one trace; for one record per line use the .jsonl form"
-        found.error("json", _place(text, at - 1), "there is more after the end of the JSON object", hint)
+        problems.error("json", _place(text, at - 1), "there is more after the end of the JSON object", hint)
     elif "truncated" in message:
-        hint = "the file was cut off while it was written or copied; take it again from its source"
+        hint = "the file was truncated while it was written or copied; fetch it again from its source"
         if re.search(rb"\\u[dD][89a-fA-F]", text):
             hint = "or a string holds half of a surrogate pair (\\ud800...), which is not Unicode"
-        found.error("truncated", _place(text, len(text)), "the JSON ends before it is complete", hint)
+        problems.error("truncated", _place(text, len(text)), "the JSON ends before it is complete", hint)
     else:
         what = "not JSON: " + re.sub(r"^JSON is malformed: |\s*\(byte \d+\)", "", message)
-        found.error("json", _place(text, at or 0), what, "is it a trace file? `counterpoint store schema` prints what one holds")
+        hint = "is it a trace file? `counterpoint store schema` prints what one holds"
+        problems.error("json", _place(text, at or 0), what, hint)
 
 
 def _infinite(text: bytes, at: int) -> str:
     """`NaN`, `Infinity` or `-Infinity` where the decoder stopped, which may be one byte into it; else nothing."""
-    found = re.search(rb"-?(?:NaN|Infinity)", text[max(0, at - 1) : at + 9])
-    return found.group(0).decode() if found else ""
+    match = re.search(rb"-?(?:NaN|Infinity)", text[max(0, at - 1) : at + 9])
+    return match.group(0).decode() if match else ""
 
 
 def _place(text: bytes, at: int) -> str:
@@ -124,15 +125,15 @@ def _place(text: bytes, at: int) -> str:
 
 def _too_large(text: bytes) -> str:
     # Atomic, so that every byte is looked at once however long a number or a text is; digits in texts are no numbers.
-    for found in _TOKEN.finditer(text):
-        if found.group(1) and isinf(float(found.group(1))):
-            return _place(text, found.start())
+    for match in _TOKEN.finditer(text):
+        if match.group(1) and isinf(float(match.group(1))):
+            return _place(text, match.start())
     return "$"
 
 
-def _wrong_shape(value: Any, found: Findings) -> None:
+def _wrong_shape(value: Any, problems: Findings) -> None:
     hint = "a trace is one JSON object with trace_id, task_id, events, edges, rewards, costs"
-    found.error("shape", "$", f"the document is {_name(value)}, not an object", hint)
+    problems.error("shape", "$", f"the document is {_name(value)}, not an object", hint)
 
 
 def _shape_hint(top: dict[str, Raw]) -> str:
@@ -156,97 +157,97 @@ def is_double(value: float | int) -> bool:
     return -_LARGEST <= value <= _LARGEST
 
 
-def _string(value: Any, where: str, found: Findings, *, empty_ok: bool) -> bool:
+def _string(value: Any, where: str, problems: Findings, *, empty_ok: bool) -> bool:
     if not isinstance(value, str):
-        found.error("type", where, f"must be a string, not {_name(value)}", _SEE)
+        problems.error("type", where, f"must be a string, not {_name(value)}", _SEE)
         return False
     if not value and not empty_ok:
-        found.error("empty-string", where, "must not be empty", _SEE)
+        problems.error("empty-string", where, "must not be empty", _SEE)
         return False
     return True
 
 
-def _one_of(value: Any, known: tuple[str, ...], where: str, found: Findings) -> None:
+def _one_of(value: Any, known: tuple[str, ...], where: str, problems: Findings) -> None:
     if not isinstance(value, str):
-        found.error("type", where, f"must be a string, not {_name(value)}", _SEE)
+        problems.error("type", where, f"must be a string, not {_name(value)}", _SEE)
     elif value not in known:
-        found.error("enum", where, f"unknown value {value!r}", did_you_mean(value, known))
+        problems.error("enum", where, f"unknown value {value!r}", did_you_mean(value, known))
 
 
-def _number(value: Any, where: str, found: Findings, *, at_least_zero: bool = False) -> None:
+def _number(value: Any, where: str, problems: Findings, *, at_least_zero: bool = False) -> None:
     if not is_number(value):
-        found.error("type", where, f"must be a number, not {_name(value)}", _SEE)
+        problems.error("type", where, f"must be a number, not {_name(value)}", _SEE)
     elif not is_double(value):
-        found.error("non-finite", where, *_TOO_LARGE)
+        problems.error("non-finite", where, *_TOO_LARGE)
     elif at_least_zero and value < 0:
-        found.error("minimum", where, f"must not be negative, is {value}", _SEE)
+        problems.error("minimum", where, f"must not be negative, is {value}", _SEE)
 
 
-def _check_top(top: dict[str, Raw], found: Findings) -> None:
+def _check_top(top: dict[str, Raw], problems: Findings) -> None:
     for name in ("trace_id", "task_id", "system"):
         if name in top:
-            _string(_any.decode(top[name]), f"$.{name}", found, empty_ok=name == "system")
+            _string(_any.decode(top[name]), f"$.{name}", problems, empty_ok=name == "system")
     if "topology" in top:
-        _one_of(_any.decode(top["topology"]), TOPOLOGIES, "$.topology", found)
+        _one_of(_any.decode(top["topology"]), TOPOLOGIES, "$.topology", problems)
     for name in ("rewards", "costs", "metrics"):
         if name in top:
-            _check_numbers(name, _any.decode(top[name]), found)
+            _check_numbers(name, _any.decode(top[name]), problems)
 
 
-def _check_numbers(name: str, value: Any, found: Findings) -> None:
+def _check_numbers(name: str, value: Any, problems: Findings) -> None:
     if not isinstance(value, dict):
-        found.error("type", f"$.{name}", f"must be an object of numbers, not {_name(value)}", _SEE)
+        problems.error("type", f"$.{name}", f"must be an object of numbers, not {_name(value)}", _SEE)
         return
     for key, number in value.items():
-        _number(number, f"$.{name}.{key}", found, at_least_zero=name == "costs" and key in COST_FIELDS)
+        _number(number, f"$.{name}.{key}", problems, at_least_zero=name == "costs" and key in COST_FIELDS)
     for key in ("tokens", "wall_clock_s") if name == "costs" else ():
         if key not in value:
-            found.error("required", "$.costs", f"required cost {key!r} is missing", _SEE)
+            problems.error("required", "$.costs", f"required cost {key!r} is missing", _SEE)
 
 
-def _check_list(raw: Raw, name: str, check: Any, found: Findings) -> None:
+def _check_list(raw: Raw, name: str, check: Any, problems: Findings) -> None:
     try:
         items = _array.decode(raw)
     except msgspec.ValidationError:
-        found.error("type", f"$.{name}", f"must be an array, not {_name(_any.decode(raw))}", _SEE)
+        problems.error("type", f"$.{name}", f"must be an array, not {_name(_any.decode(raw))}", _SEE)
         return
     if name == "events" and not items:
-        found.error("no-events", "$.events", "a trace has at least one event", _SEE)
+        problems.error("no-events", "$.events", "a trace has at least one event", _SEE)
     for i, item in enumerate(items):
         value = _any.decode(item)
         if not isinstance(value, dict):
-            found.error("type", f"{name}[{i}]", f"must be an object, not {_name(value)}", _SEE)
+            problems.error("type", f"{name}[{i}]", f"must be an object, not {_name(value)}", _SEE)
         else:
-            check(value, f"{name}[{i}]", found)
+            check(value, f"{name}[{i}]", problems)
 
 
-def _check_event(event: dict[str, Any], where: str, found: Findings) -> None:
+def _check_event(event: dict[str, Any], where: str, problems: Findings) -> None:
     for name in ("id", "t", "type", "agent"):
         if name not in event:
-            found.error("required", where, f"required field {name!r} is missing", _SEE)
+            problems.error("required", where, f"required field {name!r} is missing", _SEE)
     for name in ("id", "agent"):
         if name in event:
-            _string(event[name], f"{where}.{name}", found, empty_ok=False)
+            _string(event[name], f"{where}.{name}", problems, empty_ok=False)
     if "t" in event:
-        _number(event["t"], f"{where}.t", found, at_least_zero=True)
+        _number(event["t"], f"{where}.t", problems, at_least_zero=True)
     if "type" in event:
-        _one_of(event["type"], EVENT_TYPES, f"{where}.type", found)
+        _one_of(event["type"], EVENT_TYPES, f"{where}.type", problems)
     for name in _STRINGS:
         if name in event:
-            _string(event[name], f"{where}.{name}", found, empty_ok=True)
+            _string(event[name], f"{where}.{name}", problems, empty_ok=True)
     if "trusted" in event and not isinstance(event["trusted"], bool):
-        found.error("type", f"{where}.trusted", f"must be true or false, not {_name(event['trusted'])}", _SEE)
+        problems.error("type", f"{where}.trusted", f"must be true or false, not {_name(event['trusted'])}", _SEE)
 
 
-def _check_edge(edge: dict[str, Any], where: str, found: Findings) -> None:
+def _check_edge(edge: dict[str, Any], where: str, problems: Findings) -> None:
     for name in ("src", "dst", "type"):
         if name not in edge:
-            found.error("required", where, f"required field {name!r} is missing", _SEE)
+            problems.error("required", where, f"required field {name!r} is missing", _SEE)
     for name in ("src", "dst"):
         if name in edge:
-            _string(edge[name], f"{where}.{name}", found, empty_ok=False)
+            _string(edge[name], f"{where}.{name}", problems, empty_ok=False)
     if "type" in edge:
-        _one_of(edge["type"], EDGE_TYPES, f"{where}.type", found)
+        _one_of(edge["type"], EDGE_TYPES, f"{where}.type", problems)
     for name in edge:
         if name not in ("src", "dst", "type"):
-            found.error("unknown-field", f"{where}.{name}", f"an edge has no field {name!r}", _SEE)
+            problems.error("unknown-field", f"{where}.{name}", f"an edge has no field {name!r}", _SEE)

@@ -20,8 +20,8 @@ def order_of(event: Event) -> dict[str, Any] | None:
     """The order that an event records (id, action, agent, by); None where it records none."""
     if event.type != "human_intervention" or not event.extra:
         return None
-    found = event.extra.get(_ORDER)
-    return found if isinstance(found, dict) and isinstance(found.get("id"), str) else None
+    order = event.extra.get(_ORDER)
+    return order if isinstance(order, dict) and isinstance(order.get("id"), str) else None
 
 
 def is_steered(trace: Trace) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib.util
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any, ClassVar
 
+from counterpoint.answer import Section, html, text
 from counterpoint.display import bars
 from counterpoint.errors import CounterpointError, install
 
@@ -70,7 +70,7 @@ class Tabular:
 
         return polars.from_arrow(self.to_arrow())
 
-    def shown(self) -> tuple[list[str], Iterable[Sequence[Any]]]:
+    def sample(self) -> tuple[list[str], Iterable[Sequence[Any]]]:
         """The columns and rows as a notebook shows them: as they are, unless people read them better otherwise."""
         return list(self.TABLE), self.table_rows()
 
@@ -78,16 +78,16 @@ class Tabular:
         """What a notebook draws above the table: a label, a value, and the ends of its interval; nothing where it is empty."""
         return []
 
+    def section(self) -> Section:
+        """The line that says what it is and the first rows, as print and a notebook show them; `repr` has everything."""
+        columns, rows = self.sample()
+        return sample_section(columns, rows, self.row_count(), self.caption())
+
     def __str__(self) -> str:
-        """What `print` shows: the line that says what it is, and the first rows; `repr` has everything."""
-        columns, rows = self.shown()
-        return text_table(columns, itertools.islice(rows, ROWS_SHOWN), self.row_count(), self.caption())
+        return text(self.section())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the picture, where there is one, and the first rows."""
-        columns, rows = self.shown()
-        shown = itertools.islice(rows, ROWS_SHOWN)
-        return bars(self.picture()) + html_table(columns, shown, self.row_count(), self.caption())
+        return bars(self.picture()) + html([self.section()])
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
@@ -95,30 +95,20 @@ def _arrow_type(pa: Any, name: str) -> Any:
     return pa.list_(_arrow_type(pa, of)) if kind == "list" else pa.type_for_alias(kind)
 
 
-def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int, caption: str) -> str:
-    """The first rows of a table as HTML: everything escaped, long texts cut, and what is left out counted."""
-    wide = len(columns) - COLUMNS_SHOWN
-    head = "".join(f"<th>{_text(name)}</th>" for name in columns[:COLUMNS_SHOWN]) + ("<th>…</th>" if wide > 0 else "")
-    shown = [row[:COLUMNS_SHOWN] for row in itertools.islice(rows, ROWS_SHOWN)]
-    body = "".join("<tr>" + "".join(map(_cell, row)) + ("<td>…</td>" if wide > 0 else "") + "</tr>" for row in shown)
-    left_out = [f"{count - len(shown):,} more rows"] if count > len(shown) else []
+def sample_section(columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int, caption: str) -> Section:
+    """The first rows of a table: long texts cut, columns in which none says anything left out, and the rest counted."""
+    first = [[_plain(value) for value in row] for row in itertools.islice(rows, ROWS_SHOWN)]
+    filled = [k for k in range(len(columns)) if any(row[k][0] for row in first)]
+    places, wide = filled[:COLUMNS_SHOWN], len(filled) - COLUMNS_SHOWN
+    left_out = [f"{count - len(first):,} more rows"] if count > len(first) else []
     left_out += [f"{wide:,} more columns"] if wide > 0 else []
-    foot = f"<div>{' and '.join(left_out)}: to_arrow() has all</div>" if left_out else ""
-    title = f'<caption style="text-align:left">{_text(caption, _CAPTION_SHOWN)}</caption>'
-    return f"<div><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}</div>"
-
-
-def text_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], count: int, caption: str) -> str:
-    """The same as plain text; columns in which no row says anything are left out."""
-    shown = [[_plain(value) for value in row] for row in itertools.islice(rows, ROWS_SHOWN)]
-    kept = [k for k in range(len(columns)) if any(row[k][0] for row in shown)][:COLUMNS_SHOWN]
-    wide = {k: max(len(columns[k]), *(len(row[k][0]) for row in shown)) for k in kept}
-    is_right = {k: all(row[k][1] or not row[k][0] for row in shown) for k in kept}
-    lines = [[columns[k] for k in kept], *([row[k][0] for k in kept] for row in shown)]
-    fit = {True: str.rjust, False: str.ljust}
-    body = ["  ".join(fit[is_right[k]](cell, wide[k]) for k, cell in zip(kept, line, strict=True)).rstrip() for line in lines]
-    more = [f"{count - len(shown):,} more rows: to_arrow() has all"] if count > len(shown) else []
-    return "\n".join([_cut(caption, _CAPTION_SHOWN), *(body if shown else []), *more])
+    return Section(
+        words=_cut(caption, _CAPTION_SHOWN),
+        head=[_cut(columns[k]) for k in places],
+        rows=[[row[k][0] for k in places] for row in first],
+        right=[i for i, k in enumerate(places) if all(row[k][1] or not row[k][0] for row in first)],
+        more=f"{' and '.join(left_out)}: to_arrow() has all" if left_out else "",
+    )
 
 
 def _plain(value: Any) -> tuple[str, bool]:
@@ -134,17 +124,6 @@ def _plain(value: Any) -> tuple[str, bool]:
     return _cut(str(value)), False
 
 
-def _cell(value: Any) -> str:
-    text, is_number = _plain(value)
-    return f'<td style="text-align:right">{escape(text)}</td>' if is_number else f"<td>{escape(text)}</td>"
-
-
-def _text(text: str, most: int = _CELL_SHOWN) -> str:
-    """A text without control signs, cut and escaped."""
-    return escape(_cut(text, most))
-
-
-def _cut(text: str, most: int = _CELL_SHOWN) -> str:
-    """A text without control signs, at most so long."""
-    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: most + 1])
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
+def _cut(words: str, most: int = _CELL_SHOWN) -> str:
+    """A text at most so long."""
+    return words if len(words) <= most else words[: most - 1] + "…"

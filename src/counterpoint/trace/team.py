@@ -161,8 +161,8 @@ class TraceTeam:
     @cached_property
     def roots(self) -> list[int]:
         """Members that nobody spawned."""
-        found: list[int] = np.flatnonzero((self.parent_A < 0) & self.is_member_A).tolist()
-        return found
+        roots: list[int] = np.flatnonzero((self.parent_A < 0) & self.is_member_A).tolist()
+        return roots
 
     @cached_property
     def main(self) -> int | None:
@@ -177,14 +177,14 @@ class TraceTeam:
     @cached_property
     def role_A(self) -> list[str | None]:
         """The role of each agent: the first it acts in, else the one it was spawned for."""
-        events, found = self.trace.events, [None] * len(self.names)  # type: list[Any], list[str | None]
+        events, roles = self.trace.events, [None] * len(self.names)  # type: list[Any], list[str | None]
         for i, a in zip(self.order_E.tolist(), self.agent_E[self.order_E].tolist(), strict=True):
-            if found[a] is None and (event := events[i]).type != "spawn" and self.names[a] == event.agent:
-                found[a] = event.role
+            if roles[a] is None and (event := events[i]).type != "spawn" and self.names[a] == event.agent:
+                roles[a] = event.role
         for a, i in enumerate(self.spawn_A.tolist()):
-            if found[a] is None and i >= 0:
-                found[a] = events[i].role
-        return found
+            if roles[a] is None and i >= 0:
+                roles[a] = events[i].role
+        return roles
 
     @cached_property
     def label_A(self) -> list[str]:
@@ -310,13 +310,13 @@ def _ends(team: TraceTeam) -> tuple[list[int], int]:
     events, place = team.trace.events, team.place_E
     end = np.full(len(team), -1, np.int64)
     np.maximum.at(end, team.agent_E, place)
-    seen: set[int] = set()
+    spawned: set[int] = set()
     for i in team.events_of(("return",)):
         a = team.number.get(events[i].from_ or events[i].agent, -1)
-        if a >= 0 and a not in seen and team.spawn_A[a] >= 0 and place[team.spawn_A[a]] < place[i]:
-            seen.add(a)
+        if a >= 0 and a not in spawned and team.spawn_A[a] >= 0 and place[team.spawn_A[a]] < place[i]:
+            spawned.add(a)
             end[a] = place[i]
-    return end.tolist(), len(seen)
+    return end.tolist(), len(spawned)
 
 
 def _entries(team: TraceTeam, steps_E: Mask, ends: list[int]) -> dict[int, list[tuple[int, int, int]]]:

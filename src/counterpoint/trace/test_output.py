@@ -28,19 +28,20 @@ _GO = re.compile(r"^(ok|FAIL)[ \t]+(\S+)[ \t]+(?:[\d.]+s\b|\(cached\)|\[(?:build
 def test_run(text: str) -> tuple[bool, str] | None:
     """Whether the last test run in an output passed, and the line that says so; None where there is none."""
     text = text[-_TAIL:]
-    found: list[tuple[int, bool, str]] = []
+    runs: list[tuple[int, bool, str]] = []
     for match in _SUMMARY.finditer(text):
         counts = [(int(n), word.lower()) for n, word in _COUNTS.findall(match[0])]
         failed = sum(n for n, word in counts if not word.startswith("pass"))
         if any(n for n, _ in counts):
-            found.append((match.start(), not failed, match[0]))
-    found += [(m.start(), m[1] == "OK", m[0].replace("\n", " ")) for m in _RAN.finditer(text)]
-    found += _go_run(text)
-    if not found:
+            runs.append((match.start(), not failed, match[0]))
+    runs += [(m.start(), m[1] == "OK", m[0].replace("\n", " ")) for m in _RAN.finditer(text)]
+    runs += _go_run(text)
+    if not runs:
         return None
-    _, passed, line = max(found)
-    if passed and any(not ok for start, ok, _ in found if start > max(found)[0] - 200):
-        return next((ok, said) for start, ok, said in sorted(found, reverse=True) if not ok)  # one suite of the same run failed
+    _, passed, line = max(runs)
+    if passed and any(not ok for start, ok, _ in runs if start > max(runs)[0] - 200):
+        # one suite of the same run failed
+        return next((ok, summary) for start, ok, summary in sorted(runs, reverse=True) if not ok)
     return passed, line
 
 

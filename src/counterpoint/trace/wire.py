@@ -145,12 +145,12 @@ def decode_loosely(data: Data, *, where: str | None = None, limit: int | None = 
                 return _trace(file, events, file.edges, "schema")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    found = schema_check.problems(data, limit)
-    if not found.error_count:
+    problems = schema_check.problems(data, limit)
+    if not problems.error_count:
         # Typed decoding refused what the schema allows: that is our defect, and must not pass as the user's.
         raise AssertionError("the decoder and the schema disagree")  # pragma: no cover
     raise InvalidTrace(
-        found.headline(), findings=found, where=where, fix="see `counterpoint store check` for the whole list"
+        problems.headline(), findings=problems, where=where, fix="see `counterpoint store check` for the whole list"
     )
 
 

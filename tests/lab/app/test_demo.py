@@ -36,6 +36,19 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return _demo_training.train_both(place, "width", seed=3, seeds=2, budget=1, tasks=TASKS)
 
 
+OWN = WIDTH.worlds[1].replace(max_rounds=6)
+"""A world of somebody's own, by `module:name`."""
+
+
+def test_a_world_that_is_named_by_its_code_is_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterpoint.lab.train.runners import processes
+
+    monkeypatch.setattr(processes, "Processes", lambda workers: Here())
+    name = "lab.app.test_demo:OWN"
+    own = _demo_training.train_both(tmp_path / "trained", name, seed=0, seeds=1, budget=1, tasks=1)
+    assert {RunFolder.open(Path(run)).config()["world"] for runs in own["runs"].values() for run in runs} == {name}
+
+
 def test_the_second_way_is_given_what_the_first_was_charged(found: Any) -> None:
     first, second = ([RunFolder.open(Path(p)) for p in found["runs"][way]] for way in ("counterpoint", "grpo"))
     assert [run.about["seed"] for run in first] == [run.about["seed"] for run in second] == [3, 4]

@@ -64,7 +64,7 @@ def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
         assert ends("standings", str(folder), "-o", file)[0] == 0
     assert ends("standings", "rows.jsonl", "--json")[1] == ends("standings", str(folder), "--json")[1]
     page = Path("page.md").read_text()
-    assert "| 1 [1, 1] | counterpoint | published | 3 | 70.0 [45.2, 94.8] |" in page
+    assert "|1 [1, 1]|counterpoint|published|3|70.0 [45.2, 94.8]|" in page
     assert "kimi_parl ?" in page
     assert len(Path("rows.jsonl").read_text().splitlines()) == 10
 
@@ -77,7 +77,7 @@ def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
         (["methods", "--plan", "smal"], 3, "did you mean 'small'?"),
         (["methods", "--runner", "rya"], 2, "did you mean 'ray'?"),
         (["methods", "grop"], 3, "grpo"),
-        (["standings"], 3, "there is no race here"),
+        (["standings"], 3, "there are no rows of a race here"),
         (["standings", "released:smal"], 3, "did you mean 'small'?"),
         (["standings", "released", "-o", "page.html"], 2, "FILE.md or FILE.jsonl"),
     ],

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from counterpoint import registry
 from counterpoint.app.cli import cli, main
-from counterpoint.lab.bench.claim import mean_interval
+from counterpoint.lab.bench.intervals import mean_interval
 from counterpoint.store import Store
 from counterpoint.trace import encode, problems
 from lab.worlds.coin_world import coin_world

@@ -15,7 +15,8 @@ from counterpoint.lab.bench.scorecard.card import card_from
 from counterpoint.lab.bench.scorecard.cells import Cell, suite
 from counterpoint.lab.bench.scorecard.contestants import Caps, contestant
 from counterpoint.lab.bench.scorecard.defence import defence_contrast
-from counterpoint.lab.bench.scorecard.playing import measured, play_cell, read_rows
+from counterpoint.lab.bench.scorecard.playing import measured, play_cell
+from counterpoint.lab.bench.scorecard.rows import BenchFolder
 from counterpoint.lab.worlds.teamworld import calls as calls_room
 from counterpoint.trace import Trace
 
@@ -192,7 +193,7 @@ def test_two_results_are_set_side_by_side_under_attack(tmp_path: Path) -> None:
         done = CliRunner().invoke(bench, args)
         assert done.exit_code == 0, done.output
     told = {c.cell: c for c in defence_contrast(*folders)}
-    rows = [{(r.cell, r.seed): r for r in read_rows(f)} for f in folders]
+    rows = [{(r.cell, r.seed): r for r in BenchFolder(f).rows()} for f in folders]
     found = told["W1-100-AV5"]
     for side, mine in enumerate(rows):
         shares = [mine["W1-100-AV5", s].share for s in range(3)]

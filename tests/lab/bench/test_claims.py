@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from counterpoint.errors import InputError
-from counterpoint.lab.bench.claim import ClaimRow, as_row, at_least, at_most, equal_within, mean_interval, reported
+from counterpoint.lab.bench.claim import ClaimRow, as_row, at_least, at_most, equal_within, reported
+from counterpoint.lab.bench.intervals import mean_interval
 
 
 def test_the_interval_is_students() -> None:

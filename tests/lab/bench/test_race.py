@@ -50,7 +50,7 @@ def test_rows_are_the_same_here_and_in_a_process_and_are_computed_once(tmp_path:
 
     monkeypatch.setattr(running, "work", lambda payload: pytest.fail("computed twice"))
     assert RaceSession(race, here).go().done == 2
-    with pytest.raises(InputError, match="another race"):
+    with pytest.raises(InputError, match="another plan"):
         RaceFolder.begin(here.path, tiny(TWO, budget=600).head())
 
 

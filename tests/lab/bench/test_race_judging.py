@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from counterpoint.errors import InputError
+from counterpoint.lab.app.race_page import cells, digest, markdown, notes
 from counterpoint.lab.bench.comparison import holm
-from counterpoint.lab.bench.race.digest import digest
 from counterpoint.lab.bench.race.judging import (
     against,
     area,
@@ -22,7 +22,7 @@ from counterpoint.lab.bench.race.judging import (
     ranked,
     sign_flips,
 )
-from counterpoint.lab.bench.race.page import RaceResult, cells, current, described, markdown, notes, result_of
+from counterpoint.lab.bench.race.result import RaceResult, current, described, result_of
 from counterpoint.lab.bench.race.rows import RELEASED, write_rows
 from lab.bench.race_made import row
 
@@ -157,7 +157,7 @@ def test_the_page_holds_every_cell_and_its_command() -> None:
     page = markdown(result)
     for one in result.worlds[0].standings:
         command = f"`counterpoint compare methods {one.method} --plan small --world w --seeds {len(one.seeds)} --cap calls=100`"
-        assert "| " + " | ".join([*cells(one, result.head["methods"]), command]) + " |" in page
+        assert f"|{'|'.join([*cells(one, result.head['methods']), command])}|" in page
     assert "no result for qmix: no luck" in page
     assert "The plan asks for 12 seeds of 200,000; these rows have 1 of 100 at the least." in page
     assert "Without a row: " in page
@@ -176,7 +176,7 @@ def test_all_worlds_together_by_hand() -> None:
     assert found[2].worlds == {"w": (3, pytest.approx(0.1)), "v": (3, pytest.approx(-0.5))}
     head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, [])
     result = RaceResult(head | {"methods": {}}, tuple(rows), tuple(judged(rows)), tuple(found))
-    assert "| 1.5 | b | 70 | 80 (2) | 60 (1) |" in markdown(result)
+    assert "|1.5|b|70|80 (2)|60 (1)|" in markdown(result)
     assert result.only(["c"]).overall == (found[2],)  # its ranks are those among all
     assert [o.rank for o in result.only(["c", "alone"], ["w"]).overall] == [1.0, 4.0]
 

@@ -15,7 +15,8 @@ import pytest
 from counterpoint.lab.bench.scorecard.card import MEASURES, card_from, value_of
 from counterpoint.lab.bench.scorecard.cells import suite
 from counterpoint.lab.bench.scorecard.contestants import Attempt, Caps, contestant
-from counterpoint.lab.bench.scorecard.playing import BenchRow, measured
+from counterpoint.lab.bench.scorecard.playing import measured
+from counterpoint.lab.bench.scorecard.rows import BenchRow
 from counterpoint.trace.lines import encode_lines
 
 CELLS = {c.id: c for c in suite("short")}

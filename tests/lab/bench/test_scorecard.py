@@ -18,7 +18,8 @@ from counterpoint.lab.app.cli.bench import bench
 from counterpoint.lab.bench.scorecard.card import card_from, card_of, contrast, slope
 from counterpoint.lab.bench.scorecard.cells import SUITES, suite
 from counterpoint.lab.bench.scorecard.contestants import Caps, ModelTeam, contestant
-from counterpoint.lab.bench.scorecard.playing import BenchRow, play_cell, play_suite, read_rows, result_folder
+from counterpoint.lab.bench.scorecard.playing import play_cell, play_suite
+from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
 
 CELLS = {c.id: c for c in suite("short")}
 OWN = "tests.lab.bench.own_teams"
@@ -163,14 +164,14 @@ def test_a_suite_goes_on_and_is_compared(tmp_path: Path) -> None:
     whole = rows.read_bytes()
     rows.write_bytes(whole[:-20])  # cut off in the last line
     team = contestant("policy:random")
-    result_folder(tmp_path / "random", "short", team, range(3))
-    play_suite(tmp_path / "random", "short", team, range(3), caps=Caps(), only=["W1-10"])
-    again = read_rows(tmp_path / "random")
+    BenchFolder.begin(tmp_path / "random", "short", team, range(3))
+    play_suite(BenchFolder(tmp_path / "random"), team, range(3), caps=Caps(), only=["W1-10"])
+    again = BenchFolder(tmp_path / "random").rows()
     assert [r.digest for r in again] == [json.loads(line)["digest"] for line in whole.splitlines()]
     with pytest.raises(InputError, match="another team"):
-        result_folder(tmp_path / "random", "short", contestant("policy:reference"), range(3))
+        BenchFolder.begin(tmp_path / "random", "short", contestant("policy:reference"), range(3))
     told = {(c.band, c.measure): c for c in contrast(tmp_path / "reference", tmp_path / "random")}
-    by_hand = [b.share - a.share for a, b in zip(read_rows(tmp_path / "reference"), again, strict=True)]
+    by_hand = [b.share - a.share for a, b in zip(BenchFolder(tmp_path / "reference").rows(), again, strict=True)]
     assert told[None, "share"].difference.mean == pytest.approx(float(np.mean(by_hand)))
     assert card_of(tmp_path / "random").runs == 3
     for more in (["card", str(tmp_path / "random")], ["compare", str(tmp_path / "reference"), str(tmp_path / "random")],
@@ -193,5 +194,5 @@ def test_a_trained_run_plays_as_it_was_trained(tmp_path: Path) -> None:
     (tmp_path / "about.json").write_text(json.dumps(about))
     with pytest.raises(Refused):
         contestant(f"run:{tmp_path}")
-    result_folder(tmp_path / "out", "short", team, range(1))
+    BenchFolder.begin(tmp_path / "out", "short", team, range(1))
     assert json.loads((tmp_path / "out" / "about.json").read_text())["version"] == __version__

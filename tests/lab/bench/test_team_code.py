@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from counterpoint.errors import InputError
 from counterpoint.lab.app.cli.bench import bench
 from counterpoint.lab.bench.scorecard.contestants import Caps, OwnTeam, contestant
-from counterpoint.lab.bench.scorecard.playing import all_rows, play_suite, read_rows, result_folder
+from counterpoint.lab.bench.scorecard.playing import play_suite
+from counterpoint.lab.bench.scorecard.rows import BenchFolder
 from counterpoint.lab.bench.scorecard.team_code import code_of, weights_of
 
 BROKEN = "from parts import answer\n\n\ndef team(job):\n    return answer(job)\n"
@@ -46,37 +47,37 @@ def _run(team: Path, out: Path, *more: str) -> Any:
 def test_a_repaired_team_is_played_again_and_an_unchanged_one_is_not(tmp_path: Path) -> None:
     team, out = _tree(tmp_path / "src"), tmp_path / "out"
     _run(team, out)
-    (row,) = read_rows(out)
+    (row,) = BenchFolder(out).rows()
     assert (row.status, "KeyError: 'not yet'" in row.why) == ("crashed", True)
     done = _run(team, out)
     assert "1 row reused, code unchanged since they were played (20" in done.output
     assert "--overwrite" in done.output
-    assert len(all_rows(out)) == 1
+    assert len(BenchFolder(out).every_row()) == 1
     broken = (tmp_path / "src" / "kit" / "deep.py").read_text()
     (tmp_path / "src" / "kit" / "deep.py").write_text("def words():\n    return 'nothing'\n")
     done = _run(team, out)
     assert "1 run of other code not counted: played again" in done.output
     assert "reused" not in done.output
-    assert [r.status for r in read_rows(out)] == ["played"]
+    assert [r.status for r in BenchFolder(out).rows()] == ["played"]
     assert "KeyError" not in CliRunner().invoke(bench, ["card", str(out)]).output
     (tmp_path / "src" / "kit" / "deep.py").write_text(broken)  # back to what was: those rows are there
     _run(team, out)
-    assert [r.status for r in read_rows(out)] == ["crashed"]
-    assert len(all_rows(out)) == 2
+    assert [r.status for r in BenchFolder(out).rows()] == ["crashed"]
+    assert len(BenchFolder(out).every_row()) == 2
 
 
 def test_what_is_there_can_be_played_again(tmp_path: Path) -> None:
     team, out = _tree(tmp_path / "src"), tmp_path / "out"
     _run(team, out)
-    first = read_rows(out)[0].at
+    first = BenchFolder(out).rows()[0].at
     events = [json.loads(line) for line in _run(team, out, "--overwrite", "--json").output.splitlines() if line.startswith("{")]
     assert [e["event"] for e in events if "event" in e] == ["reused", "playing", "played"]
     assert events[0]["rows"] == 0
-    (row,) = read_rows(out)
+    (row,) = BenchFolder(out).rows()
     assert row.at is not None
     assert first is not None
     assert row.at > first
-    assert len(all_rows(out)) == 2
+    assert len(BenchFolder(out).every_row()) == 2
 
 
 def test_rows_that_do_not_say_which_code_played_them_are_not_an_own_teams_results(tmp_path: Path) -> None:
@@ -89,10 +90,10 @@ def test_rows_that_do_not_say_which_code_played_them_are_not_an_own_teams_result
     about = json.loads((out / "about.json").read_text())
     del about["code"], about["code_files"]
     (out / "about.json").write_text(json.dumps(about))
-    assert [r.status for r in read_rows(out)] == ["crashed"]  # an old folder can still be read
+    assert [r.status for r in BenchFolder(out).rows()] == ["crashed"]  # an old folder can still be read
     _run(team, out)
-    assert len(all_rows(out)) == 2
-    assert len(read_rows(out)) == 1
+    assert len(BenchFolder(out).every_row()) == 2
+    assert len(BenchFolder(out).rows()) == 1
 
 
 def test_a_run_that_hung_is_played_again_under_another_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,17 +102,17 @@ def test_a_run_that_hung_is_played_again_under_another_limit(tmp_path: Path, mon
 
     monkeypatch.setattr(OwnTeam, "play", lambda self, cell, seed, caps: Attempt(None, "hung" if caps.seconds < 10 else "played"))
     out = tmp_path / "out"
-    result_folder(out, "short", team, [0])
+    BenchFolder.begin(out, "short", team, [0])
     for seconds, status, rows in ((1, "hung", 1), (1, "hung", 1), (60, "played", 2), (1, "played", 2)):
-        play_suite(out, "short", team, [0], caps=Caps(seconds=seconds), only=["T1-10"])
-        assert [r.status for r in read_rows(out)] == [status]
-        assert len(all_rows(out)) == rows
+        play_suite(BenchFolder(out), team, [0], caps=Caps(seconds=seconds), only=["T1-10"])
+        assert [r.status for r in BenchFolder(out).rows()] == [status]
+        assert len(BenchFolder(out).every_row()) == rows
 
 
 def test_code_that_changes_while_it_is_played_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = _tree(tmp_path / "src")
     team, out = contestant(f"{file}:team"), tmp_path / "out"
-    result_folder(out, "short", team, [0])
+    BenchFolder.begin(out, "short", team, [0])
     was = OwnTeam.play
 
     def play(self: OwnTeam, *args: Any) -> Any:
@@ -120,8 +121,8 @@ def test_code_that_changes_while_it_is_played_is_said(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(OwnTeam, "play", play)
     with pytest.raises(InputError, match="changed while T1-10 was played"):
-        play_suite(out, "short", team, [0], caps=Caps(), only=["T1-10"])
-    assert all_rows(out) == []
+        play_suite(BenchFolder(out), team, [0], caps=Caps(), only=["T1-10"])
+    assert BenchFolder(out).every_row() == []
 
 
 @pytest.fixture

@@ -129,15 +129,15 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
         monkeypatch.setitem(sys.modules, "counterpoint.lab.lm.kernels", ModuleType("kernels"))
     from counterpoint.lab.lm import cuda
 
-    def hidden(network: Network, weights: Any, ids: Any, plan: Any) -> Any:
+    def hidden_states(network: Network, weights: Any, ids: Any, plan: Any) -> Any:
         rows = [(int(s), int(p), 1) for s, p in zip(plan.slot_T, plan.place_T, strict=True)]
         if isinstance(plan, cuda._Reading):
             new, before, slot = (plan.told[i].tolist() for i in (3, 4, 5))
             rows = list(zip(slot, before, new, strict=True))
-        out = network.hidden(weights, ids, plan.place_T, Cached(plan.slots, rows))
+        out = network.hidden_states(weights, ids, plan.place_T, Cached(plan.slots, rows))
         return _rms(out, weights["norm"], network.shape.eps)
 
-    monkeypatch.setattr(cuda, "hidden", hidden)
+    monkeypatch.setattr(cuda, "hidden_states", hidden_states)
     monkeypatch.setattr(cuda, "_freely", draw_freely)
     monkeypatch.setattr(cuda._DeviceSlots, "_copy", Slots._copy)
     monkeypatch.setattr(cuda.CudaEngine, "_graph", lambda self, batch: SimpleNamespace(replay=lambda: self._token(batch)))

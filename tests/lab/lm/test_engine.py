@@ -94,7 +94,7 @@ def test_the_network_gives_the_logits_of_transformers(family: tuple[Any, Path]) 
     shape, weights = read(folder)
     network, sequences = Network(shape), [prompt(i, n) for i, n in enumerate((5, 11, 1, 30))]
     packed = Packed([len(s) for s in sequences])
-    got = network.logits(weights, network.hidden(weights, torch.tensor([i for s in sequences for i in s]), packed.positions, packed))
+    got = network.logits(weights, network.hidden_states(weights, torch.tensor([i for s in sequences for i in s]), packed.positions, packed))
     with torch.no_grad():
         want = torch.cat([model(input_ids=torch.tensor([s])).logits[0] for s in sequences])
     assert torch.allclose(got, want, rtol=0, atol=1e-4 * float(want.abs().max()))
@@ -236,11 +236,11 @@ def test_a_call_can_be_ended_while_it_waits_or_writes(llama: tuple[Any, Path]) -
     assert engine.cancel(second) is None
     engine.step()
     engine.step()
-    so_far = tuple(engine.written(first))
+    so_far = tuple(engine.tokens_so_far(first))
     gone = engine.cancel(first)
     assert gone is not None
     assert len(so_far) == 2
-    assert (gone.token_ids, engine.written(first), engine.cancel(first)) == (so_far, (), None)
+    assert (gone.token_ids, engine.tokens_so_far(first), engine.cancel(first)) == (so_far, (), None)
     done = dict[int, Any]()
     while engine.is_busy:
         done |= dict(engine.step())

@@ -14,7 +14,7 @@ pytest.importorskip("safetensors")
 from counterpoint.app.cli import cli, main  # noqa: E402
 from counterpoint.errors import InputError, NotFound  # noqa: E402
 from counterpoint.lab.lm.adapter import Adapter  # noqa: E402
-from counterpoint.lab.lm.weights import KNOWN, SHIPPED, find, listed  # noqa: E402
+from counterpoint.lab.lm.weights import INSTALLABLE, SHIPPED, find, listed  # noqa: E402
 
 NAME = "smollm2-135m-ledger"
 
@@ -39,7 +39,7 @@ def test_what_ships_is_small_and_says_where_it_is_from() -> None:
     folder = SHIPPED / NAME
     said = json.loads((folder / "model.json").read_text())
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 5_000_000
-    assert said["base"] in KNOWN
+    assert said["base"] in INSTALLABLE
     assert {"task", "licence", "trained", "held_out"} <= said["about"].keys()
     adapter = Adapter.load(folder / said["adapters"]["shared"])
     assert adapter.rank == said["rank"]

@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from counterpoint.errors import CounterpointError, InputError, NotFound, install
 from counterpoint.lab.app.cli.models import models
 from counterpoint.lab.lm import conversion
-from counterpoint.lab.lm.weights import KNOWN, MANIFEST, Source, damaged, find, listed, models_folder, sha256
+from counterpoint.lab.lm.weights import INSTALLABLE, MANIFEST, Source, damaged, find, listed, models_folder, sha256
 
-SMALL = KNOWN["smollm2-135m"]
+SMALL = INSTALLABLE["smollm2-135m"]
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,7 @@ def test_without_the_extra_the_fix_is_to_install_it(monkeypatch: pytest.MonkeyPa
 
 def test_without_an_index_pip_says_why_and_nothing_is_left(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "require_extra", lambda **_: None)
-    monkeypatch.setitem(KNOWN, "far", replace(SMALL, name="far", package="counterpoint-no-such-package", module="no_such_module"))
+    monkeypatch.setitem(INSTALLABLE, "far", replace(SMALL, name="far", package="counterpoint-no-such-package", module="no_such_module"))
     for name, value in {"PIP_INDEX_URL": "http://127.0.0.1:9/", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": ""}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -198,7 +198,7 @@ def test_a_damaged_package_is_refused_before_anything_is_made_of_it(
     (tmp_path / "fake_package" / "__init__.py").write_text("raise ImportError('never imported')")
     (tmp_path / "fake_package" / "w.gguf").write_bytes(b"GGUF")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(KNOWN, "bad", replace(SMALL, name="bad", module="fake_package", file="w.gguf"))
+    monkeypatch.setitem(INSTALLABLE, "bad", replace(SMALL, name="bad", module="fake_package", file="w.gguf"))
     with pytest.raises(CounterpointError, match="packed weights are damaged"):
         conversion.install("bad")
     assert not kept.exists()

@@ -26,12 +26,19 @@ def test_every_problem_stands_once_with_commands_that_exist() -> None:
                 assert set(words[2:]) <= claims, words
 
 
+def test_what_is_not_answered_is_said_and_has_no_bare_command_for_a_number() -> None:
+    answers = {answer: {p.id for p in PROBLEMS if p.answer == answer} for answer in ("in part", "not")}
+    assert answers == {"in part": {"P1", "P2", "P9", "P13", "P14"}, "not": {"P8", "P10"}}
+    assert all(p.number and "run it" not in p.number for p in PROBLEMS)
+
+
 def test_the_page_and_the_command_say_the_same() -> None:
     page = PAGE.read_text()
     told = [json.loads(line) for line in CliRunner().invoke(show, ["problems", "--json"]).output.splitlines()]
     assert len(told) == 15
     for one in told:
-        for part in ("name", "measured", "number", "open"):
-            assert one[part] in page
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {one['id']} "))
+        for part in ("name", "measured", "number", "answer", "open"):
+            assert f" {one[part]} |" in row, (one["id"], part)
     assert CliRunner().invoke(show, ["p12"]).exit_code == 0
     assert CliRunner().invoke(show, ["P99"]).exit_code != 0

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import Price
-from counterpoint.lab.lm.budget import Budget, Held, Meter, Metered, Spent, prompt_tokens_of, tokens_of
+from counterpoint.lab.lm.budget import Budget, Meter, Metered, Reservation, Spending, prompt_tokens_of, tokens_of
 from counterpoint.lab.lm.endpoint import Bucket, Rates
-from counterpoint.lab.lm.model import BudgetSpent, Call, Completion, Message, Model, ModelFailed
+from counterpoint.lab.lm.model import BudgetExhausted, Call, Completion, Message, Model, ModelFailed
 
 CALL = Call(messages=(Message("user", "x" * 30),), max_tokens=10)  # 10 + 2 * 8 + 10 = 36 tokens are reserved
 
@@ -74,28 +74,28 @@ def test_calls_within_their_reservations_never_spend_more_than_the_budget(histor
     meter = Meter(Budget(tokens=limit))
     granted: list[int] = []
 
-    async def call(k: int, held: Held, share: float, turns: int) -> int:
-        await meter.reserve(held)
+    async def call(k: int, reservation: Reservation, share: float, turns: int) -> int:
+        await meter.reserve(reservation)
         granted.append(k)
-        assert meter.spent.tokens + meter.held.tokens <= limit
+        assert meter.spending.tokens + meter.reservation.tokens <= limit
         for _ in range(turns):
             await asyncio.sleep(0)
-        took = int(held.tokens * share)
-        meter.settle(held, took)
+        took = int(reservation.tokens * share)
+        meter.settle(reservation, took)
         return took
 
     async def run() -> list[Any]:
-        tasks = (call(k, Held(need), share, turns) for k, (need, share, turns) in enumerate(history))
+        tasks = (call(k, Reservation(need), share, turns) for k, (need, share, turns) in enumerate(history))
         return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 300)
 
     found = asyncio.run(run())
     took = [f for f in found if not isinstance(f, BaseException)]
-    assert all(isinstance(f, int | BudgetSpent) for f in found)
-    assert meter.spent.tokens == sum(took) <= limit
-    assert (meter.spent.calls, meter.held.tokens) == (len(took), 0)
+    assert all(isinstance(f, int | BudgetExhausted) for f in found)
+    assert meter.spending.tokens == sum(took) <= limit
+    assert (meter.spending.calls, meter.reservation.tokens) == (len(took), 0)
     assert granted == sorted(granted), "who comes first goes first"
-    refused = [need for (need, _, _), f in zip(history, found, strict=True) if isinstance(f, BudgetSpent)]
-    assert all(meter.spent.tokens + need > limit for need in refused), "a call that could be paid for was refused"
+    refused = [need for (need, _, _), f in zip(history, found, strict=True) if isinstance(f, BudgetExhausted)]
+    assert all(meter.spending.tokens + need > limit for need in refused), "a call that could be paid for was refused"
 
 
 @given(HISTORY, st.integers(0, 200), st.integers(0, 25))
@@ -103,34 +103,34 @@ def test_the_excess_is_at_most_what_calls_took_beyond_their_reservations(history
     meter = Meter(Budget(tokens=limit))
     excess = 0
 
-    async def call(held: Held, turns: int) -> None:
+    async def call(reservation: Reservation, turns: int) -> None:
         nonlocal excess
-        await meter.reserve(held)
+        await meter.reserve(reservation)
         await asyncio.sleep(turns * 0)
         excess += more
-        meter.settle(held, held.tokens + more)
+        meter.settle(reservation, reservation.tokens + more)
 
     async def run() -> None:
-        await asyncio.gather(*(call(Held(need), turns) for need, _, turns in history), return_exceptions=True)
+        await asyncio.gather(*(call(Reservation(need), turns) for need, _, turns in history), return_exceptions=True)
 
     asyncio.run(run())
-    assert meter.spent.tokens <= limit + excess
+    assert meter.spending.tokens <= limit + excess
 
 
 @given(HISTORY, st.integers(1, 200), st.sets(st.integers(0, 39)))
 def test_calls_that_are_cancelled_leave_nothing_behind(history: list[tuple[int, float, int]], limit: int, stopped: set[int]) -> None:
     meter = Meter(Budget(tokens=limit))
 
-    async def call(held: Held, turns: int) -> None:
-        await meter.reserve(held)
+    async def call(reservation: Reservation, turns: int) -> None:
+        await meter.reserve(reservation)
         try:
             for _ in range(turns):
                 await asyncio.sleep(0)
         finally:
-            meter.settle(held, 0)
+            meter.settle(reservation, 0)
 
     async def run() -> list[Any]:
-        tasks = [asyncio.ensure_future(call(Held(need), turns)) for need, _, turns in history]
+        tasks = [asyncio.ensure_future(call(Reservation(need), turns)) for need, _, turns in history]
         await asyncio.sleep(0)
         for k, task in enumerate(tasks):
             if k in stopped:
@@ -138,33 +138,33 @@ def test_calls_that_are_cancelled_leave_nothing_behind(history: list[tuple[int, 
         return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 300)
 
     found = asyncio.run(run())
-    assert meter.held == Held(0, 0.0)
+    assert meter.reservation == Reservation(0, 0.0)
     assert not meter._waiting
     kept = [(need, f) for k, ((need, _, _), f) in enumerate(zip(history, found, strict=True)) if k not in stopped]
     assert all(f is None for need, f in kept if need <= limit), "a call was not served though nothing was spent"
 
 
 def test_a_call_cancelled_as_its_turn_came_gives_back_what_was_reserved() -> None:
-    async def run() -> Held:
+    async def run() -> Reservation:
         meter = Meter(Budget(tokens=10))
-        await meter.reserve(Held(10))
-        second = asyncio.ensure_future(meter.reserve(Held(8)))
+        await meter.reserve(Reservation(10))
+        second = asyncio.ensure_future(meter.reserve(Reservation(8)))
         await asyncio.sleep(0)
-        meter.settle(Held(10), 0)
-        assert meter.held == Held(8)
+        meter.settle(Reservation(10), 0)
+        assert meter.reservation == Reservation(8)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
-        return meter.held
+        return meter.reservation
 
-    assert asyncio.run(run()) == Held(0)
+    assert asyncio.run(run()) == Reservation(0)
 
 
 def test_a_call_that_gives_up_makes_way_for_those_behind() -> None:
     async def run() -> None:
         meter = Meter(Budget(tokens=10))
-        await meter.reserve(Held(5))
-        large = asyncio.ensure_future(meter.reserve(Held(8)))
-        small = asyncio.ensure_future(meter.reserve(Held(5)))
+        await meter.reserve(Reservation(5))
+        large = asyncio.ensure_future(meter.reserve(Reservation(8)))
+        small = asyncio.ensure_future(meter.reserve(Reservation(5)))
         await asyncio.sleep(0)
         assert not small.done()
         large.cancel()
@@ -182,37 +182,37 @@ def test_a_thousand_calls_at_once_end_with_the_budget() -> None:
     served = [f for f in found if isinstance(f, Completion)]
     # Each takes 25 where 36 were reserved: the last is served when 36 are left, not only 25.
     assert len(served) == (10_000 - 36) // 25 + 1 == model.begun
-    assert meter.spent.tokens == 25 * len(served)
+    assert meter.spending.tokens == 25 * len(served)
     errors = [f for f in found if not isinstance(f, Completion)]
-    assert all(isinstance(e, BudgetSpent) and e.kind == "budget" for e in errors)
-    assert "9,975 of 10,000 used, and the next call may take 36" in str(errors[-1])
+    assert all(isinstance(e, BudgetExhausted) and e.kind == "budget" for e in errors)
+    assert "9,975 of 10,000 used, next call up to 36" in str(errors[-1])
 
 
 def test_what_is_not_known_counts_as_reserved() -> None:
     spend(Metered(Scripted(taking(None, 5)), meter := Meter(Budget(tokens=1000))), 3)
-    assert (meter.spent.tokens, meter.spent.unknown) == (3 * tokens_of(CALL), 3)
+    assert (meter.spending.tokens, meter.spending.unknown) == (3 * tokens_of(CALL), 3)
 
 
 @pytest.mark.parametrize(("kind", "tokens"), [("down", 0), ("rate", 0), ("too long", 0), ("cut", 36), ("slow", 36), ("empty", 36)])
 def test_a_failed_call_counts_where_the_model_may_have_worked(kind: str, tokens: int) -> None:
     (found,) = spend(Metered(Scripted(failing(kind)), meter := Meter(Budget(tokens=1000))), 1)
     assert isinstance(found, ModelFailed)
-    assert (meter.spent.tokens, meter.held.tokens) == (tokens, 0)
+    assert (meter.spending.tokens, meter.reservation.tokens) == (tokens, 0)
 
 
 def test_attempts_that_broke_off_count_each() -> None:
     spend(Metered(Scripted(failing("rate", lost=2)), meter := Meter(Budget(tokens=1000))), 1)
-    assert meter.spent.tokens == 2 * 36
+    assert meter.spending.tokens == 2 * 36
     spend(Metered(Scripted(taking(20, 5, extra={"lost": 3})), meter := Meter(Budget(tokens=1000))), 1)
-    assert meter.spent.tokens == 3 * 36 + 25
+    assert meter.spending.tokens == 3 * 36 + 25
 
 
 def test_dollars_are_reserved_at_the_price_and_settled_at_the_cost() -> None:
     price = Price(1e6, 1e6, 0, 0)  # a dollar for each token
     found = spend(Metered(Scripted(taking(20, 5, cost_usd=25.0), price), meter := Meter(Budget(usd=100.0))), 10)
     assert sum(isinstance(f, Completion) for f in found) == 3
-    assert meter.spent.usd == 75.0
-    assert "$75.0000 of $100.0000 used, and the next call may cost $36.0000" in str(found[-1])
+    assert meter.spending.usd == 75.0
+    assert "$75.0000 of $100.0000 used, next call up to $36.0000" in str(found[-1])
 
 
 def test_dollars_need_a_price() -> None:
@@ -227,18 +227,18 @@ def test_time_ends_calls_that_wait_and_those_under_way() -> None:
 
     meter = Meter(Budget(seconds=0.05, tokens=40))
     found = spend(Metered(Scripted(forever), meter), 3)
-    assert all(isinstance(f, BudgetSpent) and "0.05 seconds" in str(f) for f in found)
-    assert meter.held.tokens == 0
-    assert meter.spent.unknown == 1
+    assert all(isinstance(f, BudgetExhausted) and "0.05 seconds" in str(f) for f in found)
+    assert meter.reservation.tokens == 0
+    assert meter.spending.unknown == 1
     (late,) = spend(Metered(Scripted(taking(1, 1)), meter), 1)
-    assert isinstance(late, BudgetSpent)
+    assert isinstance(late, BudgetExhausted)
 
 
 def test_a_run_that_is_resumed_goes_on_with_what_it_had_spent() -> None:
-    meter = Meter(Budget(tokens=100, seconds=10), spent=Spent(tokens=60, seconds=4.0), now=lambda: 1000.0)
-    assert meter.seconds_left() == 6.0
-    assert [type(f) for f in spend(Metered(Scripted(taking(20, 5)), meter), 2)] == [Completion, BudgetSpent]
-    assert (meter.spent.tokens, meter.spent.seconds) == (85, 4.0)
+    meter = Meter(Budget(tokens=100, seconds=10), before=Spending(tokens=60, seconds=4.0), now=lambda: 1000.0)
+    assert meter.remaining_seconds() == 6.0
+    assert [type(f) for f in spend(Metered(Scripted(taking(20, 5)), meter), 2)] == [Completion, BudgetExhausted]
+    assert (meter.spending.tokens, meter.spending.seconds) == (85, 4.0)
 
 
 def test_a_metered_model_is_a_model() -> None:

@@ -165,9 +165,9 @@ def test_credit_of_a_team_behind_an_endpoint(tmp_path: Path, cpt: Ends) -> None:
 @pytest.mark.parametrize(
     ("budget", "says"),
     [
-        (["--cap", "tokens=2500"], "because the token budget is spent"),
-        (["--cap", "usd=0.002", "--model-set", "price=1,2"], "because the dollar budget is spent: $"),
-        (["--cap", "seconds=0.7"], "because the time budget is spent"),
+        (["--cap", "tokens=2500"], "because the token budget is exhausted"),
+        (["--cap", "usd=0.002", "--model-set", "price=1,2"], "because the dollar budget is exhausted: $"),
+        (["--cap", "seconds=0.7"], "because the time budget is exhausted"),
     ],
 )
 def test_a_spent_budget_ends_the_run_in_order_and_says_why(budget: list[str], says: str, tmp_path: Path, cpt: Ends) -> None:

@@ -20,7 +20,7 @@ from counterpoint import Store, registry
 from counterpoint.credits.call_rows import call_rows
 from counterpoint.errors import InputError, install
 from counterpoint.lab.lm.endpoint import EndpointModel
-from counterpoint.lab.lm.endpoint.address import shown
+from counterpoint.lab.lm.endpoint.address import public_url
 from counterpoint.lab.lm.endpoint.answer import EndpointAnswer
 from counterpoint.lab.lm.model import Call, Completion, Message, Model, ModelFailed
 from counterpoint.lab.team.session import Spec, record_team
@@ -250,7 +250,7 @@ def test_a_stream_that_breaks_off_is_no_answer(fault: str) -> None:
     with FaultServer("STOP: 4 2", faults=[fault] * 3) as server:
         model = model_at(server.url)
         error = failed(model)
-        assert (error.kind, error.what) == ("cut", "the answer broke off, 3 times")
+        assert (error.kind, error.what) == ("cut", "the answer was interrupted, 3 times")
         assert answered(model).text == "STOP: 4 2"
 
 
@@ -471,7 +471,7 @@ def test_user_password_and_query_are_sent_and_not_shown() -> None:
 def test_a_stored_address_finds_its_password_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with FaultServer() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("//", "//ann:pass-word@") + "/?tag=hunter22")
-        answered(model_at(shown(os.environ["OPENAI_BASE_URL"])))
+        answered(model_at(public_url(os.environ["OPENAI_BASE_URL"])))
         assert server.headers[-1]["authorization"].startswith("Basic ")
         assert server.paths == ["/v1/chat/completions?tag=hunter22"]
         monkeypatch.setenv("OPENAI_BASE_URL", "http://ann:pass-word@127.0.0.1:1/v1")

@@ -466,7 +466,7 @@ def test_edits_as_they_are_asked_for() -> None:
 def test_who_can_follow_an_edit(small: Trace) -> None:
     assert isinstance(replay_for(small), LiveReplay)
     bare = Trace(trace_id="bare", task_id="q", events=[])
-    with pytest.raises(NotIdentified, match="nothing says how this team would have gone on") as error:
+    with pytest.raises(NotIdentified, match="nothing says how this team would have continued") as error:
         replay_for(bare)
     assert error.value.where == "bare"
     with pytest.raises(NotIdentified, match="its world 'Atlantis' is not here"):

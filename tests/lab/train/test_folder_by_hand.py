@@ -192,7 +192,7 @@ def test_which_checkpoints_stay_and_are_named(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_read(tmp_path: Path) -> None:
     with run(tmp_path) as made:
         (made.path / "run.toml").write_text("= broken")
-        with pytest.raises(InputError, match=r"run\.toml: is not TOML"):
+        with pytest.raises(InputError, match=r"run\.toml: is not valid TOML"):
             made.config()
         (made.path / "run.toml").unlink()
         with pytest.raises(InputError, match=r"run\.toml: is missing; restore the file"):

@@ -15,7 +15,7 @@ from counterpoint.lab.train.learner import (
     _needed,
     _part,
     _policy_loss,
-    _segment_logp,
+    _segments,
     finite,
     log_probs,
     rows_of,
@@ -103,7 +103,7 @@ def test_log_probabilities_and_entropies_of_every_head() -> None:
         assert logp[name].numpy() == pytest.approx(np.array(values), abs=1e-5), name
     four, brief = entropy(0.1, 0.2, 0.3, 0.4), entropy(1 / 8, 1 / 8, 2 / 8, 4 / 8)
     entropies = {
-        "item": [entropy(1 / 6, 2 / 6, 3 / 6), four, entropy(1 / 3, 2 / 3), 0], "brief": [brief] * 4, "point": [-LOG(3 / 4), 0, 0, 0],
+        "item": [entropy(1 / 6, 2 / 6, 3 / 6), four, entropy(1 / 3, 2 / 3), 0], "brief": [brief] * 4, "point": [entropy(0.25, 0.75), 0, 0, 0],
         "stop": [entropy(0.25, 0.75)] * 2, "rule": [entropy(*[1 / 8] * 4, 1 / 4, 1 / 4)] * 2, "talk": [[entropy(0.2, 0.8)] * 2] * 2,
         "spawn": [entropy(0.25, 0.75)] * 3, "size": [LOG(2)] * 3, "worker": [entropy(1 / 3, 2 / 3)] * 2,
     }  # fmt: skip
@@ -129,9 +129,30 @@ def test_each_team_table_is_judged_on_its_own_rows() -> None:
 
 def test_a_pointer_chooses_within_its_row() -> None:
     score, row = torch.tensor([1.0, 2.0, 900.0]), torch.tensor([0, 0, 2])
-    found, has = _segment_logp(score, row, torch.tensor([True, False, True]), 4)
+    found, spread = _segments(score, row, torch.tensor([True, False, True]), 4)
     assert found.tolist() == pytest.approx([-float(np.log1p(np.e)), 0, 0, 0])
-    assert has.tolist() == [True, False, True, False]
+    p = 1 / (1 + np.e)
+    assert spread.tolist() == pytest.approx([-p * np.log(p) - (1 - p) * np.log(1 - p), 0, 0, 0])
+
+
+def test_the_entropy_bonus_of_a_pointer_pulls_as_the_entropy_does_whatever_was_chosen() -> None:
+    """Against a finite difference of H = -sum p log p; a bonus of -log p of the choice has an expected gradient of 0."""
+    score, row = np.array([0.3, -1.2, 0.8, 2.0, 0.5]), np.array([0, 0, 0, 1, 1])
+
+    def entropies(x: np.ndarray) -> float:
+        parts = [np.exp(x[row == r] - x[row == r].max()) for r in (0, 1)]
+        return float(sum(-(p / p.sum() * np.log(p / p.sum())).sum() for p in parts))
+
+    step = 1e-6
+    slope = [(entropies(score + step * e) - entropies(score - step * e)) / (2 * step) for e in np.eye(5)]
+    assert np.abs(slope).max() > 0.1
+    for choices in ([0, 3], [1, 4], [2, 3]):
+        x = torch.tensor(score, dtype=torch.float32, requires_grad=True)
+        picked = torch.zeros(5, dtype=torch.bool)
+        picked[choices] = True
+        _segments(x, torch.tensor(row), picked, 2)[1].sum().backward()
+        assert x.grad is not None
+        assert x.grad.numpy() == pytest.approx(np.array(slope), abs=1e-5)
 
 
 # -- which rows count

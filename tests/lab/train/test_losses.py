@@ -16,6 +16,7 @@ from counterpoint import registry
 from counterpoint.errors import InputError
 from counterpoint.lab.train import objectives
 from counterpoint.lab.train.objectives import check_dual, dpo_loss, kl, mask_loss, unit_means, unit_sums
+from counterpoint.lab.train.surrogates import Steps
 from credits import vectors as v
 
 close = lambda x: pytest.approx(x, abs=v.TOLERANCE)  # noqa: E731
@@ -58,6 +59,27 @@ def test_kl_estimators() -> None:
     assert kl(gap).numpy() == close(expected)
     assert kl(gap, "k1").numpy() == pytest.approx([0.5, -0.1])
     assert kl(gap, "k2").numpy() == pytest.approx([0.125, 0.005])
+
+
+def test_expected_gradients_of_the_kl_estimators() -> None:
+    """Over all choices, weighed by pi: of k1 it is 0, of k2 that of KL(pi || ref), of k3 that of KL(ref || pi)."""
+    scores, ref = np.array([0.4, -0.7, 1.1, 0.0]), np.log([0.1, 0.5, 0.15, 0.25])
+
+    def divergences(x: np.ndarray) -> np.ndarray:
+        logp = x - np.log(np.exp(x).sum())
+        return np.array([(np.exp(logp) * (logp - ref)).sum(), (np.exp(ref) * (ref - logp)).sum()])
+
+    step = 1e-6
+    slopes = np.stack([(divergences(scores + step * e) - divergences(scores - step * e)) / (2 * step) for e in np.eye(4)], 1)
+    for name, slope in (("k1", np.zeros(4)), ("k2", slopes[0]), ("k3", slopes[1])):
+        x = torch.tensor(scores, requires_grad=True)
+        logp = x.log_softmax(-1)
+        (logp.detach().exp() * kl(logp - torch.tensor(ref), name)).sum().backward()
+        assert x.grad is not None
+        assert x.grad.numpy() == pytest.approx(slope, abs=1e-8), name
+    assert np.abs(slopes).max() > 0.1
+    with pytest.raises(InputError, match="k1, whose expected gradient is 0"):
+        Steps(kl="k1", kl_weight=0.1)
 
 
 @given(st.floats(-20, 0), st.floats(-20, 0))

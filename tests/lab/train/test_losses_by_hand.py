@@ -214,8 +214,8 @@ def test_rows_stand_at_their_episode_round_and_agent() -> None:
     assert found["stop"] == [[1, 0, 0], [1, 1, 2], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("place", ["reward", "loss"])
-def test_a_kl_is_to_the_network_that_was_held(place: str) -> None:
+@pytest.mark.parametrize(("place", "estimator"), [("reward", "k1"), ("loss", "k2"), ("loss", "k3")])
+def test_a_kl_is_to_the_network_that_was_held(place: str, estimator: str) -> None:
     one, other, out = two_alike("clip")
     for each in (one, other):
         assert isinstance(each.module, Reference)
@@ -223,7 +223,7 @@ def test_a_kl_is_to_the_network_that_was_held(place: str) -> None:
         with torch.no_grad():
             for p in each.net.policy_parameters():
                 p.add_(0.02)
-    told = learned(one, "clip", out, kl_weight=0.5, kl_in=place, kl="k1", entropy=0.0)
+    told = learned(one, "clip", out, kl_weight=0.5, kl_in=place, kl=estimator, entropy=0.0)
     advantages, _ = other.advantages(out, [])
     with torch.no_grad():
         own = {k: v.numpy().astype(np.float64) for k, v in log_probs(other.net, out.tables)[0].items()}
@@ -232,7 +232,7 @@ def test_a_kl_is_to_the_network_that_was_held(place: str) -> None:
     assert any(not np.allclose(own[k], ref[k]) for k in own)
     if place == "reward":
         advantages = less_kl(advantages, _places(out, [n for n in advantages if n in own]), own, ref, 0.5)
-    steps = Steps(kl_weight=0.5, kl_in=place, kl="k1", entropy=0.0)
+    steps = Steps(kl_weight=0.5, kl_in=place, kl=estimator, entropy=0.0)
     mine = update(other.net, other.policy, out.tables, advantages, 8, steps, other.rng(1), ref=ref)
     assert {k: told[k] for k in mine} == mine
     assert_same(one, other)

@@ -270,15 +270,20 @@ def _depart() -> None:
 
 
 def _ccpo() -> None:
-    with_, without = [1, 1, 0, 0], [0, 1, 1, 0]
-    traces = [trace(f"t{i}", float(r), {}) for i, r in enumerate(with_)]
+    """Without a, one of four is right: the mean of those verdicts is -0.5; without b, three: 0.5. The lead has no bonus."""
+    right, without = [1, 1, 0, 0], {"a": [0, 1, 0, 0], "b": [1, 1, 1, 0], "lead": [0, 0, 0, 0]}
+    lead = {"agent": "lead", "role": "orchestrator", "type": "orchestrator_decision"}
+    traces = [trace(f"t{i}", float(r), lead, {}, {"agent": "b"}) for i, r in enumerate(right)]
 
     def worth(one: Trace, names: Any) -> float:
-        i = int(one.trace_id[1:])
-        return float(with_[i] if len(names) else without[i])
+        i, gone = int(one.trace_id[1:]), {"lead", "a", "b"} - set(names)
+        return float(without[gone.pop()][i] if gone else right[i])
 
     told = credited("ccpo", traces, give="reward", worth=worth)
-    assert [told.of(i)["a"] - r for i, r in enumerate(with_)] == near([0.2, 0.0, -0.2, 0.0])
+    assert [told.of(i)["lead"] for i in range(4)] == [1.0, 1.0, -1.0, -1.0]
+    assert [told.of(i)["a"] for i in range(4)] == near([1.2, 1.2, -1.0, -1.0])  # helped, also where that rollout needed nobody
+    assert [told.of(i)["b"] for i in range(4)] == near([1.0, 1.0, -1.2, -1.2])  # hurt
+    assert [credited("ccpo", traces, worth=worth).of(i)["a"] for i in range(4)] == near([1.1, 1.1, -1.1, -1.1])
 
 
 CASES: Mapping[str, Callable[[], None]] = {

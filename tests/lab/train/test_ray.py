@@ -120,7 +120,7 @@ def test_a_failure_is_one_error_that_names_the_job(cluster: Any, work: str, says
 def test_a_stopped_worker_is_noticed_and_its_job_played_again(cluster: Any, tmp_path: Path) -> None:
     with RayActors(1, address=cluster.address, beat_s=0.2, silent_s=2.0) as runner:
         runner.submit(Job(work=WORK + "stand_still_once", payload=str(tmp_path / "done")))
-        with pytest.warns(RuntimeWarning, match="no sign of life for 2 s"):
+        with pytest.warns(RuntimeWarning, match="no heartbeat for 2 s"):
             (done,) = runner.collect(600)
         assert done.result == "played again"
 

@@ -65,7 +65,7 @@ def test_files_that_are_not_there_or_not_toml(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     for text in (b"preset = \n", b"\xff\xfe"):
         path.write_bytes(text)
-        with pytest.raises(InputError, match=r"bad\.toml: is not TOML"):
+        with pytest.raises(InputError, match=r"bad\.toml: is not valid TOML"):
             read_settings(path)
 
 

@@ -107,7 +107,7 @@ def test_traces_say_of_which_run_they_are_and_fork_with_its_policy(whole: Path) 
     # the checkpoint knows how the learned team would have gone on; the trace alone does not
     again = TeamReplay(world, policy_of(run, allow=[CONFIG["preset"]])).fork(trace, at)
     assert [(e.key, e.content_ref) for e in again.events] == [(e.key, e.content_ref) for e in trace.events]
-    with pytest.raises(NotIdentified, match="would have gone on is not known"):
+    with pytest.raises(NotIdentified, match="would have continued is unknown"):
         world.fork(trace, at)
 
 
@@ -298,7 +298,7 @@ def test_what_cannot_be_is_told_before_anything_is_written(
 def test_a_folder_that_is_taken_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"exists already and is not empty.*train resume"):
         train_run(whole, CONFIG)
-    with pytest.raises(InputError, match="was begun with other settings: seed"):
+    with pytest.raises(InputError, match="was started with other settings: seed"):
         train_run(whole, CONFIG | {"seed": 4}, resume=True)
     with pytest.raises(NotFound, match="there is no run here"):
         train_run(tmp_path / "none", {}, resume=True, allow=[CONFIG["preset"]])

@@ -9,6 +9,7 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
 from counterpoint.lab.train.jobs import play
+from counterpoint.lab.train.learner import _cut
 from counterpoint.lab.train.settings import settings_of
 from counterpoint.lab.train.surrogates import Reference, Steps, joined_loss, less_kl, surrogate, unit_codes
 from counterpoint.lab.train.training import Training
@@ -85,12 +86,49 @@ def plain() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     "options",
-    [{"level": "turn", "log_max": 3.0}, {"level": "sequence", "veto": 1e-4}, {"weigh": "row"}, {"weigh": "rollout"}, {"mask_low": -0.5, "mask_high": 0.5, "pull": 0.1},
+    [{"level": "turn", "log_max": 3.0}, {"level": "sequence", "veto": 1e-4}, {"weigh": "row"}, {"weigh": "rollout"}, {"weigh": "agent"}, {"mask_low": -0.5, "mask_high": 0.5, "pull": 0.1},
      {"kl_weight": 0.5}, {"kl_weight": 0.5, "kl": "k1", "kl_in": "reward"}, {"kl_most": 1e-9}],
 )  # fmt: skip
 def test_every_option_changes_an_update(options: dict[str, object], plain: dict[str, np.ndarray]) -> None:
     other = learned(options)
     assert any((w != other[k]).any() for k, w in plain.items())
+
+
+def test_without_a_ratio_a_step_is_reinforces() -> None:
+    log_ratio = torch.tensor([0.0, 0.9, -2.0], requires_grad=True)
+    advantage = torch.tensor([1.0, 2.0, -3.0])
+    surrogate(log_ratio, advantage, Steps(level="none")).sum().backward()
+    assert log_ratio.grad is not None
+    assert log_ratio.grad.tolist() == [-1.0, -2.0, 3.0]  # a clipped ratio has no gradient where it is 0.9
+
+
+def test_parts_of_a_batch_are_whole_tasks() -> None:
+    tasks = np.repeat([7, 3, 9, 5], 4)
+    parts = _cut(np.random.default_rng(0), tasks, 2)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(16))
+    assert [len(set(tasks[p])) for p in parts] == [2, 2]
+    alone = _cut(np.random.default_rng(0), np.arange(10), 3)
+    assert [p.tolist() for p in alone] == [p.tolist() for p in np.array_split(np.random.default_rng(0).permutation(10), 3)]
+
+
+def test_reinforce_takes_as_many_steps_as_it_says() -> None:
+    def moved(steps: int) -> int:
+        plan = CONFIG | {"preset": "magrpo", "budget_calls": 0, "change": {"group": 2, "loss": {"steps": steps}}, "episodes": 8}
+        training = Training(settings_of(plan))
+        job = training.job(0, 0, training.weights())
+        training.learn([play(job.payload, job.weights)])
+        return int(max(float(s["step"]) for s in training.policy.state.values()))
+
+    assert [moved(1), moved(4)] == [1, 4]
+
+
+def test_agents_of_an_episode_weigh_the_same_by_hand() -> None:
+    """Episode 0: the orchestrator decides three times, a worker once; episode 1: the orchestrator once."""
+    ep, who = np.array([0, 0, 0, 0, 1]), np.array([0, 0, 3, 0, 0])
+    advantage = torch.tensor([1.0, 2.0, 4.0, 3.0, 10.0])
+    told = joined_loss(torch.zeros(5), advantage, ep, ep, Steps(weigh="agent"), who)
+    assert float(told) == pytest.approx(-((1 + 2 + 3) / 3 / 2 + 4 / 2) / 2 - 10 / 2)
+    assert float(joined_loss(torch.zeros(5), advantage, ep, ep, Steps(weigh="rollout"), who)) == pytest.approx(-10 / 4 / 2 - 10 / 2)
 
 
 def test_kl_in_the_reward_of_a_batch_in_which_nobody_was_called() -> None:

@@ -84,7 +84,7 @@ def test_roles_take_turns() -> None:
         moved = {k.split(".")[0] for k, w in training.weights().items() if (w != before[k]).any()}
         assert moves in moved
         assert rests not in moved
-    with pytest.raises(InputError, match="nobody to take turns with"):
+    with pytest.raises(InputError, match="no second learner"):
         named_preset("kimi_parl").changed({"alternate": 2})
 
 

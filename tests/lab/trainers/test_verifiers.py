@@ -48,5 +48,5 @@ def test_rows_come_back_from_what_verifiers_keeps_with_every_digit() -> None:
     wire = [episode.model_dump(mode="python") for episode in loaded()]  # type: ignore[attr-defined]
     check_same(rows(), rows_of(wire), "verifiers")
     record = [episode.to_record() for episode in loaded()]  # type: ignore[attr-defined]
-    with pytest.raises(Exception, match="changed on the way"):  # four decimals: what their JSON would have done to the credit
+    with pytest.raises(Exception, match="verifiers changed"):  # four decimals: what their JSON would have done to the credit
         check_same(rows(), rows_of(record), "verifiers")

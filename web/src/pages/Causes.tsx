@@ -19,12 +19,12 @@ export function Causes(props: { query: string }) {
   const left = data.left_out ? `, ${count(data.left_out, "run")} left out: succeeded, no outcome stated, still running, or very long` : "";
   return (
     <section class="causes" aria-label="Why they failed">
-      <p class="quiet">{count(data.judged, "failed run")} judged{data.unclear ? `, in ${data.unclear} no step stands out` : ""}{left}. Expected adds up how likely the first suspect of each run is.</p>
+      <p class="quiet">{count(data.judged, "failed run")} judged{data.unclear ? `, in ${data.unclear} no step stands out` : ""}{left}. Expected adds up the share of each run's first suspect.</p>
       {data.causes.length > 0 && (
         <table>
           <thead>
             <tr>
-              <th scope="col">Likely cause</th><th scope="col">Of</th><th scope="col" class="number">Runs</th>
+              <th scope="col">Suspected cause</th><th scope="col">Of</th><th scope="col" class="number">Runs</th>
               <th scope="col" class="number">Expected</th><th scope="col">Such as</th>
             </tr>
           </thead>

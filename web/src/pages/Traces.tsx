@@ -400,7 +400,7 @@ const CELLS: Record<string, (row: TraceRow) => VNode> = {
 function Waits({ row }: { row: TraceRow }) {
   const since = row.since === null ? "" : ` since ${localMoment(row.since)}`;
   return (
-    <span class="badge warn" title={`${row.waits}: without an answer${since}. It is at work, stuck, or was cut off.`}>
+    <span class="badge warn" title={`${row.waits}: without an answer${since}. It is at work, stuck, or was interrupted.`}>
       open{row.since === null ? "" : ` ${span(Math.max(0, Math.round(Date.now() / 1000 - row.since)))}`}</span>
   );
 }

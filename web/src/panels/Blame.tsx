@@ -1,5 +1,5 @@
 // Who broke it. Always true: the ranking is the one that `counterpoint blame` prints; the same suspects are marked on the timeline,
-// and the keys that step through them go by rank, the likeliest first.
+// and the keys that step through them go by rank; what is said of them is the server's word.
 import { useEffect } from "preact/hooks";
 import { Note, useLoaded, Waiting } from "../loaded";
 import { count, percent } from "../numbers";
@@ -28,8 +28,8 @@ function Ranking(props: { found: Suspicion }) {
     <section class="blame" aria-label="Blame">
       {found.suspects.length > 0 && (
         <header class="reach">
-          <p><strong>{sureness(found.sure)}</strong> one of {count(found.steps, "step")} decided the failure; the share says how likely
-            it was this one.</p>
+          <p><strong>{found.verdict}</strong></p>
+          <p class="quiet">Shares are the ranker's, over {count(found.steps, "step")}.</p>
           <p class="chips">
             <button type="button" onClick={() => stepSuspect(-1)}>Previous suspect</button>
             <button type="button" onClick={() => stepSuspect(1)}>Next suspect</button>
@@ -38,12 +38,11 @@ function Ranking(props: { found: Suspicion }) {
         </header>
       )}
       {found.suspects.length === 0 && found.steps > 0 && (
-        <p><strong>No step stands out</strong> among {count(found.steps, "step")}: no first guess is likelier than what was rarely right on
-          labelled runs.</p>
+        <p><strong>{found.verdict}</strong></p>
       )}
       {found.notes.map((note) => <p key={note} class="note"><Note text={note} /></p>)}
       {found.failed.length > 0 && <Failed found={found} />}
-      <ol class="suspects" aria-label="Suspects, the likeliest first">
+      <ol class="suspects" aria-label="Suspects, the largest share first">
         {found.suspects.map((one, i) => <li key={one.event}><Suspect one={one} rank={i + 1} /></li>)}
       </ol>
       {agents.length > 1 && <p class="quiet">By agent: {agents.map(([name, share]) => `${name} ${percent(share)}`).join(", ")}</p>}
@@ -82,7 +81,7 @@ function Suspect(props: { one: SuspectStep; rank: number }) {
           <span><bdi>{one.agent}</bdi> <EventId n={one.event} /></span>
           <small class="quiet">step {one.step}</small>
         </button>
-        <meter min={0} max={1} value={one.score} aria-label={`How likely: ${percent(one.score)}`} /> <strong>{percent(one.score)}</strong>
+        <meter min={0} max={1} value={one.score} aria-label={`Share: ${percent(one.score)}`} /> <strong>{percent(one.score)}</strong>
       </p>
       <p class="said">{one.text ? <Plain text={one.text} /> : <span class="quiet">no text</span>}</p>
       <ul class="reasons">
@@ -92,9 +91,5 @@ function Suspect(props: { one: SuspectStep; rank: number }) {
       </ul>
     </article>
   );
-}
-
-function sureness(sure: string): string {
-  return sure === "sure" ? "Quite sure:" : "Likely:";
 }
 

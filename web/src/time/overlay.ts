@@ -8,7 +8,7 @@ import { rectOf, type Plan, type Scene } from "./plan";
 export interface Pointed {
   selected: number;
   hovered: number;
-  /** Suspects of the Blame panel, the likeliest first; -1 where one is not at hand. */
+  /** Suspects of the Blame panel, by rank; -1 where one is not at hand. */
   suspects: readonly number[];
   /** Lanes of the selected and the pointed agent, -1 without. */
   lane: number;

@@ -104,7 +104,7 @@ def advise_orders(
     if asks_model(so_far):
         if model is None:
             fix = "name the model again, as in --model openai:NAME --base-url URL"
-            raise NotIdentified("what its model would say next is not known", fix, where=so_far.trace_id)
+            raise NotIdentified("its model's next answer is unknown", fix, where=so_far.trace_id)
         least = LEAST * 2 * sum(trials.tokens(c) for c in trials.changes)  # about as much again as it has spent, a run
         if budget_tokens is None or budget_tokens < least:
             what = f"trials may ask a model for about {least:,} tokens, if what is left costs what there was"

@@ -55,7 +55,7 @@ class Annotations(Tabular):
         """A row per annotation."""
         return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
 
-    def shown(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
+    def sample(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
         """With the time as people write it."""
         names = ["trace_id", "event", "name", "label", "score", "text", "by", "when"]
         return names, ((a.trace_id, a.event, a.name, a.label, a.score, a.text, a.by, moment(a.at)) for a in self.rows)

@@ -131,7 +131,7 @@ class AuditSummary(Tabular):
 
     trace_count: int
     steered: tuple[str, ...]
-    """Traces that somebody intervened in."""
+    """Traces with an intervention."""
     measures: tuple[Summary, ...]
     hacks: tuple[dict[str, Any], ...]
     """Of each reward hack in how many traces it was found, clear and missing, and which those are where it was found."""

@@ -59,17 +59,17 @@ class Blamed(Tabular):
 
     @property
     def first(self) -> Suspect:
-        """The likeliest step of the first run."""
+        """The first suspect of the first run."""
         return self.runs[0].suspects[0]
 
     @property
     def suspects(self) -> list[Suspect]:
-        """The steps of the first run, the likeliest first."""
+        """The steps of the first run, the largest share first."""
         return self.runs[0].suspects
 
     @property
     def agents(self) -> dict[str, float]:
-        """How likely each agent of the first run is to blame: all its steps together."""
+        """Each agent's share in the first run: all its steps together."""
         return self.runs[0].agents
 
     def causes(self) -> list[Cause]:
@@ -81,7 +81,8 @@ class Blamed(Tabular):
         for one in self.runs:
             for rank, suspect in enumerate(one.suspects, 1):
                 row = {"trace_id": one.trace_id, "rank": rank, **msgspec.to_builtins(suspect), "sure": one.sure}
-                about = {"outcome": one.outcome, "agents": one.agents, "notes": one.notes, "stands_out": one.stands_out}
+                about: dict[str, Any] = {"outcome": one.outcome, "agents": one.agents, "notes": one.notes, "stands_out": one.stands_out}
+                about |= {"verdict": one.verdict, "rate": None if one.rate is None else msgspec.to_builtins(one.rate)}
                 about |= {} if one.stands_out else {"failed": msgspec.to_builtins(one.failed)}
                 yield row | (about if rank == 1 else {})
             if self.decisive is not None:
@@ -95,11 +96,9 @@ class Blamed(Tabular):
                 yield (one.trace_id, rank, s.agent, s.step, s.score, s.event, s.name, s.type, s.text, why, one.sure)
 
     def caption(self) -> str:
-        """Who is suspected first, and how sure that is."""
+        """Who is suspected first, and how often such suspects were right."""
         one, more = self.runs[0], len(self.runs) - 1
-        who = f": {self.first.name} at step {self.first.step}" if one.stands_out else "; the likeliest"
-        told = f"{one.trace_id}: {one.sure}{who} ({self.first.score:.0%})"
-        return told + (f", and {more:,} more runs" if more else "")
+        return f"{one.trace_id}: {one.verdict}" + (f", and {more:,} more runs" if more else "")
 
 
 def blame(
@@ -119,12 +118,13 @@ def blame(
     allow: Collection[str] = (),
     budget_tokens: int | None = None,
 ) -> Blamed:
-    """Which step of a failed run most likely decided it, whose it is, and why; of many runs, also what recurs.
+    """Which step of a failed run may have decided it, whose it is, and why; of many runs, also what recurs.
 
     `limit` is how many suspects of a run are kept. A run whose team reward is at least `success`, or that nothing says failed, is
-    refused unless `anyway`; among several it is left out. Where no step stands out, `runs[0].stands_out` is False and its
-    `failed` has what went wrong. `replay` finds the decisive step of one run by forks, if it can be done again; a model that
-    costs money is asked only where `model` names it, and for at most `budget_tokens`.
+    refused unless `anyway`; among several it is left out. `runs[0].verdict` says how often first suspects were right on labelled
+    runs of its kind. Where no step stands out, `runs[0].stands_out` is False and its `failed` has what went wrong. `replay`
+    finds the decisive step of one run by forks, if it can be done again; a model that costs money is asked only where `model`
+    names it, and for at most `budget_tokens`.
 
     >>> import counterpoint as cpt
     >>> from counterpoint.testing import synthetic_trace

@@ -48,7 +48,7 @@ class Forked(Tabular):
         return counts(self.diff, self.blast, self.trace)
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
-        """A row per event of the fork: reused as recorded, re-run on what had changed, or simulated anew."""
+        """A row per event of the fork: reused as recorded, re-run on what had changed, or simulated."""
         said = badges(self.original, self.trace, self.at)
         return ((e.id, float(e.t), e.agent, e.type, said.get(e.id)) for e in self.trace.events)
 
@@ -80,7 +80,7 @@ def fork(
     """Change the event `at` of a simulated or live run and let everybody react.
 
     `do` is `cpt.Delete()`, `cpt.Substitute(value)`, `cpt.Insert(value)` or `cpt.Force({"spawn": 2})`; None changes nothing, so
-    that with a `seed` the rest is drawn anew. `samples` estimates the effect on the team reward over fresh continuations.
+    that with a `seed` the rest is resampled. `samples` estimates the effect on the team reward over fresh continuations.
     `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names irreversible tools,
     and code that the trace names, that may run. `cpt.save(forked.trace, FILE)` keeps the fork. A person's score is of the run as
     it was: the fork does not have it, and the rewards before and after are those that the world or the team's task gives.

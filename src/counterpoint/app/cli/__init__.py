@@ -159,7 +159,7 @@ def main(argv: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        fix = "this is a defect of Counterpoint: run it again with --debug and report what it prints"
+        fix = "this is a bug in Counterpoint: run it again with --debug and report what it prints"
         _print_error(CounterpointError(f"{type(error).__name__}: {error}", fix=fix), as_json="--json" in args)
         code = 1
     sys.exit(code if isinstance(code, int) else 0)

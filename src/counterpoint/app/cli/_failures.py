@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import click
 import msgspec
 
+from counterpoint.answer import Section
 from counterpoint.app.terminal.options import most_rows
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, say
 from counterpoint.app.terminal.selection import Selection
 from counterpoint.audits.failures import Failure
 from counterpoint.audits.failures import failures as failures_in
@@ -61,7 +61,7 @@ def print_failures(which: Selection, group: str | None, rows: int | None, *, as_
             about = {"trace_id": one.trace.trace_id, "title": one.line.title, "project": one.line.project}
             emit({"schema": SCHEMA_VERSION, **about, **msgspec.to_builtins(one.failure), "kind": one.failure.kind})
     else:
-        _print(failures, most)
+        say(_each(failures, most))
 
 
 def _all(which: Selection, *, quiet: bool) -> Iterator[FailureIn]:
@@ -73,21 +73,19 @@ def _all(which: Selection, *, quiet: bool) -> Iterator[FailureIn]:
             yield from (one for one in every if one.at is None or begin <= one.at < end)
 
 
-def _print(every: list[FailureIn], most: int | None) -> None:
+def _each(every: list[FailureIn], most: int | None) -> Section:
     """Each failure on a line, in the order it happened."""
     if not every:
-        click.echo("nothing failed")
-        return
-    head = ("event", "at", "agent", "tool", "tried", "why", "")
+        return Section(words="nothing failed")
     rows = []
     for f in (one.failure for one in every[:most]):
         what, later = f.tool or f.type.replace("_", " "), "worked later" if f.is_mended else ""
         rows.append((f.event, duration(f.t), f.name, what, f.tried or "", f.reason or "-", later))
-    click.echo(table(head, rows, right=(1,)))
     mended = sum(one.failure.is_mended for one in every)
     left = 0 if most is None else len(every) - most
-    more = f"; {left:,} more: --rows" if left > 0 else ""
-    click.echo(f"{counted(len(every), 'failure')}, {mended:,} of them in a tool that worked later{more}")
+    more = f"{counted(len(every), 'failure')}, {mended:,} of them in a tool that worked later"
+    more += f"; {left:,} more: --rows" if left > 0 else ""
+    return Section(head=("event", "at", "agent", "tool", "tried", "why", ""), rows=rows, right=(1,), more=more)
 
 
 def _counts(every: list[FailureIn], group: str, which: Selection, most: int | None, *, as_json: bool) -> None:
@@ -104,11 +102,11 @@ def _counts(every: list[FailureIn], group: str, which: Selection, most: int | No
         return
     tallies = [(key, len(of), _tally(of)) for key, of in largest]
     cells = [(key, n, t["traces"], t["agents"], t["mended"], t["title"] or t["trace_id"]) for key, n, t in tallies]
-    click.echo(table((group, "failures", "traces", "agents", "worked later", "first in"), cells, right=(1, 2, 3, 4)))
-    if len(largest) < len(ordered):
-        click.echo(f"… {len(ordered) - len(largest):,} more lines (--rows)")
+    head = (group, "failures", "traces", "agents", "worked later", "first in")
     failed = len({one.trace.trace_id for one in every})
-    click.echo(f"{counted(len(every), 'failure')} in {failed:,} of {counted(len(which), 'trace')}")
+    more = f"… {len(ordered) - len(largest):,} more lines (--rows); " if len(largest) < len(ordered) else ""
+    more += f"{counted(len(every), 'failure')} in {failed:,} of {counted(len(which), 'trace')}"
+    say(Section(head=head, rows=cells, right=(1, 2, 3, 4), more=more))
 
 
 def _tally(of: list[FailureIn]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from counterpoint.answer import Section
 from counterpoint.app.terminal.options import (
     allow_option,
     cap_option,
@@ -24,7 +25,7 @@ from counterpoint.app.terminal.options import (
     rows_option,
     seed_option,
 )
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -104,7 +105,7 @@ def advise(
     if as_json:
         emit(advice_object(advice, kept))
     else:
-        click.echo(advice_text(advice, rows, kept))
+        say(*advice_sections(advice, rows, kept))
     return None
 
 
@@ -127,19 +128,19 @@ def _dry(trace: Trace, trials: Any, scope: str, *, as_json: bool) -> None:
     from counterpoint.app.api.credit import asks_model
 
     if trials is None:
-        told = {"changes": 0, "trials": 0, "tokens": 0, "asks_model": False}
+        sizes = {"changes": 0, "trials": 0, "tokens": 0, "asks_model": False}
     else:
         trials.changes = [c for c in trials.changes if scope in ("all", c.scope)]
         price = price_of(trials)
-        told = {"changes": len(trials.changes), "trials": price.forks, "tokens": price.tokens, "asks_model": asks_model(trace)}
+        sizes = {"changes": len(trials.changes), "trials": price.forks, "tokens": price.tokens, "asks_model": asks_model(trace)}
     if as_json:
-        emit({"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, **told})
+        emit({"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, **sizes})
     elif trials is None:
-        click.echo(f"{trace.trace_id}: cannot be replayed; other runs of its task would be read, and no model asked")
+        say(Section(words=f"{trace.trace_id}: cannot be replayed; other runs of its task would be read, and no model asked"))
     else:
-        most = f", which may ask a model for up to {told['tokens']:,} tokens" if told["asks_model"] else ", no model calls"
-        click.echo(f"{trace.trace_id}: {told['changes']:,} changes, {told['trials']:,} trials at least{most}")
-        click.echo("\n".join(plain_text(f"  {c.kind:9} {c.says}") for c in trials.changes))
+        most = f", which may ask a model for up to {sizes['tokens']:,} tokens" if sizes["asks_model"] else ", no model calls"
+        words = f"{trace.trace_id}: {sizes['changes']:,} changes, {sizes['trials']:,} trials at least{most}"
+        say(Section(words=words, lines=[(c.kind, c.says) for c in trials.changes]))
 
 
 def _apply(found: Advice, trace: Trace, trials: Any, output: Path | None, store: Path | None) -> str | None:
@@ -181,22 +182,23 @@ def advice_object(found: Advice, kept: str | None) -> dict[str, Any]:
     }
 
 
-def advice_text(found: Advice, most: int, kept: str | None) -> str:
-    """Advice as text: a table and a certificate for what the changes are for."""
-    how = counted(found.trials, "trial") if found.source == "forks" else f"{found.trials:,} runs of the task, nothing replayed"
-    parts = [f"{found.trace_id}: {how}"]
-    for scope, said in found.certificates.items():
-        rows = found.of(scope)
-        printed = rows[: most or None]
+def advice_sections(advice: Advice, most: int, applied: str | None) -> list[Section]:
+    """Advice for people: a table and a certificate for what the changes are for."""
+    is_forks = advice.source == "forks"
+    how = counted(advice.trials, "trial") if is_forks else f"{advice.trials:,} runs of the task, nothing replayed"
+    sections = [Section(words=f"{advice.trace_id}: {how}")]
+    head = ("change", "gain", "interval", "trials" if is_forks else "runs", "tokens", "per 1k", "")
+    for scope, certificate in advice.certificates.items():
+        rows = advice.of(scope)
         cells = [
             (r.change.says, number(r.gain), f"{number(r.low)} to {number(r.high)}" if r.trials else "-", r.trials,
              number(r.tokens), number(r.per_cost), r.verdict)
-            for r in printed
+            for r in rows[: most or None]
         ]  # fmt: skip
-        head = ("change", "gain", "interval", "trials" if found.source == "forks" else "runs", "tokens", "per 1k", "")
-        parts += ["", _TITLES[scope], table(head, cells, right=range(1, 6), drop=("per 1k", "tokens"))]
-        parts += [f"{len(rows) - len(printed):,} more: --rows 0 prints all"] if len(printed) < len(rows) else []
-        parts.append(plain_text(f"-> {said}"))
-    if kept is not None and found.first is not None:
-        parts += ["", f"applied: {found.first.change.says}", f"kept   {kept}"]
-    return "\n".join(parts)
+        more = f"{len(rows) - len(cells):,} more: --rows 0 prints all" if len(cells) < len(rows) else ""
+        sections.append(
+            Section(_TITLES[scope], f"-> {certificate}", head, cells, range(1, 6), drop=("per 1k", "tokens"), more=more)
+        )
+    if applied is not None and advice.first is not None:
+        sections.append(Section(lines=[("applied", advice.first.change.says), ("kept", applied)]))
+    return sections

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from counterpoint.answer import Section, some
 from counterpoint.app.api.audit import (
     ALIKE,
     AuditSummary,
@@ -34,11 +35,10 @@ from counterpoint.app.terminal.options import (
     rows_option,
     summary_option,
 )
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
 from counterpoint.app.viewer.trace_view import is_dear, sinks, view_of
-from counterpoint.app.words import plain_text
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.records import Finding, Measure
 from counterpoint.audits.verdict import Verdict, verdict
@@ -102,31 +102,31 @@ def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 def _audits(which: Selection, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
-    chosen_, prices = chosen_by(options["only"]), prices_of(*_prices(options["pairs"]))
+    scope, prices = chosen_by(options["only"]), prices_of(*_prices(options["pairs"]))
     for name, trace in which.named(quiet=quiet):
         with about(name):
             facts = facts_of(trace)
-        yield facts, audit_of(trace, chosen_, prices=prices, alike=options["similarity"])
+        yield facts, audit_of(trace, scope, prices=prices, alike=options["similarity"])
 
 
 def _each(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Every trace by itself; whether a reward hack was found."""
-    is_found, is_asked = False, bool(options["only"])
-    for k, (facts, said) in enumerate(_audits(which, options, quiet=True)):
-        is_found |= bool(said.found)
+    has_hack, is_asked = False, bool(options["only"])
+    for k, (facts, one) in enumerate(_audits(which, options, quiet=True)):
+        has_hack |= bool(one.found)
         if as_json:
-            words = {} if is_asked else {"verdict": msgspec.to_builtins(_verdict_of(facts, said))}
-            emit({"schema": SCHEMA_VERSION, **said.as_dict(), **words})
+            words = {} if is_asked else {"verdict": msgspec.to_builtins(_verdict_of(facts, one))}
+            emit({"schema": SCHEMA_VERSION, **one.as_dict(), **words})
             continue
-        parts = [] if is_asked else [_verdict_text(facts, said)]
-        parts += [_text(facts, said)] if options["is_full"] or is_asked else [_finding(f) for f in said.found]
-        click.echo(("\n" if k else "") + "\n\n".join(parts))
-    return is_found
+        parts = [] if is_asked else [_verdict_section(facts, one)]
+        parts += _full(facts, one) if options["is_full"] or is_asked else [_finding(f) for f in one.found]
+        say(*parts, is_next=k > 0)
+    return has_hack
 
 
-def _verdict_of(facts: Facts, said: TraceAudit) -> Verdict:
+def _verdict_of(facts: Facts, one: TraceAudit) -> Verdict:
     """The words for a trace; incidents are left out where looking for them takes long."""
-    return verdict(facts, said.taken, said.findings, incidents=_incidents(facts.trace))
+    return verdict(facts, one.taken, one.findings, incidents=_incidents(facts.trace))
 
 
 def _incidents(trace: Trace) -> int | None:
@@ -135,40 +135,37 @@ def _incidents(trace: Trace) -> int | None:
     return None if is_dear(look) else sum(sink.status == "violation" for sink in sinks(look)[1])
 
 
-def _verdict_text(facts: Facts, said: TraceAudit) -> str:
-    told, title = _verdict_of(facts, said), title_of(facts.trace)
-    named = facts.trace.trace_id if title in (None, facts.trace.trace_id) else f"{title} ({facts.trace.trace_id})"
-    named += ", not finished" if is_unfinished(facts.trace.meta) else ""
-    lines = fitted(named + (", steered by hand" if said.is_steered else ""), "TRACE    ") + fitted(told.line, "VERDICT  ")
-    for sentence in told.sentences:
-        lines += fitted(sentence, " " * 9)
-    lines += fitted("--full shows every measure; --failures and --taint show more", " " * 9)
-    return plain_text("\n".join(lines), keep_lines=True)
+def _verdict_section(facts: Facts, one: TraceAudit) -> Section:
+    words, title = _verdict_of(facts, one), title_of(facts.trace)
+    name = facts.trace.trace_id if title in (None, facts.trace.trace_id) else f"{title} ({facts.trace.trace_id})"
+    name += ", not finished" * is_unfinished(facts.trace.meta) + ", steered by hand" * one.is_steered
+    more = "--full shows every measure; --failures and --taint show more"
+    return Section(lines=[("TRACE", name), ("VERDICT", words.line), *(("", line) for line in (*words.sentences, more))])
 
 
 def _together(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Many traces at once: a summary, a line for each group, or what to look at; whether a reward hack was found."""
-    chosen_, group = chosen_by(options["only"]), options["group"]
+    scope, group = chosen_by(options["only"]), options["group"]
     traces: list[Trace] = []
     audits: list[TraceAudit] = []
     lines = AuditLines(group or "trace")
     dates = {row.id: row.added for row in which.rows}
-    for facts, said in _audits(which, options, quiet=as_json):
-        audits.append(said)
+    for facts, one in _audits(which, options, quiet=as_json):
+        audits.append(one)
         incidents = None if options["only"] else _incidents(facts.trace)
-        lines.take(facts, said, added=dates.get(said.trace_id, 0.0), incidents=incidents)
+        lines.take(facts, one, added=dates.get(one.trace_id, 0.0), incidents=incidents)
         if options["is_summary"]:
             traces.append(facts.trace)
-    is_found = any(one.found for one in audits)
+    has_hack = any(one.found for one in audits)
     if options["is_summary"]:
-        batch = summary_of(traces, audits, chosen_)
+        batch = summary_of(traces, audits, scope)
         _show_summary(batch, as_json=as_json)
-        return is_found or any(f.status == "found" for f in batch.findings)
+        return has_hack or any(f.status == "found" for f in batch.findings)
     if as_json:
         emit({"schema": SCHEMA_VERSION, **lines.as_dict()})
     else:
-        click.echo(_lines_text(lines, most_rows(options["rows"], None if options["is_full"] or group is not None else _LINES)))
-    return is_found
+        say(*_lines(lines, most_rows(options["rows"], None if options["is_full"] or group is not None else _LINES)))
+    return has_hack
 
 
 def _prices(pairs: tuple[str, ...]) -> tuple[float | None, float | None]:
@@ -177,22 +174,22 @@ def _prices(pairs: tuple[str, ...]) -> tuple[float | None, float | None]:
     return numbers.get("price_token"), numbers.get("price_tool")
 
 
-def _lines_text(lines: AuditLines, most: int | None) -> str:
+def _lines(lines: AuditLines, most: int | None) -> list[Section]:
+    """What to look at among many traces."""
     rows = lines.rows()
     total = counted(lines.traces, "trace")
     reasons = [f"{name.replace('_', ' ')} in {n:,}" for name, n in lines.hacks.most_common()]
     reasons += [counted(lines.incidents, "incident")] if lines.incidents else []
     words = f"{lines.found:,} of {total} to look at: {', '.join(reasons)}" if reasons else f"nothing wrong was found in {total}"
-    parts = fitted(words, "VERDICT  ")
-    for sentence in lines.sentences():
-        parts += fitted(sentence, " " * 9)
-    printed = rows if most is None else [row for row in rows if row.found][:most]
-    if printed:
-        head, cells = lines.table(printed)
-        parts += ["", table(head, cells, right=range(1, len(head)), drop=("traces", "useful", "errors", "cost", "parallel"))]
-    if len(printed) < len(rows):
-        parts.append(f"{len(rows) - len(printed):,} more: --full lists all; --group {'|'.join(AUDIT_GROUPS)} adds them up")
-    return "\n".join(parts)
+    first = rows if most is None else [row for row in rows if row.found][:most]
+    head, cells = lines.table(first)
+    groups = "|".join(AUDIT_GROUPS)
+    more = f"{len(rows) - len(first):,} more: --full lists all; --group {groups} adds them up" if len(first) < len(rows) else ""
+    drop = ("traces", "useful", "errors", "cost", "parallel")
+    return [
+        Section(lines=[("VERDICT", words), *(("", sentence) for sentence in lines.sentences())]),
+        Section(head=head, rows=cells, right=range(1, len(head)), drop=drop, more=more),
+    ]
 
 
 def _value(measure: Measure) -> str:
@@ -203,20 +200,20 @@ def _value(measure: Measure) -> str:
     return f"{bound}{number(measure.value)}{unit}"
 
 
-def _text(facts: Facts, said: TraceAudit) -> str:
-    trace, team, values, found = facts.trace, facts.team, said.measures, said.findings
+def _full(facts: Facts, one: TraceAudit) -> list[Section]:
+    """Every measure and check."""
+    trace, team, hacks = facts.trace, facts.team, one.findings
     shape = f"{trace.topology or 'unknown'}, {facts.n:,} events, {int(team.is_member_A.sum()):,} agents"
-    shape += ", steered by hand" if said.is_steered else ""
-    parts = [table(("trace", "shape"), [(trace.trace_id, shape)])]
-    if values:
-        rows = [(m.family, m.name, _value(m), m.status, m.rests_on) for m in values]
-        parts.append(table(("", "measure", "value", "status", "rests on"), rows, right=(2,)))
-    if found:
-        counts = [f"{sum(f.status == s for f in found)} {s}" for s in ("found", "clear", "missing")]
-        others = [(f.family, f.hack, _score(f), f.status, f.why) for f in found if f.status != "found"]
-        parts.append(table(("", "reward hack", "score", ", ".join(counts), "seen"), others, right=(2,)))
-        parts += [_finding(f) for f in found if f.status == "found"]
-    return "\n\n".join(parts)
+    shape += ", steered by hand" if one.is_steered else ""
+    counts = [f"{sum(f.status == s for f in hacks)} {s}" for s in ("found", "clear", "missing")]
+    rows = [(m.family, m.name, _value(m), m.status, m.rests_on) for m in one.measures]
+    others = [(f.family, f.hack, _score(f), f.status, f.why) for f in hacks if f.status != "found"]
+    return [
+        Section(head=("trace", "shape"), rows=[(trace.trace_id, shape)]),
+        Section(head=("", "measure", "value", "status", "rests on"), rows=rows, right=(2,)),
+        Section(head=("", "reward hack", "score", ", ".join(counts), "seen"), rows=others, right=(2,)),
+        *(_finding(f) for f in hacks if f.status == "found"),
+    ]
 
 
 def _score(finding: Finding) -> str:
@@ -226,17 +223,13 @@ def _score(finding: Finding) -> str:
     return f"{number(finding.score, 2)} {relation} {number(finding.threshold, 2)}"
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding) -> Section:
     more = finding.event_count - len(finding.events[:12])
     events = " ".join(finding.events[:12]) + (f" and {more:,} more (--json)" if more > 0 else "")
-    others = len(finding.agents) - 8
-    agents = ", ".join(finding.agents[:8]) + (f" and {others:,} more" if others > 0 else "")
-    said = f"{finding.score:.2f}, threshold {finding.threshold:g}"
-    lines = [("means", finding.definition), ("seen", finding.why), ("score", said), ("agents", agents), ("events", events)]
-    out = [f"FOUND   {finding.hack} ({finding.family}, {finding.severity})"]
-    for label, text in [*lines, ("fix", finding.fix)]:
-        out += fitted(text or "-", f"{label:8}")
-    return plain_text("\n".join(out), keep_lines=True)
+    score = f"{finding.score:.2f}, threshold {finding.threshold:g}"
+    lines = [("FOUND", f"{finding.hack} ({finding.family}, {finding.severity})"), ("means", finding.definition)]
+    lines += [("seen", finding.why), ("score", score), ("agents", some(finding.agents, 8)), ("events", events)]
+    return Section(lines=[*lines, ("fix", finding.fix)])
 
 
 def _show_summary(batch: AuditSummary, *, as_json: bool) -> None:
@@ -247,12 +240,12 @@ def _show_summary(batch: AuditSummary, *, as_json: bool) -> None:
     if steered:
         names = ", ".join(steered[:5]) + (" and more" if len(steered) > 5 else "")
         note(f"warning: {len(steered)} of {count} traces were steered by hand, not what the team does alone: {names}")
-    if batch.measures:
-        cells = [(s.family, s.name, s.n, s.mean, s.low, s.high, s.estimated, s.missing) for s in batch.measures]
-        head = ("", f"{count} traces", "n", "mean", "95 % low", "high", "estimated", "missing")
-        click.echo(table(head, cells, right=range(2, 8)) + ("\n" if batch.hacks else ""))
-    if batch.hacks:
-        rows = [(c["family"], c["hack"], c["found"], c["clear"], c["missing"], " ".join(c["traces"][:5])) for c in batch.hacks]
-        click.echo(table(("", "reward hack", "found", "clear", "missing", "in"), rows, right=(2, 3, 4)))
-    for finding in batch.findings:
-        click.echo(f"verifiers over the batch: {finding.status}; {finding.why}")
+    cells = [(s.family, s.name, s.n, s.mean, s.low, s.high, s.estimated, s.missing) for s in batch.measures]
+    head = ("", f"{count} traces", "n", "mean", "95 % low", "high", "estimated", "missing")
+    rows = [(c["family"], c["hack"], c["found"], c["clear"], c["missing"], " ".join(c["traces"][:5])) for c in batch.hacks]
+    words = [f"verifiers over the batch: {finding.status}; {finding.why}" for finding in batch.findings]
+    say(
+        Section(head=head, rows=cells, right=range(2, 8)),
+        Section(head=("", "reward hack", "found", "clear", "missing", "in"), rows=rows, right=(2, 3, 4)),
+        *(Section(words=line) for line in words),
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from counterpoint.answer import Section
 from counterpoint.app.terminal.options import (
     allow_option,
     cap_option,
@@ -24,11 +25,10 @@ from counterpoint.app.terminal.options import (
     success_option,
     summary_option,
 )
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import store_option
-from counterpoint.app.words import plain_text
 from counterpoint.audits.blame.judge import Blame, Suspect
 from counterpoint.audits.blame.reasons import FAMILIES
 from counterpoint.audits.blame.search import Decisive
@@ -76,11 +76,11 @@ def blame(
     as_json: bool,
     **replay: Any,
 ) -> None:
-    """Show which step of a failed run most likely decided it, whose it is, and why; where none stands out, what failed.
+    """Show which step of a failed run may have decided it, whose it is, and why; where none stands out, what failed.
 
-    TRACE is a file or an id; QUERY is what `ls` takes. A probability is over the steps of the run. Over many runs it also shows
-    the causes that recur. In --json each suspect is a line with `agent`, `step` (the entry in the source's conversation, else
-    the place among the events) and `score`.
+    TRACE is a file or an id; QUERY is what `ls` takes. Shares are over the steps of the run; the verdict says how often first
+    suspects were right on labelled runs of its kind. Over many runs it also shows the causes that recur. In --json each suspect
+    is a line with `agent`, `step` (the entry in the source's conversation, else the place among the events) and `score`.
     """
     from counterpoint.app.api.blame import collected, judged, with_forks
 
@@ -98,9 +98,9 @@ def blame(
         for row in map(msgspec.to_builtins, result.causes()) if is_summary else result.as_dicts():
             emit({"schema": SCHEMA_VERSION, **row})
     elif len(which) == 1:
-        click.echo(_text(*result.found[0], result.decisive, most, is_all=is_all))
+        say(*_one(*result.found[0], result.decisive, most, is_all=is_all))
     else:
-        click.echo(_many(result, most_rows(rows, 20), is_summary))
+        say(*_many(result, most_rows(rows, 20), is_summary))
 
 
 def _replay_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -119,72 +119,64 @@ def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
         note(f"at most {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
 
 
-def _text(trace: Trace, found: Blame, decisive: Decisive | None, most: int | None, *, is_all: bool) -> str:
+def _one(trace: Trace, blame: Blame, decisive: Decisive | None, most: int | None, *, is_all: bool) -> list[Section]:
     """One run for people: the suspects, each with its reasons below it; where none stands out, what failed."""
-    first = found.suspects[0]
-    outcome = "no outcome stated" if found.outcome is None else f"team reward {found.outcome:g}"
-    lines = [f"{trace.trace_id}: {outcome}; {counted(found.steps, 'step')} could have decided it"]
-    if found.stands_out:
-        lines.append(f"{found.sure}: {first.name} at step {first.step} ({first.score:.0%})")
-    else:
-        more = "" if is_all else "; --all ranks them"
-        lines.append(f"{found.sure}: the likeliest has {first.score:.0%}, and such a guess is rarely right{more}")
-    if decisive is not None:
-        lines.append(_by_forks(decisive))
-    lines += [] if found.stands_out else _failed(found)
-    if found.stands_out or is_all:
-        for suspect in found.suspects[:most]:
-            lines += ["", *_suspect(suspect)]
-        agents = [f"{agent} {share:.0%}" for agent, share in list(found.agents.items())[:6]]
-        lines += ["", "agents  " + ", ".join(agents)]
-    lines += [f"note    {text}" for text in found.notes]
-    return plain_text("\n".join(lines), keep_lines=True)
+    is_ranked = blame.stands_out or is_all
+    outcome = "no outcome stated" if blame.outcome is None else f"team reward {blame.outcome:g}"
+    words = f"{trace.trace_id}: {outcome}; {counted(blame.steps, 'step')} could have decided it"
+    lines = [("verdict", blame.verdict + ("" if is_ranked else "; --all ranks its steps"))]
+    lines += [("by forks", _by_forks(decisive))] if decisive is not None else []
+    agents = ", ".join(f"{agent} {share:.0%}" for agent, share in list(blame.agents.items())[:6])
+    return [
+        Section(words=words, lines=lines),
+        *([] if blame.stands_out else [_failures(blame)]),
+        *map(_suspect, blame.suspects[:most] if is_ranked else []),
+        Section(lines=[*([("agents", agents)] if is_ranked else []), *(("note", words) for words in blame.notes)]),
+    ]
 
 
-def _failed(found: Blame) -> list[str]:
+def _failures(blame: Blame) -> Section:
     """What went wrong in a run in which no step stands out."""
-    if not found.failed:
-        return ["nothing failed in it"]
+    if not blame.failed:
+        return Section(words="nothing failed in it")
     alike: dict[tuple[str, str], list[Failure]] = {}
-    for one in found.failed:
+    for one in blame.failed:
         alike.setdefault((one.tool or one.type.replace("_", " "), one.kind), []).append(one)
-    mended = sum(f.is_mended for f in found.failed)
-    lines = [f"{counted(len(found.failed), 'failure')} in it, {mended:,} of them in a tool that worked later:"]
+    mended = sum(f.is_mended for f in blame.failed)
+    words = f"{counted(len(blame.failed), 'failure')} in it, {mended:,} of them in a tool that worked later:"
     ranked = sorted(alike.values(), key=lambda some: (all(f.is_mended for f in some), -len(some)))
+    rows = []
     for some in ranked[:_ROWS]:
         first, who = some[0], ", ".join(list(dict.fromkeys(f.name for f in some))[:3])
-        lines.append(f"  {len(some):,}  {first.tool or first.type}: {first.reason or 'it failed'}  ({who}, {first.event})")
+        rows.append((len(some), first.tool or first.type, first.reason or "it failed", who, first.event))
     left = sum(map(len, ranked[_ROWS:]))
-    return lines + ([f"  and {left:,} more: counterpoint audit --failures"] if left else [])
+    more = f"and {left:,} more: counterpoint audit --failures" if left else ""
+    return Section(words=words, head=("count", "tool", "why", "agents", "first"), rows=rows, right=(0,), more=more)
 
 
-def _suspect(suspect: Suspect) -> list[str]:
-    lines = [f"{suspect.score:4.0%}  step {suspect.step}  {suspect.name}  {suspect.event}  {suspect.text or '(no text)'}"]
-    for reason in suspect.reasons:
-        shown = f": {reason.excerpt}" if reason.excerpt else ""
-        lines.append(f"      {reason.share:4.0%}  {reason.words}{shown}")
-    return lines
+def _suspect(suspect: Suspect) -> Section:
+    first = (f"{suspect.score:.0%}", (f"step {suspect.step}", suspect.name, suspect.event, suspect.text or "(no text)"))
+    reasons = [f"{r.share:.0%}  {r.words}" + (f": {r.excerpt}" if r.excerpt else "") for r in suspect.reasons]
+    return Section(lines=[first, *(("", words) for words in reasons)])
 
 
-def _by_forks(found: Decisive) -> str:
-    where = f"step {found.step} of {found.agent} ({found.event})" if found.event is not None else "no step"
-    share = f"{counted(found.forks, 'fork')}, {counted(found.steps, 'step')} to try"
-    return f"by forks: {where}; {found.words}  ({share})"
+def _by_forks(decisive: Decisive) -> str:
+    where = f"step {decisive.step} of {decisive.agent} ({decisive.event})" if decisive.event is not None else "no step"
+    share = f"{counted(decisive.forks, 'fork')}, {counted(decisive.steps, 'step')} to try"
+    return f"{where}; {decisive.words}  ({share})"
 
 
-def _many(told: Blamed, most: int | None, is_summary: bool) -> str:
+def _many(result: Blamed, most: int | None, is_summary: bool) -> list[Section]:
     """Many runs for people: what recurs, then each run's first suspect."""
-    found, recurring = told.runs, told.causes()
-    rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in recurring[:most]]
-    lines = [table(("cause", "of", "runs", "expected", "such as", "in"), rows, right=(2, 3))]
+    rows = [(c.words, c.who, c.runs, c.expected, c.reason, f"{c.trace_id} {c.event}") for c in result.causes()[:most]]
+    sections = [Section(head=("cause", "of", "runs", "expected", "such as", "in"), rows=rows, right=(2, 3))]
     if not is_summary:
-        firsts = [(b, b.suspects[0]) for b in found if b.stands_out]
+        firsts = [(b, b.suspects[0]) for b in result.runs if b.stands_out]
         cells = [(b.trace_id, s.step, s.name, f"{s.score:.0%}", FAMILIES[b.cause], s.text or "") for b, s in firsts[:most]]
-        lines += ["", table(("trace", "step", "agent", "score", "cause", "text"), cells, right=(1, 3))]
-        lines += [f"… {len(firsts) - len(cells):,} more runs (--rows)"] if len(firsts) > len(cells) else []
-    left_out = f", {len(told.refused):,} left out: {told.refused[0][1].what}" if told.refused else ""
-    unclear = sum(not one.stands_out for one in found)
-    lines.append(
-        f"{counted(len(found), 'run')} judged{f', {unclear:,} in which no step stands out' if unclear else ''}{left_out}"
-    )
-    return "\n".join(lines)
+        more = f"… {len(firsts) - len(cells):,} more runs (--rows)" if len(firsts) > len(cells) else ""
+        head = ("trace", "step", "agent", "score", "cause", "text")
+        sections.append(Section(head=head, rows=cells, right=(1, 3), more=more))
+    unclear = sum(not one.stands_out for one in result.runs)
+    words = f"{counted(len(result.runs), 'run')} judged{f', {unclear:,} in which no step stands out' if unclear else ''}"
+    words += f", {len(result.refused):,} left out: {result.refused[0][1].what}" if result.refused else ""
+    return [*sections, Section(words=words)]

@@ -16,6 +16,7 @@ import click
 import msgspec
 
 import counterpoint.registry as registry
+from counterpoint.answer import Section, some
 from counterpoint.app.terminal.options import (
     allow_option,
     cap_option,
@@ -29,10 +30,9 @@ from counterpoint.app.terminal.options import (
     set_option,
     values_of,
 )
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, fitted, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import store_option
-from counterpoint.app.words import plain_text
 from counterpoint.display import number
 from counterpoint.errors import InputError, NotFound, NotIdentified, Refused, did_you_mean
 from counterpoint.trace.vocabulary import UNITS
@@ -101,19 +101,16 @@ def credit(
         return _dry_run(names, loaded, options, as_json)
     if unit is not None and unit not in UNITS:
         raise NotFound(f"there is no unit {unit!r}", where="--unit", fix=did_you_mean(unit, UNITS))
-    found = _credits(names, loaded, options, live | {"unit": unit}, quiet=as_json)
-    if found and unit is not None and found[0].mechanism != "none":
-        _known_unit(unit, found[0])
+    credits = _credits(names, loaded, options, live | {"unit": unit}, quiet=as_json)
+    if credits and unit is not None and credits[0].mechanism != "none":
+        _known_unit(unit, credits[0])
     if as_json:
-        for one in found:
+        for one in credits:
             emit(_as_dict(one, unit) | ({"work": _work(loaded, one)} if names == [None] else {}))
         return None
-    for i, trace in enumerate(loaded):
-        click.echo(_text(trace, i, found, unit, rows))
-    if names == [None]:
-        _contributions(loaded, found[0], rows)
-    for one in found:
-        click.echo(_notes(one))
+    sections = [section for i, trace in enumerate(loaded) for section in _one_trace(trace, i, credits, unit, rows)]
+    sections += _contributions(loaded, credits[0], rows) if names == [None] else []
+    say(*sections, *map(_notes, credits))
     return None
 
 
@@ -170,12 +167,12 @@ def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, An
         if as_json:
             emit({"schema": SCHEMA_VERSION, "method": name, "forks": price.forks if price else 0,
                   "tokens": price.tokens if price else 0, "asks_model": price is not None and is_asking})  # fmt: skip
-        elif price is None:
-            click.echo(f"{name}: no forks, no model calls")
-        elif is_asking:
-            click.echo(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
-        else:
-            click.echo(f"{name}: {price.forks:,} forks of a simulated world, no model calls")
+            continue
+        cost = "no forks, no model calls" if price is None else f"{price.forks:,} forks"
+        if price is not None:
+            asks = f", which may ask a model for up to {price.tokens:,} tokens"
+            cost += asks if is_asking else " of a simulated world, no model calls"
+        say(Section(words=f"{name}: {cost}"))
 
 
 def _list(as_json: bool) -> None:
@@ -187,13 +184,13 @@ def _list(as_json: bool) -> None:
         return
     about = {n: registry.summary("mechanism", n) for n, _ in rows}
     cells = [(n, m.unit, "yes" if m.additive else "no", " ".join(m.needs) or "-", about[n]) for n, m in rows]
-    click.echo(table(("mechanism", "unit", "additive", "needs", "summary"), cells))
+    say(Section(head=("mechanism", "unit", "additive", "needs", "summary"), rows=cells))
 
 
-def _known_unit(unit: str, found: Credit) -> None:
-    if unit not in found.units:
-        have = ", ".join(found.units) or "no rows at all"
-        raise NotFound(f"{found.mechanism} gives no {unit} rows here", fix=f"it has: {have}; --list says what the others have")
+def _known_unit(unit: str, credit: Credit) -> None:
+    if unit not in credit.units:
+        have = ", ".join(credit.units) or "no rows at all"
+        raise NotFound(f"{credit.mechanism} gives no {unit} rows here", fix=f"it has: {have}; --list says what the others have")
 
 
 def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
@@ -213,36 +210,29 @@ def _as_dict(one: Credit, unit: str | None) -> dict[str, Any]:
     }
 
 
-# -- one trace as text -----------------------------------------------------------------------------------------------
+# -- one trace --------------------------------------------------------------------------------------------------------
 
 
-def _text(trace: Trace, i: int, found: list[Credit], unit: str | None, limit: int) -> str:
-    """One trace's credit as text: why this mechanism, tables by size, what they sum to, what was refused."""
+def _one_trace(trace: Trace, i: int, credits: list[Credit], unit: str | None, limit: int) -> list[Section]:
+    """One trace's credit: why this mechanism, tables by size, what they sum to, what was refused."""
     from counterpoint.credits.row_places import RowPlaces
     from counterpoint.trace.outcome import in_words
 
-    first, places = found[0], RowPlaces(trace)
+    first, places = credits[0], RowPlaces(trace)
+    outcomes = [("outcome", words) for words in in_words(trace)]
     if first.mechanism == "none":
-        lines = fitted(plain_text(f"{trace.trace_id}: {first.unidentified[i, '']}"))
-        return "\n".join([*lines, *(plain_text(f"outcome: {said}") for said in in_words(trace))])
-    parts = fitted(plain_text(f"{trace.trace_id}: by {first.mechanism}, {first.estimand}"))
-    if "chosen" in first.notes:
-        parts += fitted(str(first.notes["chosen"]), "chosen: ")
-    parts += [plain_text(f"outcome: {said}") for said in in_words(trace)]
+        return [Section(words=f"{trace.trace_id}: {first.unidentified[i, '']}", lines=outcomes)]
+    reasons = [("chosen", str(first.notes["chosen"]))] if "chosen" in first.notes else []
+    sections = [Section(words=f"{trace.trace_id}: by {first.mechanism}, {first.estimand}", lines=[*reasons, *outcomes])]
     for rows in _tables(first, i, unit):
-        parts += [_table(trace, places, rows, [one.of(i) for one in found[1:]], found, limit)]
-    parts += [_sum(one, i, unit) for one in found]
-    parts += _provenance(first, i)
-    parts += _correlations(places, found, i)
-    refused = [(u, why) for (t, u), why in first.unidentified.items() if t == i]
-    if refused:
-        parts.append("not identified")
-        parts += [plain_text(f"  {u or 'team'}: {why}") for u, why in refused[: limit or None]]
-        if limit and len(refused) > limit:
-            parts.append(f"  and {len(refused) - limit:,} more")
-    if first.cost.forks or first.cost.tokens:
-        parts.append(f"cost: {first.cost.forks:,} forks, {first.cost.tokens:,} tokens")
-    return "\n".join(parts) + "\n"
+        sections.append(_table(trace, places, rows, [one.of(i) for one in credits[1:]], credits, limit))
+    sums = [(one.mechanism, _sum(one, i, unit)) for one in credits]
+    cost = f"{first.cost.forks:,} forks, {first.cost.tokens:,} tokens" if first.cost.forks or first.cost.tokens else ""
+    alike = [("", words) for words in _correlations(places, credits, i)]
+    sections.append(Section(lines=[*sums, *_provenance(first, i), *alike, *([("cost", cost)] if cost else [])]))
+    refused = [(u or "team", why) for (t, u), why in first.unidentified.items() if t == i]
+    more = f"and {len(refused) - limit:,} more" if limit and len(refused) > limit else ""
+    return [*sections, *([Section("not identified", lines=refused[: limit or None], more=more)] if refused else [])]
 
 
 def _tables(one: Credit, i: int, unit: str | None) -> list[list[CreditRow]]:
@@ -255,23 +245,22 @@ def _tables(one: Credit, i: int, unit: str | None) -> list[list[CreditRow]]:
 
 
 def _table(
-    trace: Trace, places: RowPlaces, rows: list[CreditRow], others: list[dict[str, float]], found: list[Credit], limit: int
-) -> str:
+    trace: Trace, places: RowPlaces, rows: list[CreditRow], others: list[dict[str, float]], credits: list[Credit], limit: int
+) -> Section:
     ordered = sorted(rows, key=lambda r: -abs(r.value))
-    shown = ordered[:limit] if limit else ordered
     has_se = any(r.se is not None for r in ordered)
-    header = ["unit", "id", "agent", found[0].mechanism, *(["se"] if has_se else []), *(one.mechanism for one in found[1:]), ""]
+    head = ["unit", "id", "agent", credits[0].mechanism, *(["se"] if has_se else []), *(c.mechanism for c in credits[1:]), ""]
     cells = []
-    for r in shown:
+    for r in ordered[: limit or None]:
         event, agent = places.of(r)
         who = places.team.names[agent] if agent >= 0 else ""
         cells.append([
             r.unit, r.unit_id or "team", who if who != r.unit_id else places.team.role_A[agent] or "", number(r.value),
             *([number(r.se)] if has_se else []), *(number(o.get(r.unit_id)) for o in others),
-            _excerpt(trace, places, found[0], r, event, agent),
+            _excerpt(trace, places, credits[0], r, event, agent),
         ])  # fmt: skip
-    text = table(header, cells, right=tuple(range(3, len(header) - 1)))
-    return text + (f"\n{len(ordered) - len(shown):,} smaller rows: --rows 0 prints all" if len(shown) < len(ordered) else "")
+    more = f"{len(ordered) - len(cells):,} smaller rows: --rows 0 prints all" if len(cells) < len(ordered) else ""
+    return Section(head=head, rows=cells, right=range(3, len(head) - 1), more=more)
 
 
 def _excerpt(trace: Trace, places: RowPlaces, one: Credit, row: CreditRow, event: int, agent: int) -> str:
@@ -301,55 +290,46 @@ def _short(text: str) -> str:
     return words if len(words) <= _EXCERPT else words[: _EXCERPT - 1] + "…"
 
 
-def _provenance(one: Credit, i: int) -> list[str]:
+def _provenance(one: Credit, i: int) -> list[tuple[str, str]]:
     """The parts of a result that provenance gives to nobody, and who is not in it."""
     if one.mechanism != "provenance":
         return []
     about = one.notes["traces"][i]
-    parts = [
-        f"of the {about['words']:,} words of the result ({_some(about['result'])}): {about['traced']:.0%} traced to the team, "
+    words = (
+        f"of the {about['words']:,} words of the result ({some(about['result'], 6)}): {about['traced']:.0%} traced to the team, "
         f"{about['printed']:.0%} printed by tools, {about['given']:.0%} given by the user or the system, "
         f"{about['new']:.0%} new in the result, "
         f"{about['unlinked']:.0%} said before by an agent that no recorded edge connects with it"
-    ]
-    if about["unused"]:
-        parts.append(f"not in the result: {_some(about['unused'])}")
-    if about["unread"]:
-        parts.append(f"read by nobody: {_some(about['unread'])}")
-    return [line for part in parts for line in fitted(plain_text(part))]
+    )
+    lines = [("", words)]
+    lines += [("", f"not in the result: {some(about['unused'], 6)}")] if about["unused"] else []
+    return lines + ([("", f"read by nobody: {some(about['unread'], 6)}")] if about["unread"] else [])
 
 
-def _some(names: list[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
-def _correlations(places: RowPlaces, found: list[Credit], i: int) -> list[str]:
+def _correlations(places: RowPlaces, credits: list[Credit], i: int) -> list[str]:
     """How alike two mechanisms rank the agents."""
     from counterpoint.credits.row_places import rank_correlation
 
     lines = []
-    for a, b in combinations(found, 2):
+    for a, b in combinations(credits, 2):
         rho, n = rank_correlation(places.by_agent(a, i), places.by_agent(b, i))
-        said = "not defined" if rho is None else f"{rho:+.2f}"
-        lines.append(f"rank correlation of agents, {a.mechanism} and {b.mechanism}: {said} ({n} agents)")
+        size = "not defined" if rho is None else f"{rho:+.2f}"
+        lines.append(f"rank correlation of agents, {a.mechanism} and {b.mechanism}: {size} ({n} agents)")
     return lines
 
 
-def _notes(one: Credit) -> str:
+def _notes(one: Credit) -> Section:
     """What to know beside the numbers: who was compared with whom, by which convention, and which mechanisms were not used."""
-    lines = [] if one.mechanism == "none" else [f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"]
-    for name, why in one.notes.get("passed", {}).items():
-        first, *more = fitted(f"{name} is not used: {why}", "  ")
-        lines += [first, *(f"  {line}" for line in more)]
+    words = "" if one.mechanism == "none" else f"{one.mechanism}: {'additive' if one.additive else 'not additive'}"
+    lines = [(name, f"is not used: {why}") for name, why in one.notes.get("passed", {}).items()]
     for name, value in one.notes.items():
         if name in _HIDDEN and ("chosen" in one.notes or one.mechanism in ("provenance", "none")):
             continue
         if isinstance(value, dict):  # a unit of one of many traces is named by both
             value = {" ".join(map(str, k)) if isinstance(k, tuple) else str(k): v for k, v in value.items()}
         text = value if isinstance(value, str) else json.dumps(_rounded(value), default=str)
-        lines.append(f"  {name}: {text if len(text) <= _WIDE else text[: _WIDE - 1] + '…'}")
-    lines += fitted(str(one.notes["fix"])) if "fix" in one.notes else []
-    return "\n".join(lines)
+        lines.append((name, text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"))
+    return Section(words=words, lines=lines, more=str(one.notes.get("fix", "")))
 
 
 def _rounded(value: Any) -> Any:
@@ -364,7 +344,7 @@ def _rounded(value: Any) -> Any:
 def _sum(one: Credit, i: int, unit: str | None) -> str:
     units = [u for u in one.units if unit in (None, u)]
     sums = {u: sum(r.value for r in one.rows if r.trace == i and r.unit == u) for u in units}
-    text = f"{one.mechanism}: " + (", ".join(f"{u} rows sum to {number(v, 6)}" for u, v in sums.items()) or "no rows")
+    text = ", ".join(f"{u} rows sum to {number(v, 6)}" for u, v in sums.items()) or "no rows"
     if one.additive and one.declared is not None:
         text += f"; declared {number(float(one.declared[i]), 6)}, checked to 1e-9"
     return text
@@ -382,22 +362,14 @@ def _each(traces: list[Trace], one: Credit) -> list[TeamWork]:
 def _work(traces: list[Trace], one: Credit) -> dict[str, Any]:
     """The same for machines, by trace."""
     return {
-        trace.trace_id: {"headline": told.headline, "useful": told.useful, "notes": told.notes, "files": told.files,
-                         "agents": [msgspec.to_builtins(row) | {"became": row.became} for row in told.agents]}
-        for trace, told in zip(traces, _each(traces, one), strict=True)
+        trace.trace_id: {"headline": team.headline, "useful": team.useful, "notes": team.notes, "files": team.files,
+                         "agents": [msgspec.to_builtins(row) | {"became": row.became} for row in team.agents]}
+        for trace, team in zip(traces, _each(traces, one), strict=True)
     }  # fmt: skip
 
 
-def _contributions(traces: list[Trace], one: Credit, limit: int) -> None:
+def _contributions(traces: list[Trace], one: Credit, limit: int) -> list[Section]:
     """What each agent cost and what became of its work."""
-    from counterpoint.app.contributions import HEAD, cells
+    from counterpoint.app.contributions import work_section
 
-    for told in _each(traces, one):
-        rows = cells(told)
-        click.echo("\nwhat each agent cost, and what became of its work:")
-        drop = ("of result", "path", "useful", "busy", "tokens", "commands")
-        click.echo(table(HEAD, rows[:limit] if limit else rows, right=range(1, len(HEAD)), drop=drop))
-        if limit and len(rows) > limit:
-            click.echo(f"{len(rows) - limit:,} more agents: --rows 0 prints all")
-        for line in [told.headline, *told.notes]:
-            click.echo("\n".join(fitted(plain_text(line))))
+    return [work_section(team, limit or None) for team in _each(traces, one)]

@@ -61,7 +61,7 @@ def fork(
     as_json: bool,
     **live: Any,
 ) -> None:
-    """Change one event of a simulated or live run and see how it would have gone on.
+    """Change one event of a simulated or live run and see how it would have continued.
 
     A fork of a stored trace is stored beside it; a fork of a file is written with -o, or stored with --store.
     """

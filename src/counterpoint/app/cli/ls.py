@@ -46,7 +46,7 @@ _VALUES = 8
 def ls(
     query: tuple[str, ...], sort: str, newest: int, with_ids: bool, group: str | None, store: Path | None, as_json: bool
 ) -> None:
-    """List traces: the finished ones, and those still running, stuck or cut off (open), the last at work last.
+    """List traces: the finished ones, and those still running, stuck or interrupted (open), the last at work last.
 
     id is enough of a trace's id to open it with; --ids shows all of it. active is when a trace was last at work, in this
     machine's time zone. Runs that a session made for itself, such as reviews of its calls, are one line below it: --ids or

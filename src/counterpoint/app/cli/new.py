@@ -105,7 +105,7 @@ def _no_template(kind: str) -> InputError:
         fix = f"did you mean {_OTHER_WORDS[kind]!r}?" if kind in _OTHER_WORDS else did_you_mean(kind, templates())
         return InputError(f"no kind of plug-in named {kind!r}", fix=fix)
     known = f"{registry.packages(kind)[0]}.{registry.ids(kind)[0]}"
-    return InputError(f"there is no template for a {kind}", fix=f"begin from one that there is, such as {known}")
+    return InputError(f"there is no template for a {kind}", fix=f"begin from an existing one, such as {known}")
 
 
 def _folder(kind: str, package: Path) -> str:

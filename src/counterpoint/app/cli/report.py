@@ -5,7 +5,6 @@ Always true: the terminal and the HTML file say the same; secrets of known forms
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,17 @@ import click
 from msgspec.structs import replace
 
 import counterpoint
+from counterpoint.answer import page
 from counterpoint.app.api.report import Report, Reporting
-from counterpoint.app.report_page import Section, heading, page, sections
+from counterpoint.app.report_answer import report_answer
 from counterpoint.app.terminal.options import mask_option, output_option
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.selection import Selection, select
 from counterpoint.app.terminal.store import prices_option, store_option
-from counterpoint.app.words import plain_text
 from counterpoint.files import put
 from counterpoint.store.summary import Summary
 
 HEADING = "Look"
-
-_BAR = 20
 
 
 @click.command(
@@ -45,20 +42,21 @@ def report(
     Without QUERY: all of the store. Waste is work that led to nothing: sub-agents whose return nobody used, work after the
     goal was met, repeated reads, results never read.
     """
-    told = _told(select(words, store, prices), quiet=as_json)
+    whole = _report(select(words, store, prices), quiet=as_json)
     if mask != "off":
-        told = _masked(told, is_personal=mask == "personal")
+        whole = _masked(whole, is_personal=mask == "personal")
+    answer = report_answer(whole)
     if output is not None:
-        put([(output, page(told, made=f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
+        put([(output, page(answer, f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
     if as_json:
-        emit({"schema": SCHEMA_VERSION, **told.as_dict(), "file": None if output is None else str(output)})
+        emit({"schema": SCHEMA_VERSION, **whole.as_dict(), "file": None if output is None else str(output)})
     elif output is not None:
-        click.echo(f"Wrote {output}: {told.total.traces:,} traces")
+        click.echo(f"Wrote {output}: {whole.total.traces:,} traces")
     else:
-        click.echo(f"REPORT    {plain_text(heading(told))}\n\n" + "\n\n".join(map(_text, sections(told))))
+        say(*answer.sections, heading=answer.heading)
 
 
-def _told(which: Selection, *, quiet: bool) -> Report:
+def _report(which: Selection, *, quiet: bool) -> Report:
     making = Reporting(which.query if which.is_query else " ".join(which.refs), which.period)
     listed = {row.id: row for row in which.rows}
     for trace in which.traces(quiet=quiet):
@@ -69,17 +67,17 @@ def _told(which: Selection, *, quiet: bool) -> Report:
     return making.done()
 
 
-def _masked(told: Report, *, is_personal: bool) -> Report:
+def _masked(report: Report, *, is_personal: bool) -> Report:
     """The same with secrets masked in every text."""
     from counterpoint.formats.masking import mask
 
-    found = 0
+    secrets = 0
 
     def clean(value: Any) -> Any:
-        nonlocal found
+        nonlocal secrets
         if isinstance(value, str):
-            text, secrets = mask(value, is_personal=is_personal)
-            found += sum(secrets.values())
+            text, kinds = mask(value, is_personal=is_personal)
+            secrets += sum(kinds.values())
             return text
         if isinstance(value, list):
             return [clean(one) for one in value]
@@ -87,20 +85,10 @@ def _masked(told: Report, *, is_personal: bool) -> Report:
             return {key: clean(one) for key, one in value.items()}
         return value
 
-    costliest = [replace(s, label=clean(s.label)) for s in told.costliest]
-    failures = [replace(f, reason=clean(f.reason)) for f in told.failures]
-    waste = [replace(w, examples=clean(w.examples)) for w in told.waste]
-    waiting = [replace(h, title=clean(h.title), what=clean(h.what)) for h in told.waiting]
-    if found:
-        note(f"masked {found:,} secrets in titles and errors; --mask off shows them")
-    return replace(told, costliest=costliest, failures=failures, waste=waste, waiting=waiting)
-
-
-def _text(section: Section) -> str:
-    lines = [section.title.upper()] + ([section.words] if section.words else [])
-    if section.rows:
-        block = "#" if (sys.stdout.encoding or "ascii").lower() in ("ascii", "us-ascii") else "█"
-        bars = [block * max(round(_BAR * share), 1 if share > 0 else 0) for share in section.bars]
-        rows = [[*row, *([bars[k]] if bars else [])] for k, row in enumerate(section.rows)]
-        lines.append(table([*section.head, *([""] if bars else [])], rows, right=section.right))
-    return "\n".join(plain_text(line, keep_lines=True) for line in lines)
+    costliest = [replace(s, label=clean(s.label)) for s in report.costliest]
+    failures = [replace(f, reason=clean(f.reason)) for f in report.failures]
+    waste = [replace(w, examples=clean(w.examples)) for w in report.waste]
+    waiting = [replace(h, title=clean(h.title), what=clean(h.what)) for h in report.waiting]
+    if secrets:
+        note(f"masked {secrets:,} secrets in titles and errors; --mask off shows them")
+    return replace(report, costliest=costliest, failures=failures, waste=waste, waiting=waiting)

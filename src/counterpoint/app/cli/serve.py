@@ -128,7 +128,7 @@ def _bytes_of(text: str) -> int:
     plain = text.strip().upper().replace(" ", "")
     digits = plain.rstrip("KMGB")
     if not digits.isdigit() or plain[len(digits) :] not in _UNITS or int(digits) == 0:
-        raise InputError(f"{text!r} is no size", where="--set", fix="max_body=500KB, max_body=64MB or a number of bytes")
+        raise InputError(f"{text!r} is not a size", where="--set", fix="max_body=500KB, max_body=64MB or a number of bytes")
     return int(digits) * _UNITS[plain[len(digits) :]]
 
 

@@ -23,7 +23,7 @@ from counterpoint.app.terminal.options import (
     model_options,
     yes_option,
 )
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, say
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
 from counterpoint.errors import InputError, TryAgain
@@ -102,7 +102,7 @@ def steer(
 def _advise(trace: str, store: Path | None, agent: str, message: str, options: dict[str, Any], *, as_json: bool) -> None:
     """What each order would gain, and how to send the best."""
     from counterpoint.app.api.advise import advise_orders
-    from counterpoint.app.cli.advise import advice_object, advice_text
+    from counterpoint.app.cli.advise import advice_object, advice_sections
 
     with open_store(store, read_only=True) as opened:
         trace_id = opened.find(trace)
@@ -112,12 +112,12 @@ def _advise(trace: str, store: Path | None, agent: str, message: str, options: d
         raise InputError("trials is at least 4", where="--cap", fix="as in --cap trials=40")
     budgets: dict[str, Any] = {"budget": caps.get("trials"), "budget_tokens": caps.get("tokens")}
     endpoint = endpoint_of(options["base_url"], options["model_pairs"])
-    say = [message] if message else []
-    found, best = advise_orders(so_far, agent=agent, say=say, model=options["model_name"], **budgets, **endpoint)
+    texts = [message] if message else []
+    advice, best = advise_orders(so_far, agent=agent, say=texts, model=options["model_name"], **budgets, **endpoint)
     if as_json:
-        emit(advice_object(found, None))
+        emit(advice_object(advice, None))
     else:
-        click.echo(advice_text(found, 0, None))
+        say(*advice_sections(advice, 0, None))
         if best is not None:
             words = [*(["--agent", best.agent] if best.agent else []), *(["--message", best.text] if best.text else [])]
             click.echo(plain_text(f"send it: {shlex.join(['counterpoint', 'steer', trace_id, best.action, *words])}"))

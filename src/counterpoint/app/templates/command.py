@@ -37,6 +37,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 import counterpoint as cpt
+
 # from here import plugin_name
 from counterpoint.testing import check_command
 from counterpoint.trace.example import rollouts

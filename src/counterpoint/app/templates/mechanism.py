@@ -29,7 +29,7 @@ def _run(traces: Sequence[Trace], *, channel: str = "team") -> Credit:
         for event in trace.events:
             written[event.agent] += event.tokens_out or 0
         if not written.total():
-            raise NotIdentified("nobody wrote a token", "record tokens_out", where=trace.trace_id)
+            raise NotIdentified("no event has output tokens", "record tokens_out", where=trace.trace_id)
         rows += [CreditRow(i, "agent", agent, rewards[i] * n / written.total()) for agent, n in written.items()]
     trace_ids = tuple(trace.trace_id for trace in traces)
     return Credit("plugin_name", _ESTIMAND, True, trace_ids, tuple(rows), declared=np.array(rewards))

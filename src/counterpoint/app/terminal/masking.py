@@ -21,7 +21,7 @@ def counts(done: MaskedTraces | Mapping[str, int] | None) -> dict[str, int] | No
     """Kind of secret to how many; None where masking was off."""
     if done is None:
         return None
-    return dict(sorted((done if isinstance(done, Mapping) else done.found).items()))
+    return dict(sorted((done if isinstance(done, Mapping) else done.by_kind).items()))
 
 
 def seen(different: Mapping[str, int]) -> str:

@@ -1,22 +1,21 @@
-"""What commands print: JSON objects, remarks and plain tables.
+"""What commands print: answers, JSON objects and remarks.
 
-Always true: the same rows give the same bytes; colour only on a terminal without `NO_COLOR`; tables fit the width.
+Always true: the same rows give the same bytes; colour only on a terminal without `NO_COLOR`; everything fits the width.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
-from counterpoint.app.words import plain_text
-from counterpoint.display import number
+from counterpoint.answer import SIGNS, Answer, Screen, Section, table_lines, text, wrapped
 from counterpoint.options import LARGEST_SEED
 
 # The version of every `--json` output; a field that changes meaning raises it.
@@ -46,57 +45,39 @@ def emit(obj: Any) -> None:
     click.echo(json.dumps(_plain(obj), ensure_ascii=False, default=str))
 
 
-def note(text: str, *, quiet: bool = False) -> None:
+def note(words: str, *, quiet: bool = False) -> None:
     """A remark for people, on stderr."""
     if not quiet:
-        click.echo(text, err=True)
+        click.echo(words, err=True)
 
 
-def _width() -> int:
-    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 200
+def screen() -> Screen:
+    """The screen that stdout goes to: `COLUMNS` says how wide; `NO_COLOR`, a pipe or a dumb terminal say no colour."""
+    is_terminal = sys.stdout.isatty()
+    is_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    size = shutil.get_terminal_size((110, 24)).columns if is_terminal or os.environ.get("COLUMNS") else 110
+    return Screen(max(size, 30), _has_signs(sys.stdout.encoding), is_colour, is_cut=is_terminal)
 
 
-def fitted(text: str, lead: str = "", *, most: int = 110) -> list[str]:
-    """A sentence as lines that fit the terminal, `most` characters at most: the first begins with `lead`, the others below it."""
-    width = max(40, min(most, _width()))
-    return textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False) or [lead]
+def _has_signs(encoding: str | None) -> bool:
+    try:
+        SIGNS.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
-_READABLE = 20
-"""To this width the widest column is cut before another one is left out."""
-_LEAST = 8
-"""No column is cut to less."""
+def say(*sections: Section, heading: str = "", is_next: bool = False) -> None:
+    """Print an answer, below an empty line where it is not the first; `?` stands for signs that the output cannot hold."""
+    encoding = sys.stdout.encoding or "ascii"
+    click.echo("\n" * is_next + text(Answer(heading, sections), screen()).encode(encoding, "replace").decode(encoding))
+
+
+def fitted(words: str, lead: str = "", *, most: int = 110) -> list[str]:
+    """A sentence as lines that fit the screen: the first begins with `lead`, the others below it."""
+    return wrapped(words, screen()._replace(width=min(most, screen().width)), lead) or [lead]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Sequence[int] = (), drop: Sequence[str] = ()) -> str:
-    """Aligned columns in plain text; columns in `right` are right-aligned.
-
-    On a terminal that is too narrow the widest columns are cut and those that `drop` names are left out, in that order. In a pipe
-    everything is there.
-    """
-    body = [[plain_text(c) if isinstance(c, str) else number(c) for c in row] for row in rows]
-    cells = [list(header), *body]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    kept, room = list(range(len(header))), _width() if sys.stdout.isatty() else sys.maxsize
-
-    def over() -> int:
-        return sum(widths[i] for i in kept) + 2 * (len(kept) - 1) - room
-
-    for name in drop:
-        if over() > max(0, max(widths[i] for i in kept) - _READABLE) and name in header:
-            kept.remove(list(header).index(name))
-    while (left := over()) > 0:
-        widest = max(kept, key=widths.__getitem__)
-        if widths[widest] <= _LEAST:
-            break
-        second = max((widths[i] for i in kept if i != widest), default=0)
-        widths[widest] -= max(1, min(left, widths[widest] - max(second, _LEAST)))
-    lines = []
-    for row in cells:
-        parts = []
-        for i in kept:
-            cell = row[i]
-            cut = cell if len(cell) <= widths[i] else cell[: widths[i] - 1] + "…"
-            parts.append(cut.rjust(widths[i]) if i in right else cut.ljust(widths[i]))
-        lines.append("  ".join(parts).rstrip())
-    return "\n".join(lines)
+    """Aligned columns; see `Section`."""
+    return "\n".join(table_lines(Section(head=header, rows=list(rows), right=right, drop=drop), screen()))

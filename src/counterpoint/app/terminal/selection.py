@@ -34,7 +34,7 @@ class Selection:
     query: str
     store: Path | None
     prices: Prices | None
-    """Prices to price them by anew."""
+    """Prices to reprice them by."""
 
     def __len__(self) -> int:
         return len(self.refs) or len(self.rows)
@@ -111,7 +111,7 @@ def select(words: Sequence[str], store: Path | None, prices: Path | None = None)
         every = opened.rows()
         rows = tuple(row for row in every if matches(row))
     if not rows:
-        what = f"no trace is called or matches {query!r}" if query else "there are no traces yet"
+        what = f"no trace has the name or matches {query!r}" if query else "there are no traces yet"
         fix = "counterpoint ls lists what there is" if every else "counterpoint import brings sessions in"
         raise NotFound(what, where=os.fspath(store_path(store)), fix=fix)
     return Selection((), rows, query, store, table)

@@ -28,7 +28,7 @@ store_option = click.option(
 
 
 prices_option = click.option(
-    "--prices", metavar="FILE", type=click.Path(path_type=Path), help="TOML of prices per model: what it names is priced anew."
+    "--prices", metavar="FILE", type=click.Path(path_type=Path), help="TOML of prices per model; reprices the models it names."
 )
 
 

@@ -30,9 +30,9 @@ class RecurringCause(Struct, frozen=True, kw_only=True):
     who: str
     runs: int
     expected: float
-    """Runs, each weighted by how likely its first suspect is the one."""
+    """Runs, each weighted by the ranker's share of its first suspect."""
     example: str
-    """The trace in which it is likeliest, and there the event."""
+    """The trace in which that share is largest, and there the event."""
     event: str
     reason: str
 

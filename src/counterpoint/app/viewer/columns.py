@@ -106,9 +106,7 @@ LEVELS = 5
 _FINEST = 32_768
 _FOLD_ABOVE = 200
 _OTHER = len(FAMILIES)
-_FAMILY = np.array(
-    [next((f for f, types in enumerate(FAMILIES.values()) if name in types), _OTHER) for name in TYPES], np.uint8
-)
+_FAMILY = np.array([next((f for f, types in enumerate(FAMILIES.values()) if name in types), _OTHER) for name in TYPES], np.uint8)
 
 Floats = NDArray[np.float64]
 

@@ -57,7 +57,7 @@ def work(trace: Trace) -> Work:
             "nothing here says what the team would have got without an agent")  # fmt: skip
     most = max((one.lines_kept or 0 for one in told.agents), default=0) or 1
     rows = [
-        WorkRow(agent=view.team.number[one.agent], name=one.name, spent=one.spent, became=one.became,
+        WorkRow(agent=view.team.number[one.agent], name=one.name, spent=one.expense, became=one.became,
                 lines=(one.lines_kept or 0) / most)
         for one in told.agents
     ]  # fmt: skip

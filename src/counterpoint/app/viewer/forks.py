@@ -42,7 +42,7 @@ class Forks:
         trace = as_recorded(self._collection.get(trace_id))  # a person's score is of the run as it was, a fork has its own
         if not can_fork(trace):
             fix = "fork a trace of `counterpoint play`, or of a shipped world: `counterpoint play --world wide_verify`"
-            raise NotIdentified("nobody knows how this team would have continued: it cannot be run again", fix, where=trace_id)
+            raise NotIdentified("this team's continuation is unknown: it cannot be run again", fix, where=trace_id)
         do = edit("delete" if kind == "delete" else None, *(value if kind == name else None for name in ("substitute", "force")))
         with about(trace_id):
             forked = replay_for(trace).fork(trace, at, do, None)

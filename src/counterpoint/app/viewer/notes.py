@@ -54,13 +54,13 @@ def read(body: bytes) -> AnnotationBody:
         return msgspec.json.decode(body, type=AnnotationBody)
     except msgspec.MsgspecError as error:
         fix = 'as in {"event": "e30", "name": "verdict", "label": "wrong", "text": "why"}'
-        raise InputError(f"is no annotation: {error}", where="body", fix=fix) from error
+        raise InputError(f"is not an annotation: {error}", where="body", fix=fix) from error
 
 
 def store(folder: Path | None, trace: Trace, sent: AnnotationBody) -> AnnotationList:
     """Keep what the page said, and tell what there is then."""
     if folder is None:
-        raise InputError("this trace lies in no store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
+        raise InputError("this trace is not in a store", where=trace.trace_id, fix="counterpoint import FILE, and view the store")
     with Store(folder, create=False) as place:
         if sent.remove is not None:
             place.withdraw(sent.remove)

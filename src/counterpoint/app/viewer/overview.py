@@ -256,11 +256,11 @@ def notes(view: TraceView) -> list[str]:
     trace, report = view.trace, view.report
     out = []
     if trace.meta.get(UNFINISHED):
-        out.append("This trace has no end: it is still running, or was cut off.")
+        out.append("This trace has no end: it is still running, or was interrupted.")
     for one in waiting_of(trace)[:1]:
         since = "" if one.since is None else f" since {local_moment(one.since)} ({zone()})"
         out.append(
-            f"Its record ends in a call without an answer: {one.name} waits for {one.what}{since}. At work, stuck, or cut off."
+            f"Its record ends in a call without an answer: {one.name} waits for {one.what}{since}. Working, stuck or interrupted."
         )
     out += [f"Corrected on import: {what} ({count:,})." for what, count in report.mended.items()]
     out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]

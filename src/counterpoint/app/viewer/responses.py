@@ -59,7 +59,7 @@ def in_our_words(error: Exception) -> CounterpointError:
         return error
     if isinstance(error, OSError):
         return os_error(error)
-    fix = "this is a defect of Counterpoint: please report it, and say where the trace came from"
+    fix = "this is a bug in Counterpoint: please report it, and say where the trace came from"
     return CounterpointError(f"{type(error).__name__}: {error}", fix=fix)
 
 

@@ -41,5 +41,5 @@ def share_file(
     if done is not None:  # a note names the agents that were asked for
         taken, notes = list(done.traces), [mask(note, is_personal=is_personal)[0] for note in notes]
     notes += ["a summary: texts and fields of events are not in this file"] if is_summary else []
-    made = one_file(taken, masked=None if done is None else done.found, is_summary=is_summary, notes=notes)
+    made = one_file(taken, masked=None if done is None else done.by_kind, is_summary=is_summary, notes=notes)
     return SharedFile(made, done, [trace.trace_id for trace in taken], notes)

@@ -62,11 +62,11 @@ def inject(
     good = float(trace.rewards["team"])
     bar = good if bar is None else bar
     steps, done = Steps(trace), set()
-    made = 0
+    n_made = 0
     with working("mistakes", count) as work:
         for tried in range(count * tries):
-            work.at(made, about=f"{counted(tried, 'try', 'tries')} of at most {count * tries:,}")
-            if made >= count:
+            work.at(n_made, about=f"{counted(tried, 'try', 'tries')} of at most {count * tries:,}")
+            if n_made >= count:
                 return
             kind = kinds[int(rng.integers(len(kinds)))]
             places = _PLACES[kind](trace, steps, rng, subtlety)
@@ -81,10 +81,10 @@ def inject(
             except CounterpointError:
                 continue  # the event cannot take this edit
             decides = float(forked.rewards["team"]) < bar - 1e-9 <= good
-            found = _marked(trace, forked, kind, place, subtlety, decides)
-            if found is not None and (decides or not is_decisive):
-                made += 1
-                yield found
+            injected = _marked(trace, forked, kind, place, subtlety, decides)
+            if injected is not None and (decides or not is_decisive):
+                n_made += 1
+                yield injected
 
 
 def _check(trace: Trace, kinds: Sequence[str], subtlety: float) -> None:
@@ -152,8 +152,8 @@ def _other(word: str, rng: Draw, subtlety: float, others: Sequence[str]) -> str:
     if word in _SIDES:
         return _SIDES[word]
     if not word.isdigit():
-        left = [o for o in others if o != word]
-        return left[int(rng.integers(len(left)))] if left else word
+        rest = [o for o in others if o != word]
+        return rest[int(rng.integers(len(rest)))] if rest else word
     if subtlety >= 0.5:  # one digit is off
         at = int(rng.integers(len(word))) if len(word) > 1 else 0
         digit = (int(word[at]) + int(rng.integers(1, 9))) % 10
@@ -171,9 +171,9 @@ def _wrong_fact(trace: Trace, steps: Steps, rng: Draw, subtlety: float) -> list[
             out += _flipped(event, text, event.id) if event.type == "return" else []
             continue
         names = sorted(set(_NAME.findall(text)))
-        said = altered(text, rng, subtlety, names)
-        if said is not None and said != text and event.type == "return":
-            out.append(Place(event.id, Substitute(said), text, said))
+        lie = altered(text, rng, subtlety, names)
+        if lie is not None and lie != text and event.type == "return":
+            out.append(Place(event.id, Substitute(lie), text, lie))
     return out
 
 
@@ -202,9 +202,9 @@ def _misread_result(trace: Trace, steps: Steps, rng: Draw, subtlety: float) -> l
                 mine = shared[int(rng.integers(len(shared)))]
                 near = sorted((o for o in others if o != mine), key=lambda o: (abs(len(o) - len(mine)), o))
                 pick = near[int(rng.integers(max(1, round(len(near) * (1 - subtlety)))))]
-                said = re.sub(rf"\b{mine}\b", pick, text, count=1)
-                if said != text:
-                    out.append(Place(event.id, Substitute(said), text, said))
+                lie = re.sub(rf"\b{mine}\b", pick, text, count=1)
+                if lie != text:
+                    out.append(Place(event.id, Substitute(lie), text, lie))
     return out
 
 
@@ -219,12 +219,12 @@ def _wrong_argument(trace: Trace, steps: Steps, rng: Draw, subtlety: float) -> l
             if result is not None:
                 out += _flipped(result, trace.text(result) or "", event.id)
             continue
-        said = altered(text, rng, subtlety)
-        if said is None and text:
+        wrong = altered(text, rng, subtlety)
+        if wrong is None and text:
             words = text.split()
-            said = " ".join(words[: max(1, len(words) // 2)]) if len(words) > 1 else None
-        if said is not None and said != text:
-            out.append(Place(event.id, Substitute(said), text, said))
+            wrong = " ".join(words[: max(1, len(words) // 2)]) if len(words) > 1 else None
+        if wrong is not None and wrong != text:
+            out.append(Place(event.id, Substitute(wrong), text, wrong))
     return out
 
 
@@ -247,8 +247,8 @@ def _lost_constraint(trace: Trace, steps: Steps, rng: Draw, subtlety: float) -> 
         if len(parts) > 1:
             away = int(rng.integers(1, len(parts)))
             last = away + 1 if subtlety >= 0.5 else len(parts)
-            said = " ".join(parts[:away] + parts[last:])
-            out.append(Place(event.id, Substitute(said), text, said))
+            shortened = " ".join(parts[:away] + parts[last:])
+            out.append(Place(event.id, Substitute(shortened), text, shortened))
     return out
 
 

@@ -1,14 +1,9 @@
-"""Blame: the steps of a failed run by how likely each decided it, with agent and reasons; and what recurs over many runs.
+"""Blame: the steps of a failed run, ranked by what may have decided it, with agent and reasons; and what recurs over many runs.
 
-Always true: probabilities are over the candidates of the run and sum to 1, given that one of its own steps decided it; what is
-not known (an outcome, a text) is said in `notes` and never guessed. A run that succeeded, or that nothing says
-failed, is refused.
-
-Below `STANDS_OUT` no step stands out, and what failed is told instead. The bars are measured: first suspects of labelled runs of
-Who&When, each ranked by weights that had not seen it (nested folds, five splits, and the shipped weights of led teams, which
-saw none of them). In panels those below 25 % were right in 2 of 21 rankings, the others in 94 of 189. In teams with a lead
-the shipped ranker was right in 2 of 29 runs and never over 60 %; in nested folds 11 of 139 below that and 6 of 6 above.
-`counterpoint reproduce blame-who-when` has the rows.
+Always true: shares are over the candidates of the run and sum to 1, given that one of its own steps decided it; the word beside
+them comes from how often first suspects were right on labelled runs (`certainty`). What is not known (an outcome, a text) is said
+in `notes` and never guessed. A run that succeeded, or that nothing says failed, is refused. Where no step stands out, what failed
+is told instead.
 """
 
 from __future__ import annotations
@@ -19,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from counterpoint.audits.blame.certainty import NOBODY, Rate, kind_of, rate_of
 from counterpoint.audits.blame.ranker import Ranker, shape_of, shipped, table
 from counterpoint.audits.blame.reasons import FAMILIES, Reason, reasons
 from counterpoint.audits.blame.signals import ROLES, Surprise, surprising, unlike_others
@@ -29,10 +25,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.naming import first_line
 from counterpoint.trace.outcome import by_hand
 
-STANDS_OUT = {"panel": 0.25, "led": 0.6}
-"""The probability of the first suspect from which it is named, by the shape of the team."""
-NOBODY = "no step stands out"
-_SURE = 0.6
+_UNMEASURED = "no labelled run of this kind says how often a first suspect is right"
 _EXPLAINED = 10
 _CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
 """Families that say where, who and how, and not what went wrong."""
@@ -57,7 +50,7 @@ class Suspect(Struct, frozen=True, kw_only=True):
     """What people call the agent."""
     type: str
     score: float
-    """How likely it is that this step decided the failure."""
+    """The ranker's share of this step; how often first suspects were right is the run's `rate`."""
     text: str | None
     reasons: list[Reason]
     """Of the first suspects only."""
@@ -69,11 +62,13 @@ class Blame(Struct, frozen=True, kw_only=True):
     trace_id: str
     outcome: float | None
     suspects: list[Suspect]
-    """The likeliest first."""
+    """The largest share first."""
     agents: dict[str, float]
     """Each agent's steps together."""
     sure: str
-    """`sure` (60 %), `likely`, or `no step stands out`, by the first suspect's probability."""
+    """`likely`, `a guess` or `no step stands out`, by `rate`."""
+    rate: Rate | None
+    """How often first suspects were right on labelled runs of this kind; None where nobody has labelled any."""
     steps: int
     """Candidates."""
     notes: list[str]
@@ -83,23 +78,30 @@ class Blame(Struct, frozen=True, kw_only=True):
 
     @property
     def stands_out(self) -> bool:
-        """Whether the first suspect is likelier than what was right about as often as a guess."""
+        """Whether a step is named: first suspects of such runs were right more often than the best fixed rule."""
         return self.sure != NOBODY
+
+    @property
+    def verdict(self) -> str:
+        """The word, whom it is said of, and the frequency that it rests on."""
+        first = self.suspects[0]
+        who = f": {first.name} at step {first.step} ({first.score:.0%})" if self.stands_out else ""
+        return f"{self.sure}{who}; {_UNMEASURED if self.rate is None else self.rate.words}"
 
     @property
     def cause(self) -> str:
         """The family of the strongest reason that says more than where and who."""
         first = self.suspects[0].reasons if self.suspects else []
-        told = [r for r in first if r.family not in _CIRCUMSTANCES and r.is_cause] or first
-        return told[0].family if told else "place"
+        causes = [r for r in first if r.family not in _CIRCUMSTANCES and r.is_cause] or first
+        return causes[0].family if causes else "place"
 
 
 def succeeded(trace: Trace, bar: float = 1.0) -> bool | None:
     """Whether a run succeeded: as a person scored it, else by its verdict, else by its team reward against the bar, else by its
     source's labels; None where nothing says so."""
-    told = (trace.metrics or {}).get("task_success")
-    if told is not None and by_hand(trace, "team") is None:
-        return float(told) >= 1.0
+    success = (trace.metrics or {}).get("task_success")
+    if success is not None and by_hand(trace, "team") is None:
+        return float(success) >= 1.0
     reward = trace.rewards.get("team")
     return _labelled(trace) if reward is None else float(reward) >= bar
 
@@ -109,10 +111,10 @@ def _labelled(trace: Trace) -> bool | None:
     labels = trace.meta.get("labels")
     if not isinstance(labels, dict):
         return None
-    told = next(
+    label = next(
         (labels[name] for name in ("is_correct", "correct", "resolved", "success") if isinstance(labels.get(name), bool)), None
     )
-    return False if told is None and "mistake_agent" in labels else told
+    return False if label is None and "mistake_agent" in labels else label
 
 
 def blame(
@@ -131,8 +133,7 @@ def blame(
     """
     steps = Steps(trace)
     notes = _notes(trace, steps, bar, anyway)
-    shape = shape_of(steps)
-    ranker = ranker or shipped(shape)
+    ranker = ranker or shipped(shape_of(steps))
     known = [_all_claims(other) for other in others if other.trace_id != trace.trace_id and other.task_id == trace.task_id]
     more = {"unlike_others": unlike_others(steps, known), "surprise": surprising(steps, surprise)}
     x = table(steps, ranker.names, more)
@@ -144,14 +145,14 @@ def blame(
     agents: Counter[str] = Counter()
     for k, share in enumerate(p.tolist()):
         agents[trace.events[steps.places[k]].agent] += share
-    top = float(p[order[0]])
-    is_named = len(steps) > 1 and top >= STANDS_OUT[shape]
-    failed = [] if is_named else sorted(failures(trace), key=lambda f: f.is_mended)
+    rate = rate_of(kind_of(steps), float(p[order[0]]))
+    word = NOBODY if rate is None else rate.word
+    failed = [] if word != NOBODY else sorted(failures(trace), key=lambda f: f.is_mended)
     return Blame(
         trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
         suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],
         agents={a: round(share, 6) for a, share in agents.most_common()},
-        sure=NOBODY if not is_named else "sure" if top >= _SURE else "likely", failed=failed,
+        sure=word, rate=rate, failed=failed,
     )  # fmt: skip
 
 
@@ -170,9 +171,9 @@ def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
     won = succeeded(trace, bar)
     if won and not anyway:
         reward = trace.rewards.get("team")
-        told = "" if reward is None else f" (team reward {reward:g})"
+        suffix = "" if reward is None else f" (team reward {reward:g})"
         fix = "--success X says what counts as a success, --all ranks its steps as if it had failed"
-        raise Refused(f"the run succeeded{told}: nobody is to blame", where=trace.trace_id, fix=fix)
+        raise Refused(f"the run succeeded{suffix}: nobody is to blame", where=trace.trace_id, fix=fix)
     if not len(steps):
         raise NotIdentified(
             "no member of the team says or decides anything in this trace",
@@ -225,34 +226,34 @@ class Cause(Struct, frozen=True, kw_only=True):
     """The role that it happens to; roles that are rare among the runs are told by what they do."""
     runs: int
     expected: float
-    """Runs weighted by how likely the step is the decisive one."""
+    """Runs weighted by the ranker's share of their first suspect."""
     trace_id: str
     event: str
-    """An example: the likeliest."""
+    """An example: the one with the largest share."""
     reason: str
 
 
 def causes(judged: Iterable[tuple[Trace, Blame]]) -> list[Cause]:
     """Runs in which a step stands out, grouped by the family of its strongest reason and by its role; the most first."""
     groups: dict[tuple[str, str], list[tuple[float, Trace, Blame]]] = {}
-    every = [(trace, found) for trace, found in judged if found.suspects and found.stands_out]
-    roles = [_role(trace, found) for trace, found in every]
+    every = [(trace, blame) for trace, blame in judged if blame.suspects and blame.stands_out]
+    roles = [_role(trace, blame) for trace, blame in every]
     often = Counter(roles)
-    for role, (trace, found) in zip(roles, every, strict=True):
+    for role, (trace, blame) in zip(roles, every, strict=True):
         who = role if often[role] >= min(_OFTEN, len(every)) else _does(role)
-        groups.setdefault((found.cause, who), []).append((found.suspects[0].score, trace, found))
+        groups.setdefault((blame.cause, who), []).append((blame.suspects[0].score, trace, blame))
     out = []
     for (family, who), rows in groups.items():
-        _, trace, found = max(rows, key=lambda row: (row[0], row[1].trace_id))
-        first, expected = found.suspects[0], round(sum(r[0] for r in rows), 4)
+        _, trace, blame = max(rows, key=lambda row: (row[0], row[1].trace_id))
+        first, expected = blame.suspects[0], round(sum(r[0] for r in rows), 4)
         why = next((r.words for r in first.reasons if r.family == family), FAMILIES[family])
         out.append(Cause(family=family, words=FAMILIES[family], who=who, runs=len(rows), expected=expected,
                    trace_id=trace.trace_id, event=first.event, reason=why))  # fmt: skip
     return sorted(out, key=lambda c: (-c.runs, -c.expected, c.family, c.who))
 
 
-def _role(trace: Trace, found: Blame) -> str:
-    event = trace.events[trace.index[found.suspects[0].event]]
+def _role(trace: Trace, blame: Blame) -> str:
+    event = trace.events[trace.index[blame.suspects[0].event]]
     return event.role or event.agent
 
 

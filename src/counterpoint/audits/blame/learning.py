@@ -147,8 +147,8 @@ def held_out(cases: Sequence[Case], make: Callable[[list[Case]], Ranker], count:
 def log_loss(cases: Sequence[Case], scores: Sequence[Floats], sharpness: float = 1.0) -> float:
     """The weighted mean of -log p(decisive step)."""
     weight = np.array([c.weight for c in cases])
-    told = [-np.log(max(softmax(sharpness * s)[c.truth], 1e-12)) for c, s in zip(cases, scores, strict=True)]
-    return float(np.average(told, weights=weight))
+    losses = [-np.log(max(softmax(sharpness * s)[c.truth], 1e-12)) for c, s in zip(cases, scores, strict=True)]
+    return float(np.average(losses, weights=weight))
 
 
 def averaged(
@@ -166,12 +166,12 @@ def averaged(
     Weighed, each recipe counts by the probability that it gave to the decisive steps of all folds held out, as in Bayesian model
     averaging: exp(-cases * loss).
     """
-    told = [held_out(cases, lambda some, r=recipe: fitted(some, names, r, prior), count, seed) for recipe in recipes]  # type: ignore[misc]
-    lost = np.array([log_loss(cases, scores) for scores in told])
+    scores_by_recipe = [held_out(cases, lambda some, r=recipe: fitted(some, names, r, prior), count, seed) for recipe in recipes]  # type: ignore[misc]
+    lost = np.array([log_loss(cases, scores) for scores in scores_by_recipe])
     share = np.exp(-len(cases) * (lost - lost.min())) if is_weighed else np.ones(len(recipes))
     share /= share.sum()
     every = [fitted(cases, names, recipe, prior) for recipe in recipes]
     ranker = replace(every[0], weight=(share @ np.array([r.weight for r in every])).tolist())
-    mixed = [np.asarray(share @ np.array(scores), np.float64) for scores in zip(*told, strict=True)]
+    mixed = [np.asarray(share @ np.array(scores), np.float64) for scores in zip(*scores_by_recipe, strict=True)]
     loss, sharpness = min((log_loss(cases, mixed, s), s) for s in _SHARPNESS)
     return replace(ranker, sharpness=sharpness, made={"held_out": float(np.exp(-loss))}), loss

@@ -60,12 +60,12 @@ def softmax(score: Floats) -> Floats:
 
 def table(steps: Steps, names: list[str], more: Mapping[str, Floats] | None = None) -> Floats:
     """The columns that a ranker reads, of every candidate; a signal that this trace does not give is 0."""
-    found = signals(steps) | dict(more or {})
+    columns = signals(steps) | dict(more or {})
     if any(name in HASHED for name in names):
         words = hashed(steps)
-        found |= {name: words[:, b] for b, name in enumerate(HASHED)}
+        columns |= {name: words[:, b] for b, name in enumerate(HASHED)}
     nothing = np.zeros(len(steps))
-    return np.stack([found.get(name, nothing) for name in names], axis=1) if names else np.zeros((len(steps), 0))
+    return np.stack([columns.get(name, nothing) for name in names], axis=1) if names else np.zeros((len(steps), 0))
 
 
 SHAPES = ("panel", "led")

@@ -215,8 +215,8 @@ def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], mos
         is_low = name != "words_0" and bool(x[k, column[name]] < usual[column[name]])
         if is_low and name not in _ABSENT and name not in _LOW:
             continue  # it speaks for the step by not being there: true, and of no help
-        family, told = signal_words(name, is_low)
-        out.append(Reason(signal="words" if name == "words_0" else name, family=family, words=told,
+        family, phrase = signal_words(name, is_low)
+        out.append(Reason(signal="words" if name == "words_0" else name, family=family, words=phrase,
                           share=round(gains[name] / total, 4), excerpt=excerpt(steps, k, name)))  # fmt: skip
         if len(out) == most:
             break
@@ -228,11 +228,11 @@ def excerpt(steps: Steps, k: int, signal: str) -> str | None:
     text = steps.texts[steps.places[k]]
     if signal in _BY_RESULT and steps.results[k] >= 0:
         return _cut(steps.texts[steps.results[k]], 0)
-    if signal in ("after_failure", "after_empty", "ignores_result", "uses_result") and steps.heard[k] >= 0:
-        return _cut(steps.texts[steps.heard[k]], 0)
-    found = matches(signal, text) if signal != "first_guess" else matches("assumes", text) or matches("recalls", text)
-    if found is not None:
-        return _cut(text, found)
+    if signal in ("after_failure", "after_empty", "ignores_result", "uses_result") and steps.last_results[k] >= 0:
+        return _cut(steps.texts[steps.last_results[k]], 0)
+    place = matches(signal, text) if signal != "first_guess" else matches("assumes", text) or matches("recalls", text)
+    if place is not None:
+        return _cut(text, place)
     if signal in (
         "unsupported",
         "new_numbers",

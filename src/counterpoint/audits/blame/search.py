@@ -68,15 +68,15 @@ class Redo:
     def saves(self, i: int) -> tuple[bool, list[float]]:
         """Whether a fork at the event with place i succeeds, and the rewards of the forks made."""
         if i not in self._known:
-            told: list[float] = []
-            given = self._until(i)
+            rewards: list[float] = []
+            prefix = self._until(i)
             for seed in self.seeds:
-                told.append(self._reward(given, Fork(self.trace.events[i].id, None, seed)))
-                if told[-1] >= self.bar - 1e-9:
+                rewards.append(self._reward(prefix, Fork(self.trace.events[i].id, None, seed)))
+                if rewards[-1] >= self.bar - 1e-9:
                     break
-            self._known[i] = told
-        told = self._known[i]
-        return told[-1] >= self.bar - 1e-9, told
+            self._known[i] = rewards
+        rewards = self._known[i]
+        return rewards[-1] >= self.bar - 1e-9, rewards
 
     def _reward(self, trace: Trace, fork: Fork) -> float:
         self.forks += 1
@@ -85,8 +85,8 @@ class Redo:
     def _until(self, i: int) -> Trace:
         """The trace without what was done to it on purpose at event i or later."""
         notes = self.trace.meta.get("edits") or []
-        kept = [note for note in notes if self._is_before(note, i)]
-        return self.trace if len(kept) == len(notes) else replace(self.trace, meta={**self.trace.meta, "edits": kept})
+        edits = [note for note in notes if self._is_before(note, i)]
+        return self.trace if len(edits) == len(notes) else replace(self.trace, meta={**self.trace.meta, "edits": edits})
 
     def _is_before(self, note: dict[str, object], i: int) -> bool:
         if "count" in note:  # of a live team: its event by the key; where that never happened, how many events came before it
@@ -118,7 +118,7 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
                 break
             m = _middle(p, low, high)
             try:
-                saved, told = redo.saves(steps.places[able[m]])
+                saved, rewards = redo.saves(steps.places[able[m]])
             except Refused:  # the budget, or an endpoint that nobody named
                 raise
             except CounterpointError as error:
@@ -126,15 +126,15 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
                     f"the run cannot be done again from there: {error.what}", error.fix or "another trace", where=trace.trace_id
                 ) from error
             event = trace.events[steps.places[able[m]]]
-            probes.append(Probe(event=event.id, step=steps.numbers[able[m]], rewards=told, is_saved=saved))
+            probes.append(Probe(event=event.id, step=steps.numbers[able[m]], rewards=rewards, is_saved=saved))
             low, high = (m, high) if saved else (low, m)
     return _decisive(trace, steps, able, low, high, probes, redo, is_complete)
 
 
 def _able(steps: Steps) -> list[int]:
     """The candidates that can be done again, in the order of the recording: what a fork keeps is what was recorded before."""
-    found = [k for k, i in enumerate(steps.places) if steps.trace.events[i].key is not None]
-    return sorted(found, key=lambda k: steps.places[k])
+    able = [k for k, i in enumerate(steps.places) if steps.trace.events[i].key is not None]
+    return sorted(able, key=lambda k: steps.places[k])
 
 
 def _middle(p: Floats, low: int, high: int) -> int:

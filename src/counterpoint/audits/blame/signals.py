@@ -116,7 +116,7 @@ def _agents(steps: Steps) -> dict[str, Floats]:
 
 def _tools(steps: Steps) -> dict[str, Floats]:
     """What tools answered: the first error and what led to it, retries, results that say nothing."""
-    n, results, heard = len(steps), steps.results, steps.heard
+    n, results, heard = len(steps), steps.results, steps.last_results
     judged = {i: (steps.failed(i), steps.empty(i)) for i in {*results, *heard} if i >= 0}
     fails = np.array([r >= 0 and judged[r][0] for r in results])
     empty = np.array([r >= 0 and judged[r][1] and not judged[r][0] for r in results])
@@ -196,10 +196,10 @@ def _manner(steps: Steps) -> dict[str, Floats]:
 def matches(signal: str, text: str) -> int | None:
     """Where in a text the words of a signal stand; None where they do not, or where no words make the signal."""
     pattern = _PATTERNS.get(signal)
-    found = (
+    match = (
         pattern.search(text.lower()) if pattern is not None else _CODE.search(text) if signal in ("code", "first_code") else None
     )
-    return None if found is None else found.start()
+    return None if match is None else match.start()
 
 
 def _often(count: int, many: int = 3) -> float:
@@ -225,7 +225,7 @@ def _claims(steps: Steps) -> dict[str, Floats]:
         carried[k] = sum(uses[c] > 1 for c in mine) / max(len(mine), 1)
         in_end[k] = sum(c in end for c in mine) / max(len(end), 1)
         end_number[k] = float(any(c in numbers for c in digits))
-        before = steps.heard[k]
+        before = steps.last_results[k]
         if before >= 0 and claims[before]:
             support[k] = len(claims[before] & claims[i]) / len(claims[before])
     origin = np.zeros(n)
@@ -240,7 +240,7 @@ def _claims(steps: Steps) -> dict[str, Floats]:
         "first_number_of_result": origin,
         "uses_result": support,
         "ignores_result": np.array(
-            [float(h >= 0 and bool(claims[h]) and s == 0) for h, s in zip(steps.heard, support, strict=True)]
+            [float(h >= 0 and bool(claims[h]) and s == 0) for h, s in zip(steps.last_results, support, strict=True)]
         ),
     }
 
@@ -293,7 +293,7 @@ def _replies(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
             following[k] = following[last]
         reply[k], last = following.get(k, -1), k
 
-    def told(name: str) -> Floats:
+    def of_reply(name: str) -> Floats:
         return np.where(reply >= 0, own[name][reply], 0.0)
 
     built = np.zeros(n)
@@ -301,10 +301,10 @@ def _replies(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
         mine = claims[steps.places[k]]
         built[k] = len(mine & claims[steps.places[r]]) / max(len(mine), 1) if r >= 0 else 0.0
     return {
-        "is_objected_to": told("objects"),
-        "is_confirmed": told("confirms"),
-        "followed_by_change": told("changes_plan"),
-        "followed_by_giving_up": told("gives_up"),
+        "is_objected_to": of_reply("objects"),
+        "is_confirmed": of_reply("confirms"),
+        "followed_by_change": of_reply("changes_plan"),
+        "followed_by_giving_up": of_reply("gives_up"),
         "built_upon": built,
         "has_no_reply": (reply < 0).astype(np.float64),
     }
@@ -326,7 +326,7 @@ def _turns(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
     later_works = np.cumsum(own["tool_worked"][::-1])[::-1] - own["tool_worked"] > 0
     guesses = (own["assumes"] + own["recalls"]) > 0
     guesses[is_brief | is_page] = False
-    said, through = _brought_in(steps, is_brief)
+    is_first, through = _brought_in(steps, is_brief)
     return {
         "is_brief": is_brief * 1.0,
         "shows_page": is_page * 1.0,
@@ -338,7 +338,7 @@ def _turns(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
         "first_error_never_mended": own["first_error"] * ~later_works,
         "first_guess": ((np.cumsum(guesses) == 1) & guesses) * 1.0,
         "tool_poor": np.array([float(r >= 0 and steps.says_it_failed(r)) for r in steps.results]),
-        "says_result_first": said,
+        "says_result_first": is_first,
         "tool_gives_result": through,
         "rule_of_errors": own["first_error"] if own["first_error"].any() else first,
     }
@@ -347,17 +347,17 @@ def _turns(steps: Steps, own: Mapping[str, Floats]) -> dict[str, Floats]:
 def _brought_in(steps: Steps, is_brief: Mask) -> tuple[Floats, Floats]:
     """The first step, after the task was handed out, that says the result, or whose tool says it before anybody does."""
     n = len(steps)
-    said, through = np.zeros(n), np.zeros(n)
+    first, through = np.zeros(n), np.zeros(n)
     for k, i in enumerate(steps.places):
         if is_brief[k]:
             continue
         if steps.states(i):
-            said[k] = 1.0
+            first[k] = 1.0
             break
         if steps.results[k] >= 0 and steps.states(steps.results[k]):
             through[k] = 1.0
             break
-    return said, through
+    return first, through
 
 
 # -- text by hashed words, and what other runs of the task said ------------------------------------------------------------
@@ -371,11 +371,11 @@ def hashed(steps: Steps) -> Floats:
     for k, i in enumerate(steps.places):
         for word, count in steps.words[i].items():
             if word[0] > "9":  # a word, not a number
-                found = known.get(word)
-                if found is None:
-                    found = known[word] = int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
+                number = known.get(word)
+                if number is None:
+                    number = known[word] = int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
                 rows.append(k)
-                bins.append(found)
+                bins.append(number)
                 counts.append(count)
     code = np.array(bins, np.int64)
     sign = np.where(code >> 31, 1.0, -1.0)
@@ -401,6 +401,6 @@ def surprising(steps: Steps, surprise: Surprise | None) -> Floats:
     """How much more each step surprises a local model than the run's other steps do, between -1 and 1; 0 without a model."""
     if surprise is None or not len(steps):
         return np.zeros(len(steps))
-    told = np.asarray(surprise([steps.texts[i] for i in steps.places]), np.float64)
-    spread = float(told.std())
-    return np.tanh((told - told.mean()) / spread) if spread > 0 else np.zeros(len(steps))
+    surprises = np.asarray(surprise([steps.texts[i] for i in steps.places]), np.float64)
+    spread = float(surprises.std())
+    return np.tanh((surprises - surprises.mean()) / spread) if spread > 0 else np.zeros(len(steps))

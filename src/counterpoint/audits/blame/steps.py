@@ -134,20 +134,20 @@ class Steps:
     @cached_property
     def ending(self) -> list[int]:
         """The candidates that state the result: the last two that say more than that the work is over."""
-        said = [k for k, i in enumerate(self.places) if len(self.words[i]) >= 3 or self.claims[i]]
-        return said[-2:]
+        speaking = [k for k, i in enumerate(self.places) if len(self.words[i]) >= 3 or self.claims[i]]
+        return speaking[-2:]
 
     @cached_property
     def answer(self) -> frozenset[str]:
         """What the run gives as its result: what its last steps set off and say twice, without the words of the question."""
-        said = [i for i in self.places if len(self.words[i]) >= 3][-3:]
-        told = [self._stated(i) for i in said]
-        if not told:
+        speaking = [i for i in self.places if len(self.words[i]) >= 3][-3:]
+        statements = [self._stated(i) for i in speaking]
+        if not statements:
             return frozenset()
         first = int(self.facts.team.place_E[self.places[0]])
         asked = " ".join(_spaced(self.texts[i]) for i in self.order[:first])
-        twice = {word for n, words in enumerate(told) for word in words if any(word in w for w in told[:n])}
-        return frozenset(word for word in twice or told[-1] if f" {word} " not in asked)
+        twice = {word for n, words in enumerate(statements) for word in words if any(word in w for w in statements[:n])}
+        return frozenset(word for word in twice or statements[-1] if f" {word} " not in asked)
 
     def _stated(self, i: int) -> set[str]:
         """What an event sets off: in bold, in quotes, boxed, or a number after `is`, `=` and the like."""
@@ -178,7 +178,7 @@ class Steps:
         return out
 
     @cached_property
-    def heard(self) -> list[int]:
+    def last_results(self) -> list[int]:
         """For each candidate the place of the last tool result before it, or -1."""
         out, last = [], -1
         for i in self.order:

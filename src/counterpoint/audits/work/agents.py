@@ -79,7 +79,7 @@ class AgentWork(Struct, frozen=True, kw_only=True):
     """Share of the result's words that it was the first to say; None where that was not looked for or is not in words."""
 
     @property
-    def spent(self) -> str:
+    def expense(self) -> str:
         """What it cost, in words."""
         parts = [money(self.cost_usd)] if self.cost_usd is not None else []
         parts += [f"{compact(self.tokens)} tokens"] if self.tokens else []
@@ -93,13 +93,13 @@ class AgentWork(Struct, frozen=True, kw_only=True):
         """What became of its work, in words."""
         parts = []
         if self.lines is not None and self.files:
-            kept = "all there at the end" if self.lines_kept == self.lines else f"{self.lines_kept:,} there at the end"
-            parts.append(f"{counted(self.lines, 'line')} in {counted(self.files, 'file')}, {kept}")
+            remaining = "all there at the end" if self.lines_kept == self.lines else f"{self.lines_kept:,} there at the end"
+            parts.append(f"{counted(self.lines, 'line')} in {counted(self.files, 'file')}, {remaining}")
         if self.unmeasured:
             parts.append(f"{counted(self.unmeasured, 'write')} not measured")
         if self.tests:
-            said = [f"{n:,} {word}" for n, word in ((self.tests_passed, "passed"), (self.tests_failed, "failed")) if n]
-            parts.append(counted(self.tests, "test run") + (f" ({', '.join(said)})" if said else ""))
+            outcomes = [f"{n:,} {word}" for n, word in ((self.tests_passed, "passed"), (self.tests_failed, "failed")) if n]
+            parts.append(counted(self.tests, "test run") + (f" ({', '.join(outcomes)})" if outcomes else ""))
         if self.commands:
             failed = f" ({self.commands_failed:,} failed)" if self.commands_failed else ""
             parts.append(f"{counted(self.commands, 'command')}{failed}")
@@ -147,9 +147,9 @@ class TeamWork(Struct, frozen=True, kw_only=True):
     def headline(self) -> str:
         """What was done and what it cost, in one line."""
         parts = []
-        written, kept = self.lines
+        written, final = self.lines
         if written:
-            parts.append(f"{counted(written, 'line')} written, {kept:,} there at the end in {counted(len(self.files), 'file')}")
+            parts.append(f"{counted(written, 'line')} written, {final:,} there at the end in {counted(len(self.files), 'file')}")
         tests, commands = sum(a.tests for a in self.agents), sum(a.commands or 0 for a in self.agents)
         if tests:
             passed, failed = sum(a.tests_passed for a in self.agents), sum(a.tests_failed for a in self.agents)
@@ -171,19 +171,19 @@ def work(trace: Trace) -> TeamWork:
     team, done = facts.team, _Done(facts)
     handed = handed_over(facts)
     read = set(team.agent_E[facts.read_E].tolist())
-    kept = done.files.kept()
+    final = done.files.final_lines()
     rows = [row for row in rollup(trace, "agent") if team.is_member_A[team.number[row.name or ""]]]
-    agents = [_agent(facts, row, done, kept.get(team.number[row.name or ""], {}), handed, read) for row in rows]
+    agents = [_agent(facts, row, done, final.get(team.number[row.name or ""], {}), handed, read) for row in rows]
     agents.sort(key=lambda a: (-(a.cost_usd or 0.0), -(a.tokens or 0), -(a.lines_kept or 0), -(a.acts or 0), a.agent))
     files: dict[str, dict[str, int]] = {}
-    for a, of in kept.items():
+    for a, of in final.items():
         for path, lines in of.items():
             files.setdefault(path, {})[team.names[a]] = lines
     lead = None if team.main is None else team.names[team.main]
     return TeamWork(agents=agents, lead=lead, notes=done.notes(agents), files=files)
 
 
-def _agent(facts: Facts, row: Row, done: _Done, kept: dict[str, int], handed: dict[int, Handover], read: set[int]) -> AgentWork:
+def _agent(facts: Facts, row: Row, done: _Done, final: dict[str, int], handed: dict[int, Handover], read: set[int]) -> AgentWork:
     a = facts.team.number[row.name or ""]
     acts_A, useful_A = facts.acts_A
     is_recorded = bool(facts.team.per_agent(facts.team.of_types(_LED))[a]) or row.parent is None
@@ -196,9 +196,9 @@ def _agent(facts: Facts, row: Row, done: _Done, kept: dict[str, int], handed: di
         acts=int(acts_A[a]) if facts.graph.m else None, useful=int(useful_A[a]) if facts.graph.m else None,
         is_recorded=is_recorded,
         files=len(touched) if is_recorded and not is_silent else None,
-        files_kept=len(kept) if is_recorded and not is_silent else None,
+        files_kept=len(final) if is_recorded and not is_silent else None,
         lines=done.files.written[a] if is_recorded and not is_silent else None,
-        lines_kept=sum(kept.values()) if is_recorded and not is_silent else None,
+        lines_kept=sum(final.values()) if is_recorded and not is_silent else None,
         unmeasured=done.unmeasured[a],
         commands=done.commands[a] if is_recorded else None, commands_failed=done.commands_failed[a],
         tests=done.tests[a], tests_passed=done.tests_passed[a], tests_failed=done.tests_failed[a],
@@ -226,13 +226,13 @@ class _Done:
         event, a, text = facts.events[i], int(facts.team.agent_E[i]), facts.text(i)
         is_failed = bool(facts.failed_E[i]) or (result is not None and _went_wrong(facts, result))
         commands = commands_of(event.tool, text)
-        said = _tested(facts.text(result) or "") if result is not None else None
+        tested = _tested(facts.text(result) or "") if result is not None else None
         is_test = any(map(_TESTS.search, commands)) or bool(event.tool and _TEST_TOOL.search(event.tool))
         self.commands[a] += bool(commands)
         self.commands_failed[a] += bool(commands) and is_failed
         if is_test:
             self.tests[a] += 1
-            passed = said[0] if said is not None else False if is_failed else None
+            passed = tested[0] if tested is not None else False if is_failed else None
             self.tests_passed[a] += passed is True
             self.tests_failed[a] += passed is False
         edits = edits_of(event.tool, text)
@@ -257,7 +257,7 @@ class _Done:
             self.unmeasured[a] += 1
 
     def _look_at(self, command: str, a: int) -> None:
-        gone = {path for said in removed_by(command) if (path := self.files.path(said)) in self.files.files}
+        gone = {path for named in removed_by(command) if (path := self.files.path(named)) in self.files.files}
         for path in gone:
             self.files.apply(Edit("delete", path), a)
         if (what := may_change_files(command)) is not None and not (gone and what.split()[0] == "rm"):

@@ -62,9 +62,9 @@ class Edit(NamedTuple):
 
 def edits_of(tool: str | None, text: str | None) -> list[Edit] | None:
     """The edits of a call, none for one that changes no file; None for one that does and whose contents are not recorded."""
-    found = list(_edits(text)) if text else []
+    edits = list(_edits(text)) if text else []
     is_writer = tool is not None and _WRITERS.search(tool) is not None and _NO_WRITERS.search(tool) is None
-    return found if found or not is_writer else None
+    return edits if edits or not is_writer else None
 
 
 def commands_of(tool: str | None, text: str | None) -> list[str]:
@@ -79,8 +79,8 @@ def commands_of(tool: str | None, text: str | None) -> list[str]:
 
 def may_change_files(command: str) -> str | None:
     """The part of a command that may change files in a way which no record shows; None where nothing suggests it."""
-    found = _CHANGES.search(_HEREDOC.sub("\n", command))
-    return None if found is None else " ".join(re.sub(r"-C\s+\S+\s+", "", found[1]).split()[:2])
+    match = _CHANGES.search(_HEREDOC.sub("\n", command))
+    return None if match is None else " ".join(re.sub(r"-C\s+\S+\s+", "", match[1]).split()[:2])
 
 
 def removed_by(command: str) -> list[str]:
@@ -96,12 +96,12 @@ def removed_by(command: str) -> list[str]:
 def _edits(text: str) -> Iterator[Edit]:
     args = _decoded(text)
     if isinstance(args, dict):
-        found = list(_of_arguments(args))
-        if found:
-            yield from found
+        edits = list(_of_arguments(args))
+        if edits:
+            yield from edits
             return
-        for said in _strings(args):
-            yield from _of_text(said)
+        for text_value in _strings(args):
+            yield from _of_text(text_value)
         for name in _COMMANDS:
             yield from _of_command(_command(args.get(name)) or "")
     elif not isinstance(args, list):

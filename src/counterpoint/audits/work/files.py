@@ -71,8 +71,8 @@ class File:
     def write(self, text: str, who: int) -> int:
         """The whole content anew."""
         lines = text.split("\n")
-        found = sorted(self.fragments, key=lambda f: _place(f, lines))
-        whole = Fragment([x for f in found for x in f.lines], [o for f in found for o in f.owners])
+        fragments = sorted(self.fragments, key=lambda f: _place(f, lines))
+        whole = Fragment([x for f in fragments for x in f.lines], [o for f in fragments for o in f.owners])
         written = whole.rewrite(text, who)
         self.fragments, self.is_whole = [whole], True
         return written
@@ -208,15 +208,15 @@ class Files:
         self.written[who] += written
         self.touched.setdefault(who, set()).add(path)
 
-    def path(self, said: str) -> str:
+    def path(self, name: str) -> str:
         """A path as this session writes it: one that is relative is the absolute one that ends with it, where there is one."""
-        path = posixpath.normpath(said.replace("\\", "/").strip())
+        path = posixpath.normpath(name.replace("\\", "/").strip())
         if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:/", path):
             return path
         ends = [known for known in self.files if known.endswith(f"/{path}")]
         return ends[0] if len(ends) == 1 and path not in self.files else path
 
-    def kept(self) -> dict[int, dict[str, int]]:
+    def final_lines(self) -> dict[int, dict[str, int]]:
         """Agent to the files that hold lines of its at the end, and how many."""
         out: dict[int, dict[str, int]] = {}
         for path, file in self.files.items():

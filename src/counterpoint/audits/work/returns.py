@@ -40,17 +40,17 @@ def handed_over(facts: Facts) -> dict[int, Handover]:
     team = facts.team
     handed = [i for i in team.order_E.tolist() if _is_handed(facts, i) and facts.text(i)]
     wanted = {mark for i in handed for mark in _marks(facts.text(i) or "")}
-    said: dict[Hashable, list[int]] = {}
+    by_mark: dict[Hashable, list[int]] = {}
     if handed:
         for i in team.order_E.tolist():
             text = facts.text(i)
             for mark in _marks(text) & wanted if text else ():
-                said.setdefault(mark, []).append(i)
+                by_mark.setdefault(mark, []).append(i)
     out: dict[int, Handover] = {}
     for i in handed:
         a = int(team.agent_E[i])
         reader = _reader(facts, i)
-        is_used = any(_is_used(facts, i, a, reader, said[mark]) for mark in _marks(facts.text(i) or ""))
+        is_used = any(_is_used(facts, i, a, reader, by_mark[mark]) for mark in _marks(facts.text(i) or ""))
         before = out.get(a, Handover(0, 0))
         out[a] = Handover(before.given + 1, before.used + is_used)
     return out

@@ -37,12 +37,12 @@ def _agreement_credit(traces: Sequence[Trace], *, first: bool = False) -> Credit
         raise NotIdentified("no message carries a claim", 'extra["claim"] on messages or returns, with the task they are about')
     for i, (trace, votes) in enumerate(zip(traces, votes_T, strict=True)):
         count = {task: Counter(v.claim for v in votes if v.task == task) for task in {v.task for v in votes}}
-        seen: set[tuple[str, str]] = set()
+        counted: set[tuple[str, str]] = set()
         for vote in votes:
             who = (trace.events[trace.index[vote.id]].agent, vote.task)
-            if first and who in seen:
+            if first and who in counted:
                 continue
-            seen.add(who)
+            counted.add(who)
             ranked = count[vote.task].most_common(2)
             is_split = len(ranked) > 1 and ranked[0][1] == ranked[1][1]
             none = is_split or count[vote.task].total() < _LEAST

@@ -87,6 +87,7 @@ def _example() -> Example:
 
 
 coma = Mechanism(
+    sees="round",
     unit="orchestrator",
     estimand=_ESTIMAND,
     assumptions="Q is right; the options are all that could have been done",

@@ -81,7 +81,7 @@ def _cone_credit(
     channel: Channel = "team",
 ) -> Credit:
     if over not in ("cone", "all"):
-        raise InputError(f"no over={over!r}", fix="cone: what depends on the event; all: the full return")
+        raise InputError(f"unknown over={over!r}", fix="cone: what depends on the event; all: the full return")
     rows: list[CreditRow] = []
     shares = []
     for k, trace in enumerate(traces):

@@ -48,10 +48,10 @@ def _critical_steps_credit(
     how = convention_of(convention, singleton=singleton)
     credit = grouped_credit("critical_steps", _ESTIMAND, traces, rows, values, [keys[i] for i in within], how, notes=notes)
     over = {(i, main_of(t)): f"over the budget of {budget} critical steps" for i, t in enumerate(traces) if i not in within}
-    kept = [(TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows]
+    pairs = [(TraceUnit(r.trace, r.unit, r.unit_id), r.value) for r in credit.rows]
     refused = {**credit.unidentified, **over}
-    told = credit.notes
-    return credit_of("critical_steps", _ESTIMAND, traces, kept, why_not=ALONE, fix=ALONE_FIX, notes=told, unidentified=refused)
+    about = credit.notes
+    return credit_of("critical_steps", _ESTIMAND, traces, pairs, why_not=ALONE, fix=ALONE_FIX, notes=about, unidentified=refused)
 
 
 critical_steps = Mechanism(

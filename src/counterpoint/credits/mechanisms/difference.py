@@ -98,7 +98,7 @@ def _difference_credit(
         notes={} if counterfactual is not None else unused(traces, channel),
         cost=Cost(forks=forks),
         unidentified=refused,
-        why_not="what the team gets without it is not a number (NaN)",
+        why_not="the team's reward without it is NaN",
         fix="ask for spawned agents, or messages" if counterfactual is None else "a counterfactual= that answers with numbers",
     )
 

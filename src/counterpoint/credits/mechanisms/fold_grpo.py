@@ -153,6 +153,7 @@ def _fold_grpo_credit(
 
 
 fold_grpo = Mechanism(
+    sees="item",
     unit="message",
     estimand=_ESTIMAND,
     assumptions="outcomes lie in [0, 1], or are rescaled to it; several rollouts per task",

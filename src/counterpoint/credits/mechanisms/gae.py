@@ -76,8 +76,8 @@ def _gae_credit(
     if preset not in _PRESETS:
         raise InputError(f"no preset {preset!r}", fix=did_you_mean(preset, _PRESETS))
     base = {"gamma": 1.0, "lam": 0.95, "chain": "team", "normalise": None, **_PRESETS[preset]}
-    given = {"gamma": gamma, "lam": lam, "chain": chain, "normalise": normalise}
-    use = {**base, **{k: v for k, v in given.items() if v is not None}}
+    overrides = {"gamma": gamma, "lam": lam, "chain": chain, "normalise": normalise}
+    use = {**base, **{k: v for k, v in overrides.items() if v is not None}}
     if use["chain"] not in ("team", "agent"):
         raise InputError(f"no chain {use['chain']!r}", fix="team or agent")
     given_to = None if signals is None else signals_by_trace(signals)
@@ -99,8 +99,8 @@ def _gae_credit(
             rows += [_units(trace, i, places, by) for places in steps]
     amounts, _ = advantages.gae(rewards, values, segments=segments, gamma=use["gamma"], lam=use["lam"])
     amounts = _normalised(amounts, use["normalise"], turns) if len(amounts) else amounts
-    told = [(unit, a) for units, a in zip(rows, amounts.tolist(), strict=True) for unit in units]
-    return credit_of("gae", _ESTIMAND, traces, told, notes={"preset": preset, **use} | ({"by": by} if by == "turn" else {}))
+    pairs = [(unit, a) for units, a in zip(rows, amounts.tolist(), strict=True) for unit in units]
+    return credit_of("gae", _ESTIMAND, traces, pairs, notes={"preset": preset, **use} | ({"by": by} if by == "turn" else {}))
 
 
 def _chains(trace: Trace, chain: str, by: str) -> list[list[list[int]]]:
@@ -129,6 +129,7 @@ def _units(trace: Trace, number: int, places: Sequence[int], by: str) -> list[Tr
 
 
 gae = Mechanism(
+    sees="round",
     unit="message",
     estimand=_ESTIMAND,
     assumptions="the critic is right on average at the prefixes; the chain's order is the order of time",

@@ -59,8 +59,8 @@ def _group_relative_credit(
     if ranked:
         _, amounts = soft_rank(rewards, group_codes(keys)[0], tau=tau)
         notes = {"convention": name, "tau": tau, "groups": credit.notes["groups"], "compared": credit.notes["compared"]}
-        told = zip(rows, amounts.tolist(), strict=True)
-        credit = credit_of("group_relative", _ESTIMAND, traces, told, why_not=ALONE, fix=ALONE_FIX, notes=notes)
+        pairs = zip(rows, amounts.tolist(), strict=True)
+        credit = credit_of("group_relative", _ESTIMAND, traces, pairs, why_not=ALONE, fix=ALONE_FIX, notes=notes)
     return broadcast(credit, traces, unit)
 
 

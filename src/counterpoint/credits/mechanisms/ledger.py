@@ -62,9 +62,9 @@ def doob(value_T: ArrayLike, reward: float, q_T: ArrayLike | None = None) -> Rew
     """Skill and luck of events in order, from values (T + 1) before and after each; the last value is the reward."""
     v = np.array(value_T, np.float64)
     v[-1] = reward
-    given = np.full(len(v) - 1, np.nan) if q_T is None else np.asarray(q_T, np.float64)
-    split = ~np.isnan(given)
-    q = np.where(split, given, v[1:])
+    q_values = np.full(len(v) - 1, np.nan) if q_T is None else np.asarray(q_T, np.float64)
+    split = ~np.isnan(q_values)
+    q = np.where(split, q_values, v[1:])
     return RewardParts(float(v[0]), q - v[:-1], v[1:] - q, split)
 
 
@@ -91,8 +91,8 @@ def parts_of(
     reward, n = _reward(trace, value, channel), len(trace.events)
     if not extensions:
         order = trace.graph.order.astype(np.int64)
-        found = doob(_values(value, trace, k, None), reward, None if q is None else _called(q, trace, k, None, n, "q"))
-        return RewardParts(found.prior, *(_placed(x, order) for x in found[1:]))
+        parts = doob(_values(value, trace, k, None), reward, None if q is None else _called(q, trace, k, None, n, "q"))
+        return RewardParts(parts.prior, *(_placed(x, order) for x in parts[1:]))
     if not callable(value) or (q is not None and not callable(q)):
         raise InputError("extensions need critics that can be called", fix="give value=(trace, order) -> numbers")
     rng, all_parts = np.random.default_rng([seed, k]), []
@@ -121,20 +121,20 @@ def _placed(x_T: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _values(value: Critic, trace: Trace, k: int, order: Any) -> Floats:
-    found = draft_values(trace) if value is None else _called(value, trace, k, order, len(trace.events) + 1, "value")
-    if not np.isfinite(found[:-1]).all():
-        raise InputError("a value is not a number", where=trace.trace_id, fix="the critic answers for every prefix")
-    return found
+    values = draft_values(trace) if value is None else _called(value, trace, k, order, len(trace.events) + 1, "value")
+    if not np.isfinite(values[:-1]).all():
+        raise InputError("a value is NaN or infinite", where=trace.trace_id, fix="the critic answers for every prefix")
+    return values
 
 
 def _called(critic: Any, trace: Trace, k: int, order: Any, size: int, name: str) -> Floats:
     if callable(critic):
         if order is not None and len(inspect.signature(critic).parameters) < 2:
             raise InputError(f"{name} knows one order only", fix=f"extensions call {name}(trace, order)")
-        given = critic(trace) if order is None else critic(trace, order)
+        values = critic(trace) if order is None else critic(trace, order)
     else:
-        given = critic if np.ndim(critic[0]) == 0 else critic[k]
-    out = np.asarray(given, np.float64)
+        values = critic if np.ndim(critic[0]) == 0 else critic[k]
+    out = np.asarray(values, np.float64)
     if out.shape != (size,):
         raise InputError(f"{name} has shape {out.shape}, not ({size},)", where=trace.trace_id, fix="value: events + 1; q: events")
     return out

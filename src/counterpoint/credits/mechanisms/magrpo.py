@@ -57,7 +57,7 @@ def tree_returns(rewards: ArrayLike, parents: Sequence[int], *, gamma: float = 0
     return out
 
 
-def _said(trace: Trace, places: Sequence[int]) -> tuple[Hashable, ...]:
+def _contents(trace: Trace, places: Sequence[int]) -> tuple[Hashable, ...]:
     refs = tuple((trace.events[i].agent, trace.events[i].content_ref) for i in places)
     if any(ref is None for _, ref in refs):
         raise NotIdentified("an action has no content: completions cannot be told apart", "record contents", where=trace.trace_id)
@@ -69,7 +69,7 @@ def _cross(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, how:
     holders: dict[tuple[Hashable, str, Hashable], list[int]] = {}
     for i, trace in enumerate(traces):
         for agent, places in unit_events(trace, "agent").items():
-            name = (keys[i], agent, _said(trace, places))
+            name = (keys[i], agent, _contents(trace, places))
             sums[name] = sums.get(name, 0.0) + team_reward(trace, channel)
             holders.setdefault(name, []).append(i)
     names = list(sums)
@@ -93,7 +93,7 @@ def _tree(traces: Sequence[Trace], keys: Sequence[Hashable], channel: str, gamma
         turns = sorted(by_turn)
         before: tuple[int, Hashable] = (-1, keys[i])  # a node, or the task itself
         for turn, reward in zip(turns, paid_steps(trace, [by_turn[t] for t in turns], channel), strict=True):
-            here = (*before, tuple(sorted(_said(trace, by_turn[turn]), key=str)), i if turn == turns[-1] else -1)
+            here = (*before, tuple(sorted(_contents(trace, by_turn[turn]), key=str)), i if turn == turns[-1] else -1)
             if here not in number:
                 number[here] = len(number)
                 parents.append(before[0])

@@ -64,6 +64,7 @@ def _marft_credit(
 
 
 marft = Mechanism(
+    sees="round",
     unit="message",
     estimand=_ESTIMAND,
     assumptions="agents act one after another; the critic is right on average",

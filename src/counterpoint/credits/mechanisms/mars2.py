@@ -93,6 +93,7 @@ def _mars2_credit(
 
 
 mars2 = Mechanism(
+    sees="item",
     unit="message",
     estimand=_ESTIMAND,
     assumptions="rewards of all nodes and agents of a tree are on one scale",

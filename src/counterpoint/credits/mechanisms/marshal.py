@@ -80,6 +80,7 @@ def _marshal_credit(
 
 
 marshal = Mechanism(
+    sees="item",
     unit="turn",
     estimand=_ESTIMAND,
     assumptions="a seat (agent name) means the same in every game of a task",

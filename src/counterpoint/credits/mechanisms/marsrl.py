@@ -87,7 +87,7 @@ def _marsrl_credit(
     if inputs not in ("same", "any"):
         raise InputError(f"no inputs {inputs!r}", fix="same or any")
     if others not in (None, "team"):
-        raise InputError(f"no others {others!r}", fix="team, or nothing")
+        raise InputError(f"unknown others={others!r}", fix="team, or nothing")
     if others is None:
         return _stages(traces, convention, key, channel, signals, singleton, sample, inputs)
     team = group_relative(traces, convention=convention, key=key, channel=channel, singleton=singleton or "zero")

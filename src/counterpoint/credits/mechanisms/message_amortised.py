@@ -85,8 +85,8 @@ def features(
     return MessageFeatures(np.array(where, np.int64), tuple(ids), np.array(rows, np.float64).reshape(len(ids), len(NAMES)))
 
 
-def _row(told: dict[str, float]) -> list[float]:
-    return [told.get(name, 0.0) for name in NAMES]
+def _row(values: dict[str, float]) -> list[float]:
+    return [values.get(name, 0.0) for name in NAMES]
 
 
 def _about_votes(trace: Trace, votes: Sequence[Vote], values: dict[str, float], mean: float) -> dict[str, list[float]]:
@@ -104,7 +104,7 @@ def _about_votes(trace: Trace, votes: Sequence[Vote], values: dict[str, float], 
     for n, v in enumerate(votes):
         mine, own, outcome = by_task[v.task], v_V[n], right[v.task]
         others = [w for w in mine if w.id != v.id]
-        told = {
+        features = {
             "masked": values.get(v.id, 0.0),
             "smoothed": soft_V[n],
             "gain": gain_V[n],
@@ -119,14 +119,14 @@ def _about_votes(trace: Trace, votes: Sequence[Vote], values: dict[str, float], 
             "is_read": float(v.is_read),
             "is_known": float(outcome is not None),
         }
-        out[v.id] = _row(told)
+        out[v.id] = _row(features)
     return out
 
 
 def _outcome(votes: Sequence[Vote], values: dict[str, float]) -> float | None:
     """Whether a task's votes came out right: +1, -1, 0 for as many right as wrong; None where nobody knows."""
-    told = [2 * v.worth - 1 for v in votes if v.worth is not None and v.is_read]
-    return float(np.sign(sum(told))) if told and any(v.id in values for v in votes) else None
+    signs = [2 * v.worth - 1 for v in votes if v.worth is not None and v.is_read]
+    return float(np.sign(sum(signs))) if signs and any(v.id in values for v in votes) else None
 
 
 def _reliability(trace: Trace, votes: Sequence[Vote], mean: float) -> dict[str, float]:
@@ -170,16 +170,17 @@ def fit(
     """Weights from traces and their fork credit (`message_delete` or `message_substitute` of these traces)."""
     if credit.trace_ids != tuple(t.trace_id for t in traces):
         raise InputError("the credit is of other traces", fix="give the traces that the credit was computed for, in their order")
-    told = {(r.trace, r.unit_id): r for r in credit.rows if r.unit == "message"}
+    forked = {(r.trace, r.unit_id): r for r in credit.rows if r.unit == "message"}
     table = features(traces, start=start, types=types)
-    found = [(m, told[i, at]) for m, (i, at) in enumerate(zip(table.trace_M.tolist(), table.ids, strict=True)) if (i, at) in told]
-    if len(found) < 2 * table.x_MD.shape[1]:
+    keys = zip(table.trace_M.tolist(), table.ids, strict=True)
+    pairs = [(m, forked[key]) for m, key in enumerate(keys) if key in forked]
+    if len(pairs) < 2 * table.x_MD.shape[1]:
         raise NotIdentified(
-            f"{len(found)} messages with fork credit for {table.x_MD.shape[1]} features", "more traces with fork credit"
+            f"{len(pairs)} messages with fork credit for {table.x_MD.shape[1]} features", "more traces with fork credit"
         )
-    x, y = table.x_MD[[m for m, _ in found]], np.array([r.value for _, r in found])
+    x, y = table.x_MD[[m for m, _ in pairs]], np.array([r.value for _, r in pairs])
     model = ridge(x, y, penalty)
-    noise = float(np.mean([r.se**2 for _, r in found if r.se is not None] or [0.0]))
+    noise = float(np.mean([r.se**2 for _, r in pairs if r.se is not None] or [0.0]))
     rest = float(((y - model(x)) ** 2).sum() / max(1, len(y) - x.shape[1] - 1))
     return Weights(model, float(np.sqrt(max(rest - noise, 0.05 * rest))), len(y))
 
@@ -221,9 +222,9 @@ def _message_amortised_credit(
         for i, trace in enumerate(traces):
             mine = np.flatnonzero(table.trace_M == i)
             asked = [Contrast(table.ids[m], None, Delete()) for m in mine]
-            found = effects(replay, trace, asked, k=k, seed=seed, channel=channel)
-            value_M[mine], se_M[mine] = blended(value_M[mine], weights.residual_sd, found.effect_U, found.se_U, k)
-            costs.append(found.cost)
+            forked = effects(replay, trace, asked, k=k, seed=seed, channel=channel)
+            value_M[mine], se_M[mine] = blended(value_M[mine], weights.residual_sd, forked.effect_U, forked.se_U, k)
+            costs.append(forked.cost)
         cost = added(costs)
     rows = tuple(
         CreditRow(int(i), "message", at, float(v), float(s))

@@ -80,11 +80,11 @@ def _slots(trace: Trace) -> dict[Hashable, Event]:
 
 def _causes(trace: Trace, wanted: Collection[str]) -> dict[str, Event]:
     """Message to what led to it: its last recorded cause of the same agent, or the agent's event before it, or its spawn."""
-    found: dict[str, Event] = {}
+    causes: dict[str, Event] = {}
     before: dict[str, Event] = {}
     for event in trace.events:
         if event.id in wanted and event.agent in before:
-            found[event.id] = before[event.agent]
+            causes[event.id] = before[event.agent]
         before[event.agent] = event
         if event.type == "spawn" and event.to:
             before.setdefault(event.to, event)
@@ -94,10 +94,10 @@ def _causes(trace: Trace, wanted: Collection[str]) -> dict[str, Event]:
             src = trace.index[edge.src]
             if trace.events[src].agent == trace.events[trace.index[edge.dst]].agent:
                 by_edge[edge.dst] = max(by_edge.get(edge.dst, -1), src)
-    return found | {at: trace.events[src] for at, src in by_edge.items()}
+    return causes | {at: trace.events[src] for at, src in by_edge.items()}
 
 
-def _said(trace: Trace, event: Event) -> str:
+def _content(trace: Trace, event: Event) -> str:
     claim = (event.extra or {}).get("claim")
     return f"claim {claim}" if claim is not None else trace.text(event) or ""
 
@@ -138,19 +138,19 @@ class _Asked(NamedTuple):
     value: str
 
 
-def _answer(group: _Group, name: Hashable, said: str | None, asked: _Asked) -> tuple[float, float, dict[int, float]] | str:
+def _answer(group: _Group, name: Hashable, content: str | None, asked: _Asked) -> tuple[float, float, dict[int, float]] | str:
     """(tau, se, propensity by run) of a slot, or why there is none."""
     if name not in group.cause:
         return "nothing that its sender did is recorded before it, so that no other run can be said to have come so far"
     places = group.reached(name)
-    if said is not None:
+    if content is not None:
         places = [p for p in places if p.message is not None]
-        taken = np.array([_said(group.traces[p.trace], p.message) == said for p in places if p.message is not None], np.bool_)
+        arm = np.array([_content(group.traces[p.trace], p.message) == content for p in places if p.message is not None], np.bool_)
     else:
-        taken = np.array([p.message is not None for p in places], np.bool_)
-    arms = int(taken.sum()), int((~taken).sum())
+        arm = np.array([p.message is not None for p in places], np.bool_)
+    arms = int(arm.sum()), int((~arm).sum())
     if min(arms) < LEAST_ESS:
-        what = "sent it" if said is None else "said so"
+        what = "sent it" if content is None else "said so"
         runs = "run" if arms[0] == 1 else "runs"
         return f"{arms[0]} {runs} {what} and {arms[1]} did not; each arm needs {LEAST_ESS:g}"
     one = next(p.message for p in places if p.message is not None)
@@ -161,14 +161,14 @@ def _answer(group: _Group, name: Hashable, said: str | None, asked: _Asked) -> t
     logged = np.array([math.nan if v is None else min(1.0, math.exp(v)) for v in logp])
     rewards = np.array([team_reward(group.traces[p.trace], asked.channel) for p in places])
     number = np.array([p.trace for p in places])
-    cases = Cases(x, z, taken, logged, rewards, number, np.zeros(len(places), np.bool_))
-    found = logged_effects(cases, leaf_N=np.zeros(len(places), np.int64), **asked.fit)
-    answered = np.flatnonzero(np.isfinite(found.tau_N))
+    cases = Cases(x, z, arm, logged, rewards, number, np.zeros(len(places), np.bool_))
+    fit = logged_effects(cases, leaf_N=np.zeros(len(places), np.int64), **asked.fit)
+    answered = np.flatnonzero(np.isfinite(fit.tau_N))
     if not len(answered):
-        return next(iter(found.reasons.values())).removeprefix("not identified: ")
+        return next(iter(fit.reasons.values())).removeprefix("not identified: ")
     at = int(answered[0])
-    chances = {int(number[j]): float(found.propensity_N[j]) for j in answered.tolist()}
-    return float(found.tau_N[at]), float(found.se_N[at]), chances
+    chances = {int(number[j]): float(fit.propensity_N[j]) for j in answered.tolist()}
+    return float(fit.tau_N[at]), float(fit.se_N[at]), chances
 
 
 def _message_logged_credit(
@@ -222,18 +222,18 @@ def _group_rows(
     for i in places:
         for event in messages_of(group.traces[i], types, ids):
             name = group.names[i][event.id]
-            about = (name, _said(group.traces[i], event) if asked.contrast == "said" else None)
+            about = (name, _content(group.traces[i], event) if asked.contrast == "said" else None)
             if about not in known:
                 known[about] = _answer(group, name, about[1], asked)
-            found = known[about]
-            if isinstance(found, str):
-                silent[i, event.id] = f"not identified: {found}"
-            elif i not in found[2]:
+            effect = known[about]
+            if isinstance(effect, str):
+                silent[i, event.id] = f"not identified: {effect}"
+            elif i not in effect[2]:
                 silent[i, event.id] = "not identified: in this run one arm hardly ever occurs (a chance below 0.02)"
             else:
-                share = 1.0 if asked.value == "effect" else 1.0 - found[2][i]
-                se = abs(share) * found[1] if math.isfinite(found[1]) else None
-                rows.append(CreditRow(i, "message", event.id, share * found[0], se))
+                share = 1.0 if asked.value == "effect" else 1.0 - effect[2][i]
+                se = abs(share) * effect[1] if math.isfinite(effect[1]) else None
+                rows.append(CreditRow(i, "message", event.id, share * effect[0], se))
 
 
 def _many() -> list[Trace]:
@@ -244,10 +244,10 @@ def _many() -> list[Trace]:
     for n in range(24):
         for trace in rollouts()[:3]:
             gone = {e.id for e in trace.events if e.agent == "w3" and e.type == "return"} if n % 2 else set()
-            kept = [e for e in trace.events if e.id not in gone]
+            events = [e for e in trace.events if e.id not in gone]
             edges = [e for e in trace.edges if e.src not in gone and e.dst not in gone]
             reward = {"team": float(trace.rewards["team"]) - (0.25 if gone else 0.0)}
-            out.append(replace(trace, trace_id=f"{trace.trace_id}-{n}", events=kept, edges=edges, rewards=reward))
+            out.append(replace(trace, trace_id=f"{trace.trace_id}-{n}", events=events, edges=edges, rewards=reward))
     return out
 
 

@@ -53,7 +53,7 @@ def _message_masked_credit(
 message_masked = Mechanism(
     unit="message",
     estimand=_ESTIMAND,
-    assumptions="the answer is a deterministic function of the claims; nobody would have reacted to the deletion",
+    assumptions="the answer is a deterministic function of the claims; the other agents' behaviour is held fixed",
     cost="none: the aggregator and the verifier on recorded claims",
     additive=False,
     source="docs/lab/research/message-credit.md; cf. SHARP, arXiv 2602.08335. Departure: per message, ties keep earlier draft",

@@ -23,7 +23,7 @@ from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.replay import Substitute
 from counterpoint.trace.rows import Credit
 
-_ESTIMAND = "E[R | prefix with m] - E[R | prefix, m drawn anew by its writer]"
+_ESTIMAND = "E[R | prefix with m] - E[R | prefix, m resampled from its writer]"
 
 
 def _message_substitute_credit(
@@ -46,7 +46,7 @@ def _message_substitute_credit(
 message_substitute = Mechanism(
     unit="message",
     estimand=_ESTIMAND,
-    assumptions="the replay can draw a message anew from whoever wrote it, and reacts as the team would",
+    assumptions="the replay can resample a message from its writer, and reacts as the team would",
     cost="2k - 1 forks per message, from the message on, and k fresh draws of it",
     additive=False,
     source="C3, arXiv 2603.06859. Departure: coupled noise, one recorded message instead of a sibling set",

@@ -70,13 +70,13 @@ def _oracle(trace: Trace) -> dict[tuple[str, str], float]:
     return {(a, b): float(np.mean(own)) for a in paid for b, own in paid.items()}
 
 
-def _of_trace(trace: Trace, verdict: float, given: Ratings, lam: float, self_weight: float) -> dict[str, float]:
+def _of_trace(trace: Trace, verdict: float, ratings: Ratings, lam: float, self_weight: float) -> dict[str, float]:
     """Agent to its reward; the rated ones share, the others get the verdict."""
-    names = list(dict.fromkeys(rated for _, rated in given))
+    names = list(dict.fromkeys(rated for _, rated in ratings))
     out = dict.fromkeys(unit_events(trace, "agent"), verdict)
     if names:
-        outside = [rater for rater in dict.fromkeys(rater for rater, _ in given) if rater not in names]
-        scores = [[given.get((rater, rated), 0.0) for rated in names] for rater in (*names, *outside)]
+        outside = [rater for rater in dict.fromkeys(rater for rater, _ in ratings) if rater not in names]
+        scores = [[ratings.get((rater, rated), 0.0) for rated in names] for rater in (*names, *outside)]
         paid = split_rewards(verdict, split_weights(scores, self_weight=self_weight), lam=lam).tolist()
         out |= {name: value for name, value in zip(names, paid, strict=True) if name in out}
     return out
@@ -95,7 +95,7 @@ def _peer_split_credit(
     singleton: Singleton = None,
 ) -> Credit:
     if give not in _GIVES:
-        raise InputError(f"no give={give!r}", fix=did_you_mean(give, _GIVES))
+        raise InputError(f"unknown give={give!r}", fix=did_you_mean(give, _GIVES))
     if isinstance(threshold, str) and threshold != "mean":
         raise InputError(f"no threshold {threshold!r}", fix="a number, or mean")
     tasks, rewards = keys_of(traces, key), [team_reward(t, channel) for t in traces]
@@ -117,6 +117,7 @@ def _peer_split_credit(
 
 
 peer_split = Mechanism(
+    sees="item",
     unit="agent",
     estimand=_GIVES["advantage"],
     assumptions="ratings of one rater are comparable with each other; agents of one name are comparable between traces of a task",

@@ -121,15 +121,15 @@ def results_of(trace: Trace, team: TraceTeam) -> list[int]:
         elif event.type in _SPOKEN and is_member[a] and (not is_led or a == team.main or event.to == lead):
             spoken[-1].append(i)
     last = (
-        next((i for i in reversed(said) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None)
-        for said in spoken
+        next((i for i in reversed(own) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None)
+        for own in spoken
     )
     return [i for i in last if i is not None]
 
 
 def _says_something(text: str) -> bool:
-    said = words_of(text)
-    return bool(said) and not _SIGN_OFF.issuperset(said)
+    words = words_of(text)
+    return bool(words) and not _SIGN_OFF.issuperset(words)
 
 
 def information(team: TraceTeam) -> Graph:
@@ -146,11 +146,11 @@ class _Result:
     """The words of the answers as numbers: 0 between answers, and for every word that no answer has."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        said = [words_of(text) for text in texts]
-        self.number = {word: k for k, word in enumerate(dict.fromkeys(w for words in said for w in words), 1)}
+        word_lists = [words_of(text) for text in texts]
+        self.number = {word: k for k, word in enumerate(dict.fromkeys(w for words in word_lists for w in words), 1)}
         self.words = list(self.number)
-        self.size = max(1, min(_WORDS, max(map(len, said), default=1)))
-        self.ids = [np.array([self.number[w] for w in words], np.int64) for words in said]
+        self.size = max(1, min(_WORDS, max(map(len, word_lists), default=1)))
+        self.ids = [np.array([self.number[w] for w in words], np.int64) for words in word_lists]
         self.codes = [_windows(ids, self.size) for ids in self.ids]
         self.known = np.unique(np.concatenate([*self.codes, np.empty(0, np.uint64)]))
         """The windows of all answers, each once, as sorted codes."""
@@ -192,13 +192,13 @@ def _look_through(texts: Sequence[str], result: _Result) -> _Hits:
     get, size = result.number.get, result.size
     pairs: list[list[Ints]] = [[], [], [], []]
     for first, last in _chunks(texts):
-        said: list[int] = []
+        sequence: list[int] = []
         ends = []
         for text in texts[first:last]:
-            said += [get(w, 0) for w in words_of(text)]
-            said.append(0)
-            ends.append(len(said))
-        ids = np.array(said, np.int64)
+            sequence += [get(w, 0) for w in words_of(text)]
+            sequence.append(0)
+            ends.append(len(sequence))
+        ids = np.array(sequence, np.int64)
         text_W = np.repeat(np.arange(first, last), np.diff(ends, prepend=0))
         known = ids > 0
         whole = np.lib.stride_tricks.sliding_window_view(known, size).all(axis=1) if len(ids) >= size else known[:0]
@@ -209,9 +209,9 @@ def _look_through(texts: Sequence[str], result: _Result) -> _Hits:
         hit = result.known[place] == codes if len(result.known) else np.zeros(len(codes), np.bool_)
         single = np.flatnonzero(result.tells_W[ids])
         for k, (what, text) in enumerate(((place[hit], text_W[at[hit]]), (ids[single], text_W[single]))):
-            found = np.unique(what * len(texts) + text)
-            pairs[2 * k].append(found // len(texts))
-            pairs[2 * k + 1].append(found % len(texts))
+            hits = np.unique(what * len(texts) + text)
+            pairs[2 * k].append(hits // len(texts))
+            pairs[2 * k + 1].append(hits % len(texts))
     return _Hits(*(np.concatenate([*column, np.empty(0, np.int64)]) for column in pairs))
 
 
@@ -249,8 +249,8 @@ class _Sources:
         """Window (or word) to the number of kept sources that have it, and the first of them, for those wanted."""
         what, source = pairs
         keep = keep_S[source] & np.isin(what, wanted)
-        found, at, count = np.unique(what[keep], return_index=True, return_counts=True)
-        return dict(zip(found.tolist(), zip(count.tolist(), source[keep][at].tolist(), strict=True), strict=True))
+        keys, at, count = np.unique(what[keep], return_index=True, return_counts=True)
+        return dict(zip(keys.tolist(), zip(count.tolist(), source[keep][at].tolist(), strict=True), strict=True))
 
 
 def _spread(what: Ints, text: Ints, by_text: Ints, first: Ints) -> tuple[Ints, Ints]:
@@ -294,7 +294,7 @@ def origins(trace: Trace, *, result: str | None = None) -> Origins:
                 is_tools = o >= 0 and trace.events[event].type == "tool_result"
                 rest["printed" if is_tools else "given" if o >= 0 else "unlinked" if other >= 0 else "new"] += 1
         _note_runs(runs, names, words_of(texts[j]))
-    best = {event: tuple(sorted(said, key=lambda s: -len(s))[:3]) for event, said in runs.items()}
+    best = {event: tuple(sorted(quotes, key=lambda s: -len(s))[:3]) for event, quotes in runs.items()}
     total = sum(len(ids) for ids in known.ids)
     return Origins(tuple(answers), total, counts, **rest, matched=best)
 
@@ -306,8 +306,8 @@ def _named(trace: Trace, result: str) -> list[int]:
 
 
 def _is_ours(trace: Trace, team: TraceTeam, event: int) -> bool:
-    said = trace.events[event].type
-    return bool(team.is_member_A[team.agent_E[event]]) and said not in ("human_intervention", "tool_result")
+    kind = trace.events[event].type
+    return bool(team.is_member_A[team.agent_E[event]]) and kind not in ("human_intervention", "tool_result")
 
 
 def _readable(
@@ -334,7 +334,7 @@ def _origins_of(result: _Result, sources: _Sources, j: int, keep_S: Mask) -> lis
     """For each word of an answer the source that said it first, -1 for none."""
     ids, codes, size = result.ids[j], result.codes[j], result.size
     window_P = np.searchsorted(result.known, codes)
-    found = sources.firsts(sources.windows, keep_S, np.unique(window_P))
+    first = sources.firsts(sources.windows, keep_S, np.unique(window_P))
     rare = max(8, int(keep_S.sum()) // 20)
     alone = {
         w: hit
@@ -343,7 +343,7 @@ def _origins_of(result: _Result, sources: _Sources, j: int, keep_S: Mask) -> lis
     }
     windows, out = window_P.tolist(), []
     for i, word in enumerate(ids.tolist()):
-        covering = [found[w] for w in windows[max(i - size + 1, 0) : i + 1] if w in found]
+        covering = [first[w] for w in windows[max(i - size + 1, 0) : i + 1] if w in first]
         if size < 3:  # a result of one or two words: these stand anywhere, unless they are rare
             covering = [hit for hit in covering if hit[0] <= rare and word in alone]
         printed = [hit for hit in covering if sources.is_tools_S[hit[1]]]  # it stays the tool's, whoever goes on from there
@@ -370,16 +370,16 @@ def _provenance_credit(traces: list[Trace], *, result: str | None = None, unit: 
     declared, notes = [], []
     for k, trace in enumerate(traces):
         team = team_of(trace)
-        found = origins(trace, result=result)
+        traced = origins(trace, result=result)
         by_agent = dict.fromkeys(_speakers(trace, team), 0)
-        for event, count in found.by_event.items():
+        for event, count in traced.by_event.items():
             by_agent[team.names[team.agent_E[event]]] += count
         if unit != "message":
-            rows += [CreditRow(k, "agent", name, count / found.words) for name, count in by_agent.items()]
+            rows += [CreditRow(k, "agent", name, count / traced.words) for name, count in by_agent.items()]
         if unit != "agent":
-            rows += [CreditRow(k, "message", trace.events[e].id, n / found.words) for e, n in sorted(found.by_event.items())]
-        declared.append(found.traced / found.words)
-        notes.append(_about(trace, team, found, by_agent))
+            rows += [CreditRow(k, "message", trace.events[e].id, n / traced.words) for e, n in sorted(traced.by_event.items())]
+        declared.append(traced.traced / traced.words)
+        notes.append(_about(trace, team, traced, by_agent))
     ids = tuple(t.trace_id for t in traces)
     about = {"words": _WORDS, "traces": notes}
     return Credit("provenance", _ESTIMAND, True, ids, tuple(rows), np.array(declared), notes=about)
@@ -387,28 +387,28 @@ def _provenance_credit(traces: list[Trace], *, result: str | None = None, unit: 
 
 def _speakers(trace: Trace, team: TraceTeam) -> list[str]:
     """Members whose words, or whose tools' words, are in the record, in the story's order."""
-    seen = dict.fromkeys(int(team.agent_E[i]) for i in team.order_E.tolist() if trace.text(trace.events[i]))
-    return [team.names[a] for a in seen if team.is_member_A[a]]
+    speakers = dict.fromkeys(int(team.agent_E[i]) for i in team.order_E.tolist() if trace.text(trace.events[i]))
+    return [team.names[a] for a in speakers if team.is_member_A[a]]
 
 
-def _about(trace: Trace, team: TraceTeam, found: Origins, by_agent: Mapping[str, int]) -> dict[str, Any]:
+def _about(trace: Trace, team: TraceTeam, traced: Origins, by_agent: Mapping[str, int]) -> dict[str, Any]:
     """What the rows leave out: the parts of the result that nobody in the team said first, and who is not in it."""
     info = information(team)
     crossing = team.agent_E[info.src] != team.agent_E[info.dst]
     read = set(team.agent_E[info.src[crossing]].tolist())
-    authors = {int(team.agent_E[i]) for i in found.results}
+    authors = {int(team.agent_E[i]) for i in traced.results}
     quiet = [name for name in by_agent if team.number[name] not in authors]
     return {
-        "result": [trace.events[i].id for i in found.results],
-        "words": found.words,
-        "traced": found.traced / found.words,
-        "printed": found.printed / found.words,
-        "given": found.given / found.words,
-        "unlinked": found.unlinked / found.words,
-        "new": found.new / found.words,
+        "result": [trace.events[i].id for i in traced.results],
+        "words": traced.words,
+        "traced": traced.traced / traced.words,
+        "printed": traced.printed / traced.words,
+        "given": traced.given / traced.words,
+        "unlinked": traced.unlinked / traced.words,
+        "new": traced.new / traced.words,
         "unused": [name for name in quiet if not by_agent[name]],
         "unread": [name for name in quiet if team.number[name] not in read],
-        "matched": {trace.events[e].id: list(runs) for e, runs in found.matched.items()},
+        "matched": {trace.events[e].id: list(runs) for e, runs in traced.matched.items()},
     }
 
 
@@ -416,9 +416,9 @@ def _example() -> Example:
     """Rollouts that end with what the workers returned, in the lead's words and theirs."""
     out = []
     for trace in rollouts():
-        said = "; ".join(trace.text(e) or "" for e in trace.events if e.type == "return")
+        words = "; ".join(trace.text(e) or "" for e in trace.events if e.type == "return")
         last = replace(trace.events[-1], content_ref="answer")
-        out.append(replace(trace, events=[*trace.events[:-1], last], contents={**trace.contents, "answer": f"We heard: {said}"}))
+        out.append(replace(trace, events=[*trace.events[:-1], last], contents={**trace.contents, "answer": f"We heard: {words}"}))
     return Example(out)
 
 

@@ -75,10 +75,10 @@ def _by_round(trace: Trace, q: Callable[[Trace], Mapping[str, float]] | None) ->
     """Round to the values of its decisions, by event id; rounds of which q says nothing are left out."""
     if q is None:
         raise NotIdentified("values of decisions are not in a trace", "give q=, a function: trace -> value by event id")
-    given, out = q(trace), {}  # type: Mapping[str, float], dict[int, dict[str, float]]
+    values, out = q(trace), {}  # type: Mapping[str, float], dict[int, dict[str, float]]
     for e in trace.events:
-        if e.type == "orchestrator_decision" and e.id in given:
-            out.setdefault(e.turn or 0, {})[e.id] = float(given[e.id])
+        if e.type == "orchestrator_decision" and e.id in values:
+            out.setdefault(e.turn or 0, {})[e.id] = float(values[e.id])
     return out
 
 
@@ -90,7 +90,7 @@ def _qmix_credit(
     by: str = "agent",
 ) -> Credit:
     if by not in ("agent", "decision"):
-        raise InputError(f"no by={by!r}", fix="agent, or decision: the orchestrator's sub-decisions of each round")
+        raise InputError(f"unknown by={by!r}", fix="agent, or decision: the orchestrator's sub-decisions of each round")
     rows: list[tuple[TraceUnit, float]] = []
     totals, slopes = [], []
     for i, trace in enumerate(traces):
@@ -122,6 +122,7 @@ def _example() -> Example:
 
 
 qmix = Mechanism(
+    sees="round",
     unit="agent",
     estimand=_ESTIMAND,
     assumptions="the team's value is monotone in each agent's value; the number of agents is the mixer's",

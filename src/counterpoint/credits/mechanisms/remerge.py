@@ -55,19 +55,19 @@ def _remerge_credit(
     declared: list[float] = []
     about: list[dict[str, float]] = []
     for k, trace in enumerate(traces):
-        found = None if merged is None else merged(trace)
-        if found is None:
+        merge = None if merged is None else merged(trace)
+        if merge is None:
             what = "nothing here can make this team's merges again"
             raise NotIdentified(what, "a trace of `counterpoint play`", where=trace.trace_id)
-        workers = np.array(found.workers)
-        game = Game(len(workers), lambda present, f=found, w=workers: f.score(w[~present].tolist()))  # type: ignore[misc]
+        workers = np.array(merge.workers)
+        game = Game(len(workers), lambda present, f=merge, w=workers: f.score(w[~present].tolist()))  # type: ignore[misc]
         is_exact = len(workers) <= MOST_EXACT
         top = np.full(len(workers), -1)
         solved = solve(game, "exact" if is_exact else "sampled", top, orders=None if is_exact else orders, seed=[seed, k])
         found_se = np.full(len(workers), np.nan) if solved.se_A is None else solved.se_A
         se = [x if np.isfinite(x) else None for x in found_se.tolist()]  # one antithetic pair shows no spread
         rows += [CreditRow(k, "agent", *row) for row in zip(workers.tolist(), solved.value_A.tolist(), se, strict=True)]
-        everybody, nobody = found.score(()), found.score(workers.tolist())
+        everybody, nobody = merge.score(()), merge.score(workers.tolist())
         declared.append(everybody - nobody)
         about.append({"v_all": everybody, "v_nobody": nobody, "orders": solved.orders})
         others = sorted(trace.members - set(workers.tolist()))
@@ -92,12 +92,12 @@ class _Counted:
 
 
 def _no_merge(traces: Sequence[Trace], beside: Beside) -> str | None:
-    found = [] if beside.merged is None else [one for trace in traces if (one := beside.merged(trace)) is not None]
-    if len(found) < len(traces):
+    merges = [] if beside.merged is None else [one for trace in traces if (one := beside.merged(trace)) is not None]
+    if len(merges) < len(traces):
         return "its merges cannot be made again: this is no recording of `counterpoint play`"
-    if any(one.runs_code for one in found):
+    if any(one.runs_code for one in merges):
         return "the task's checker runs what the team wrote as a program: ask for it by name"
-    if any(len(one.workers) < 2 for one in found):
+    if any(len(one.workers) < 2 for one in merges):
         return "fewer than two workers are in the last merge"
     return no_reward(traces)
 
@@ -105,7 +105,7 @@ def _no_merge(traces: Sequence[Trace], beside: Beside) -> str | None:
 remerge = Mechanism(
     unit="agent",
     estimand=_ESTIMAND,
-    assumptions="the answer is a deterministic function of what was returned; nobody would have reacted to an absence",
+    assumptions="the answer is a deterministic function of what was returned; the other agents' behaviour is held fixed",
     cost="none: the merge rule and the checker, 2^n times for up to 8 workers, orders * n times for more",
     additive=True,
     source="Shapley 1953; cf. SHARP, arXiv 2602.08335. Departure: the recorded merge is made again, without placeholders",
@@ -113,7 +113,8 @@ remerge = Mechanism(
     needs=("merges",),
     example=lambda: Example(rollouts(), {"merged": _Counted}),
     default=Default(
-        "the team's last merge can be made and scored again without each worker's returns, which asks no model; nobody reacts",
+        "the team's last merge can be made and scored again without each worker's returns: no model calls; "
+        "other agents' behaviour is held fixed",
         _no_merge,
         takes=("merged",),
     ),

@@ -47,10 +47,10 @@ def _shapley_credit(
 
     def give(k: int, played: TraceGame) -> list[CreditRow]:
         asked = _pick(value, played.game, orders)
-        found = solve(played.game, asked, played.parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
-        about.append(_note(traces[k], played, found.orders))
-        se = [None] * len(played.names) if found.se_A is None else [float(s) if np.isfinite(s) else None for s in found.se_A]
-        return [CreditRow(k, "agent", *row) for row in zip(played.names, found.value_A.tolist(), se, strict=True)]
+        solved = solve(played.game, asked, played.parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
+        about.append(_note(traces[k], played, solved.orders))
+        se = [None] * len(played.names) if solved.se_A is None else [float(s) if np.isfinite(s) else None for s in solved.se_A]
+        return [CreditRow(k, "agent", *row) for row in zip(played.names, solved.value_A.tolist(), se, strict=True)]
 
     notes = {"value": value, "traces": about}
     estimand = _ESTIMANDS.get(value, "")  # `solve` refuses a value that is not one of these

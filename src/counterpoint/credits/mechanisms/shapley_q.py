@@ -76,6 +76,7 @@ def _example() -> Example:
 
 
 shapley_q = Mechanism(
+    sees="round",
     unit="agent",
     estimand=_ESTIMAND,
     assumptions="the critic's marginals are right on average; the agents of a trace may join in any order",

@@ -13,20 +13,24 @@ term is left out for an agent without any; masking is: its votes are not counted
 in which it is never spawned. With the default action as placeholder, delta is the difference reward D_i = G(z) - G(z with
 c_i).
 
-`event="sign"` takes the sign of delta for delta: +1 where the team is right only with the agent, -1 where it is only without
-it. With lambda_s 0.2, lambda_p 0 and `scale=False` (the mean is taken off, nothing divided) it is CCPO's credit,
-arXiv:2603.21563.
+`event="verdict"` is CCPO's, arXiv:2603.21563, with lambda_s 0.2, lambda_p 0 and `scale=False` (the mean is taken off, nothing
+divided). Outcomes are verdicts: 1 above the mean of the task's outcomes, else -1 (theirs: right or wrong).
+
+    delta_m = [R = 1 and b_m < 0] - [R = -1 and b_m > 0],   b_m = mean over the task's traces of R without m
+    R_m     = R + lambda_s * delta_m for who gives its words to another; who answers (it leads the team) gets R alone
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from counterpoint.credits.mechanism import Mechanism, team_reward
+from counterpoint.credits.rows import main_of
 from counterpoint.credits.shared_options import DDOF, EPS, ReplayOf, Tie, WorthOf
 from counterpoint.credits.team_games import play
 from counterpoint.errors import InputError, did_you_mean
@@ -86,21 +90,24 @@ def _sharp_credit(
 ) -> Credit:
     if give not in _GIVES:
         raise InputError(f"no give={give!r}", fix=did_you_mean(give, _GIVES))
-    if event not in ("size", "sign"):
-        raise InputError(f"no event={event!r}", fix="size or sign")
+    if event not in ("size", "verdict"):
+        raise InputError(f"no event={event!r}", fix="size or verdict")
     rows: list[CreditRow] = []
     costs: list[Cost] = []
-    for k, trace in enumerate(traces):
+    masked: list[_Masked] = []
+    for trace in traces:
         played = play(trace, worth=worth, replay=replay, tie=tie)
         n = len(played.names)
         full = played.game.worth(np.ones(n, np.bool_))
-        values = marginals(full, [played.game.worth(np.arange(n) != a) for a in range(n)])
-        if event == "sign":
-            values = np.sign(np.where(np.abs(values) > 1e-12, values, 0.0))
-        if give != "marginal":
-            values = rewards(team_reward(trace), values, _tools(trace, played.names), lambda_s, lambda_p)
-        rows += [CreditRow(k, "agent", name, value) for name, value in zip(played.names, values.tolist(), strict=True)]
+        masked.append(_Masked(played.names, full, [played.game.worth(np.arange(n) != a) for a in range(n)]))
         costs.append(played.cost)
+    bases, deltas = [team_reward(t) for t in traces], [marginals(m.full, m.without) for m in masked]
+    if event == "verdict":
+        bases, deltas = _verdicts(bases, [t.task_id for t in traces]), _bonuses(traces, masked)
+    for k, (trace, m, base, values) in enumerate(zip(traces, masked, bases, deltas, strict=True)):
+        if give != "marginal":
+            values = rewards(base, values, _tools(trace, m.names), lambda_s, lambda_p)
+        rows += [CreditRow(k, "agent", name, value) for name, value in zip(m.names, values.tolist(), strict=True)]
     unidentified: dict[tuple[int, str], str] = {}
     if give == "advantage":
         rows = _by_group(traces, rows, ddof, eps if scale else None, unidentified)
@@ -114,6 +121,41 @@ def _sharp_credit(
         unidentified=unidentified,
         notes={"lambda_s": lambda_s, "lambda_p": lambda_p, "ddof": ddof, "eps": eps, "event": event, "scale": scale},
     )
+
+
+class _Masked(NamedTuple):
+    """What a trace is worth, and what it is without each agent."""
+
+    names: list[str]
+    full: float
+    without: list[float]
+
+
+def _verdicts(outcomes: Sequence[float], tasks: Sequence[str], level: Mapping[str, float] | None = None) -> list[float]:
+    """1 for an outcome above the mean of its task (or the task's level), else -1."""
+    of_task: dict[str, list[float]] = defaultdict(list)
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        of_task[task].append(outcome)
+    mean = {task: float(np.mean(own)) for task, own in of_task.items()} if level is None else level
+    return [1.0 if outcome > mean[task] else -1.0 for task, outcome in zip(tasks, outcomes, strict=True)]
+
+
+def _bonuses(traces: Sequence[Trace], masked: Sequence[_Masked]) -> list[Floats]:
+    """CCPO's delta of every agent of every trace; 0 for who leads."""
+    tasks = [t.task_id for t in traces]
+    level = {task: float(np.mean([m.full for t, m in zip(tasks, masked, strict=True) if t == task])) for task in set(tasks)}
+    joint = _verdicts([m.full for m in masked], tasks, level)
+    solo: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for task, m in zip(tasks, masked, strict=True):
+        for name, verdict in zip(m.names, _verdicts(m.without, [task] * len(m.names), level), strict=True):
+            solo[task, name].append(verdict)
+    mean = {place: float(np.mean(own)) for place, own in solo.items()}
+    out = []
+    for trace, task, m, verdict in zip(traces, tasks, masked, joint, strict=True):
+        lead = main_of(trace)
+        own = [0.0 if name == lead or verdict * mean[task, name] >= 0 else verdict for name in m.names]
+        out.append(np.array(own, np.float64))
+    return out
 
 
 def _by_group(
@@ -141,12 +183,13 @@ _GIVES = {
 }
 
 sharp = Mechanism(
+    sees="item",
     unit="agent",
     estimand="leave-one-out marginal of each agent, added to the team reward and its tool reward",
     assumptions="masking changes nothing but the masked output; agents of one name are comparable between traces of a task",
     cost="one evaluation of the worth per agent; with replay, one fork per agent",
     additive=False,
-    source="SHARP, arXiv:2602.08335 (reconstructed; weights are ours); event='sign': CCPO, arXiv:2603.21563",
+    source="SHARP, arXiv:2602.08335 (reconstructed; weights are ours); event='verdict': CCPO, arXiv:2603.21563",
     run=_sharp_credit,
     needs=("worth or replay, unless the trace holds scored votes", "group for give='advantage'"),
     example=lambda: Example(rollouts()),

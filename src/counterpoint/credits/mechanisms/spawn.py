@@ -89,10 +89,10 @@ def _by_forks(
     for i, trace in enumerate(traces):
         mine = [j for j, p in enumerate(points) if p.trace == i]
         asked = [_contrast(points[j], action) for j in mine]
-        found = effects(replay, trace, asked, **options)
-        tau[mine], se[mine] = found.effect_U, found.se_U
-        reasons |= {mine[u]: why for u, why in found.refused.items()}
-        costs.append(found.cost)
+        forked = effects(replay, trace, asked, **options)
+        tau[mine], se[mine] = forked.effect_U, forked.se_U
+        reasons |= {mine[u]: why for u, why in forked.refused.items()}
+        costs.append(forked.cost)
     return _Tau(tau, se, reasons, added(costs))
 
 
@@ -130,10 +130,10 @@ def _by_log(
     if leaf is not None:
         codes = {name: n for n, name in enumerate(dict.fromkeys(leaf(t, ev) for t, ev in rows))}
         number = np.array([codes[leaf(t, ev)] for t, ev in rows])
-    found = logged_effects(cases, leaf_N=number, bandwidth=bandwidth, folds=folds, penalty=penalty)
+    fit = logged_effects(cases, leaf_N=number, bandwidth=bandwidth, folds=folds, penalty=penalty)
     tau, se = np.full(len(points), np.nan), np.full(len(points), np.nan)
-    tau[known], se[known] = found.tau_N, found.se_N
-    reasons |= {known[k]: f"{why}; {_FORKS_FIX}" for k, why in found.reasons.items()}
+    tau[known], se[known] = fit.tau_N, fit.se_N
+    reasons |= {known[k]: f"{why}; {_FORKS_FIX}" for k, why in fit.reasons.items()}
     return _Tau(tau, se, reasons, Cost())
 
 
@@ -164,12 +164,12 @@ def _spawn_credit(
     forks = {"k": k, "seed": seed, "coupled": coupled, "channel": channel}
     force = {"spawn": 1} if action is None else action
     if estimator == "forks":
-        found = _by_forks(traces, points, replay, force, **forks)
+        tau = _by_forks(traces, points, replay, force, **forks)
     else:
-        found = _by_log(traces, points, channel, features, leaf, bandwidth, folds, penalty)
+        tau = _by_log(traces, points, channel, features, leaf, bandwidth, folds, penalty)
         if estimator == "both":
-            found = _filled(found, traces, points, replay, force, forks)
-    return _credit(traces, points, found, value, {"estimator": estimator, **_forked_note(traces, channel, found.cost)})
+            tau = _filled(tau, traces, points, replay, force, forks)
+    return _credit(traces, points, tau, value, {"estimator": estimator, **_forked_note(traces, channel, tau.cost)})
 
 
 def _forked_note(traces: Sequence[Trace], channel: str, cost: Cost) -> dict[str, Any]:
@@ -177,34 +177,34 @@ def _forked_note(traces: Sequence[Trace], channel: str, cost: Cost) -> dict[str,
 
 
 def _filled(
-    found: _Tau, traces: Sequence[Trace], points: Sequence[Point], replay: Replay | None, force: Any, forks: dict[str, Any]
+    tau: _Tau, traces: Sequence[Trace], points: Sequence[Point], replay: Replay | None, force: Any, forks: dict[str, Any]
 ) -> _Tau:
     """Forks where the log did not answer."""
-    left = sorted(found.reasons)
-    more = _by_forks(traces, [points[j] for j in left], replay, force, **forks)
-    found.tau[left], found.se[left] = more.tau, more.se
-    return _Tau(found.tau, found.se, {left[u]: why for u, why in more.reasons.items()}, more.cost)
+    open = sorted(tau.reasons)
+    more = _by_forks(traces, [points[j] for j in open], replay, force, **forks)
+    tau.tau[open], tau.se[open] = more.tau, more.se
+    return _Tau(tau.tau, tau.se, {open[u]: why for u, why in more.reasons.items()}, more.cost)
 
 
-def _credit(traces: Sequence[Trace], points: Sequence[Point], found: _Tau, value: str, about: dict[str, Any]) -> Credit:
+def _credit(traces: Sequence[Trace], points: Sequence[Point], effect: _Tau, value: str, about: dict[str, Any]) -> Credit:
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
     for j, p in enumerate(points):
-        if j in found.reasons or not np.isfinite(found.tau[j]):
-            silent[p.trace, p.event.id] = found.reasons.get(j, "not identified: no comparable case")
+        if j in effect.reasons or not np.isfinite(effect.tau[j]):
+            silent[p.trace, p.event.id] = effect.reasons.get(j, "not identified: no comparable case")
         elif value == "advantage" and p.propensity is None:
             silent[p.trace, p.event.id] = "not identified: no propensity was logged; log logp, or ask for value='effect'"
         else:
             share = 1.0 if value == "effect" else two_arms(1.0, p.propensity or 0.0, is_taken=p.is_spawn)
-            se = None if not np.isfinite(found.se[j]) else abs(share) * float(found.se[j])
-            rows.append(CreditRow(p.trace, "orchestrator", p.event.id, share * float(found.tau[j]), se))
+            se = None if not np.isfinite(effect.se[j]) else abs(share) * float(effect.se[j])
+            rows.append(CreditRow(p.trace, "orchestrator", p.event.id, share * float(effect.tau[j]), se))
     if not rows:
         why = next(iter(silent.values())).removeprefix("not identified: ").removesuffix(f"; {_FORKS_FIX}")
         raise NotIdentified(why, f"more traces with logp, or {_FORKS_FIX}")
-    tau = {(p.trace, p.event.id): float(t) for p, t in zip(points, found.tau, strict=True) if np.isfinite(t)}
+    tau = {(p.trace, p.event.id): float(t) for p, t in zip(points, effect.tau, strict=True) if np.isfinite(t)}
     notes = {**about, "value": value, "tau": tau, "points": len(points), "answered": len(rows)}
     trace_ids = tuple(t.trace_id for t in traces)
-    return Credit("spawn", _ESTIMAND, False, trace_ids, tuple(rows), cost=found.cost, unidentified=silent, notes=notes)
+    return Credit("spawn", _ESTIMAND, False, trace_ids, tuple(rows), cost=effect.cost, unidentified=silent, notes=notes)
 
 
 spawn = Mechanism(

@@ -71,6 +71,7 @@ def _step_pairs_credit(
 
 
 step_pairs = Mechanism(
+    sees="item",
     unit="message",
     estimand=_ESTIMAND,
     assumptions="steps at one place are alternatives; the critic's scores of them are comparable",

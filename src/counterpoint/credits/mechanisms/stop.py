@@ -95,8 +95,8 @@ def checkpoints(trace: Trace) -> list[Checkpoint]:
             is_stop = e.decision == "stop"
             chance = None
             if e.logp is not None:
-                taken = min(1.0, math.exp(e.logp))
-                chance = taken if is_stop else 1 - taken
+                chance_taken = min(1.0, math.exp(e.logp))
+                chance = chance_taken if is_stop else 1 - chance_taken
             elif e.options == ["stop"]:
                 chance = 1.0
             out.append(Checkpoint(e, is_stop, (e.extra or {}).get("executed") != "continue", chance, payoff))
@@ -121,7 +121,7 @@ def _by_drafts(i: int, trace: Trace, channel: str, value: Value | None) -> Rows:
     silent = {(i, p.event.id): "not identified: no draft was scored before it" for p in points if p.payoff is None}
     stopped = [p for p in scored[:-1] if p.is_stop and p.is_executed]
     if not scored or stopped:
-        why = "a team goes on after it stopped" if scored else "no draft is scored"
+        why = "a team continues after it stopped" if scored else "no draft is scored"
         raise NotIdentified(why, 'reward={"draft": ...} on the aggregate of every checkpoint', where=trace.trace_id)
     last, is_forced = scored[-1], _is_forced(trace, scored)
     if is_forced and all(p.chance is not None for p in scored[:-1]):
@@ -161,9 +161,9 @@ def _draft_at_the_end(trace: Trace, last: Event) -> float | None:
 
 def _is_forced(trace: Trace, scored: Sequence[Checkpoint]) -> bool:
     """Forced continuation: the trace says so, or the last decision had no alternative, or stops were logged and not executed."""
-    told = trace.meta.get("forced")
-    if told is not None:
-        return bool(told)
+    flag = trace.meta.get("forced")
+    if flag is not None:
+        return bool(flag)
     return scored[-1].event.options == ["stop"] or any(p.is_stop and not p.is_executed for p in scored)
 
 
@@ -190,18 +190,18 @@ def _by_forks(i: int, trace: Trace, replay: Replay | None, k: int, seed: int, co
         Contrast(p.event.id, None if p.is_stop else Force({"stop": True}), Force({"stop": False}) if p.is_stop else None)
         for p in points
     ]
-    found = effects(replay, trace, asked, k=k, seed=seed, coupled=coupled, channel=channel)
+    forked = effects(replay, trace, asked, k=k, seed=seed, coupled=coupled, channel=channel)
     rows = []
     for u, p in enumerate(points):
-        if u in found.refused:
-            silent[i, p.event.id] = found.refused[u]
+        if u in forked.refused:
+            silent[i, p.event.id] = forked.refused[u]
         elif p.chance is None:
             silent[i, p.event.id] = "not identified: no propensity was logged; log logp with every decision"
         else:
             share = two_arms(1.0, p.chance, is_taken=p.is_stop)
-            se = None if k == 1 else abs(share) * float(found.se_U[u])
-            rows.append(CreditRow(i, "orchestrator", p.event.id, share * float(found.effect_U[u]), se))
-    return rows, silent, found.cost
+            se = None if k == 1 else abs(share) * float(forked.se_U[u])
+            rows.append(CreditRow(i, "orchestrator", p.event.id, share * float(forked.effect_U[u]), se))
+    return rows, silent, forked.cost
 
 
 def _by_log(
@@ -231,17 +231,17 @@ def _by_log(
     if leaf is not None:
         codes = {name: n for n, name in enumerate(dict.fromkeys(leaf(traces[i], p.event) for i, p in points))}
         leaf_N = np.array([codes[leaf(traces[i], p.event)] for i, p in points])
-    found = logged_effects(cases, leaf_N=leaf_N, **options)
+    fit = logged_effects(cases, leaf_N=leaf_N, **options)
     rows: list[CreditRow] = []
     silent: dict[tuple[int, str], str] = {}
     for j, (i, p) in enumerate(points):
-        if j in found.reasons or not np.isfinite(found.tau_N[j]):
-            silent[i, p.event.id] = f"{found.reasons.get(j, 'not identified: no comparable case')}; {_LOG_FIX}"
+        if j in fit.reasons or not np.isfinite(fit.tau_N[j]):
+            silent[i, p.event.id] = f"{fit.reasons.get(j, 'not identified: no comparable case')}; {_LOG_FIX}"
             continue
-        share = two_arms(1.0, float(found.propensity_N[j]), is_taken=p.is_stop)
-        se = abs(share) * float(found.se_N[j]) if np.isfinite(found.se_N[j]) else None
-        rows.append(CreditRow(i, "orchestrator", p.event.id, share * float(found.tau_N[j]), se))
-    delta = {(i, p.event.id): float(t) for (i, p), t in zip(points, found.tau_N, strict=True) if np.isfinite(t)}
+        share = two_arms(1.0, float(fit.propensity_N[j]), is_taken=p.is_stop)
+        se = abs(share) * float(fit.se_N[j]) if np.isfinite(fit.se_N[j]) else None
+        rows.append(CreditRow(i, "orchestrator", p.event.id, share * float(fit.tau_N[j]), se))
+    delta = {(i, p.event.id): float(t) for (i, p), t in zip(points, fit.tau_N, strict=True) if np.isfinite(t)}
     return (rows, silent, Cost()), delta
 
 

@@ -74,19 +74,20 @@ def _task_returns_credit(
         names = list(dict.fromkeys(s.task for s in own))
         own.sort(key=lambda s: names.index(s.task))  # stable: the order of time within a task
         columns = ([getattr(s, name) for s in own] for name in ("reward", "value", "leaves"))
-        found, _ = leaving_gae(*columns, segments=[names.index(s.task) for s in own], lam=lam)
-        amounts = found - np.array([s.explained for s in own]) if left else found
+        returns, _ = leaving_gae(*columns, segments=[names.index(s.task) for s in own], lam=lam)
+        amounts = returns - np.array([s.explained for s in own]) if left else returns
         units = {e.id: event_unit(e) for e in trace.events}
         for step, amount in zip(own, amounts.tolist(), strict=True):
             if step.event in units:
                 rows.append((TraceUnit(i, units[step.event], step.event), amount))
             elif step.event:
-                raise InputError(f"a step names the event {step.event!r}, which there is not", where=trace.trace_id)
+                raise InputError(f"a step names event {step.event!r}, which does not exist", where=trace.trace_id)
             silent += not step.event
     return credit_of("task_returns", _ESTIMAND, traces, rows, notes={"lam": lam, "left": left, "steps_without_event": silent})
 
 
 task_returns = Mechanism(
+    sees="draft",
     unit="message",
     estimand=_ESTIMAND,
     assumptions="tasks do not read each other; the critic is right on average before a step",

@@ -36,10 +36,10 @@ def _weights(event: Event, n: int, weights: str | Callable[[Event], Sequence[flo
         return [0.0] * (n - 1) + [1.0]
     if isinstance(weights, str):
         raise InputError(f"no weights {weights!r}", fix="even, last, or a function of an event")
-    given = [float(w) for w in weights(event)]
-    if len(given) != n or not all(math.isfinite(w) and w >= 0 for w in given) or not any(given):
-        raise InputError(f"{len(given)} weights for {n} tokens of event {event.id!r}", fix="one per token, at least 0, not all 0")
-    return given
+    some = [float(w) for w in weights(event)]
+    if len(some) != n or not all(math.isfinite(w) and w >= 0 for w in some) or not any(some):
+        raise InputError(f"{len(some)} weights for {n} tokens of event {event.id!r}", fix="one per token, at least 0, not all 0")
+    return some
 
 
 def _token_spread_credit(

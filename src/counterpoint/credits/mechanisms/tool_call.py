@@ -41,14 +41,14 @@ def results_of(trace: Trace) -> dict[str, Event | None]:
     for edge in trace.edges:
         if edge.src in out and out[edge.src] is None and events[index[edge.dst]].type == "tool_result":
             out[edge.src] = events[index[edge.dst]]
-    taken = {e.id for e in out.values() if e is not None}
-    for call, found in out.items():
-        if found is None:
+    used = {e.id for e in out.values() if e is not None}
+    for call, result in out.items():
+        if result is None:
             mine = events[index[call]]
-            after = (e for e in events[index[call] + 1 :] if e.type == "tool_result" and e.id not in taken)
+            after = (e for e in events[index[call] + 1 :] if e.type == "tool_result" and e.id not in used)
             out[call] = next((e for e in after if e.tool == mine.tool and e.agent == mine.agent), None)
             if (got := out[call]) is not None:
-                taken.add(got.id)
+                used.add(got.id)
     return out
 
 
@@ -96,8 +96,8 @@ def _by_outcome(traces: Sequence[Trace], ids: Collection[str] | None, channel: s
 
 def _ok(call: Event, result: Event | None) -> bool | None:
     """Whether a call succeeded, as far as it was recorded."""
-    told = [e.ok for e in (result, call) if e is not None and e.ok is not None]
-    return told[0] if told else False if any(e is not None and e.error for e in (result, call)) else None
+    flags = [e.ok for e in (result, call) if e is not None and e.ok is not None]
+    return flags[0] if flags else False if any(e is not None and e.error for e in (result, call)) else None
 
 
 def _tool_call_credit(

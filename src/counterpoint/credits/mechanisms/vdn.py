@@ -32,11 +32,11 @@ def agent_values(trace: Trace, q: Callable[[Trace], Mapping[str, float]] | None)
     """Agent to its value, for every agent that acts."""
     if q is None:
         raise NotIdentified("the agents' own values are not in a trace", "give q=, a function: trace -> value by agent")
-    given, agents = q(trace), list(unit_events(trace, "agent"))
+    values, agents = q(trace), list(unit_events(trace, "agent"))
     for name in agents:
-        if name not in given:
+        if name not in values:
             raise InputError(f"q has no value for agent {name!r}", where=trace.trace_id, fix="one number per agent that acts")
-    return {name: float(given[name]) for name in agents}
+    return {name: float(values[name]) for name in agents}
 
 
 def _vdn_credit(
@@ -58,6 +58,7 @@ def _example() -> Example:
 
 
 vdn = Mechanism(
+    sees="round",
     unit="agent",
     estimand=_ESTIMAND,
     assumptions="the team's value is a sum of the agents' values",

@@ -55,11 +55,11 @@ def _winter_credit(
         roles, parent_A = _levels(played.roles)
         n = len(played.names)
         game = _widened(played.game, len(roles))
-        found = solve(game, "nested_owen", parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
-        shares = np.bincount(parent_A[:n] - n, found.value_A[:n], len(roles))
-        se = None if found.se_A is None or not np.isfinite(found.se_A).all() else found.se_A
+        solved = solve(game, "nested_owen", parent_A, orders=orders, seed=[seed, k], stop_se=stop_se)
+        shares = np.bincount(parent_A[:n] - n, solved.value_A[:n], len(roles))
+        se = None if solved.se_A is None or not np.isfinite(solved.se_A).all() else solved.se_A
         own = [
-            CreditRow(k, "agent", name, float(found.value_A[a]), None if se is None else float(se[a]))
+            CreditRow(k, "agent", name, float(solved.value_A[a]), None if se is None else float(se[a]))
             for a, name in enumerate(played.names)
         ]
         return [CreditRow(k, "role", role, float(shares[r])) for r, role in enumerate(roles)] + own

@@ -82,7 +82,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     folders: dict[str, list[File]] = {}
     for file in files:
         folders.setdefault(file.name.rpartition("/")[0], []).append(file)
-    return [Session(folder, found) for folder, found in sorted(folders.items())]
+    return [Session(folder, files_here) for folder, files_here in sorted(folders.items())]
 
 
 class _Store:
@@ -127,8 +127,8 @@ class _Store:
 
     def task(self, rollout: str) -> str:
         """What was asked, as an id that the attempts at one input share."""
-        given = self.rollouts.get(rollout, {}).get("input")
-        return rollout if given is None else content_ref(compact(given))[7:23]
+        task_input = self.rollouts.get(rollout, {}).get("input")
+        return rollout if task_input is None else content_ref(compact(task_input))[7:23]
 
     def about(self, rollout: str) -> dict[str, Any] | None:
         """What the store says about a rollout, without its configuration."""

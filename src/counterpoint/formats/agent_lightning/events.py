@@ -71,7 +71,7 @@ class Attempts:
 
     def spans(self) -> list[Span]:
         """All spans in our form."""
-        found: dict[tuple[str, str], Span] = {}
+        by_id: dict[tuple[str, str], Span] = {}
         scored: list[RawSpan] = []
         for trace, raw in self._raws:
             if raw.name in _NOTES:
@@ -79,15 +79,15 @@ class Attempts:
             elif raw.name in _ANNOTATIONS or any(_REWARD.match(key) for key in raw.attrs):
                 scored.append(raw)
             else:
-                found[trace, raw.id] = self._span(raw)
+                by_id[trace, raw.id] = self._span(raw)
         for raw in scored:
-            targets = [found[raw.trace, id] for id in self._linked(raw) if (raw.trace, id) in found]
+            targets = [by_id[raw.trace, id] for id in self._linked(raw) if (raw.trace, id) in by_id]
             for span in targets:
                 span.reward |= _rewards(raw)
             if not targets:
-                found[raw.trace, raw.id] = genai_span(raw, "evaluator")
-                found[raw.trace, raw.id].reward = _rewards(raw)
-        return settled(list(found.values()))
+                by_id[raw.trace, raw.id] = genai_span(raw, "evaluator")
+                by_id[raw.trace, raw.id].reward = _rewards(raw)
+        return settled(list(by_id.values()))
 
     def _span(self, raw: RawSpan) -> Span:
         attrs = raw.attrs
@@ -147,14 +147,14 @@ def _raw(record: dict[str, Any]) -> RawSpan | None:
 
 def _kind(raw: RawSpan) -> Kind:
     attrs = raw.attrs
-    told = _AGENTOPS.get(str(attrs.get("agentops.span.kind")).lower())
-    if told is not None:
-        return told
+    own = _AGENTOPS.get(str(attrs.get("agentops.span.kind")).lower())
+    if own is not None:
+        return own
     if raw.name.startswith(_OWN + "operation"):
         return "tool"
-    found = kind_of(raw)
+    kind = kind_of(raw)
     is_model = "prompt_token_ids" in attrs and "response_token_ids" in attrs
-    return "llm" if found == "chain" and is_model else found
+    return "llm" if kind == "chain" and is_model else kind
 
 
 def _count_ids(span: Span, attrs: dict[str, Any]) -> None:
@@ -171,18 +171,18 @@ def _rewards(raw: RawSpan) -> dict[str, float]:
     for key, value in raw.attrs.items():
         if match := _REWARD.match(key):
             parts.setdefault(match[1], {})[match[2]] = value
-    found = {}
+    rewards = {}
     for _, part in sorted(parts.items(), key=lambda row: int(row[0])):
         if (value := number(part.get("value"))) is not None:
-            found[string(part.get("name")) or "reward"] = value
-    if not found and (value := number(raw.attrs.get("reward"))) is not None:
-        found["reward"] = value
-    return found
+            rewards[string(part.get("name")) or "reward"] = value
+    if not rewards and (value := number(raw.attrs.get("reward"))) is not None:
+        rewards["reward"] = value
+    return rewards
 
 
 def _note(raw: RawSpan) -> dict[str, Any]:
-    kept = {key.removeprefix(_OWN): value for key, value in raw.attrs.items() if key.startswith((_OWN, "exception."))}
-    return {"kind": raw.name.removeprefix(_OWN), "span_id": raw.id, "at": raw.start, **kept}
+    fields = {key.removeprefix(_OWN): value for key, value in raw.attrs.items() if key.startswith((_OWN, "exception."))}
+    return {"kind": raw.name.removeprefix(_OWN), "span_id": raw.id, "at": raw.start, **fields}
 
 
 def _flat(attrs: dict[str, Any], prefix: str) -> str:
@@ -233,8 +233,8 @@ def put_attempt(draft: Draft, events: list[dict[str, Any]]) -> None:
     for event in others:
         draft.report.unknown[str(event.get("event_type"))] += 1
     if others:
-        kept = [{name: e.get(name) for name in ("event_type", "timestamp", "data")} for e in others[:_KEPT]]
-        draft.meta["user_events"] = kept
+        records = [{name: e.get(name) for name in ("event_type", "timestamp", "data")} for e in others[:_KEPT]]
+        draft.meta["user_events"] = records
 
 
 # -- who called --------------------------------------------------------------------------------------------------------------
@@ -242,26 +242,26 @@ def put_attempt(draft: Draft, events: list[dict[str, Any]]) -> None:
 
 def _requests(draft: Draft, events: list[dict[str, Any]]) -> list[_Request]:
     names: dict[str, str] = {}
-    seen: dict[str, list[str]] = {}
-    found = []
+    before_by_agent: dict[str, list[str]] = {}
+    requests = []
     for i, event in enumerate(events):
         if event.get("event_type") != "model_request":
             continue
         data = as_dict(event.get("data"))
         messages = [as_dict(m) for m in as_list(as_dict(data.get("request")).get("messages"))]
         agent = string(data.get("agent_id")) or string(data.get("agent")) or _agent_name(names, messages)
-        before = seen.get(agent, [])
+        before = before_by_agent.get(agent, [])
         now = [compact(m) for m in messages]
         shared = 0
         while shared < min(len(before), len(now)) and before[shared] == now[shared]:
             shared += 1
-        seen[agent] = now
+        before_by_agent[agent] = now
         text, calls = _answer(data.get("response"))
         fresh = [m for m in messages[shared:] if m.get("role") in ("user", "tool", "function")]
-        found.append(_Request(f"event{i}", seconds(event.get("timestamp")), agent, fresh, text, calls, data))
+        requests.append(_Request(f"event{i}", seconds(event.get("timestamp")), agent, fresh, text, calls, data))
     if len(names) > 1:
         draft.report.inferred[_BY_PROMPT] += len(names)
-    return found
+    return requests
 
 
 def _agent_name(names: dict[str, str], messages: list[dict[str, Any]]) -> str:
@@ -329,22 +329,22 @@ class _Attempt:
 
     def _from_team(self, lane: Lane, text: str) -> bool:
         """Whether a prompt is, or holds, what another agent answered."""
-        found = [
+        events = [
             event
-            for agent, said, event in self._answers[self._heard.get(lane.agent, 0) :]
-            if agent != lane.agent and said and (said == text or (len(said) >= _TELLING and said in text))
+            for agent, answer, event in self._answers[self._heard.get(lane.agent, 0) :]
+            if agent != lane.agent and answer and (answer == text or (len(answer) >= _TELLING and answer in text))
         ]
         self._heard[lane.agent] = len(self._answers)
-        for event in found:
+        for event in events:
             lane.hears(event, "message")
-        return bool(found)
+        return bool(events)
 
     def _from_outside(self, lane: Lane, text: str, id: str, at: float | None) -> None:
         """The task of the first agent comes from people; what others are told, the program around them says."""
         if lane.agent == self.requests[0].agent:
-            lane.told(text, at=at, id=id)
+            lane.prompt(text, at=at, id=id)
         else:
-            lane.told(text, by="system", source="system", at=at, id=id)
+            lane.prompt(text, by="system", source="system", at=at, id=id)
 
     def _steps(self, lane: Lane, request: _Request) -> None:
         data = request.data
@@ -397,9 +397,9 @@ def _start(request: _Request) -> float | None:
 
 def _usage(data: dict[str, Any]) -> Usage | None:
     response = as_dict(data.get("response"))
-    told = as_dict(data.get("usage")) or as_dict(response.get("usage"))
-    cached = as_dict(told.get("prompt_tokens_details")).get("cached_tokens")
-    usage = Usage.whole(told.get("prompt_tokens"), told.get("completion_tokens"), cached=cached)
+    stated = as_dict(data.get("usage")) or as_dict(response.get("usage"))
+    cached = as_dict(stated.get("prompt_tokens_details")).get("cached_tokens")
+    usage = Usage.whole(stated.get("prompt_tokens"), stated.get("completion_tokens"), cached=cached)
     if usage is not None:
         return usage
     choice = as_dict(next(iter(as_list(response.get("choices"))), None))
@@ -413,8 +413,8 @@ def _error(data: dict[str, Any]) -> str | None:
     status, code = string(data.get("status")), number(data.get("http_status"))
     if (code is not None and code >= 400) or (status is not None and status not in ("ok", "success", "succeeded", "completed")):
         raw = as_dict(data.get("response")).get("error") or data.get("error")
-        told = string(as_dict(raw).get("message")) or text_of(raw)
-        return told or status or f"HTTP {code:.0f}"
+        message = string(as_dict(raw).get("message")) or text_of(raw)
+        return message or status or f"HTTP {code:.0f}"
     return None
 
 

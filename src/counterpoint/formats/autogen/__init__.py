@@ -44,9 +44,9 @@ def _form(head: bytes) -> str | None:
     """Which of the forms a file that begins so has."""
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         whole = _decoded(head)
-        found = _of_value(whole) if whole is not None else _of_lines(head)
-        if found is not None or whole is not None:
-            return found
+        form = _of_value(whole) if whole is not None else _of_lines(head)
+        if form is not None or whole is not None:
+            return form
         if _TORN_CHAT.match(head) and any(name.encode() in head for name in CHAT_TYPES):
             return "chat"
         if _TORN_HISTORY.match(head) and _SPEAKER.search(head):
@@ -78,13 +78,13 @@ def _of_lines(head: bytes) -> str | None:
     for raw in head.split(b"\n")[:_SCANNED]:
         line = raw.decode("utf-8", "replace")
         try:
-            found = event_in(line)
-            value = decode(line) if found is None and line.lstrip()[:1] == "{" else None
+            event = event_in(line)
+            value = decode(line) if event is None and line.lstrip()[:1] == "{" else None
         except InputError:
             if _TORN_EVENT.search(raw):
                 return "events"
             continue
-        if found is not None:
+        if event is not None:
             return "events"
         if is_message(value) or (isinstance(value, dict) and _of_value(value) == "chat"):
             return "chat"

@@ -55,17 +55,17 @@ def is_console(head: bytes) -> bool:
 
 def blocks_of(lines: Iterable[str]) -> list[Block]:
     """The blocks; what comes before the first is noise, and a last one without words is still being printed."""
-    found: list[tuple[re.Match[str], list[str]]] = []
+    parts: list[tuple[re.Match[str], list[str]]] = []
     is_over = False
     for raw in lines:
         line = _ANSI.sub("", raw).rstrip("\r\n")
         is_over = is_over or _BENCH.match(line) is not None
         if match := _HEAD.fullmatch(line):
-            found.append((match, []))
+            parts.append((match, []))
             is_over = False
-        elif found and not is_over:
-            found[-1][1].append(line)
-    blocks = [_block(match, "\n".join(body).strip()) for match, body in found]
+        elif parts and not is_over:
+            parts[-1][1].append(line)
+    blocks = [_block(match, "\n".join(body).strip()) for match, body in parts]
     return blocks if not blocks or blocks[-1].text else blocks[:-1]
 
 
@@ -73,12 +73,12 @@ def _block(match: re.Match[str], text: str) -> Block:
     usage = None
     if tokens := _TOKENS.search(text):
         usage, text = Usage.whole(int(tokens[1]), int(tokens[2])), text[: tokens.start()].rstrip()
-    block = spoken(match["of"] or match["name"], text)
+    block = speaker_block(match["of"] or match["name"], text)
     block.kind, block.usage = match["type"], usage
     return block
 
 
-def spoken(name: str, text: str) -> Block:
+def speaker_block(name: str, text: str) -> Block:
     """A block whose speaker may carry a note: `Orchestrator (-> WebSurfer)`, `Orchestrator (thought)`."""
     noted = _ADDRESSED.fullmatch(name)
     if noted is None:
@@ -149,10 +149,10 @@ class _Console:
 
     def _results(self, block: Block, id: str) -> None:
         lane = self.room.lane(block.name)
-        found = _RESULT.findall(block.text)
-        for single, double, call, failed in found:
+        results = _RESULT.findall(block.text)
+        for single, double, call, failed in results:
             lane.result(call, single or double, id=f"{call}:result", at=block.at, ok=None if not failed else failed == "False")
-        if not found:
+        if not results:
             lane.result(None, block.text, id=id, at=block.at)
 
     def _summary(self, text: str) -> None:
@@ -160,8 +160,8 @@ class _Console:
         summary = {name.strip(): value.strip() for name, value in pairs}
         self.draft.meta["summary"] = summary
         for name, value in summary.items():
-            if (found := number(value.removesuffix(" seconds"))) is not None:
-                self.draft.metrics[name.lower().replace(" ", "_")] = found
+            if (value_number := number(value.removesuffix(" seconds"))) is not None:
+                self.draft.metrics[name.lower().replace(" ", "_")] = value_number
 
 
 def _ledger(text: str) -> str | None:

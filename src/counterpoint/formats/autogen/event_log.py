@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from counterpoint.errors import InputError
-from counterpoint.formats.autogen.console import put_blocks, spoken
+from counterpoint.formats.autogen.console import put_blocks, speaker_block
 from counterpoint.formats.autogen.group_chat import is_leader, words
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Session
@@ -61,15 +61,15 @@ def event_in(line: str) -> tuple[dict[str, Any], float | None] | None:
     begin = line.find("{")
     if begin < 0:
         return None
-    found = decode(line[begin:])
-    if is_event(found):
+    record = decode(line[begin:])
+    if is_event(record):
         time = _TIME.search(line[:begin])
-        return found, _moment(time[0]) if time else _stamp(found)
+        return record, _moment(time[0]) if time else _stamp(record)
     for name in _WRAPPED:
-        inner = as_dict(found).get(name)
+        inner = as_dict(record).get(name)
         inner = decode(inner) if isinstance(inner, str) and inner.startswith("{") else inner
         if is_event(inner):
-            return as_dict(inner), _stamp(found)
+            return as_dict(inner), _stamp(record)
     return None
 
 
@@ -77,8 +77,8 @@ def _moment(text: str) -> float | None:
     return seconds(text.replace(",", "."))
 
 
-def _stamp(found: dict[str, Any]) -> float | None:
-    value = next((found[name] for name in ("timestamp", "time", "asctime", "created") if name in found), None)
+def _stamp(record: dict[str, Any]) -> float | None:
+    value = next((record[name] for name in ("timestamp", "time", "asctime", "created") if name in record), None)
     return _moment(value) if isinstance(value, str) else seconds(value)
 
 
@@ -91,14 +91,14 @@ def records_of(session: Session, file: File) -> Iterator[LoggedEvent]:
                 continue
             line = raw.decode("utf-8", "replace").lstrip("\ufeff")
             try:
-                found = event_in(line)
+                event = event_in(line)
             except InputError as error:
                 if '"type"' in line or line.startswith("{"):
                     session.report.broke(file.name, number, error.what)
                 continue
-            if found is not None:
+            if event is not None:
                 session.report.records += 1
-                yield LoggedEvent(number, found[1], found[0])
+                yield LoggedEvent(number, event[1], event[0])
     except InputError as error:
         session.report.broke(file.name, None, error.one_line())
 
@@ -119,7 +119,7 @@ def _put_orchestration(draft: Draft, records: list[LoggedEvent]) -> None:
     for record in records:
         event = record.event
         if event["type"] == "OrchestrationEvent":
-            block = spoken(str(event["source"]), words(event["message"]))
+            block = speaker_block(str(event["source"]), words(event["message"]))
             block.name, block.at = "user" if block.name == "UserProxy" else block.name, record.at
             blocks.append(block)
     put_blocks(draft, blocks)
@@ -140,7 +140,7 @@ class _EventLog:
         """AgentChat's id of a message to the event where it was first said."""
         self._aloud: list[tuple[str, str, str]] = []
         self._unheard: dict[str, list[tuple[str, str]]] = {}
-        self._taken: dict[str, int] = {}
+        self._heard_until: dict[str, int] = {}
         self._began: dict[str, float | None] = {}
         self._texts: dict[str, tuple[str, str]] = {}
 
@@ -165,25 +165,25 @@ class _EventLog:
         if usage is None:
             self.draft.report.lacks["the tokens of a model call"] += 1
         at = self._began.pop(str(event.get("agent_id")), None)
-        made = lane.step(at=at, end=record.at, text=text, usage=usage, model=model, id=id, only_calls=bool(calls))
-        if made is not None and text:
-            self._texts[lane.agent] = made, text
+        step = lane.step(at=at, end=record.at, text=text, usage=usage, model=model, id=id, only_calls=bool(calls))
+        if step is not None and text:
+            self._texts[lane.agent] = step, text
 
     def _catch_up(self, lane: Lane, messages: Any) -> None:
         """What was said aloud and stands in this prompt was heard."""
         waiting = self._unheard.setdefault(lane.agent, [])
         waiting += [
-            (event, text) for event, speaker, text in self._aloud[self._taken.get(lane.agent, 0) :] if speaker != lane.agent
+            (event, text) for event, speaker, text in self._aloud[self._heard_until.get(lane.agent, 0) :] if speaker != lane.agent
         ]
-        self._taken[lane.agent] = len(self._aloud)
+        self._heard_until[lane.agent] = len(self._aloud)
         prompt = {words(as_dict(message).get("content")).strip() for message in as_list(messages)}
-        left = []
+        unread = []
         for event, text in waiting:
             if text.strip() in prompt:
                 lane.hears(event, "message")
             else:
-                left.append((event, text))
-        self._unheard[lane.agent] = left
+                unread.append((event, text))
+        self._unheard[lane.agent] = unread
 
     def tool(self, record: LoggedEvent) -> None:
         event, id = record.event, f"line{record.line}"
@@ -201,17 +201,17 @@ class _EventLog:
         key = kind, str(sender), payload
         if _last(event.get("delivery_stage")) == "deliver" and key in self._sent:
             return
-        said = _chat_messages(event.get("payload"))
-        ids = [id for m in said if (id := string(m.get("id")))]
+        messages = _chat_messages(event.get("payload"))
+        ids = [id for m in messages if (id := string(m.get("id")))]
         if ids and all(id in self._known for id in ids):
             self._sent[key] = self._known[ids[0]]
             return
-        text = "\n".join(words(m.get("content")) for m in said) if said else _plain(event.get("payload"))
-        at = record.at if record.at is not None else next((seconds(m.get("created_at")) for m in said), None)
-        made = self._put(record, kind, sender, receiver, said, text, at)
-        if made is not None:
-            self._sent[key] = made
-            self._known.update(dict.fromkeys(ids, made))
+        text = "\n".join(words(m.get("content")) for m in messages) if messages else _plain(event.get("payload"))
+        at = record.at if record.at is not None else next((seconds(m.get("created_at")) for m in messages), None)
+        event_id = self._put(record, kind, sender, receiver, messages, text, at)
+        if event_id is not None:
+            self._sent[key] = event_id
+            self._known.update(dict.fromkeys(ids, event_id))
 
     def _put(
         self,
@@ -219,45 +219,45 @@ class _EventLog:
         kind: str,
         sender: str | None,
         receiver: str | None,
-        said: list[dict[str, Any]],
+        messages: list[dict[str, Any]],
         text: str,
         at: float | None,
     ) -> str | None:
         id, to = f"line{record.line}", receiver if receiver in self.agents else None
         extra = {"topic": receiver if to is None else None, "delivery": kind}
         if not sender:
-            return self._from_outside(id, at, to, said, text, extra)
+            return self._from_outside(id, at, to, messages, text, extra)
         lane = self.lane(sender)
         own = self._texts.get(lane.agent)
         if kind == "respond":
             return lane.returns(to, text, at=at, id=id) if text or to else None
         if own is not None and own[1] == text and own[0] == lane.last:
             self.draft.set(own[0], to=to, extra=extra)
-            made = own[0]
+            event_id = own[0]
             if to is not None:
-                self.lane(to).hears(made, "message")
+                self.lane(to).hears(event_id, "message")
         elif text or to:
-            made = lane.send(to, text, at=at, id=id, extra=extra)
+            event_id = lane.send(to, text, at=at, id=id, extra=extra)
         else:
             return None
         if to is None and text:
-            self._aloud.append((made, lane.agent, text))
-        return made
+            self._aloud.append((event_id, lane.agent, text))
+        return event_id
 
     def _from_outside(
-        self, id: str, at: float | None, to: str | None, said: list[dict[str, Any]], text: str, extra: dict[str, Any]
+        self, id: str, at: float | None, to: str | None, messages: list[dict[str, Any]], text: str, extra: dict[str, Any]
     ) -> str | None:
         """The program around the team speaks: for its user, where the message says so."""
         if not text:
             return None
-        is_human = any(m.get("source") == "user" for m in said)
+        is_human = any(m.get("source") == "user" for m in messages)
         kind, who, source = ("human_intervention", "user", "user") if is_human else ("message", "runtime", "system")
         fields: dict[str, Any] = {"role": who, "from_": who, "to": to, "source": source, "trusted": True, "extra": extra}
-        made = self.draft.event(kind, who, id=id, at=at, text=text, **fields)
+        event_id = self.draft.event(kind, who, id=id, at=at, text=text, **fields)
         if to is not None:
-            self.lane(to).hears(made, "message")
-        self._aloud.append((made, who, text))
-        return made
+            self.lane(to).hears(event_id, "message")
+        self._aloud.append((event_id, who, text))
+        return event_id
 
     # -- what went wrong -----------------------------------------------------------------------------------------------------
 
@@ -324,8 +324,8 @@ def _chat_messages(payload: Any) -> list[dict[str, Any]]:
     """The chat messages in a payload: alone, several, or as the response of an agent."""
     got = _object(payload)
     response = as_dict(got.get("response"))
-    found = [got.get("message"), got.get("chat_message"), response.get("chat_message"), *as_list(got.get("messages"))]
-    inside = [m for m in found if isinstance(m, dict) and "content" in m]
+    candidates = [got.get("message"), got.get("chat_message"), response.get("chat_message"), *as_list(got.get("messages"))]
+    inside = [m for m in candidates if isinstance(m, dict) and "content" in m]
     return inside or ([got] if "content" in got and "source" in got else [])
 
 

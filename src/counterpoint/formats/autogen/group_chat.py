@@ -35,7 +35,7 @@ class Room:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self._said: list[tuple[str, str]] = []
+        self._turns: list[tuple[str, str]] = []
         self._heard: dict[str, int] = {}
         self._skipped: dict[str, set[int]] = {}
 
@@ -43,21 +43,21 @@ class Room:
         """A member's lane, caught up with what was said."""
         lane = self.draft.lane(name, role=name, leads=is_leader(name))
         skipped = self._skipped.get(name, ())
-        for k in range(self._heard.get(name, 0), len(self._said)):
-            event, speaker = self._said[k]
+        for k in range(self._heard.get(name, 0), len(self._turns)):
+            event, speaker = self._turns[k]
             if speaker != name and k not in skipped:
                 lane.hears(event, "message")
-        self._heard[name] = len(self._said)
+        self._heard[name] = len(self._turns)
         return lane
 
     def aloud(self, event: str | None, speaker: str) -> None:
         """An event that all others hear."""
         if event is not None:
-            self._said.append((event, speaker))
+            self._turns.append((event, speaker))
 
     def skip(self, name: str) -> None:
         """A member has heard the last thing said in another way."""
-        self._skipped.setdefault(name, set()).add(len(self._said) - 1)
+        self._skipped.setdefault(name, set()).add(len(self._turns) - 1)
 
     def human(self, name: str, text: str, *, at: float | None = None, id: str | None = None, **fields: Any) -> str:
         """A person speaks to the room."""
@@ -82,7 +82,7 @@ class AgentChat:
 
     def __init__(self, draft: Draft) -> None:
         self.draft, self.room = draft, Room(draft)
-        self._seen: set[str] = set()
+        self._keys: set[str] = set()
         self._thoughts: dict[str, str] = {}
         self._humans = {"user"}
         self._code: dict[str, str] = {}
@@ -99,9 +99,9 @@ class AgentChat:
     def message(self, message: dict[str, Any]) -> None:
         """One message, unless it was there before."""
         key = string(message.get("id")) or compact([message.get(k) for k in ("source", "type", "content", "created_at")])
-        if key in self._seen:
+        if key in self._keys:
             return
-        self._seen.add(key)
+        self._keys.add(key)
         self._place += 1
         kind, source = string(message.get("type")) or "no type", string(message.get("source")) or "unnamed"
         handler = _HANDLERS.get(kind.split("[", 1)[0])
@@ -110,85 +110,85 @@ class AgentChat:
             return
         handler(self, source, message, {"id": string(message.get("id")) or f"m{self._place}", "extra": _extra(message)})
 
-    def _text(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _text(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         text, at = words(message.get("content")), seconds(message.get("created_at"))
         if source in self._humans:
-            self.room.human(source, text, at=at, **given)
+            self.room.human(source, text, at=at, **fields)
             return
         self._counted(message)
         thinking = self._thoughts.pop(source, "")
-        self.room.turn(source, text, end=at, usage=_usage(message), thinking=thinking, **given)
+        self.room.turn(source, text, end=at, usage=_usage(message), thinking=thinking, **fields)
 
-    def _stop(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
-        self._text(source, message, given)
+    def _stop(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
+        self._text(source, message, fields)
         self.room.lane(source).stops()
 
-    def _handoff(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _handoff(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         lane = self.room.lane(source)
         text, at = words(message.get("content")), seconds(message.get("created_at"))
-        event = lane.send(string(message.get("target")), text, at=at, heard=False, usage=_usage(message), **given)
+        event = lane.send(string(message.get("target")), text, at=at, heard=False, usage=_usage(message), **fields)
         self.room.aloud(event, source)
 
-    def _requests(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _requests(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         lane, at = self.room.lane(source), seconds(message.get("created_at"))
         thinking = self._thoughts.pop(source, "")
         self._counted(message)
-        lane.step(end=at, thinking=thinking, usage=_usage(message), only_calls=not thinking, **given)
+        lane.step(end=at, thinking=thinking, usage=_usage(message), only_calls=not thinking, **fields)
         for k, raw in enumerate(as_list(message.get("content"))):
             call = as_dict(raw)
-            id = string(call.get("id")) or f"{given['id']}.{k}"
+            id = string(call.get("id")) or f"{fields['id']}.{k}"
             lane.call(string(call.get("name")) or "unnamed", compact(call.get("arguments") or ""), call=id, at=at, id=id)
 
-    def _executed(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _executed(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         lane, at = self.room.lane(source), seconds(message.get("created_at"))
         for k, raw in enumerate(as_list(message.get("content"))):
             got = as_dict(raw)
             failed, call = got.get("is_error"), string(got.get("call_id"))
             ok = not failed if isinstance(failed, bool) else None
-            id = f"{call}:result" if call else f"{given['id']}.{k}"
+            id = f"{call}:result" if call else f"{fields['id']}.{k}"
             lane.result(call, words(got.get("content")), at=at, id=id, tool=string(got.get("name")), ok=ok)
 
-    def _thought(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _thought(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         """Kept until the words or calls that it led to."""
         before = self._thoughts.get(source)
         self._thoughts[source] = "\n".join(filter(None, (before, words(message.get("content")))))
 
-    def _selected(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _selected(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         content = message.get("content")
         chosen = [name for name in as_list(content) if isinstance(name, str)]
-        given["extra"]["chosen"] = chosen or None
+        fields["extra"]["chosen"] = chosen or None
         lane, at = self.room.lane(source), seconds(message.get("created_at"))
         lane.leads = True
         to, text = chosen[0] if len(chosen) == 1 else None, "" if chosen else words(content)
-        event = lane.step(end=at, text=text, usage=_usage(message), decision="delegate", to=to, **given)
+        event = lane.step(end=at, text=text, usage=_usage(message), decision="delegate", to=to, **fields)
         if to is not None and event is not None:
             self.draft.lane(to, role=to).hears(event, "message")
 
-    def _wrote_code(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _wrote_code(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         lane, at = self.room.lane(source), seconds(message.get("created_at"))
-        given["extra"]["retry_attempt"] = message.get("retry_attempt")
-        lane.step(end=at, text=words(message.get("content")), usage=_usage(message), **given)
+        fields["extra"]["retry_attempt"] = message.get("retry_attempt")
+        lane.step(end=at, text=words(message.get("content")), usage=_usage(message), **fields)
         for k, block in enumerate(as_list(message.get("code_blocks"))):
-            code, id = as_dict(block), f"{given['id']}.code{k}"
+            code, id = as_dict(block), f"{fields['id']}.code{k}"
             lane.call("code_executor", words(code.get("code")), call=id, at=at, id=id, extra={"language": code.get("language")})
             self._code[source] = id
 
-    def _ran_code(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _ran_code(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         result, at = as_dict(message.get("result")), seconds(message.get("created_at"))
         lane = self.room.lane(source)
         ok = result.get("exit_code") == 0 if "exit_code" in result else None
-        lane.result(self._code.pop(source, None), words(result.get("output")), at=at, tool="code_executor", ok=ok, **given)
+        lane.result(self._code.pop(source, None), words(result.get("output")), at=at, tool="code_executor", ok=ok, **fields)
 
-    def _remembered(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _remembered(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         lane, at = self.room.lane(source), seconds(message.get("created_at"))
         text = "\n".join(words(as_dict(part).get("content")) for part in as_list(message.get("content")))
-        lane.result(None, text, at=at, tool="memory", source="memory", **given)
+        lane.result(None, text, at=at, tool="memory", source="memory", **fields)
 
-    def _asked(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _asked(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         """Whoever asks a person for input passes on what the person said."""
         self._humans.add(source)
 
-    def _chunk(self, source: str, message: dict[str, Any], given: dict[str, Any]) -> None:
+    def _chunk(self, source: str, message: dict[str, Any], fields: dict[str, Any]) -> None:
         """Pieces of a message that comes whole after them."""
 
     def _counted(self, message: dict[str, Any]) -> None:

@@ -125,7 +125,7 @@ def _scan(file: File) -> _Scan:
         first, last = first or _TIME.search(rest), _last_time(rest) or last
         named.update(_SESSION.findall(rest))
         mate = mate or _read_teams(rest, teams)
-    times = [seconds(found[1].decode("ascii", "replace")) if found else None for found in (first, last)]
+    times = [seconds(match[1].decode("ascii", "replace")) if match else None for match in (first, last)]
     root_id = root[1] if root else None
     return _Scan(_words(session), root_id, frozenset(teams), mate, times[0], times[1], frozenset(named))
 
@@ -140,7 +140,7 @@ def _read_teams(block: bytes, teams: set[str]) -> str | None:
     mate = None
     for line in block.split(b"\n"):
         if b'"teamName"' in line or b'"team_name"' in line:
-            teams.update(found.decode("utf-8", "replace") for found in _TEAM.findall(line))
+            teams.update(name.decode("utf-8", "replace") for name in _TEAM.findall(line))
             mate = mate or _mate_in(line)
     return mate
 
@@ -163,15 +163,15 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     by_key: dict[tuple[str, str], list[File]] = {}
     for file in (part for whole in files for part in _parts(whole)):
         by_key.setdefault(_session_of(file), []).append(file)
-    scans = {key: [_scan(f) for f in found if _is_main(f)] for key, found in by_key.items()}
-    mates = {key: next(s for s in found if s.mate) for key, found in scans.items() if any(s.mate for s in found)}
-    leads = {key: s for key, found in scans.items() if key not in mates for s in found if s.teams}
+    scans = {key: [_scan(f) for f in files_here if _is_main(f)] for key, files_here in by_key.items()}
+    mates = {key: next(s for s in files_here if s.mate) for key, files_here in scans.items() if any(s.mate for s in files_here)}
+    leads = {key: s for key, files_here in scans.items() if key not in mates for s in files_here if s.teams}
     first_of: dict[tuple[str, object], tuple[str, str]] = {}
     home = {key: key for key in by_key}
     for key in sorted(by_key):
-        for found in scans[key] if key not in mates else ():
-            if found.root:
-                home[key] = home[first_of.setdefault((key[0], found.root), key)]
+        for files_here in scans[key] if key not in mates else ():
+            if files_here.root:
+                home[key] = home[first_of.setdefault((key[0], files_here.root), key)]
     for key in sorted(mates):
         lead = _lead_of(mates[key], key[0], leads)
         home[key] = home[lead] if lead else first_of.setdefault((key[0], mates[key].teams), key)
@@ -218,8 +218,8 @@ def _session_of(file: File) -> tuple[str, str]:
     return folder, file.stem
 
 
-def _words(found: re.Match[bytes] | None) -> str | None:
-    return found[1].decode("utf-8", "replace") if found else None
+def _words(match: re.Match[bytes] | None) -> str | None:
+    return match[1].decode("utf-8", "replace") if match else None
 
 
 def _read(session: Session) -> Iterator[Trace]:
@@ -279,10 +279,10 @@ def _read_agents(session: Session, conversations: Conversations, files: Sequence
     sidecars = {f.name: f for f in session.files if _META.search(f.name)}
     runs: dict[str, list[str]] = {}
     for file in files:
-        found = _AGENT.search(file.name)
-        if found is None:
+        match = _AGENT.search(file.name)
+        if match is None:
             continue
-        conversation = conversations.other(found[1], "file")
+        conversation = conversations.other(match[1], "file")
         sidecar = sidecars.get(file.name.removesuffix(".jsonl") + ".meta.json")
         if sidecar is not None:
             conversation.about = as_dict(session.document(sidecar))
@@ -291,7 +291,7 @@ def _read_agents(session: Session, conversations: Conversations, files: Sequence
             conversation.name = string(conversation.about.get("description"))
         conversations.read(file, conversation)
         if run := _RUN.search(file.name):
-            runs.setdefault(run[1], []).append(found[1])
+            runs.setdefault(run[1], []).append(match[1])
     return runs
 
 

@@ -83,7 +83,7 @@ class Conversation:
 class Conversations:
     """All conversations of a session."""
 
-    def __init__(self, session: Session, seen: dict[str, dict[int, str]]) -> None:
+    def __init__(self, session: Session, records_by_file: dict[str, dict[int, str]]) -> None:
         """`seen` holds the records that a session this one was resumed from has already: by uuid, then by what they say."""
         self.session = session
         self.main = Conversation("main")
@@ -93,7 +93,7 @@ class Conversations:
         self.titled: dict[str, str] = {}
         """Kind of title to the latest of that kind."""
         self.facts: dict[str, Any] = {}
-        self._seen = seen
+        self._names_by_record = records_by_file
         self._messages: dict[tuple[str, str], Reply] = {}
         self._owner: dict[str, str] = {}
         self._roots: dict[str, str] = {}
@@ -158,8 +158,8 @@ class Conversations:
         if kind == "assistant":
             self._assistant(record, conversation)
         elif kind in ("user", "system", "attachment"):
-            if isinstance(made := record.get("toolUseResult"), dict):  # it repeats whole files, which nobody asks for again
-                record["toolUseResult"] = {key: made[key] for key in _MADE if key in made}
+            if isinstance(result := record.get("toolUseResult"), dict):  # it repeats whole files, which nobody asks for again
+                record["toolUseResult"] = {key: result[key] for key in _MADE if key in result}
             conversation.items.append(record)
         else:
             self.session.report.unknown[str(kind)] += 1
@@ -169,7 +169,7 @@ class Conversations:
 
     def _first_seen(self, uuid: str, digest: int) -> str | None:
         """What a record is called here: by its uuid, or by another where one that differs has that; None for a copy."""
-        names = self._seen.setdefault(uuid, {})
+        names = self._names_by_record.setdefault(uuid, {})
         if digest in names:
             return None
         names[digest] = name = uuid if not names else f"{uuid}~{len(names) + 1}"
@@ -204,8 +204,8 @@ class Conversations:
         """For the trace's `meta`: where the session ran, and its title and project where the records say so."""
         title = self.titled.get("custom-title") or self.titled.get("ai-title")
         where = str(self.facts.get("cwd") or "").replace("\\", "/").rstrip("/")
-        said = {TITLE: one_line(title or ""), PROJECT: where.rpartition("/")[2]}
-        return {**{key: text for key, text in said.items() if text}, **self.facts, "titles": self.titles}
+        fields = {TITLE: one_line(title or ""), PROJECT: where.rpartition("/")[2]}
+        return {**{key: text for key, text in fields.items() if text}, **self.facts, "titles": self.titles}
 
 
 def user_text(record: dict[str, Any]) -> str:
@@ -286,16 +286,16 @@ class StatedUsage(NamedTuple):
     @classmethod
     def of_result(cls, answer: ResultBlock) -> StatedUsage | None:
         """In the result of its call: structured, else in its last line. The client's total is that of its last request."""
-        made, text = answer.structured, _USAGE.search(answer.text)
-        usage, total = Usage.anthropic(made.get("usage")), count(made.get("totalTokens"))
+        structured, text = answer.structured, _USAGE.search(answer.text)
+        usage, total = Usage.anthropic(structured.get("usage")), count(structured.get("totalTokens"))
         usage = usage or (Usage(total) if total else None)
-        spent = number(made.get("totalDurationMs"))
+        spent = number(structured.get("totalDurationMs"))
         stated = cls(
             usage,
             _LAST_REQUEST if usage else None,
             spent / 1e3 if spent is not None else None,
-            count(made.get("totalToolUseCount")),
-            string(made.get("resolvedModel")),
+            count(structured.get("totalToolUseCount")),
+            string(structured.get("resolvedModel")),
         )
         if usage or spent is not None or stated.tools is not None:
             return stated
@@ -304,25 +304,25 @@ class StatedUsage(NamedTuple):
     @classmethod
     def of_notice(cls, text: str) -> StatedUsage | None:
         """In the notification that it ended, or the line about itself in a result."""
-        said = {name: count(value) for name, value in _SAID.findall(text)}
-        if not said:
+        counts = {name: count(value) for name, value in _SAID.findall(text)}
+        if not counts:
             return None
-        total, spent = said.get("tokens"), said.get("duration_ms")
+        total, spent = counts.get("tokens"), counts.get("duration_ms")
         usage = Usage(total) if total else None
-        return cls(usage, _LAST_REQUEST if usage else None, None if spent is None else spent / 1e3, said.get("tool_uses"))
+        return cls(usage, _LAST_REQUEST if usage else None, None if spent is None else spent / 1e3, counts.get("tool_uses"))
 
 
 @lru_cache(maxsize=256)
 def notices(text: str) -> list[Notice]:
     """The task notifications in a text. Each is asked for twice: to link, and to play."""
-    found = []
+    listed = []
     for body in _NOTICE.findall(text):
         got = {name: value.strip() for name, value in _FIELD.findall(body)}
         if "task-id" in got:
             words = got.get("result") or got.get("summary", "")
             usage = got.get("usage", "")
-            found.append(Notice(got["task-id"], got.get("tool-use-id"), got.get("status", ""), words, usage))
-    return found
+            listed.append(Notice(got["task-id"], got.get("tool-use-id"), got.get("status", ""), words, usage))
+    return listed
 
 
 class SpawnLinks:
@@ -361,11 +361,11 @@ class SpawnLinks:
         others = self.conversations.others.items()
         sidecars = {talk.tool_use: name for name, talk in others if talk.tool_use and talk.about}
         progress = {talk.tool_use: name for name, talk in others if talk.tool_use and not talk.about}
-        for call, given in self._calls.items():
+        for call, args in self._calls.items():
             answer = self.answers.get(call)
             child, rule = self._stated(call, answer, sidecars, progress)
             if child is not None and child not in self.child.values():
-                self._take(call, child, given)
+                self._take(call, child, args)
                 self.report.linked(rule)
         self._by_prompt()
 
@@ -375,8 +375,8 @@ class SpawnLinks:
         if call in sidecars:
             return sidecars[call], "sidecar"
         if answer is not None:
-            made = answer.structured
-            child = string(made.get("agentId")) or string(made.get("agent_id")) or string(made.get("teammate_id"))
+            fields = answer.structured
+            child = string(fields.get("agentId")) or string(fields.get("agent_id")) or string(fields.get("teammate_id"))
             if child is not None:
                 return child, "structured result"
         if call in progress:
@@ -386,24 +386,24 @@ class SpawnLinks:
         tail = _TAIL.search(answer.text) if answer is not None and not answer.is_error else None
         return (tail[1] or tail[2], "id in the result's text") if tail else (None, "")
 
-    def _take(self, call: str, child: str, given: dict[str, Any]) -> None:
+    def _take(self, call: str, child: str, args: dict[str, Any]) -> None:
         self.child[call] = child
-        if name := string(given.get("name")):
+        if name := string(args.get("name")):
             self.name[name] = child
         if "@" in child:
             self.name.setdefault(child.split("@")[0], child)
 
     def _by_prompt(self) -> None:
         """What nothing states: the spawn whose prompt is word for word what the sub-agent was told first."""
-        taken = set(self.child.values())
+        used = set(self.child.values())
         free: dict[str, list[str]] = {}
         for name, conversation in self.conversations.others.items():
-            if name not in taken and (prompt := _plain(conversation.prompt())):
+            if name not in used and (prompt := _plain(conversation.prompt())):
                 free.setdefault(prompt, []).append(name)
-        for call, given in self._calls.items():
-            prompt = _plain(str(given.get("prompt") or ""))
+        for call, args in self._calls.items():
+            prompt = _plain(str(args.get("prompt") or ""))
             if call not in self.child and free.get(prompt):
-                self._take(call, free[prompt].pop(0), given)
+                self._take(call, free[prompt].pop(0), args)
                 self.report.linked("same prompt", exact=False)
 
     def linked(self) -> set[str]:
@@ -453,8 +453,8 @@ def _snapshots(session: Session) -> dict[str, dict[str, Any]]:
     out = {}
     for file in session.files:
         if file.name.endswith(".json") and "/workflows/" in file.name and "/subagents/" not in file.name:
-            found = as_dict(session.document(file))
-            out[string(found.get("runId")) or file.stem] = found
+            snapshot = as_dict(session.document(file))
+            out[string(snapshot.get("runId")) or file.stem] = snapshot
     return out
 
 
@@ -482,8 +482,8 @@ def _workflow_calls(links: SpawnLinks) -> dict[str, ResultBlock]:
 
 
 def _is_of(answer: ResultBlock, run: str, snapshot: Mapping[str, Any]) -> bool:
-    made = answer.structured
-    if string(made.get("runId")):
-        return bool(made["runId"] == run)
+    structured = answer.structured
+    if string(structured.get("runId")):
+        return bool(structured["runId"] == run)
     task = _TASK.search(answer.text)
     return bool(task and task[1] == snapshot.get("taskId"))

@@ -67,7 +67,7 @@ def _together(records: list[_Record], own: dict[str, set[str]]) -> dict[str, str
             other = of.get(name)
             if other is not None and name not in own[record.session] and home[other] != home[record.session]:
                 first, second = sorted((home[other], home[record.session]), key=list(own).index)
-                home = {session: first if found == second else found for session, found in home.items()}
+                home = {session: first if folder == second else folder for session, folder in home.items()}
     return home
 
 

@@ -153,12 +153,12 @@ class Transcript:
         text = "\n".join(t for t in texts if t)
         if reply.model == SYNTHETIC or reply.record.get("isApiErrorMessage"):
             what = {"is_synthetic": True, "api_error_status": reply.record.get("apiErrorStatus")}
-            lane.told(text, by="system", at=reply.begin, id=reply.id, source="system", ok=False, error=text[:200], extra=what)
+            lane.prompt(text, by="system", at=reply.begin, id=reply.id, source="system", ok=False, error=text[:200], extra=what)
             return
         if reply.usage is None:
             self.draft.report.lacks["the tokens of a model call"] += 1
-        said = len(text) + sum(map(len, thoughts)) + sum(len(compact(b.get("input"))) for b, _ in calls)
-        is_placeholder = reply.is_begun and reply.usage is not None and reply.usage.output < said / _CHARACTERS
+        length = len(text) + sum(map(len, thoughts)) + sum(len(compact(b.get("input"))) for b, _ in calls)
+        is_placeholder = reply.is_begun and reply.usage is not None and reply.usage.output < length / _CHARACTERS
         if is_placeholder:
             self.draft.report.lacks[PLACEHOLDER] += 1
         spawns = any(b.get("name") in SPAWNS for b, _ in calls)
@@ -177,32 +177,32 @@ class Transcript:
 
     def _call(self, block: dict[str, Any], at: float | None, lane: Lane) -> None:
         name, call = string(block.get("name")) or "unnamed", string(block.get("id")) or ""
-        given = as_dict(block.get("input"))
+        args = as_dict(block.get("input"))
         if name in SPAWNS:
-            self._spawn(call, given, at, lane)
+            self._spawn(call, args, at, lane)
         elif name == _SENDS:
-            self._send(call, given, at, lane)
+            self._send(call, args, at, lane)
         else:
-            lane.call(name, compact(given), call=call, at=at, id=call or None)
+            lane.call(name, compact(args), call=call, at=at, id=call or None)
             self._spawn_run(call, at, lane)
-            if name == "TaskStop" and (task := self._named(str(given.get("task_id")))) in self.links.linked():
+            if name == "TaskStop" and (task := self._named(str(args.get("task_id")))) in self.links.linked():
                 lane.despawn(task, at=at, id=f"{call}:stop")
 
-    def _spawn(self, call: str, given: dict[str, Any], at: float | None, lane: Lane) -> None:
+    def _spawn(self, call: str, args: dict[str, Any], at: float | None, lane: Lane) -> None:
         answer, child = self.links.answers.get(call), self.links.child.get(call)
-        role = string(given.get("subagent_type")) or "general-purpose"
+        role = string(args.get("subagent_type")) or "general-purpose"
         failed = answer is not None and answer.is_error and child is None
         if child is None and answer is not None and not failed:
             # It ran, and neither an id nor a transcript of it is there: the agent is known by its call alone.
             child = f"agent-of-{call}"
             self.links.child[call] = child
             self.draft.report.loose(f"{call}: its agent has no id and no transcript")
-        what = {name: given.get(name) for name in ("run_in_background", "description", "isolation")}
+        what = {name: args.get(name) for name in ("run_in_background", "description", "isolation")}
         lane.spawn(
             child,
             role=role,
-            name=string(given.get("name")) or string(given.get("description")),
-            text=string(given.get("prompt")) or "",
+            name=string(args.get("name")) or string(args.get("description")),
+            text=string(args.get("prompt")) or "",
             at=at,
             id=call or None,
             ok=False if failed else None,
@@ -212,11 +212,11 @@ class Transcript:
         if child is not None:
             self._parent[child] = lane.agent
 
-    def _send(self, call: str, given: dict[str, Any], at: float | None, lane: Lane) -> None:
-        to = self._named(_addressee(given)) or None
-        text = text_of(given.get("message") or given.get("content"))
+    def _send(self, call: str, args: dict[str, Any], at: float | None, lane: Lane) -> None:
+        to = self._named(_addressee(args)) or None
+        text = text_of(args.get("message") or args.get("content"))
         known = to is not None and (to in self.conversations.others or to in self.links.linked())
-        event = lane.send(to, text, at=at, id=call or None, heard=False, extra={"summary": given.get("summary")})
+        event = lane.send(to, text, at=at, id=call or None, heard=False, extra={"summary": args.get("summary")})
         if known and not self._shown.get(str(to), Counter())[_words(text)]:
             self.draft.lane(str(to)).gets(event)
         else:
@@ -262,27 +262,27 @@ class Transcript:
         elif lane.agent != "main":
             self._from_parent(text, at, lane, uuid, is_first=is_first)
         elif record.get("isCompactSummary"):
-            lane.told(text, by="memory", at=at, id=uuid, source="memory", extra={"is_summary": True})
+            lane.prompt(text, by="memory", at=at, id=uuid, source="memory", extra={"is_summary": True})
         elif record.get("isMeta") or record.get("isVisibleInTranscriptOnly") or text.lstrip().startswith(_NOT_HUMAN):
-            lane.told(text, by="system", at=at, id=uuid, source="system")
+            lane.prompt(text, by="system", at=at, id=uuid, source="system")
         else:
             what = {"interrupted": True} if text.startswith(_INTERRUPTED) else None
-            lane.told(text, at=at, id=uuid, extra=what)
+            lane.prompt(text, at=at, id=uuid, extra=what)
 
     def _from_parent(self, text: str, at: float | None, lane: Lane, uuid: str | None, *, is_first: bool) -> None:
         """Words to a sub-agent: its task, which the spawn carries, or a message that was sent to it."""
         if is_first:
             if lane.agent not in self._parent:
-                lane.told(text, by="unknown", at=at, id=uuid, source="peer")
+                lane.prompt(text, by="unknown", at=at, id=uuid, source="peer")
             return
         if self._hears_sent(None, text, at, lane):
             return
         if text.lstrip().startswith(_NOT_HUMAN):
-            lane.told(text, by="system", at=at, id=uuid, source="system")
+            lane.prompt(text, by="system", at=at, id=uuid, source="system")
         elif text.startswith(_INTERRUPTED):
-            lane.told(text, at=at, id=uuid, extra={"interrupted": True})
+            lane.prompt(text, at=at, id=uuid, extra={"interrupted": True})
         else:
-            lane.told(text, by=self._parent.get(lane.agent, "unknown"), at=at, id=uuid, source="peer")
+            lane.prompt(text, by=self._parent.get(lane.agent, "unknown"), at=at, id=uuid, source="peer")
 
     def _letter(self, who: str, words: str, at: float | None, lane: Lane, event: str | None, *, is_first: bool) -> None:
         if who == "system":
@@ -291,7 +291,7 @@ class Transcript:
             if name in self.links.linked():
                 lane.despawn(name, at=at, id=event, extra={"notice": words[:200]})
             else:
-                lane.told(words, by="system", at=at, id=event, source="system")
+                lane.prompt(words, by="system", at=at, id=event, source="system")
             return
         sender = self._named(who)
         if is_first and lane.agent in self._parent:
@@ -299,7 +299,7 @@ class Transcript:
         if sender in self.conversations.others:
             self.advance(self.conversations.others[sender], at)
         if not self._hears_sent(sender, words, at, lane):
-            lane.told(words, by=sender, at=at, id=event, source="peer")
+            lane.prompt(words, by=sender, at=at, id=event, source="peer")
 
     def notice(self, notice: Notice, at: float | None, lane: Lane, event: str | None) -> None:
         """A background task ended: a sub-agent's return, or the late result of a command."""
@@ -342,9 +342,9 @@ class Transcript:
     def _totals(self, child: str, stated: StatedUsage, at: float | None, by: str) -> None:
         """All that is known of an agent's work, as one step of it, marked as stated by another."""
         begin = None if at is None or stated.seconds is None else at - stated.seconds
-        said = {STATED: by, "tool_calls": stated.tools, "tokens_are": stated.tokens_are}
+        extra = {STATED: by, "tool_calls": stated.tools, "tokens_are": stated.tokens_are}
         lane = self.draft.lane(child)
-        lane.step(at=begin, end=at if begin is not None else None, usage=stated.usage, model=stated.model, extra=said)
+        lane.step(at=begin, end=at if begin is not None else None, usage=stated.usage, model=stated.model, extra=extra)
 
     def _result(self, answer: ResultBlock, lane: Lane) -> None:
         call, at = str(answer.block.get("tool_use_id")), answer.at
@@ -384,11 +384,11 @@ class Transcript:
         if kind is None and not (answer.is_error and answer.text.startswith(_DENIED)):
             return False
         what = {"denied": kind or "user-rejected"}
-        said = lane.told(answer.text, at=answer.at, id=f"{call}:denied", extra=what)
+        denial = lane.prompt(answer.text, at=answer.at, id=f"{call}:denied", extra=what)
         safety = self.draft.event("safety_event", lane.agent, id=f"{call}:safety", at=answer.at, ok=True, extra=what)
-        self.draft.edge(said, safety, "causal")
+        self.draft.edge(denial, safety, "causal")
         if call in self.draft.rows:
-            self.draft.edge(call, said, "causal")
+            self.draft.edge(call, denial, "causal")
             self.draft.set(call, ok=False, error=answer.text[:500] or "denied")
         return True
 
@@ -404,13 +404,13 @@ class Transcript:
                 for k, notice in enumerate(notices(words)):
                     self.notice(notice, at, lane, uuid and f"{uuid}:{k}")
             elif words:
-                lane.told(words, at=at, id=uuid, extra={"queued": True})
+                lane.prompt(words, at=at, id=uuid, extra={"queued": True})
         elif kind in _REMARKS:
             source = _REMARKS[kind]
             content = inside.get("content") if inside.get("content") is not None else inside.get("snippet")
             text = text_of(as_dict(content).get("file", content) if isinstance(content, dict) else content)
             what = {"attachment": kind, "path": inside.get("displayPath")}
-            lane.told(text, by=source, at=at, id=uuid, source=source, trusted=source == "system", extra=what)
+            lane.prompt(text, by=source, at=at, id=uuid, source=source, trusted=source == "system", extra=what)
         elif kind in ("hook_blocking_error", "hook_stopped_continuation"):
             self._safety(lane, at, uuid, text_of(inside.get("blockingError") or inside.get("message")), attachment=kind)
         else:
@@ -428,12 +428,12 @@ class Transcript:
         elif kind == "api_error":
             what = {"retry": record.get("retryAttempt"), "wait_ms": record.get("retryInMs")}
             error = compact(record.get("error"))[:500]
-            lane.told(text or error, by="system", at=at, id=uuid, source="system", ok=False, error=error, extra=what)
+            lane.prompt(text or error, by="system", at=at, id=uuid, source="system", ok=False, error=error, extra=what)
         elif kind in ("compact_boundary", "microcompact_boundary"):
             about = as_dict(record.get("compactMetadata"))
             spent = number(about.get("durationMs"))
             what = {"compaction": about.get("trigger"), "tokens_before": about.get("preTokens")}
-            lane.told(text, by="memory", at=at, id=uuid, source="memory", dur=spent / 1e3 if spent else None, extra=what)
+            lane.prompt(text, by="memory", at=at, id=uuid, source="memory", dur=spent / 1e3 if spent else None, extra=what)
         else:
             self.left_out[f"system {kind}"] += 1
 
@@ -444,8 +444,8 @@ class Transcript:
         lane.hears(event)
 
 
-def _addressee(given: dict[str, Any]) -> str:
-    return str(given.get("to") or given.get("recipient") or given.get("target_agent_id") or "")
+def _addressee(args: dict[str, Any]) -> str:
+    return str(args.get("to") or args.get("recipient") or args.get("target_agent_id") or "")
 
 
 def _words(text: str) -> str:

@@ -82,8 +82,8 @@ class _Stream:
             self._pay(usage_of(record.get("usage")))
             self.member.is_stopped = True
         elif kind in ("turn.failed", "error"):
-            said = as_dict(record.get("error")) or record
-            self.team.failed(self.member, None, string(said.get("message")) or "error")
+            error = as_dict(record.get("error")) or record
+            self.team.failed(self.member, None, string(error.get("message")) or "error")
         elif kind not in ("turn.started", "thread.started", "item.plan.delta", "request_user_input"):
             self.team.report.unknown[kind or "a line without a type"] += 1
 
@@ -119,35 +119,35 @@ class _Stream:
             self.team.report.unknown[f"item/{kind}"] += 1
 
     def _tool(self, item: dict[str, Any], kind: str, name: str) -> None:
-        given = next((item[k] for k in ("command", "arguments", "changes", "query") if item.get(k) is not None), "")
+        args = next((item[k] for k in ("command", "arguments", "changes", "query") if item.get(k) is not None), "")
         tool = _TOOLS.get(kind) or f"{item.get('server')}.{item.get('tool')}"
-        self.team.call(self.member, None, name, tool, None, compact(given))
+        self.team.call(self.member, None, name, tool, None, compact(args))
         status = item.get("status")
         if status == "in_progress":
             return
         ok = {"completed": True, "failed": False, "declined": False}.get(str(status))
-        said = item.get("aggregated_output") or as_dict(item.get("result")).get("content") or item.get("error") or ""
+        output = item.get("aggregated_output") or as_dict(item.get("result")).get("content") or item.get("error") or ""
         if kind == "web_search":
             self.team.hosted(self.member, None, name, status or "completed")
         else:
-            self.team.result(self.member, None, name, text_of(said), ok)
+            self.team.result(self.member, None, name, text_of(output), ok)
         if status == "declined":
             self.team.refused(self.member, None, name, "declined", "user")
 
     def _team_call(self, item: dict[str, Any], name: str) -> None:
         tool, to = string(item.get("tool")) or "", [t for t in as_list(item.get("receiver_thread_ids")) if string(t)]
-        said = {"message": item.get("prompt") or "", "target": to[0] if to else None}
+        args = {"message": item.get("prompt") or "", "target": to[0] if to else None}
         states = as_dict(item.get("agents_states"))
-        self.team.call(self.member, None, name, "wait_agent" if tool == "wait" else tool, None, compact(said))
+        self.team.call(self.member, None, name, "wait_agent" if tool == "wait" else tool, None, compact(args))
         if tool == "spawn_agent":
             error = None if to else "no agent was made"
-            self.team.spawned(self.member, None, name, said["target"], None, None, None, None, error)
+            self.team.spawned(self.member, None, name, args["target"], None, None, None, None, error)
         elif tool == "send_input":
-            self.team.reached(self.member, None, name, said["target"])
+            self.team.reached(self.member, None, name, args["target"])
         for child, state in states.items():
-            told = as_dict(state)
-            if told.get("status") in ("completed", "errored"):
-                self.team.status(self.member, None, child, {told["status"]: told.get("message")})
+            state_fields = as_dict(state)
+            if state_fields.get("status") in ("completed", "errored"):
+                self.team.status(self.member, None, child, {state_fields["status"]: state_fields.get("message")})
         if tool not in ("spawn_agent", "send_input", "close_agent"):
             self.team.result(self.member, None, name, compact({"timed_out": not states}), item.get("status") == "completed")
 
@@ -193,12 +193,12 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     trees: dict[str, list[File]] = {}
     for file, head in heads:
         trees.setdefault(_root(head, known), []).append(file)
-    for root, found in trees.items():
-        session = Session(root, found)
-        for name in sorted(mixed & {file.name for file in found}):
+    for root, files_here in trees.items():
+        session = Session(root, files_here)
+        for name in sorted(mixed & {file.name for file in files_here}):
             session.report.broke(name, None, _MIXED)
         yield session
-    yield from (Session(f"{folder}/", found) for folder, found in bundles.items())
+    yield from (Session(f"{folder}/", files_here) for folder, files_here in bundles.items())
 
 
 _MIXED = "a thread of nothing but its head beside others: if their lines are mixed, import the files one by one"
@@ -262,9 +262,9 @@ def _newest(files: Sequence[File], report: Report) -> Iterator[File]:
 
 
 def _longest(files: list[File], report: Report) -> File:
-    found = sorted(((_lines(file), file) for file in files), key=lambda row: (len(row[0]), row[1].name))
-    most, best = found.pop()
-    for lines, _ in found:
+    by_length = sorted(((_lines(file), file) for file in files), key=lambda row: (len(row[0]), row[1].name))
+    most, best = by_length.pop()
+    for lines, _ in by_length:
         begins = lines[:-1] == most[: max(len(lines) - 1, 0)]
         what = "older copies of a thread" if begins else "other versions of a thread, which went another way"
         report.mended[f"{what}: left out"] += 1
@@ -300,9 +300,9 @@ def _chained(number: int, first: dict, records: Iterator[tuple[int, dict]]) -> I
 
 def _document(session: Session, file: File, report: Report) -> Thread | None:
     """The oldest logs: one document with all items."""
-    found = as_dict(session.document(file))
+    thread = as_dict(session.document(file))
     head = peek(file)
-    items = [(k, item) for k, item in enumerate(as_list(found.get("items")), 1) if isinstance(item, dict)]
+    items = [(k, item) for k, item in enumerate(as_list(thread.get("items")), 1) if isinstance(item, dict)]
     return Thread(head, iter(items), report) if head is not None else None
 
 

@@ -66,8 +66,8 @@ def read_bundle(session: Session) -> Iterator[Trace]:
     state: dict[str, Any] = {}
     events: list[dict[str, Any]] = []
     for file in session.files:
-        if found := IS_PAYLOAD.search(file.name):
-            payloads[int(found[1])] = file
+        if match := IS_PAYLOAD.search(file.name):
+            payloads[int(match[1])] = file
         elif is_about_bundle(file.head(4096)):
             state = {**state, **as_dict(session.document(file))}
         else:
@@ -95,7 +95,7 @@ class _Bundle:
         """Tool call to its thread, the id that the model gave it, and its kind."""
         self._turns: dict[str, str] = {}
         self._read: dict[str, Counter[str]] = defaultdict(Counter)
-        self._seen: set[str] = set()
+        self._model_calls: set[str] = set()
 
     def event(self, event: dict[str, Any]) -> None:
         payload = as_dict(event["payload"])
@@ -141,8 +141,8 @@ class _Bundle:
 
     def _payload(self, ref: Any) -> Any:
         """The text of a payload, by its number."""
-        found = re.search(r"(\d+)(?:\.json)?$", str(as_dict(ref).get("path") or as_dict(ref).get("raw_payload_id") or ""))
-        file = self.payloads.get(int(found[1])) if found else None
+        match = re.search(r"(\d+)(?:\.json)?$", str(as_dict(ref).get("path") or as_dict(ref).get("raw_payload_id") or ""))
+        file = self.payloads.get(int(match[1])) if match else None
         if file is None:
             self.team.report.lacks["payloads that the bundle names and does not hold"] += 1 if ref else 0
             return None
@@ -182,7 +182,7 @@ class _Bundle:
             if is_delta or met[key] > known[key]:
                 known[key] += 1
                 thread.item(seq, item)
-        thread.settle_asked()
+        thread.settle_prompts()
 
     def on_answer(self, thread: Thread, seq: int, payload: dict[str, Any]) -> None:
         name = str(payload.get("inference_call_id") or payload.get("compaction_request_id") or f"{thread.head.id}:{seq}")
@@ -191,7 +191,7 @@ class _Bundle:
         thread.open(name)
         for item in as_list(answer.get("output_items", answer.get("output"))):
             if isinstance(item, dict):
-                self._seen.add(str(item.get("call_id")))
+                self._model_calls.add(str(item.get("call_id")))
                 thread.item(seq, item)
         thread.close(usage_of(answer.get("token_usage") or answer.get("usage")))
         if error := string(payload.get("error")):
@@ -203,7 +203,7 @@ class _Bundle:
         about = payload.get("kind")
         kind = string(as_dict(about).get("type")) or string(about) or "tool"
         self._calls[name] = (thread.head.id, call, kind)
-        if call not in self._seen:
+        if call not in self._model_calls:
             self._invoke(thread, payload, call, kind, as_dict(about))
         if name in self._targets:
             to = self._targets[name]
@@ -214,29 +214,29 @@ class _Bundle:
 
     def _invoke(self, thread: Thread, payload: dict[str, Any], call: str, kind: str, about: dict[str, Any]) -> None:
         """A call that no answer of the model shows: a code cell made it, or the answer is not in the bundle."""
-        said = as_dict(self._payload(payload.get("invocation_payload")))
-        inner = as_dict(said.get("payload"))
-        given = compact(next((v for v in (inner.get("arguments"), inner.get("input"), said or None) if v is not None), ""))
-        tool = string(said.get("tool_name")) or string(about.get("tool")) or string(about.get("name")) or kind
+        invocation = as_dict(self._payload(payload.get("invocation_payload")))
+        inner = as_dict(invocation.get("payload"))
+        args = compact(next((v for v in (inner.get("arguments"), inner.get("input"), invocation or None) if v is not None), ""))
+        tool = string(invocation.get("tool_name")) or string(about.get("tool")) or string(about.get("name")) or kind
         if as_dict(payload.get("requester")).get("type") == "code_cell" and kind not in _TEAM_KINDS:
-            thread.do("nested", call, tool, given, None)
+            thread.do("nested", call, tool, args, None)
         else:
-            thread.do("call", call, tool if kind not in _TEAM_KINDS else kind, None, given)
+            thread.do("call", call, tool if kind not in _TEAM_KINDS else kind, None, args)
 
     def on_ran(self, thread: Thread, seq: int, payload: dict[str, Any]) -> None:
         _, call, _ = self._calls.get(str(payload.get("tool_call_id")), ("", "", ""))
-        told = as_dict(self._payload(payload.get("runtime_payload")))
-        if "agent_thread_id" in told:
-            thread.on_activity(seq, {**told, "event_id": call})
-        elif "new_thread_id" in told:
-            thread.on_spawned(seq, {**told, "call_id": call})
-        elif "receiver_thread_id" in told:
-            thread.on_reached(seq, {**told, "call_id": call})
+        runtime = as_dict(self._payload(payload.get("runtime_payload")))
+        if "agent_thread_id" in runtime:
+            thread.on_activity(seq, {**runtime, "event_id": call})
+        elif "new_thread_id" in runtime:
+            thread.on_spawned(seq, {**runtime, "call_id": call})
+        elif "receiver_thread_id" in runtime:
+            thread.on_reached(seq, {**runtime, "call_id": call})
 
     def on_result(self, thread: Thread, seq: int, payload: dict[str, Any]) -> None:
         _, call, _ = self._calls.get(str(payload.get("tool_call_id")), ("", "", ""))
-        told = self._payload(payload.get("result_payload")) if payload.get("result_payload") else None
-        item = as_dict(told).get("response_item") or told
+        result = self._payload(payload.get("result_payload")) if payload.get("result_payload") else None
+        item = as_dict(result).get("response_item") or result
         output = next((item[k] for k in ("output", "value") if isinstance(item, dict) and k in item), item)
         text, ok = result_of(output)
         status = {"completed": True, "failed": False, "cancelled": False, "aborted": False}.get(str(payload.get("status")))

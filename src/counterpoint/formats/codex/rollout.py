@@ -53,7 +53,7 @@ class _OpenAnswer:
         self._first: tuple[float | None, str] = (None, "")
         self._end: float | None = None
         self.model: str | None = None
-        self._asked: list[tuple[float | None, str, str]] = []
+        self._prompts: list[tuple[float | None, str, str]] = []
         """Words in the user's name of which it is not yet known whether a human said them."""
         self._says_who = False
         self.at: float | None = None
@@ -78,7 +78,7 @@ class _OpenAnswer:
 
     def _answer(self, number: int, item: dict[str, Any]) -> None:
         """An item that the model wrote: of the open answer, or of a new one when this one has been answered."""
-        self.settle_asked()
+        self.settle_prompts()
         if self._rest is not None and self._is_answered:
             self.close(None)
         self.open(string(item.get("id")) or f"{self.head.id}:{number}")
@@ -102,17 +102,17 @@ class _OpenAnswer:
         self._words, self._thoughts, self._called = [], [], False
         self._is_answered = self._is_compaction = False
 
-    def settle_asked(self) -> None:
+    def settle_prompts(self) -> None:
         """Words in the user's name that no event claims: a human's where the log has no such events, else the harness's."""
-        asked, self._asked = self._asked, []
-        for at, text, name in asked:
+        prompts, self._prompts = self._prompts, []
+        for at, text, name in prompts:
             if not _TAGGED.match(text):
-                self.hear("injected" if self._says_who else "asked", text, name, at=at)
+                self.hear("injected" if self._says_who else "user_message", text, name, at=at)
 
 
 def _total(stated: Any, before: int) -> int:
-    found = count(stated)
-    return found if found is not None else before if stated is not None else 0
+    total = count(stated)
+    return total if total is not None else before if stated is not None else 0
 
 
 def usage_of(usage: Any) -> Usage | None:
@@ -140,8 +140,8 @@ def result_of(output: Any) -> tuple[str, bool | None]:
     if text.startswith("Script "):  # a cell: what follows its first line is what the script chose to show
         ended = {"completed": True, "failed": False}.get(text[7:20].split()[0] if text[7:20].split() else "")
         return text, ended and not any(_exit_codes(output))
-    if found := _EXIT.search(text, 0, 300):
-        return text, int(found[1]) == 0
+    if match := _EXIT.search(text, 0, 300):
+        return text, int(match[1]) == 0
     return text, False if text.startswith("aborted by user") else None
 
 
@@ -155,8 +155,8 @@ def _exit_codes(output: Any) -> Iterator[int]:
         if not shown.startswith(_RETURNED):
             continue
         with contextlib.suppress(InputError):
-            found = decode(shown)
-            for one in map(as_dict, found if isinstance(found, list) else [found]):
+            value = decode(shown)
+            for one in map(as_dict, value if isinstance(value, list) else [value]):
                 code = one.get("exit_code")
                 if type(code) is int and isinstance(one.get("chunk_id"), str) and "wall_time_seconds" in one:
                     yield code
@@ -169,7 +169,7 @@ class Thread(_OpenAnswer):
         super().__init__(head, report)
         self._records = records
         self._total: tuple[int, ...] = (0, 0, 0, 0, 0)
-        self._said: str | None = None
+        self._last_prompt: str | None = None
         self._is_copy = bool(head.forked_from) or head.start_ordinal is not None
         self._begun: float | None = None
 
@@ -180,7 +180,7 @@ class Thread(_OpenAnswer):
             if self.ready:
                 yield from self.ready
                 self.ready.clear()
-        self.settle_asked()
+        self.settle_prompts()
         self.close(None)
         yield from self.ready
 
@@ -283,36 +283,36 @@ class Thread(_OpenAnswer):
             elif text.startswith(_MEMORY):
                 self.hear("remembers", text, f"{self.head.id}:{number}")
             elif text.startswith("<user_shell_command>"):
-                self.hear("asked", text, f"{self.head.id}:{number}")
-            elif text != self._said:
-                self._asked.append((self.at, text, f"{self.head.id}:{number}"))
+                self.hear("user_message", text, f"{self.head.id}:{number}")
+            elif text != self._last_prompt:
+                self._prompts.append((self.at, text, f"{self.head.id}:{number}"))
 
     def _notice(self, body: str) -> None:
         try:
-            told = as_dict(decode(body))
+            notice = as_dict(decode(body))
         except InputError:
             self.report.unknown["a notice of a sub-agent that is not JSON"] += 1
             return
-        self.hear("status", string(told.get("agent_path")) or string(told.get("agent_id")), told.get("status"))
+        self.hear("status", string(notice.get("agent_path")) or string(notice.get("agent_id")), notice.get("status"))
 
     def _mail(self, number: int, item: dict[str, Any]) -> None:
         parts = [p for p in as_list(item.get("content")) if as_dict(p).get("type") != "encrypted_content"]
         text = text_of(parts)
-        found = _MAIL.match(text)
-        kind, body = (found[1], text[found.end() :]) if found else ("MESSAGE", text)
+        match = _MAIL.match(text)
+        kind, body = (match[1], text[match.end() :]) if match else ("MESSAGE", text)
         is_hidden = len(parts) < len(as_list(item.get("content")))
         who = string(item.get("author")), string(item.get("recipient"))
         self.hear("mail", *who, kind, body, is_hidden, f"{self.head.id}:{number}")
 
     def _call(self, number: int, item: dict[str, Any], kind: str) -> None:
         name = string(item.get("name")) or kind.removesuffix("_call")
-        given = next((item[k] for k in ("arguments", "input", "action", "query") if item.get(k) is not None), "")
+        args = next((item[k] for k in ("arguments", "input", "action", "query") if item.get(k) is not None), "")
         call = string(item.get("call_id"))
         self._answer(number, item)
         self._called = True
         is_hosted = call is None and kind not in ("function_call", "custom_tool_call", "local_shell_call")
         call = call or string(item.get("id")) or f"{self.head.id}:{number}:call"
-        self._add("call", call, name, string(item.get("namespace")), compact(given))
+        self._add("call", call, name, string(item.get("namespace")), compact(args))
         if is_hosted:
             self._add("hosted", call, item.get("status"))
             self._is_answered = True  # the provider ran it: what the model writes next, it wrote with the answer
@@ -334,7 +334,7 @@ class Thread(_OpenAnswer):
         before, now = total
         if min(a - b for a, b in zip(now[:3], before[:3], strict=True)) < 0:
             before = (0, 0, 0, 0, 0)
-            self.report.mended["token totals that begin anew"] += 1
+            self.report.mended["token totals that restart"] += 1
         used = [max(a - b, 0) for a, b in zip(now, before, strict=True)]
         usage = Usage.whole(used[0], used[2], cached=used[1], reasoning=used[3], written=used[4])
         if self._rest is not None:
@@ -357,12 +357,12 @@ class Thread(_OpenAnswer):
         self._says_who = True
         item = as_dict(event.get("item"))
         text = text_of(event.get("message") if not item else item.get("content", item.get("text"))) or "(not text)"
-        same = next((k for k, asked in enumerate(self._asked) if asked[1] == text), len(self._asked) - 1)
-        at, _, name = self._asked.pop(same) if self._asked else (self.at, "", f"{self.head.id}:{number}")
-        self.settle_asked()
-        self._said = text
+        same = next((k for k, prompt in enumerate(self._prompts) if prompt[1] == text), len(self._prompts) - 1)
+        at, _, name = self._prompts.pop(same) if self._prompts else (self.at, "", f"{self.head.id}:{number}")
+        self.settle_prompts()
+        self._last_prompt = text
         if not text.startswith(_MEMORY):
-            self.hear("asked", text, name, at=at)
+            self.hear("user_message", text, name, at=at)
 
     def _on_end(self, number: int, event: dict[str, Any]) -> None:
         """A tool ran: whether it worked, or that a code cell called it."""
@@ -397,8 +397,8 @@ class Thread(_OpenAnswer):
         self.do("reached", string(event.get("call_id")), string(event.get("receiver_thread_id")))
 
     def _on_waited(self, number: int, event: dict[str, Any]) -> None:
-        told = [(string(s.get("thread_id")), s.get("status")) for s in map(as_dict, as_list(event.get("agent_statuses")))]
-        for child, status in told or as_dict(event.get("statuses")).items():
+        statuses = [(string(s.get("thread_id")), s.get("status")) for s in map(as_dict, as_list(event.get("agent_statuses")))]
+        for child, status in statuses or as_dict(event.get("statuses")).items():
             self.hear("status", child, status)
 
     def _on_item(self, number: int, event: dict[str, Any]) -> None:
@@ -418,9 +418,9 @@ class Thread(_OpenAnswer):
             self.report.unknown[f"item_completed/{kind}"] += 1
 
     def _on_started(self, number: int, event: dict[str, Any]) -> None:
-        self.settle_asked()
+        self.settle_prompts()
         self.close(None)
-        self._said = None
+        self._last_prompt = None
 
     def _on_complete(self, number: int, event: dict[str, Any]) -> None:
         self._on_started(number, event)

@@ -170,14 +170,14 @@ def threads_in(file: File) -> list[File]:
 
 def _may_be_several(file: File) -> bool:
     """Whether words that begin a thread's log stand in more than one place."""
-    found = 0
+    heads = 0
     try:
         with file.unpacked() as stream:
-            while found < 2 and (data := stream.read(_BLOCK)):
-                found += len(_BEGINS.findall(data + stream.readline()))
+            while heads < 2 and (data := stream.read(_BLOCK)):
+                heads += len(_BEGINS.findall(data + stream.readline()))
     except (InputError, OSError, EOFError, zstandard.ZstdError):
         pass
-    return found > 1
+    return heads > 1
 
 
 def _begins(data: bytes) -> ThreadHead | None:
@@ -194,11 +194,11 @@ def _begins(data: bytes) -> ThreadHead | None:
 def head_of_meta(meta: dict[str, Any]) -> ThreadHead:
     """The head in the payload of a session_meta."""
     source = meta.get("source")
-    made = as_dict(source).get("subagent") if isinstance(source, dict) else None
-    spawn = as_dict(as_dict(made).get("thread_spawn"))
+    subagent = as_dict(source).get("subagent") if isinstance(source, dict) else None
+    spawn = as_dict(as_dict(subagent).get("thread_spawn"))
     forked = string(meta.get("forked_from_id"))
     parent = string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id"))
-    kind = _kind(made, spawn, meta)
+    kind = _kind(subagent, spawn, meta)
     if kind == "root" and forked:
         kind, parent = "fork", parent or forked
     path = string(meta.get("agent_path")) or string(spawn.get("agent_path"))
@@ -228,13 +228,13 @@ def _project(meta: dict[str, Any]) -> str | None:
     return where.replace("\\", "/").rstrip("/").rpartition("/")[2] or None
 
 
-def _kind(made: Any, spawn: dict[str, Any], meta: dict[str, Any]) -> str:
+def _kind(subagent: Any, spawn: dict[str, Any], meta: dict[str, Any]) -> str:
     if spawn:
         return "thread_spawn"
-    if isinstance(made, str) and made:
-        return made
-    if isinstance(made, dict):
-        return string(made.get("other")) or next(iter(made), "subagent")
+    if isinstance(subagent, str) and subagent:
+        return subagent
+    if isinstance(subagent, dict):
+        return string(subagent.get("other")) or next(iter(subagent), "subagent")
     if string(meta.get("parent_thread_id")) and meta.get("thread_source") == "subagent":
         return "thread_spawn"
     return "root"

@@ -74,7 +74,7 @@ class ThreadTeam(Threads):
         if reviewed is None:
             return
         calls = reviewed.open_calls
-        same = [call for call, (_, given) in calls.items() if action and action in action_of(given)]
+        same = [call for call, (_, args) in calls.items() if action and action in action_of(args)]
         call = same[0] if len(same) == 1 else next(iter(calls)) if len(calls) == 1 else None
         if call is None:
             self.report.loose(f"verdict {verdict}: which call of {reviewed.id} it is about")
@@ -91,25 +91,25 @@ class ThreadTeam(Threads):
         else:
             member.lane.step(end=at, usage=usage, model=model, id=name)
 
-    def call(self, member: Member, at: float | None, call: str, tool: str, space: str | None, given: str) -> None:
+    def call(self, member: Member, at: float | None, call: str, tool: str, space: str | None, arguments: str) -> None:
         """A call: of a tool, or of the team."""
         lane, is_team = member.lane, space in _TEAM_SPACES
         if is_team and tool == "spawn_agent":
-            args = _object(given)
+            args = _object(arguments)
             text = string(args.get("message")) or text_of(args.get("items"))
             extra = {"task_name": args.get("task_name"), "fork": args.get("fork_context", args.get("fork_turns"))}
             event = lane.spawn(None, role=string(args.get("agent_type")), text=text, at=at, id=call, extra=extra)
             self._spawns[call] = (event, member)
         elif is_team and tool in _SENDS:
-            self._send(member, at, call, tool, _object(given))
-        elif is_team and tool == "close_agent" and (child := self.find(_target(_object(given)), member)) is not None:
+            self._send(member, at, call, tool, _object(arguments))
+        elif is_team and tool == "close_agent" and (child := self.find(_target(_object(arguments)), member)) is not None:
             self._ends[call] = lane.despawn(child.id, at=at, id=call)
         else:
-            if is_team and tool in _WAITS and "cell_id" not in given:
+            if is_team and tool in _WAITS and "cell_id" not in arguments:
                 self._waits.add(call)
             name = tool if is_team else f"{space}.{tool}"
-            lane.call(name, given, call=call, at=at, id=call)
-            member.open_calls[call] = (name, given)
+            lane.call(name, arguments, call=call, at=at, id=call)
+            member.open_calls[call] = (name, arguments)
 
     def _send(self, member: Member, at: float | None, call: str, tool: str, args: dict[str, Any]) -> None:
         text = string(args.get("message")) or text_of(args.get("items"))
@@ -117,8 +117,8 @@ class ThreadTeam(Threads):
         extra = {"via": tool, "interrupts": args.get("interrupt")}
         event = member.lane.send(None, text, at=at, id=call, heard=False, extra=extra)
         self._sends[call] = (event, member, text)
-        if (found := self.find(target, member)) is not None:
-            self.reached(member, at, call, found.id)
+        if (child := self.find(target, member)) is not None:
+            self.reached(member, at, call, child.id)
         elif target:
             self.draft.set(event, extra={"target": target})
 
@@ -130,11 +130,11 @@ class ThreadTeam(Threads):
         member.open_calls.pop(call or "", None)
         fields: dict[str, Any] = {}
         if call in self._waits:
-            told = _object(text)
-            for child, status in as_dict(told.get("status")).items():
+            answer = _object(text)
+            for child, status in as_dict(answer.get("status")).items():
                 self.status(member, at, child, status)
-            fields = {"source": "peer", "trusted": True, "extra": {"timed_out": told.get("timed_out")}}
-            text, ok = ("" if "status" in told else text), (ok if told else False)
+            fields = {"source": "peer", "trusted": True, "extra": {"timed_out": answer.get("timed_out")}}
+            text, ok = ("" if "status" in answer else text), (ok if answer else False)
         name = f"{call}:result" if call else None
         event = member.lane.result(call, text, at=at, id=name, ok=ok, **fields)
         if call is not None:
@@ -155,18 +155,18 @@ class ThreadTeam(Threads):
         member.lane.hears(safety)
 
     def _team_result(self, member: Member, at: float | None, call: str, text: str) -> None:
-        told = _object(text)
+        answer = _object(text)
         member.lane.reached(at)
         if call in self._spawns:
-            child = self.find(string(told.get("agent_id")) or string(told.get("task_name")), member)
-            thread = child.id if child else string(told.get("agent_id"))
-            is_known = thread is not None or "task_name" in told
-            self.spawned(member, at, call, thread, None, string(told.get("nickname")), None, None, None if is_known else text)
+            child = self.find(string(answer.get("agent_id")) or string(answer.get("task_name")), member)
+            thread = child.id if child else string(answer.get("agent_id"))
+            is_known = thread is not None or "task_name" in answer
+            self.spawned(member, at, call, thread, None, string(answer.get("nickname")), None, None, None if is_known else text)
             return
         if call in self._ends:
             target = self.draft.rows[self._ends[call]].get("to")
-            self.status(member, at, target, told.get("previous_status", told.get("status")))
-        if text and not told:
+            self.status(member, at, target, answer.get("previous_status", answer.get("status")))
+        if text and not answer:
             event = self._ends.get(call) or self._sends[call][0]
             self.draft.set(event, ok=False, error=text[:500])
 
@@ -195,9 +195,9 @@ class ThreadTeam(Threads):
             return
         if head.kind == "guardian":
             return
-        given = next((r for r in member.returned if not r.is_own and r.text == (text or r.text)), None)
-        if given is not None:
-            given.is_own = True
+        report = next((r for r in member.returned if not r.is_own and r.text == (text or r.text)), None)
+        if report is not None:
+            report.is_own = True
             return
         event = member.lane.returns(head.parent, text, at=at, id=name, heard=False)
         member.returned.append(Return(event, text or self._text(event)))
@@ -205,13 +205,13 @@ class ThreadTeam(Threads):
     def aborted(self, member: Member, at: float | None, reason: str, name: str) -> None:
         """A turn was cut short: by a human, where the thread is the one humans speak to."""
         if member.head.kind in ("root", "fork") and reason in ("interrupted", "replaced"):
-            member.lane.told(f"turn aborted: {reason}", at=at, id=name, extra={"turn_aborted": reason})
+            member.lane.prompt(f"turn aborted: {reason}", at=at, id=name, extra={"turn_aborted": reason})
         elif member.lane.last is not None:
             self.draft.set(member.lane.last, extra={"turn_aborted": reason})
 
     def rolled_back(self, member: Member, at: float | None, turns: int | None, name: str) -> None:
         """A human took the last turns back; they stay in the trace."""
-        member.lane.told("rolled back", at=at, id=name, extra={"turns_rolled_back": turns})
+        member.lane.prompt("rolled back", at=at, id=name, extra={"turns_rolled_back": turns})
 
     def failed(self, member: Member, at: float | None, error: str) -> None:
         """An error ended what the thread was doing."""
@@ -249,7 +249,7 @@ _METHODS: dict[str, Callable[..., None]] = {
         "reached",
         "status",
         "reviewed",
-        "asked",
+        "user_message",
         "injected",
         "remembers",
         "mail",

@@ -35,7 +35,7 @@ class Return:
 
 
 @dataclass
-class Sent:
+class PendingMessage:
     """A message on its way."""
 
     event: str
@@ -53,7 +53,7 @@ class Member:
     has_log: bool = True
     spawn: str | None = None
     """The event that made it."""
-    sent: list[Sent] = field(default_factory=list)
+    in_transit: list[PendingMessage] = field(default_factory=list)
     """What was sent to it and has not come in yet."""
     returned: list[Return] = field(default_factory=list)
     open_calls: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Threads:
         self.draft.set(event, to=thread, role=role, text=text, extra=extra)
         if child.lane.last is None:
             child.lane.hears(event, "spawn")
-        child.sent.append(Sent(event, member.id, self._text(event)))
+        child.in_transit.append(PendingMessage(event, member.id, self._text(event)))
         self.report.linked(rule or "the spawn's answer names the thread", exact=rule is None)
 
     def _text(self, event: str) -> str:
@@ -162,15 +162,15 @@ class Threads:
         event, _, text = self._sends[call]
         self.draft.set(event, to=thread)
         if (child := self.members.get(thread)) is not None:
-            child.sent.append(Sent(event, member.id, text))
+            child.in_transit.append(PendingMessage(event, member.id, text))
 
     def status(self, member: Member, at: float | None, child: str | None, status: Any) -> None:
         """The state of another thread, as this one is told."""
-        told = as_dict(status)
-        if "completed" in told:
-            self._hears_return(member, at, child, string(told["completed"]))
-        elif "errored" in told:
-            self._hears_return(member, at, child, None, error=string(told["errored"]) or "error")
+        state = as_dict(status)
+        if "completed" in state:
+            self._hears_return(member, at, child, string(state["completed"]))
+        elif "errored" in state:
+            self._hears_return(member, at, child, None, error=string(state["errored"]) or "error")
 
     def _hears_return(
         self, member: Member, at: float | None, name: str | None, text: str | None, error: str | None = None
@@ -181,16 +181,16 @@ class Threads:
                 return
             child = self.join(ThreadHead(name, "rollout", "thread_spawn", member.id), has_log=False)
         words = text if text is not None else error or ""
-        found = next((r for r in child.returned if not r.is_heard), None)
-        if found is None and (not words or any(r.text == words for r in child.returned)) and child.returned:
+        report = next((r for r in child.returned if not r.is_heard), None)
+        if report is None and (not words or any(r.text == words for r in child.returned)) and child.returned:
             return
-        if found is None:
+        if report is None:
             fields = {} if error is None else {"ok": False, "error": error[:500]}
             event = child.lane.returns(member.id, words, at=at, heard=False, id=f"{child.id}:r{len(child.returned)}", **fields)
-            found = Return(event, words, is_own=False)
-            child.returned.append(found)
-        found.is_heard = True
-        member.lane.hears(found.event, "return", at)
+            report = Return(event, words, is_own=False)
+            child.returned.append(report)
+        report.is_heard = True
+        member.lane.hears(report.event, "return", at)
 
     def reviewed(self, member: Member, at: float | None) -> None:
         """A review is over: what its thread returned is heard."""
@@ -198,35 +198,35 @@ class Threads:
             if child.head.kind == "review" and child.head.parent == member.id:
                 self._hears_return(member, at, child.id, None)
 
-    def asked(self, member: Member, at: float | None, text: str, name: str) -> None:
+    def user_message(self, member: Member, at: float | None, text: str, name: str) -> None:
         """Words in the user's name: a human's, or a task from the thread's parent, or Codex's own to its reviewers."""
         head = member.head
         if head.kind in ("root", "fork"):
-            member.lane.told(text, at=at, id=name)
+            member.lane.prompt(text, at=at, id=name)
         elif head.kind != "thread_spawn":
             is_guardian = head.kind == "guardian"
             member.action = action_of(text) if is_guardian else None
-            member.lane.told(text, by="codex", at=at, id=name, source="system", trusted=not is_guardian)
+            member.lane.prompt(text, by="codex", at=at, id=name, source="system", trusted=not is_guardian)
         elif not self._delivered(member, text, at):
             parent = self.members.get(head.parent or "")
             if parent is not None and parent.has_log and member.lane.last is not None:
-                member.lane.told(text, at=at, id=name)
+                member.lane.prompt(text, at=at, id=name)
             else:
-                member.lane.told(text, by=head.parent or "codex", at=at, id=name, source="peer")
+                member.lane.prompt(text, by=head.parent or "codex", at=at, id=name, source="peer")
 
     def _delivered(self, member: Member, text: str, at: float | None) -> bool:
         if member.spawn is None:
             self._infer_spawn(member, text)
-        found = next((s for s in member.sent if s.text == text), None)
-        if found is None and member.sent and member.lane.last is None:
-            found = member.sent[0]  # its task, which the spawn does not repeat word for word
-        if found is None:
+        pending = next((s for s in member.in_transit if s.text == text), None)
+        if pending is None and member.in_transit and member.lane.last is None:
+            pending = member.in_transit[0]  # its task, which the spawn does not repeat word for word
+        if pending is None:
             return False
-        self._comes_in(member, found, at)
+        self._comes_in(member, pending, at)
         return True
 
-    def _comes_in(self, member: Member, sent: Sent, at: float | None) -> None:
-        member.sent.remove(sent)
+    def _comes_in(self, member: Member, sent: PendingMessage, at: float | None) -> None:
+        member.in_transit.remove(sent)
         if sent.event != member.spawn:
             member.lane.hears(sent.event, "message", at)
 
@@ -240,11 +240,11 @@ class Threads:
 
     def injected(self, member: Member, at: float | None, text: str, name: str) -> None:
         """Words that the harness put in the user's name."""
-        member.lane.told(text, by="codex", at=at, id=name, source="system")
+        member.lane.prompt(text, by="codex", at=at, id=name, source="system")
 
     def remembers(self, member: Member, at: float | None, text: str, name: str) -> None:
         """Files of instructions that are read into the context."""
-        member.lane.told(text, by="memory", at=at, id=name, source="memory", trusted=False)
+        member.lane.prompt(text, by="memory", at=at, id=name, source="memory", trusted=False)
 
     def mail(
         self,
@@ -266,7 +266,7 @@ class Threads:
         if kind == "FINAL_ANSWER":
             self._hears_return(member, at, sender.id if sender else author, text or None)
             return
-        sent = [s for s in member.sent if sender is not None and s.by == sender.id]
+        sent = [s for s in member.in_transit if sender is not None and s.by == sender.id]
         if same := [s for s in sent if text and s.text == text]:
             sent = same
         elif kind == "NEW_TASK":
@@ -280,7 +280,7 @@ class Threads:
         elif sender is not None and sender.has_log:
             sender.lane.send(member.id, text, at=at, id=name)
         else:
-            member.lane.told(text, by=author or "unnamed", at=at, id=name, source="peer")
+            member.lane.prompt(text, by=author or "unnamed", at=at, id=name, source="peer")
 
     # -- the end ---------------------------------------------------------------------------------------------------------
 
@@ -318,30 +318,30 @@ def verdict_of(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        said = as_dict(decode(text))
+        verdict = as_dict(decode(text))
     except InputError:
         return None
-    outcome = string(said.get("outcome"))
+    outcome = string(verdict.get("outcome"))
     if outcome is None:
         return None
-    kept = {name: said.get(name) for name in ("outcome", "risk_level", "user_authorization", "rationale")}
+    extra = {name: verdict.get(name) for name in ("outcome", "risk_level", "user_authorization", "rationale")}
     # `ok` of an event of safety says that what it reports was stopped; an approval went well in another way.
-    return {"ok": {"allow": True, "deny": True}.get(outcome), "source": "system", "extra": kept}
+    return {"ok": {"allow": True, "deny": True}.get(outcome), "source": "system", "extra": extra}
 
 
 def action_of(text: str) -> str:
     """The command in a reviewer's question or in a call's arguments; without one, the text itself."""
     planned = _PLANNED.search(text)
     try:
-        said = as_dict(decode(planned[1] if planned else text)) if planned or text.startswith("{") else {}
+        action = as_dict(decode(planned[1] if planned else text)) if planned or text.startswith("{") else {}
     except InputError:
-        said = {}
-    command = said.get("command", said.get("cmd", said.get("patch")))
+        action = {}
+    command = action.get("command", action.get("cmd", action.get("patch")))
     last = string(as_list(command)[-1]) if as_list(command) else string(command)
-    return last or (compact(said) if planned else text)
+    return last or (compact(action) if planned else text)
 
 
 def is_refused(text: str) -> str | None:
     """Who refused a call, where a result is a refusal: `user` or `system`."""
-    found = _REFUSED.match(text)
-    return None if found is None else "user" if "by user" in found[0] else "system"
+    match = _REFUSED.match(text)
+    return None if match is None else "user" if "by user" in match[0] else "system"

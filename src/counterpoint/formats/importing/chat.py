@@ -64,7 +64,7 @@ def messages_of(raw: Any, text: Callable[[Any], str] = text_of) -> list[Message]
     """The messages of a prompt or an answer: a list of them, or a plain text as one of the user."""
     if isinstance(raw, str):
         return [Message("user", text=raw)] if raw else []
-    return [found for item in as_list(raw) if (found := message_of(item, text)) is not None]
+    return [message for item in as_list(raw) if (message := message_of(item, text)) is not None]
 
 
 def message_of(raw: Any, text: Callable[[Any], str] = text_of) -> Message | None:
@@ -120,7 +120,7 @@ class ChatMemory:
     """What one agent has heard or said so far."""
 
     def __init__(self) -> None:
-        self._seen: set[Any] = set()
+        self._marks: set[Any] = set()
 
     def new(self, messages: Iterable[Message]) -> Iterator[Message]:
         """Those messages of a prompt that were not in an earlier one, each given once."""
@@ -129,15 +129,15 @@ class ChatMemory:
             key = self._key(message)
             times[key] += 1
             mark = key if message.id else (key, times[key])
-            if mark not in self._seen:
-                self._seen.add(mark)
+            if mark not in self._marks:
+                self._marks.add(mark)
                 yield message
 
-    def said(self, prompt: Iterable[Message], answer: Message) -> None:
+    def add_answer(self, prompt: Iterable[Message], answer: Message) -> None:
         """The agent's own answer to a prompt: it is not news when it comes back in the next one."""
         key = self._key(answer)
         before = sum(self._key(m) == key for m in prompt) if not answer.id else 0
-        self._seen.add(key if answer.id else (key, before + 1))
+        self._marks.add(key if answer.id else (key, before + 1))
 
     @staticmethod
     def _key(message: Message) -> Any:
@@ -222,10 +222,10 @@ def _put_turn(lane: Lane, turn: Turn, i: int) -> str:
 
 
 def _printed(draft: Draft, lane: Lane | None, turn: Turn, i: int) -> str:
-    found = _EXIT.match(turn.text)
-    ok = None if found is None else int(found[1]) == 0
+    match = _EXIT.match(turn.text)
+    ok = None if match is None else int(match[1]) == 0
     if lane is None:
-        draft.report.loose(f"s{i}: a terminal's output that nobody asked for")
+        draft.report.loose(f"s{i}: a terminal's output without a request")
         fields: dict[str, Any] = {"tool": turn.tool or turn.speaker, "ok": ok, "source": "tool", "trusted": False}
         return draft.event("tool_result", turn.speaker, id=f"s{i}", at=turn.at, text=turn.text, **fields)
     draft.report.linked(_CALL_RULE, exact=False)

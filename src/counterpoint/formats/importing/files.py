@@ -312,8 +312,8 @@ def first_keys(head: bytes) -> dict[str, bytes]:
         pass  # it goes on behind the head, or over several lines
     top = 2 if head[:1] == b"[" else 1
     depth, word = 0, b""
-    for found in _TOKEN.finditer(head):
-        token = found[0]
+    for match in _TOKEN.finditer(head):
+        token = match[0]
         if token in (b"{", b"["):
             depth += 1
         elif token in (b"}", b"]"):
@@ -322,6 +322,6 @@ def first_keys(head: bytes) -> dict[str, bytes]:
                 break
         elif token[:1] == b":" and depth == top:
             name = word[1:-1].decode("utf-8", "replace")
-            keys.setdefault(name, head[found.end() : found.end() + _VALUE_SHOWN])
+            keys.setdefault(name, head[match.end() : match.end() + _VALUE_SHOWN])
         word = token
     return keys

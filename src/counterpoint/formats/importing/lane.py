@@ -58,9 +58,9 @@ class DraftRows:
         row: dict[str, Any] = {"id": name, "type": kind, "agent": writable(agent) or "unnamed", "at": number(at)}
         self.rows[name] = row
         if extra:
-            kept = {k: v for k, v in extra.items() if v is not None}
-            if kept:
-                row["extra"] = kept
+            present = {k: v for k, v in extra.items() if v is not None}
+            if present:
+                row["extra"] = present
         self._say(row, end, text, usage, fields)
         return name
 
@@ -90,22 +90,22 @@ class DraftRows:
 
     def _field(self, row: dict[str, Any], field: str, value: Any) -> None:
         assert field in _FIELDS, field
-        kept: Any = None
+        amount: Any = None
         if field in _COUNTS:
-            kept = count(value)
+            amount = count(value)
         elif field in ("dur", "cost_usd"):
-            kept = number(value)
-            kept = kept if kept is None or kept >= 0 else None
+            amount = number(value)
+            amount = amount if amount is None or amount >= 0 else None
         elif field in ("ok", "trusted"):
-            kept = value if isinstance(value, bool) else None
+            amount = value if isinstance(value, bool) else None
         elif field == "extra":
-            if said := {k: v for k, v in value.items() if v is not None}:
-                row["extra"] = {**row.get("extra", {}), **said}
+            if present := {k: v for k, v in value.items() if v is not None}:
+                row["extra"] = {**row.get("extra", {}), **present}
             return
         elif field in ("options", "reward", "logp", "content_ref", "at"):
-            kept = value
-        if kept is not None:
-            row[field] = kept
+            amount = value
+        if amount is not None:
+            row[field] = amount
         else:
             row["extra"] = {**row.get("extra", {}), f"source_{field.rstrip('_')}": value}
 
@@ -200,14 +200,14 @@ class Lane:
         """Read what was there when a step began. Where nothing else says why an agent that had come to rest took a step, a
         message that came before the step was over did."""
         latest = end if not self.heard and self.last is not None and end is not None else begin
-        left = []
+        waiting = []
         for event in self._mail:
             at = self.draft.rows[event]["at"]
             if at is None or latest is None or at <= latest:
                 self.hears(event, "message")
             else:
-                left.append(event)
-        self._mail = left
+                waiting.append(event)
+        self._mail = waiting
 
     def reached(self, at: float | None) -> None:
         """Something came to the agent at this moment: its next step did not begin before."""
@@ -219,7 +219,7 @@ class Lane:
         at: float | None = row["at"]
         return None if at is None else at + row.get("dur", 0.0)
 
-    def told(
+    def prompt(
         self, text: str, *, by: str = "user", at: float | None = None, id: str | None = None, source: str = "user", **fields: Any
     ) -> str:
         """Somebody outside the team speaks to the agent: a human (`human_intervention`), or the system around it."""
@@ -278,20 +278,20 @@ class Lane:
         if self._mail:
             self._open_mail(*((at, at) if at is not None else (self._began(end), end)))
         start = at if at is not None else self._began(end)
-        given = {"usage": usage, "model": model, **fields}
+        step_fields = {"usage": usage, "model": model, **fields}
         if only_calls and not text and not self.leads and kind is None:
-            self._pending, self._reads, self.heard, self._step = given, self._take(), [], None
+            self._pending, self._reads, self.heard, self._step = step_fields, self._take(), [], None
             return None
         self._pending = None
         reads = self._take()
         kind = kind or ("aggregate" if sum(edge == "return" for _, edge in reads) >= 2 else STEP)
         words = text or thinking
         if text and thinking:
-            given["extra"] = {**(given.get("extra") or {}), "thinking_ref": self.draft.text(thinking)}
+            step_fields["extra"] = {**(step_fields.get("extra") or {}), "thinking_ref": self.draft.text(thinking)}
         elif thinking:
-            given["extra"] = {**(given.get("extra") or {}), "is_thinking": True}
+            step_fields["extra"] = {**(step_fields.get("extra") or {}), "is_thinking": True}
         event = self.draft.event(
-            kind, self.agent, id=id, at=start, end=end, text=words, role=self.role, turn=self._turn, **given
+            kind, self.agent, id=id, at=start, end=end, text=words, role=self.role, turn=self._turn, **step_fields
         )
         self._turn += 1
         self._read(event, reads, is_aggregate=kind == "aggregate")

@@ -48,13 +48,13 @@ _VENDOR = re.compile(
 _PREVIEW = "-preview"
 
 
-def written(name: str) -> str:
+def canonical_name(name: str) -> str:
     """A name in the one way that names are compared in."""
     return _DOT.sub("-", _LONG.sub("", name.strip().lower()).strip())
 
 
 def undated(name: str) -> str:
-    """A written name without the day of its version."""
+    """A canonical name without the day of its version."""
     before = None
     while before != name:
         before, name = name, _DAY.sub("", name)
@@ -62,7 +62,7 @@ def undated(name: str) -> str:
 
 
 def spellings(name: str) -> Iterator[str]:
-    """A written name, then the names that it may have in a list."""
+    """A canonical name, then the names that it may have in a list."""
     yield name
     bare = undated(name)
     if bare != name:

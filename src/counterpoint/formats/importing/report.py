@@ -41,10 +41,10 @@ class Report:
         if len(self.broken) < _SHOWN:
             self.broken.append({"file": file, "line": line, "what": what[:200]})
 
-    def note_odd_counts(self, found: int) -> None:
+    def note_odd_counts(self, odd: int) -> None:
         """Counts of tokens that are stated and cannot be read."""
-        if found:
-            self.lacks[ODD_COUNTS] += found
+        if odd:
+            self.lacks[ODD_COUNTS] += odd
 
     def linked(self, rule: str, *, exact: bool = True) -> None:
         """A sub-agent is linked to its spawn: because the source says so (exact), or by a rule of ours (inferred)."""
@@ -75,7 +75,7 @@ class Report:
             "broken": self.broken_count,
             "broken_first": broken,
             "unknown": dict(self.unknown),
-            "links": {name: found for name, found in links.items() if found},
+            "links": {name: links_here for name, links_here in links.items() if links_here},
             "unlinked_first": self.unlinked,
             "mended": dict(self.mended),
             "lacks": dict(self.lacks),

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.formats.importing.model_names import MAKERS, OPENROUTER, PROVIDERS, places, spellings, undated, written
+from counterpoint.formats.importing.model_names import MAKERS, OPENROUTER, PROVIDERS, canonical_name, places, spellings, undated
 from counterpoint.formats.importing.price_list import PACKAGE, price_list
 from counterpoint.formats.importing.values import as_dict, count, number
 from counterpoint.trace import Event
@@ -57,8 +57,8 @@ class Usage(NamedTuple):
         fresh, out = count(got.get("input_tokens")), count(got.get("output_tokens"))
         if fresh is None and out is None:
             return None
-        kept = as_dict(got.get("cache_creation"))
-        hour, minutes = count(kept.get("ephemeral_1h_input_tokens")) or 0, count(kept.get("ephemeral_5m_input_tokens")) or 0
+        cache = as_dict(got.get("cache_creation"))
+        hour, minutes = count(cache.get("ephemeral_1h_input_tokens")) or 0, count(cache.get("ephemeral_5m_input_tokens")) or 0
         wrote = wrote or hour + minutes
         return cls(fresh or 0, read, wrote, out or 0, cache_write_1h=min(hour, wrote))
 
@@ -75,11 +75,11 @@ class Usage(NamedTuple):
     @classmethod
     def of_event(cls, event: Event) -> Usage:
         """What an importer put down of a call on its event."""
-        said = event.extra or {}
+        extra = event.extra or {}
         total, out = event.tokens_in or 0, event.tokens_out or 0
-        read, wrote = (min(count(said.get(f"tokens_cache_{kind}")) or 0, total) for kind in ("read", "write"))
+        read, wrote = (min(count(extra.get(f"tokens_cache_{kind}")) or 0, total) for kind in ("read", "write"))
         wrote = min(wrote, total - read)
-        return cls(total - read - wrote, read, wrote, out, cache_write_1h=min(count(said.get(CACHE_WRITE_1H)) or 0, wrote))
+        return cls(total - read - wrote, read, wrote, out, cache_write_1h=min(count(extra.get(CACHE_WRITE_1H)) or 0, wrote))
 
 
 ANTHROPIC = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -137,7 +137,7 @@ class Prices:
     """What models cost: the package's list prices, with those of a file on top."""
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._own = {written(name): ((0.0, price),) for name, price in (own or {}).items()}
+        self._own = {canonical_name(name): ((0.0, price),) for name, price in (own or {}).items()}
         self._known: dict[str, tuple[Dated, bool] | None] = {}
 
     @classmethod
@@ -157,13 +157,13 @@ class Prices:
             return None
         if model not in self._known:
             own = self._of_file(model)
-            found = own or _package().find(model)
-            self._known[model] = (found, own is not None) if found else None
+            prices = own or _package().find(model)
+            self._known[model] = (prices, own is not None) if prices else None
         return self._known[model]
 
     def _of_file(self, model: str) -> Dated | None:
         """A file may name a model with or without what stands before its name, and with or without the day of its version."""
-        for name in dict.fromkeys(written(part) for part in (model, *(name for _, name in places(model, PROVIDERS)))):
+        for name in dict.fromkeys(canonical_name(part) for part in (model, *(name for _, name in places(model, PROVIDERS)))):
             for spelled in (name, undated(name), name.rpartition("/")[2], undated(name.rpartition("/")[2])):
                 if spelled in self._own:
                     return self._own[spelled]
@@ -171,16 +171,16 @@ class Prices:
 
     def of(self, model: str | None, *, at: float | None = None) -> Price | None:
         """The price of a model at a time, seconds since the epoch, or its present one; None when no list names it."""
-        found = self._entry(model)
-        if found is None:
+        entry = self._entry(model)
+        if entry is None:
             return None
-        held = [price for since, price in found[0] if at is None or since <= at]
-        return held[-1] if held else found[0][0][1]
+        held = [price for since, price in entry[0] if at is None or since <= at]
+        return held[-1] if held else entry[0][0][1]
 
     def is_own(self, model: str | None) -> bool:
         """Whether the price of a model stands in the file that was put on top."""
-        found = self._entry(model)
-        return found is not None and found[1]
+        entry = self._entry(model)
+        return entry is not None and entry[1]
 
     def cost(self, model: str | None, usage: Usage, *, at: float | None = None) -> float | None:
         """US dollars for one call; `at`, seconds since the epoch, says which of its prices held then."""
@@ -189,15 +189,15 @@ class Prices:
 
 
 class _List:
-    """The package's prices by provider and written name."""
+    """The package's prices by provider and canonical name."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.version = str(table["version"])
         self._by_provider: dict[str, dict[str, Dated]] = {}
         self._falls_back: dict[str, list[str]] = {}
-        for provider, said in table["providers"].items():
-            self._falls_back[provider] = said["falls_back"]
-            rows = [(list(map(written, row["names"])), _dated(row)) for row in said["models"]]
+        for provider, listing in table["providers"].items():
+            self._falls_back[provider] = listing["falls_back"]
+            rows = [(list(map(canonical_name, row["names"])), _dated(row)) for row in listing["models"]]
             names = {name: prices for all_of_them, prices in reversed(rows) for name in all_of_them}
             for all_of_them, prices in rows:
                 for name in all_of_them:
@@ -210,14 +210,15 @@ class _List:
 
     def find(self, model: str) -> Dated | None:
         """The prices of a model, by the exact names of `model_names`."""
-        return next((found for place, name in places(model, self.providers) if (found := self._in(place, written(name)))), None)
+        named = ((place, canonical_name(name)) for place, name in places(model, self.providers))
+        return next((prices for place, name in named if (prices := self._in(place, name))), None)
 
     def _in(self, provider: str | None, name: str) -> Dated | None:
         lists = MAKERS if provider is None else (provider, *self._falls_back.get(provider, ()))
         for spelled in spellings(name):
             for one in lists:
-                if found := self._by_provider.get(one, {}).get(spelled):
-                    return found
+                if prices := self._by_provider.get(one, {}).get(spelled):
+                    return prices
         if provider is not None:
             return None
         return next((self._bare[spelled] for spelled in spellings(name) if self._vendors[spelled] == 1), None)

@@ -63,15 +63,15 @@ def apart(line: bytes) -> list[bytes]:
     """The objects in a line that holds several, as where files without a last newline were put together; else the line itself."""
     if _GLUED not in line or not is_broken(line):
         return [line]
-    found, begin, at = [], 0, line.find(_GLUED)
+    parts, begin, at = [], 0, line.find(_GLUED)
     for _ in range(_TRIED):
         if at < 0:
             break
         if not is_broken(line[begin : at + 1]):
-            found.append(line[begin : at + 1])
+            parts.append(line[begin : at + 1])
             begin = at + 1
         at = line.find(_GLUED, at + 1)
-    return [*found, line[begin:]]
+    return [*parts, line[begin:]]
 
 
 def is_broken(data: bytes) -> bool:
@@ -140,8 +140,8 @@ def count(value: Any) -> int | None:
     """A whole number that is not negative, as JSON numbers and OTLP's decimal strings write it."""
     if type(value) is int:
         return value if 0 <= value < 2**63 else None
-    found = number(value)
-    return int(found) if found is not None and 0 <= found < 2**63 and found.is_integer() else None
+    whole = number(value)
+    return int(whole) if whole is not None and 0 <= whole < 2**63 and whole.is_integer() else None
 
 
 def seconds(value: Any) -> float | None:
@@ -158,8 +158,8 @@ def seconds(value: Any) -> float | None:
 
 
 def _loose(value: str) -> float | None:
-    found = re.match(r"\s*(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)", value)
-    return seconds(f"{found[1]}T{found[2]}") if found else None
+    match = re.match(r"\s*(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)", value)
+    return seconds(f"{match[1]}T{match[2]}") if match else None
 
 
 def _epoch(value: float | None) -> float | None:
@@ -170,8 +170,8 @@ def _epoch(value: float | None) -> float | None:
 
 def duration(value: Any) -> float | None:
     """A length of time in seconds: a number, or ISO 8601 such as PT1M48.75S."""
-    if isinstance(value, str) and (found := _DURATION.match(value)):
-        days, hours, minutes, rest = (float(part or 0) for part in found.groups())
+    if isinstance(value, str) and (match := _DURATION.match(value)):
+        days, hours, minutes, rest = (float(part or 0) for part in match.groups())
         return days * 86400 + hours * 3600 + minutes * 60 + rest
     got = number(value)
     return got if got is not None and got >= 0 else None

@@ -56,10 +56,10 @@ def _sniff(head: bytes) -> bool:
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        found = read_log(session, file)
-        if found is None:
+        parsed = read_log(session, file)
+        if parsed is None:
             continue
-        log, samples = found
+        log, samples = parsed
         if not log.has_samples:
             session.report.lacks["samples: the log has none, or only summaries of them"] += 1
         for sample in samples:
@@ -83,8 +83,8 @@ def _begun(session: Session, log: EvalLog, sample: Sample) -> Draft:
     name = f"{key}/{data.get('id')}/{count(data.get('epoch')) or 1}"
     draft = session.draft(name, f"{task}/{data.get('id')}", system="inspect", run=run)
     draft.meta["eval"] = {field: log.eval[field] for field in _NAMES if log.eval.get(field) is not None} | {"status": log.status}
-    kept = {field: data[field] for field in _SAID if data.get(field) not in (None, {}, [], "")}
-    draft.meta["sample"] = {"id": data.get("id"), "epoch": data.get("epoch"), **kept}
+    fields = {field: data[field] for field in _SAID if data.get(field) not in (None, {}, [], "")}
+    draft.meta["sample"] = {"id": data.get("id"), "epoch": data.get("epoch"), **fields}
     if data.get("error_retries"):
         draft.meta["sample"]["failed_attempts"] = len(as_list(data["error_retries"]))
     return draft
@@ -101,10 +101,10 @@ def _play(draft: Draft, sample: Sample) -> None:
     draft.rewards.update(scores)
     if len(scores) == 1:
         draft.rewards["team"] = next(iter(scores.values()))
-    kept = {name: s for name, s in as_dict(data.get("scores")).items() if isinstance(s, dict)}
-    if kept:
-        told = ("value", "answer", "explanation", "metadata")
-        draft.meta["scores"] = {n: {k: s[k] for k in told if s.get(k) is not None} for n, s in kept.items()}
+    by_scorer = {name: s for name, s in as_dict(data.get("scores")).items() if isinstance(s, dict)}
+    if by_scorer:
+        names = ("value", "answer", "explanation", "metadata")
+        draft.meta["scores"] = {n: {k: s[k] for k in names if s.get(k) is not None} for n, s in by_scorer.items()}
     for field in ("total_time", "working_time"):
         if (value := number(data.get(field))) is not None:
             draft.metrics[f"{field}_s"] = value
@@ -117,9 +117,9 @@ def _compare(draft: Draft, data: dict[str, Any]) -> None:
     """The sample's own sum of tokens against the events'."""
     stated = [u for usage in as_dict(data.get("model_usage")).values() if (u := usage_of(usage)[0]) is not None]
     wanted = sum(u.input + u.output for u in stated)
-    found = sum((row.get("tokens_in") or 0) + (row.get("tokens_out") or 0) for row in draft.rows.values())
-    if wanted > found:
-        draft.report.lacks["tokens that the sample counts and no model event states"] += wanted - found
+    counted = sum((row.get("tokens_in") or 0) + (row.get("tokens_out") or 0) for row in draft.rows.values())
+    if wanted > counted:
+        draft.report.lacks["tokens that the sample counts and no model event states"] += wanted - counted
 
 
 def _play_messages(draft: Draft, sample: Sample, asked: frozenset[str]) -> None:
@@ -138,9 +138,9 @@ def _play_messages(draft: Draft, sample: Sample, asked: frozenset[str]) -> None:
             error = message.error
             lane.result(message.call, message.text or error or "", id=id, tool=message.tool, ok=False if error else None)
         elif message.role == "user" and _is_asked(message, asked):
-            lane.told(message.text, id=id)
+            lane.prompt(message.text, id=id)
         else:
-            lane.told(message.text, by="system", source="system", id=id)
+            lane.prompt(message.text, by="system", source="system", id=id)
 
 
 def _is_asked(message: Message, asked: frozenset[str]) -> bool:

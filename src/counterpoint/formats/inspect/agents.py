@@ -58,9 +58,9 @@ class SampleSpans:
     def _path(self, span: str | None) -> list[str]:
         """A span and what it lies in, innermost first."""
         path: list[str] = []
-        seen: set[str] = set()
-        while span is not None and span in self._spans and span not in seen:
-            seen.add(span)
+        visited: set[str] = set()
+        while span is not None and span in self._spans and span not in visited:
+            visited.add(span)
             path.append(span)
             span = string(self._spans[span].get("parent_id"))
         return path
@@ -70,9 +70,9 @@ class SampleSpans:
 
     def _mark(self, span: str | None) -> None:
         """A model call makes the nearest tool, handoff or scorer span around it an agent."""
-        found = next((s for s in self._path(span) if self._kind(s) in _STOPS), None)
-        if found is not None:
-            self._makes_agent[found] = None
+        span_of_agent = next((s for s in self._path(span) if self._kind(s) in _STOPS), None)
+        if span_of_agent is not None:
+            self._makes_agent[span_of_agent] = None
 
     def _add(self, span: str) -> None:
         event, path = self._spans[span], self._path(span)
@@ -187,7 +187,7 @@ class ToolLinks:
     def take(self, call: str | None, tool: str) -> dict[str, Any] | None:
         """The tool event of a call the model made: each is given once, because some dialects use an id again."""
         waiting = self._waiting.get(call or "", [])
-        found = next((e for e in waiting if e.get("function") == tool), waiting[0] if waiting else None)
-        if found is not None:
-            waiting[:] = [e for e in waiting if e is not found]
-        return found
+        event = next((e for e in waiting if e.get("function") == tool), waiting[0] if waiting else None)
+        if event is not None:
+            waiting[:] = [e for e in waiting if e is not event]
+        return event

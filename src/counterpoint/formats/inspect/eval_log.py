@@ -144,10 +144,10 @@ class Archive:
 
     def _pieces(self, name: str, reader: _Pieces, size: int) -> Iterator[bytes]:
         """What up to `size` bytes from here unpack to, never much of it at once."""
-        total, left = 0, size
+        total, remaining = 0, size
         while not reader.eof:
-            data = reader.rest or self._stream.read(min(_CHUNK, left))
-            left -= 0 if reader.rest else len(data)
+            data = reader.rest or self._stream.read(min(_CHUNK, remaining))
+            remaining -= 0 if reader.rest else len(data)
             piece = reader.unpack(data)
             if not data and not piece:  # nothing left, in the file or in the unpacker
                 raise EOFError("the entry ends too soon")
@@ -176,7 +176,7 @@ def _unpacker(name: str, method: int) -> _Pieces:
     if method == _ZSTD:
         # 1 KiB of zstd makes 33 MB at the very most, so that the limits are looked at in time.
         return _Pieces(zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj(), 1 << 10, is_zlib=False)
-    raise InputError(f"is packed by method {method}, which we cannot unpack", where=name)
+    raise InputError(f"uses compression method {method}, which is not supported", where=name)
 
 
 class _Pieces:
@@ -247,9 +247,9 @@ class Sample:
         if isinstance(content, str):
             if not content.startswith(_REFERENCE):
                 return content
-            found = self.attachments.get(content[len(_REFERENCE) :])
-            self.missing += not isinstance(found, str)
-            return found if isinstance(found, str) else content
+            attachment = self.attachments.get(content[len(_REFERENCE) :])
+            self.missing += not isinstance(attachment, str)
+            return attachment if isinstance(attachment, str) else content
         if isinstance(content, list):
             return "\n".join(t for t in map(self.text, content) if t)
         if isinstance(content, dict) and (content.get("type") == "text" or "text" in content):
@@ -266,8 +266,8 @@ class Sample:
             raw = [self.pool[i] for a, b in _beyond(known, ranges) for i in range(a, min(b, len(self.pool)))]
             known[:] = ranges
         for item in raw:
-            if (found := message_of(item, self.text)) is not None:
-                yield found
+            if (message := message_of(item, self.text)) is not None:
+                yield message
 
 
 def _beyond(known: list[Any], ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -319,9 +319,9 @@ def _of_archive(session: Session, file: File, archive: Archive) -> tuple[EvalLog
         session.report.broke(file.name, None, "the archive has no directory: it is cut off, or still being written")
     names: dict[tuple[str, str], dict[str, str]] = {}
     for name in archive.entries:
-        if found := _SAMPLE.fullmatch(name):
-            part = found["part"] or (f"{found['kind']}/{found['start']}" if found["kind"] else "whole")
-            names.setdefault((found["id"], found["epoch"]), {})[part] = name
+        if match := _SAMPLE.fullmatch(name):
+            part = match["part"] or (f"{match['kind']}/{match['start']}" if match["kind"] else "whole")
+            names.setdefault((match["id"], match["epoch"]), {})[part] = name
     header = as_dict(header)
     status = str(header.get("status") or "unknown") if header else "running"
     log = EvalLog(as_dict(header.get("eval")) or as_dict(start.get("eval")), status, bool(names))
@@ -344,18 +344,18 @@ def _samples(session: Session, file: File, archive: Archive, names: list[dict[st
 
 
 def _chunked(session: Session, file: File, archive: Archive, parts: dict[str, str], shell: dict[str, Any]) -> Sample:
-    found: dict[str, list[Any]] = {kind: [] for kind in _SEQUENCES}
+    by_kind: dict[str, list[Any]] = {kind: [] for kind in _SEQUENCES}
     for kind in _SEQUENCES:
         starts = sorted(int(p.split("/")[1]) for p in parts if p.startswith(f"{kind}/"))
         for start in starts:
             # A chunk that is lost leaves its numbers empty, so that references to later ones stay right.
-            found[kind] += [None] * (start - len(found[kind]) if start - len(found[kind]) < 1_000_000 else 0)
-            found[kind] += as_list(_entry(session, file, archive, parts[f"{kind}/{start}"]))
-    data = {**shell, "events": found["events"]}
+            by_kind[kind] += [None] * (start - len(by_kind[kind]) if start - len(by_kind[kind]) < 1_000_000 else 0)
+            by_kind[kind] += as_list(_entry(session, file, archive, parts[f"{kind}/{start}"]))
+    data = {**shell, "events": by_kind["events"]}
     if "metadata" in parts:
         data["metadata"] = _entry(session, file, archive, parts["metadata"])
-    attachments = {str(i): text for i, text in enumerate(found["attachments"])}
-    sample = Sample(data, attachments, found["messages"])
+    attachments = {str(i): text for i, text in enumerate(by_kind["attachments"])}
+    sample = Sample(data, attachments, by_kind["messages"])
     refs = [r for r in as_list(shell.get("message_refs")) if isinstance(r, list) and len(r) == 2]
     data["messages"] = [m for a, b in refs for m in sample.pool[count(a) or 0 : count(b) or 0]]
     return sample
@@ -363,14 +363,14 @@ def _chunked(session: Session, file: File, archive: Archive, parts: dict[str, st
 
 def _entry(session: Session, file: File, archive: Archive, name: str) -> Any:
     try:
-        found = decode(archive.read(name))
+        value = decode(archive.read(name))
     except KeyError:
         return None
     except InputError as error:
         session.report.broke(f"{file.name}/{name}", None, error.one_line())
         return None
     session.report.records += 1
-    return found
+    return value
 
 
 # -- numbers and words ---------------------------------------------------------------------------------------------------------
@@ -382,15 +382,15 @@ _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no"
 def usage_of(usage: Any) -> tuple[Usage | None, float | None]:
     """Tokens and cost of one call. Whether `input_tokens` holds the cached ones differs by provider; `total_tokens` tells."""
     got = as_dict(usage)
-    given, out = count(got.get("input_tokens")), count(got.get("output_tokens"))
-    if given is None and out is None:
+    tokens_in, out = count(got.get("input_tokens")), count(got.get("output_tokens"))
+    if tokens_in is None and out is None:
         return None, None
     read, wrote = count(got.get("input_tokens_cache_read")) or 0, count(got.get("input_tokens_cache_write")) or 0
     reasoning, total = count(got.get("reasoning_tokens")) or 0, count(got.get("total_tokens"))
     cost = number(got.get("total_cost"))
-    if (read or wrote) and total == (given or 0) + (out or 0):
-        return Usage.whole(given, out, cached=read, written=wrote, reasoning=reasoning), cost
-    return Usage(given or 0, read, wrote, out or 0, reasoning), cost
+    if (read or wrote) and total == (tokens_in or 0) + (out or 0):
+        return Usage.whole(tokens_in, out, cached=read, written=wrote, reasoning=reasoning), cost
+    return Usage(tokens_in or 0, read, wrote, out or 0, reasoning), cost
 
 
 def score_number(value: Any) -> float | None:
@@ -411,7 +411,7 @@ def scores_of(scores: Any) -> dict[str, float]:
         value = score.get("value") if isinstance(score, dict) else score
         parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
         named = {name: value} if parts is None else {f"{name}/{key}": part for key, part in parts}
-        out.update({key: found for key, part in named.items() if (found := score_number(part)) is not None})
+        out.update({key: amount for key, part in named.items() if (amount := score_number(part)) is not None})
     return out
 
 

@@ -42,7 +42,7 @@ class SamplePlay:
         self._open: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._answers: Counter[tuple[str, str]] = Counter()
         self._spawned: dict[str, str] = {}
-        self._told: set[str] = set()  # spawns whose words the agent has been seen to read
+        self._briefed_spawns: set[str] = set()  # spawns whose words the agent has been seen to read
         self._parents = {a.parent for a in self.spans.agents.values() if a.parent}
 
     def run(self) -> None:
@@ -109,11 +109,11 @@ class SamplePlay:
         output = as_dict(event.get("output"))
         choice = as_dict(next(iter(as_list(output.get("choices"))), None))
         answer = message_of(choice.get("message"), self.sample.text) or Message("assistant")
-        self._heard[name].said(prompt, answer)
+        self._heard[name].add_answer(prompt, answer)
         step = self._step(lane, event, answer, string(choice.get("stop_reason")), f"model-{index}", at, end)
-        made = [self._call(lane, call, end or at) for call in answer.calls]
-        if answer.id and (step or made):
-            self._known[answer.id] = step or made[0]
+        calls = [self._call(lane, call, end or at) for call in answer.calls]
+        if answer.id and (step or calls):
+            self._known[answer.id] = step or calls[0]
 
     def _step(
         self, lane: Lane, event: dict[str, Any], answer: Message, stop: str | None, id: str, at: float | None, end: float | None
@@ -190,26 +190,26 @@ class SamplePlay:
             self._hear_parent(lane, agent, spawn, message, at)
             return
         if message.role == "user" and (message.source in ("input", "operator") or message.text in self.asked):
-            event = lane.told(message.text, at=at, id=message.id)
+            event = lane.prompt(message.text, at=at, id=message.id)
         else:
             extra = {"prompted_role": message.role} if message.role not in ("system", "user") else None
-            event = lane.told(message.text, by="system", source="system", at=at, id=message.id, extra=extra)
+            event = lane.prompt(message.text, by="system", source="system", at=at, id=message.id, extra=extra)
         if message.id:
             self._known[message.id] = event
 
     def _hear_parent(self, lane: Lane, agent: SampleAgent, spawn: str, message: Message, at: float | None) -> None:
         """Words to a sub-agent that do not come from outside: those of its spawn, or of the scaffold around it."""
         row = self.draft.rows[spawn]
-        is_first = lane.last is None and spawn not in self._told
+        is_first = lane.last is None and spawn not in self._briefed_spawns
         if is_first and ("content_ref" not in row or self.draft.contents[row["content_ref"]] == message.text):
             self.draft.set(spawn, text=message.text)
-            self._told.add(spawn)
+            self._briefed_spawns.add(spawn)
             event = spawn
         elif is_first and agent.parent is not None:
-            event = lane.told(message.text, by=agent.parent, source="peer", at=at, id=message.id)
+            event = lane.prompt(message.text, by=agent.parent, source="peer", at=at, id=message.id)
             self.draft.edge(spawn, event, "causal")
         else:
-            event = lane.told(message.text, by="system", source="system", at=at, id=message.id)
+            event = lane.prompt(message.text, by="system", source="system", at=at, id=message.id)
         if message.id:
             self._known[message.id] = event
 
@@ -231,8 +231,8 @@ class SamplePlay:
         is_spawn = bool(string(event.get("agent"))) or (agent is not None and agent.kind == "agent")
         if not is_spawn and lane.called(call) is None:
             tool = string(event.get("function")) or "tool"
-            made = Call(call, tool, event.get("arguments"))
-            lane.call(tool, made.text, call=call, at=seconds(event.get("timestamp")), id=call)
+            parsed = Call(call, tool, event.get("arguments"))
+            lane.call(tool, parsed.text, call=call, at=seconds(event.get("timestamp")), id=call)
         self._open[name].append(event)
 
     def _flush(self, name: str) -> None:
@@ -300,14 +300,14 @@ class SamplePlay:
     def _play_input(self, event: dict[str, Any], index: int) -> None:
         lane = self.lane(self.spans.owner(string(event.get("span_id"))))
         text = self.sample.text(event.get("input") or "")
-        lane.told(text, at=seconds(event.get("timestamp")), id=string(event.get("uuid")) or f"input-{index}")
+        lane.prompt(text, at=seconds(event.get("timestamp")), id=string(event.get("uuid")) or f"input-{index}")
 
     def _play_interrupt(self, event: dict[str, Any], index: int) -> None:
         lane = self.lane(self.spans.owner(string(event.get("span_id"))))
         source = string(event.get("source"))
         extra = {"interrupt": source, "interrupted": event.get("interrupted")}
         if source == "user_cancel":
-            lane.told("", at=seconds(event.get("timestamp")), id=string(event.get("uuid")) or f"interrupt-{index}", extra=extra)
+            lane.prompt("", at=seconds(event.get("timestamp")), id=string(event.get("uuid")) or f"interrupt-{index}", extra=extra)
         else:
             self.draft.meta["interrupted_by"] = source
 
@@ -322,8 +322,8 @@ class SamplePlay:
 
 def _dataset_words(sample: Sample) -> frozenset[str]:
     """What the dataset asks: the only words of a user that are not the scaffold's."""
-    given = sample.data.get("input")
-    if isinstance(given, str):
-        return frozenset({sample.text(given)})
-    messages = [m for item in as_list(given) if (m := message_of(item, sample.text)) is not None]
+    words = sample.data.get("input")
+    if isinstance(words, str):
+        return frozenset({sample.text(words)})
+    messages = [m for item in as_list(words) if (m := message_of(item, sample.text)) is not None]
     return frozenset(m.text for m in messages if m.role == "user")

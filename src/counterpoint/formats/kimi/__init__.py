@@ -49,15 +49,15 @@ _OF_PLACE = re.compile(r"^(?:(?P<root>.*)/)?(?P<place>subagents/[^/]+/(?:prompt\
 def _dialect(head: bytes) -> str | None:
     """Which dialect a file that begins so is in: Kimi CLI's, Kimi Code's, or neither."""
     whole = _decoded(head) if head.lstrip()[:1] == b"{" else None
-    if isinstance(whole, dict) and (found := _of_document(whole) or _of_record(whole)):
-        return found
+    if isinstance(whole, dict) and (dialect := _of_document(whole) or _of_record(whole)):
+        return dialect
     weak = None
     for line in head.split(b"\n")[:_SCANNED]:
         record = _decoded(line)
-        found = _of_record(record) if isinstance(record, dict) else None
-        if found and not _is_weak(record):
-            return found
-        weak = weak or found
+        dialect = _of_record(record) if isinstance(record, dict) else None
+        if dialect and not _is_weak(record):
+            return dialect
+        weak = weak or dialect
     return weak or next((name for pattern, name in _TORN if (m := pattern.match(head)) and _is_meant(m)), None)
 
 
@@ -111,7 +111,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     roots: dict[str, list[File]] = {}
     for file in files:
         roots.setdefault(_rooted(file)[0], []).append(file)
-    return [Session(root, found) for root, found in sorted(roots.items()) if any(_is_telling(f) for f in found)]
+    return [Session(root, files_here) for root, files_here in sorted(roots.items()) if any(_is_telling(f) for f in files_here)]
 
 
 def _is_telling(file: File) -> bool:

@@ -221,12 +221,12 @@ def read_cli(session: Session, files: dict[str, File], report: Report) -> dict[s
     return stories
 
 
-def _fuller(told: Story | None, own: Story) -> Story:
+def _fuller(stated: Story | None, own: Story) -> Story:
     """Of a sub-agent's story as its parent told it and as it wrote it, the longer one, with what both say about its making."""
-    if told is None:
+    if stated is None:
         return own
-    told.items = own.items if len(own.items) >= len(told.items) else told.items
-    return told
+    stated.items = own.items if len(own.items) >= len(stated.items) else stated.items
+    return stated
 
 
 def _meta(story: Story, meta: dict[str, Any]) -> None:

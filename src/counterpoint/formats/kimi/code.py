@@ -19,7 +19,7 @@ from counterpoint.formats.kimi.story import (
     Answer,
     Incoming,
     ModelStep,
-    Spent,
+    SideCall,
     StepCall,
     Stop,
     Story,
@@ -216,8 +216,8 @@ class _CodeWire:
         id = string(event.get("stepUuid"))
         if id is not None and id in self._copied:
             return None
-        found = self._steps.get(id) if id is not None else None
-        return found or self.story.current(at)
+        step = self._steps.get(id) if id is not None else None
+        return step or self.story.current(at)
 
     def _part(self, step: ModelStep | None, part: dict[str, Any], at: float | None) -> None:
         if step is None:
@@ -245,7 +245,7 @@ class _CodeWire:
         step.usage = usage_of(event.get("usage")) or step.usage
         step.extra.update({k: v for k, v in event.items() if k == "finishReason" or k.startswith("llm")})
 
-    def _spent(self, record: dict[str, Any], at: float | None) -> None:
+    def _side_call(self, record: dict[str, Any], at: float | None) -> None:
         usage, model = usage_of(record.get("usage")), string(record.get("model"))
         if self._is_copy:
             return
@@ -259,30 +259,30 @@ class _CodeWire:
         """Each `usage.record` is a step's own tokens again, or those of a step without any, or of no step at all."""
         steps = self.story.steps()
         bare = [step for step in steps if step.usage is None and (step.text or step.thinking or step.calls)]
-        told = [step.usage for step in steps if step.usage is not None]
-        left = []
+        usages = [step.usage for step in steps if step.usage is not None]
+        unmatched = []
         for k, record in enumerate(self._records):
-            if record[1] in told:
-                told.remove(record[1])
+            if record[1] in usages:
+                usages.remove(record[1])
             else:
-                left.append((k, *record))
-        for k, at, usage, model, scope in left:
-            if scope != "session" and (summed := _summed(told, usage)):
-                del told[:summed]
+                unmatched.append((k, *record))
+        for k, at, usage, model, scope in unmatched:
+            if scope != "session" and (summed := _summed(usages, usage)):
+                del usages[:summed]
                 continue
             if scope != "session" and (step := _before(bare, at)):
                 step.usage, step.model = usage, step.model or model
                 bare.remove(step)
             else:
-                self.story.items.append(Spent(f"usage{k}", at, usage, model, scope))
-        if left:
+                self.story.items.append(SideCall(f"usage{k}", at, usage, model, scope))
+        if unmatched:
             self.story.items.sort(key=_placed(self.story))
 
 
-def _summed(told: list[Usage], usage: Usage) -> int:
+def _summed(usages: list[Usage], usage: Usage) -> int:
     """How many of the first usages add up to one; 0 where they do not."""
     whole = Usage()
-    for k, part in enumerate(told):
+    for k, part in enumerate(usages):
         whole = whole.plus(part)
         if whole == usage:
             return k + 1
@@ -292,10 +292,10 @@ def _summed(told: list[Usage], usage: Usage) -> int:
 def _placed(story: Story) -> Callable[[Any], tuple[int, int]]:
     """Tokens of no step go where their time puts them; all else stays where it was."""
     place = {id(item): k for k, item in enumerate(story.items)}
-    times = [(item.at, k) for k, item in enumerate(story.items) if not isinstance(item, Spent) and item.at is not None]
+    times = [(item.at, k) for k, item in enumerate(story.items) if not isinstance(item, SideCall) and item.at is not None]
 
     def key(item: Any) -> tuple[int, int]:
-        if not isinstance(item, Spent) or item.at is None:
+        if not isinstance(item, SideCall) or item.at is None:
             return place[id(item)], 0
         return max((k for at, k in times if at <= item.at), default=-1), 1
 
@@ -329,7 +329,7 @@ _HANDLERS: dict[str, Callable[[_CodeWire, dict[str, Any], float | None], None]] 
     "context.undo": _CodeWire._undone,
     "interaction.resolved": _CodeWire._judge,
     "permission.record_approval_result": _CodeWire._judge,
-    "usage.record": _CodeWire._spent,
+    "usage.record": _CodeWire._side_call,
 }
 
 

@@ -22,7 +22,7 @@ from counterpoint.formats.kimi.story import (
     Incoming,
     Item,
     ModelStep,
-    Spent,
+    SideCall,
     StepCall,
     Stop,
     Story,
@@ -42,7 +42,7 @@ def tell(draft: Draft, stories: dict[str, Story]) -> None:
 class _Telling:
     def __init__(self, draft: Draft, stories: dict[str, Story]) -> None:
         self.draft, self.stories = draft, stories
-        self.made = links(stories, draft.report)
+        self.children = links(stories, draft.report)
         self._place: dict[str, int] = {}
         self._active: set[str] = set()
         self._asked: dict[str, list[str]] = {}
@@ -83,14 +83,14 @@ class _Telling:
             self._heard(lane, story, item)
         elif isinstance(item, Verdict):
             self._verdict(lane, story, item)
-        elif isinstance(item, Spent):
-            self._spent(lane, story, item)
+        elif isinstance(item, SideCall):
+            self._side_call(lane, story, item)
         elif isinstance(item, SubagentRecord):
             self._spawned(lane, item)
         elif isinstance(item, Stop) and item.reason == "completed":
             lane.stops()
 
-    def _spent(self, lane: Lane, story: Story, item: Spent) -> None:
+    def _side_call(self, lane: Lane, story: Story, item: SideCall) -> None:
         fields: dict[str, Any] = {"role": story.role, "model": item.model, "extra": {"usage_scope": item.scope}}
         id = _id(story.agent, item.id)
         event = self.draft.event("message", story.agent, id=id, at=item.at, usage=item.usage, **fields)
@@ -126,33 +126,33 @@ class _Telling:
         if step.model is None:
             self.draft.report.lacks["the model of a step"] += 1
         for call in step.calls:
-            if id(call) in self.made:
-                for made in self.made[id(call)]:
-                    self._make(lane, story, call, made, is_one=call.name != "AgentSwarm")
+            if id(call) in self.children:
+                for child in self.children[id(call)]:
+                    self._make(lane, story, call, child, is_one=call.name != "AgentSwarm")
             else:
                 lane.call(call.name, call.args, call=call.id, at=call.at, id=_id(story.agent, call.id))
 
-    def _make(self, lane: Lane, story: Story, call: StepCall, made: CallChild, *, is_one: bool) -> None:
+    def _make(self, lane: Lane, story: Story, call: StepCall, child: CallChild, *, is_one: bool) -> None:
         id = _id(story.agent, call.id)
         if not is_one:
-            id = f"{id}:{made.child or made.item or 'none'}"
-        if made.child is not None:
-            self._asked.setdefault(made.child, []).append(made.text)
-            if made.task:
-                self._tasks[made.task] = made.child, story.agent
-        if made.is_resumed and made.child is not None:
-            if made.child not in self._met and made.child not in self.stories:
-                self.draft.report.loose(f"agent {made.child}: woken here, made elsewhere")
-            event = lane.send(made.child, made.text, at=call.at, id=id, heard=False, extra=made.extra)
-            self.draft.lane(made.child).gets(event)
-        elif made.child is not None and made.child not in self._met:
-            extra = {**(self.stories[made.child].extra if made.child in self.stories else {}), **made.extra}
-            event = lane.spawn(made.child, role=made.role, text=made.text, at=call.at, id=id, extra=extra)
+            id = f"{id}:{child.child or child.item or 'none'}"
+        if child.child is not None:
+            self._asked.setdefault(child.child, []).append(child.text)
+            if child.task:
+                self._tasks[child.task] = child.child, story.agent
+        if child.is_resumed and child.child is not None:
+            if child.child not in self._met and child.child not in self.stories:
+                self.draft.report.loose(f"agent {child.child}: woken here, made elsewhere")
+            event = lane.send(child.child, child.text, at=call.at, id=id, heard=False, extra=child.extra)
+            self.draft.lane(child.child).gets(event)
+        elif child.child is not None and child.child not in self._met:
+            extra = {**(self.stories[child.child].extra if child.child in self.stories else {}), **child.extra}
+            event = lane.spawn(child.child, role=child.role, text=child.text, at=call.at, id=id, extra=extra)
         else:
-            failed: dict[str, Any] = {"ok": False, "error": made.error} if made.error else {}
-            event = lane.spawn(None, role=made.role, text=made.text, at=call.at, id=id, extra=made.extra, **failed)
-        if made.child is not None:
-            self._met.add(made.child)
+            failed: dict[str, Any] = {"ok": False, "error": child.error} if child.error else {}
+            event = lane.spawn(None, role=child.role, text=child.text, at=call.at, id=id, extra=child.extra, **failed)
+        if child.child is not None:
+            self._met.add(child.child)
         self._spawns[story.agent, call.id] = event
 
     # -- what comes back -------------------------------------------------------------------------------------------------
@@ -160,26 +160,26 @@ class _Telling:
     def _answer(self, lane: Lane, story: Story, answer: Answer) -> None:
         call = answer.of
         id_ = f"{_id(story.agent, answer.call)}:result"
-        made = self.made.get(id(call)) if call is not None else None
-        if made is not None and call is not None:
-            if call.name == "AgentSwarm" and any(m.child for m in made):
-                self._swarm(lane, story, answer, made)
+        children = self.children.get(id(call)) if call is not None else None
+        if children is not None and call is not None:
+            if call.name == "AgentSwarm" and any(m.child for m in children):
+                self._swarm(lane, story, answer, children)
             else:
-                self._one_back(lane, story, answer, call, made[0])
+                self._one_back(lane, story, answer, call, children[0])
         elif call is not None and call.name == "AskUserQuestion" and answer.ok is not False:
-            human = lane.told(answer.text, at=answer.at, id=id_)
+            human = lane.prompt(answer.text, at=answer.at, id=id_)
             self.draft.edge(lane.called(answer.call), human, "tool_dependency")
         else:
             lane.result(answer.call, answer.text, at=answer.at, id=id_, ok=answer.ok)
 
-    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: StepCall, made: CallChild) -> None:
+    def _one_back(self, lane: Lane, story: Story, answer: Answer, call: StepCall, child: CallChild) -> None:
         id = f"{_id(story.agent, call.id)}:return"
-        if made.child is None or made.is_running:
+        if child.child is None or child.is_running:
             # Nobody came back: the tool only says that it failed, or that the agent runs on.
-            said = lane.result(None, answer.text, at=answer.at, id=id, tool=call.name, ok=made.ok is not False, trusted=True)
-            self.draft.edge(self._spawns.get((story.agent, call.id)), said, "causal")
+            result = lane.result(None, answer.text, at=answer.at, id=id, tool=call.name, ok=child.ok is not False, trusted=True)
+            self.draft.edge(self._spawns.get((story.agent, call.id)), result, "causal")
             return
-        self._back(made.child, story.agent, made.back, answer.at, id, ok=made.ok, error=made.error)
+        self._back(child.child, story.agent, child.back, answer.at, id, ok=child.ok, error=child.error)
 
     def _back(
         self,
@@ -197,13 +197,13 @@ class _Telling:
             self._go(self.stories[child], at)
         return self.draft.lane(child).returns(to, text, at=at, id=id, ok=ok, error=error, heard=heard)
 
-    def _swarm(self, lane: Lane, story: Story, answer: Answer, made: list[CallChild]) -> None:
+    def _swarm(self, lane: Lane, story: Story, answer: Answer, children: list[CallChild]) -> None:
         id = _id(story.agent, answer.call)
         backs = [
             self._back(
                 one.child, story.agent, one.back, answer.at, f"{id}:{one.child}:return", ok=one.ok, error=one.error, heard=False
             )
-            for one in made
+            for one in children
             if one.child is not None
         ]
         merged = self.draft.event("aggregate", story.agent, id=f"{id}:aggregate", at=answer.at, text=answer.text, role=story.role)
@@ -226,9 +226,9 @@ class _Telling:
         elif heard.by == "task":
             lane.result(None, heard.text, at=heard.at, id=id, tool="background_task", extra={**heard.extra, "task": heard.task})
         elif heard.by == "user" and story.agent == MAIN:
-            lane.told(heard.text, at=heard.at, id=id, extra=heard.extra)
+            lane.prompt(heard.text, at=heard.at, id=id, extra=heard.extra)
         else:
-            lane.told(heard.text, by="system", source="system", at=heard.at, id=id, extra=heard.extra)
+            lane.prompt(heard.text, by="system", source="system", at=heard.at, id=id, extra=heard.extra)
 
     def _verdict(self, lane: Lane, story: Story, verdict: Verdict) -> None:
         is_human = verdict.by == "user"
@@ -299,109 +299,109 @@ class CallChild:
 class _SubAgentLinks:
     def __init__(self, stories: dict[str, Story], report: Report) -> None:
         self.stories, self.report = stories, report
-        self.made: dict[int, list[CallChild]] = {}
-        self.taken: set[str] = set()
+        self.children: dict[int, list[CallChild]] = {}
+        self.used: set[str] = set()
         self.open: list[tuple[Story, StepCall, CallChild]] = []
 
-    def found(self, child: str, rule: str, *, exact: bool = True) -> None:
-        if child not in self.taken:
+    def link_child(self, child: str, rule: str, *, exact: bool = True) -> None:
+        if child not in self.used:
             self.report.linked(rule, exact=exact)
-            self.taken.add(child)
+            self.used.add(child)
 
     def call(self, story: Story, call: StepCall) -> None:
-        self.made[id(call)] = self._swarm(story, call) if call.name == "AgentSwarm" else [self._agent(story, call)]
+        self.children[id(call)] = self._swarm(story, call) if call.name == "AgentSwarm" else [self._agent(story, call)]
 
     def _agent(self, story: Story, call: StepCall) -> CallChild:
         args = call.arguments()
         role = string(args.get("subagent_type")) or string(args.get("subagent_name"))
-        made = CallChild(None, string(args.get("prompt")) or "", role, extra={"description": args.get("description")})
+        child = CallChild(None, string(args.get("prompt")) or "", role, extra={"description": args.get("description")})
         head: dict[str, str] = {}
         if call.answer is not None:
             head = header(call.answer.text)
             status = head.get("status")
-            made.role = head.get("actual_subagent_type") or role
-            made.is_running = status == "running"
-            made.task = head.get("task_id")
-            made.ok = call.answer.ok if status in (None, "running") else status == "completed"
-            made.back = call.answer.text.split("[summary]\n", 1)[-1].split(_HINT, 1)[0].strip()
-            made.error = made.back if made.ok is False else None
-        self._identify(story, call, made, args, head)
-        return made
+            child.role = head.get("actual_subagent_type") or role
+            child.is_running = status == "running"
+            child.task = head.get("task_id")
+            child.ok = call.answer.ok if status in (None, "running") else status == "completed"
+            child.back = call.answer.text.split("[summary]\n", 1)[-1].split(_HINT, 1)[0].strip()
+            child.error = child.back if child.ok is False else None
+        self._identify(story, call, child, args, head)
+        return child
 
-    def _identify(self, story: Story, call: StepCall, made: CallChild, args: dict[str, Any], head: dict[str, str]) -> None:
-        told = [s.agent for s in self.stories.values() if s.made_by == call.id and s.parent == story.agent]
+    def _identify(self, story: Story, call: StepCall, child: CallChild, args: dict[str, Any], head: dict[str, str]) -> None:
+        stated = [s.agent for s in self.stories.values() if s.made_by == call.id and s.parent == story.agent]
         if resumed := string(args.get("resume")):
-            made.child, made.is_resumed = resumed, True
-        elif told:
-            made.child = told[0]
-            self.found(told[0], "parent_tool_call_id of a SubagentEvent")
+            child.child, child.is_resumed = resumed, True
+        elif stated:
+            child.child = stated[0]
+            self.link_child(stated[0], "parent_tool_call_id of a SubagentEvent")
         elif "agent_id" in head:
-            made.child = head["agent_id"]
-            self.found(made.child, "agent_id in the answer of the Agent tool")
+            child.child = head["agent_id"]
+            self.link_child(child.child, "agent_id in the answer of the Agent tool")
         else:
-            self.open.append((story, call, made))
+            self.open.append((story, call, child))
 
     def _swarm(self, story: Story, call: StepCall) -> list[CallChild]:
         args = call.arguments()
         template, role = string(args.get("prompt_template")) or "", string(args.get("subagent_type"))
         answer = call.answer
-        if answer is not None and (found := members(answer.text)):
-            return [self._member(m, template, role, as_dict(args.get("resume_agent_ids"))) for m in found]
+        if answer is not None and (listed := members(answer.text)):
+            return [self._member(m, template, role, as_dict(args.get("resume_agent_ids"))) for m in listed]
         if answer is not None:
             return [CallChild(None, template, role, ok=False, error=answer.text, back=answer.text)]
-        made = []
+        children = []
         for item in [i for i in as_list(args.get("items")) if isinstance(i, str)]:
             one = CallChild(None, template.replace("{{item}}", item), role, item=item)
             same = [s for s in self._free(story) if s.parent == story.agent and s.extra.get("item") == item]
             if len(same) == 1:
                 one.child = same[0].agent
-                self.found(one.child, "swarmItem of state.json among the items of the call", exact=False)
+                self.link_child(one.child, "swarmItem of state.json among the items of the call", exact=False)
             else:
                 self.report.loose(f"call {call.id}: the agent for item {item!r} is not known")
-            made.append(one)
-        return made
+            children.append(one)
+        return children
 
     def _member(self, m: SwarmMember, template: str, role: str | None, resumed: dict[str, Any]) -> CallChild:
         text = string(resumed.get(m.agent or "")) if m.is_resumed else None
         ok = m.outcome == "completed"
-        made = CallChild(m.agent, text or template.replace("{{item}}", m.item or ""), role, m.is_resumed, back=m.text, ok=ok)
-        made.item, made.error, made.extra = m.item, None if ok else m.text, {"item": m.item, "outcome": m.outcome}
+        child = CallChild(m.agent, text or template.replace("{{item}}", m.item or ""), role, m.is_resumed, back=m.text, ok=ok)
+        child.item, child.error, child.extra = m.item, None if ok else m.text, {"item": m.item, "outcome": m.outcome}
         if not m.has_started and not m.is_resumed:
-            made.child = None
+            child.child = None
         elif m.agent is None:
             self.report.loose(f"swarm item {m.item!r}: its agent is not named")
         elif not m.is_resumed:
-            self.found(m.agent, "agent_id in the answer of the AgentSwarm tool")
-        return made
+            self.link_child(m.agent, "agent_id in the answer of the AgentSwarm tool")
+        return child
 
     def _free(self, parent: Story) -> list[Story]:
         """Sub-agents without a spawn that this agent may have made."""
         return [
             s
             for s in self.stories.values()
-            if s.agent not in self.taken and s.agent not in (MAIN, parent.agent) and s.parent in (None, parent.agent)
+            if s.agent not in self.used and s.agent not in (MAIN, parent.agent) and s.parent in (None, parent.agent)
         ]
 
     def infer(self) -> None:
         """What is open still: by prompt, by being the only one, or not at all."""
-        for story, _, made in self.open:
-            same = [s for s in self._free(story) if _same(made.text, s.prompt)]
-            rivals = [other for _, other, m in self.open if m.child is None and m.text == made.text]
+        for story, _, child in self.open:
+            same = [s for s in self._free(story) if _same(child.text, s.prompt)]
+            rivals = [other for _, other, m in self.open if m.child is None and m.text == child.text]
             if len(same) == 1 and len(rivals) == 1:
-                made.child = same[0].agent
-                self.found(made.child, "prompt equality", exact=False)
-        for story, call, made in self.open:
-            if made.child is None:
-                self._last_resort(story, call, made)
+                child.child = same[0].agent
+                self.link_child(child.child, "prompt equality", exact=False)
+        for story, call, child in self.open:
+            if child.child is None:
+                self._last_resort(story, call, child)
 
-    def _last_resort(self, story: Story, call: StepCall, made: CallChild) -> None:
+    def _last_resort(self, story: Story, call: StepCall, child: CallChild) -> None:
         waiting = [m for s, c, m in self.open if s is story and m.child is None and c.answer is None]
         stated = [s for s in self._free(story) if s.parent == story.agent]
-        if len(waiting) == 1 and waiting[0] is made and len(stated) == 1:
-            made.child = stated[0].agent
-            self.found(made.child, "the only open call of the parent that state.json names", exact=False)
-        elif call.answer is not None and made.ok is not False:
-            made.child = f"task:{call.id}"
+        if len(waiting) == 1 and waiting[0] is child and len(stated) == 1:
+            child.child = stated[0].agent
+            self.link_child(child.child, "the only open call of the parent that state.json names", exact=False)
+        elif call.answer is not None and child.ok is not False:
+            child.child = f"task:{call.id}"
             self.report.loose(f"call {call.id}: the agent that answered has no id")
         elif call.answer is None:
             self.report.loose(f"call {call.id}: its agent is not known")
@@ -409,14 +409,14 @@ class _SubAgentLinks:
     def state(self) -> None:
         """Sub-agents that only the state names get a spawn at the time they were made."""
         for story in list(self.stories.values()):
-            if story.agent in self.taken or story.agent == MAIN:
+            if story.agent in self.used or story.agent == MAIN:
                 continue
             if story.parent is not None and story.parent != story.agent and story.extra.get("type") != "independent":
                 parent = self.stories.setdefault(story.parent, Story(story.parent))
                 at = story.created
                 later = [k for k, i in enumerate(parent.items) if at is not None and i.at is not None and i.at > at]
                 parent.items.insert(later[0] if later else len(parent.items), SubagentRecord(story.agent, at))
-                self.found(story.agent, "parentAgentId of state.json")
+                self.link_child(story.agent, "parentAgentId of state.json")
             elif story.items and story.extra.get("type") not in ("independent", "main"):
                 self.report.loose(f"agent {story.agent}: its spawn is not known")
 
@@ -429,12 +429,12 @@ def _same(prompt: str, first: str | None) -> bool:
 
 def links(stories: dict[str, Story], report: Report) -> dict[int, list[CallChild]]:
     """By the identity of each spawning call: what it made. Spawns that only the state knows are put into the stories."""
-    found = _SubAgentLinks(stories, report)
+    links_of_calls = _SubAgentLinks(stories, report)
     for story in list(stories.values()):
         for step in story.steps():
             for call in step.calls:
                 if call.name in SPAWNERS:
-                    found.call(story, call)
-    found.infer()
-    found.state()
-    return found.made
+                    links_of_calls.call(story, call)
+    links_of_calls.infer()
+    links_of_calls.state()
+    return links_of_calls.children

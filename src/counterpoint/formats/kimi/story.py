@@ -101,7 +101,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Spent:
+class SideCall:
     """Tokens of a model call that is no step: compaction, a title."""
 
     id: str
@@ -127,7 +127,7 @@ class Stop:
     reason: str
 
 
-Item = ModelStep | Incoming | Answer | Verdict | Spent | SubagentRecord | Stop
+Item = ModelStep | Incoming | Answer | Verdict | SideCall | SubagentRecord | Stop
 
 
 @dataclass
@@ -185,12 +185,12 @@ def words_of(content: Any) -> str:
 
 def header(text: str) -> dict[str, str]:
     """The `key: value` lines that an answer of the Agent tool begins with."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in text.split("\n"):
         if not (match := _FIELD.match(line)):
             break
-        found.setdefault(match[1], match[2].strip())
-    return found
+        fields.setdefault(match[1], match[2].strip())
+    return fields
 
 
 @dataclass(slots=True)
@@ -207,23 +207,23 @@ class SwarmMember:
 
 def members(text: str) -> list[SwarmMember]:
     """The sub-agents of an `<agent_swarm_result>`; what a sub-agent wrote may hold such tags itself."""
-    found: list[SwarmMember] = []
-    depth, begin, given = 0, 0, ""
+    listed: list[SwarmMember] = []
+    depth, begin, attributes = 0, 0, ""
     for tag in _TAG.finditer(text):
         if tag[1] is None:
             depth -= 1
             if depth == 0:
-                found.append(_member(given, text[begin : tag.start()].strip()))
+                listed.append(_member(attributes, text[begin : tag.start()].strip()))
             depth = max(depth, 0)
         else:
             if depth == 0:
-                given, begin = tag[1], tag.end()
+                attributes, begin = tag[1], tag.end()
             depth += 1
-    return found
+    return listed
 
 
-def _member(given: str, text: str) -> SwarmMember:
-    got = {name: unescape(value) for name, value in _ATTRIBUTE.findall(given)}
+def _member(attributes: str, text: str) -> SwarmMember:
+    got = {name: unescape(value) for name, value in _ATTRIBUTE.findall(attributes)}
     has_started = got.get("state") != "not_started"
     return SwarmMember(
         got.get("agent_id"), got.get("item"), got.get("outcome", "unknown"), text, got.get("mode") == "resume", has_started

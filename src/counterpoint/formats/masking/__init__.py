@@ -66,7 +66,7 @@ class Labels:
         """A string to the kinds and rules of what was found in it."""
         self._labels: dict[tuple[str, str], str] = {}
         self._numbers: Counter[str] = Counter()
-        self._taken: set[str] = set()
+        self._used_labels: set[str] = set()
 
     def add(self, text: str, *, is_name: bool = False) -> None:
         """A string that leaves; different names stay different."""
@@ -80,19 +80,19 @@ class Labels:
 
     def settle(self) -> None:
         """Find everything."""
-        self._taken = {label for text in self._strings if "[masked:" in text for label in LABEL.findall(text)}
+        self._used_labels = {label for text in self._strings if "[masked:" in text for label in LABEL.findall(text)}
         current = {text: text for text in self._strings}
         known: dict[str, str] = {}
         for value in self._values:
             known[value] = self._label("key", value)
         for k in range(_PASSES):
-            found = list(_spans_of(current, is_personal=self._is_personal))
-            for text, where in found:
+            located = list(_spans_of(current, is_personal=self._is_personal))
+            for text, where in located:
                 current[text] = self._cut(text, current[text], where, known)
             if k == 0:
                 self._everywhere(current, known)
-            current = {text: current[text] for text, _ in found}
-            if not found:
+            current = {text: current[text] for text, _ in located}
+            if not located:
                 break
         self._keep_apart()
 
@@ -134,10 +134,10 @@ class Labels:
         pattern = re.compile(f"{LABEL.pattern}|(?P<head>{trie(sorted(by_head))})")
         for key, text in current.items():
             parts, done = [], 0
-            for found in pattern.finditer(text):
-                at = found.start()
+            for match in pattern.finditer(text):
+                at = match.start()
                 form = (
-                    next((form for form in by_head.get(found["head"], ()) if _is_at(text, form, at)), None)
+                    next((form for form in by_head.get(match["head"], ()) if _is_at(text, form, at)), None)
                     if at >= done
                     else None
                 )
@@ -153,18 +153,18 @@ class Labels:
         used = {name for name in self._names if name not in self._now}
         for name in self._names:
             if name in self._now:
-                made, k = self._now[name], 2
-                while made in used:
-                    made, k = f"{self._now[name]}~{k}", k + 1
-                used.add(made)
-                self._now[name] = made
+                label, k = self._now[name], 2
+                while label in used:
+                    label, k = f"{self._now[name]}~{k}", k + 1
+                used.add(label)
+                self._now[name] = label
 
     def _label(self, kind: str, secret: str) -> str:
         label = self._labels.get((kind, secret))
         while label is None:
             self._numbers[kind] += 1
-            made = f"[masked:{kind}:{self._numbers[kind]:04x}]"
-            label = None if made in self._taken else made
+            candidate = f"[masked:{kind}:{self._numbers[kind]:04x}]"
+            label = None if candidate in self._used_labels else candidate
         self._labels[kind, secret] = label
         return label
 
@@ -217,8 +217,8 @@ def _spans_in(keys: list[str], current: dict[str, str], *, is_personal: bool) ->
         if end > start:
             secret = span.secret if end == span.end - starts[k] else current[keys[k]][start:end]
             by_string.setdefault(k, []).append(span._replace(start=start, end=end, secret=secret))
-    for k, found in by_string.items():
-        yield keys[k], found
+    for k, spans_here in by_string.items():
+        yield keys[k], spans_here
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -240,7 +240,7 @@ class MaskedTraces(NamedTuple):
     """How many secrets were masked, by kind (`key`, `email`, `path`), rule and place."""
 
     @property
-    def found(self) -> Counter[str]:
+    def by_kind(self) -> Counter[str]:
         """How many secrets were masked, by kind."""
         counts: Counter[str] = Counter()
         for (kind, _, _), n in self.where.items():
@@ -262,7 +262,7 @@ def mask(text: str, *, is_personal: bool = False) -> tuple[str, Counter[str]]:
 def masked(trace: Trace) -> tuple[Trace, Counter[str]]:
     """A trace without its secrets, and how many of each kind it had. Without any it is the same trace."""
     done = masked_all([trace])
-    return done.traces[0], done.found
+    return done.traces[0], done.by_kind
 
 
 def masked_all(traces: Sequence[Trace], *, is_personal: bool = False) -> MaskedTraces:
@@ -297,11 +297,11 @@ def glance(*traces: Trace) -> Seen:
     first = bisect_right(list(accumulate(map(len, texts))), _LOOKED) + 1
     marked = [text for text in texts[first:] if any(mark in text for mark in _KEY_MARKS)]
     data = "\n\0\n".join([*texts[:first], *texts[first::_STRIDE], *marked]).encode("utf-8", "surrogatepass")
-    seen: Seen = {}
+    hashes: Seen = {}
     for span in spans(data.decode("latin-1"), data.lower().decode("latin-1"), is_quick=True):
         number = blake2b(span.secret.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        seen.setdefault(span.kind, set()).add(int.from_bytes(number, "big"))
-    return seen
+        hashes.setdefault(span.kind, set()).add(int.from_bytes(number, "big"))
+    return hashes
 
 
 # A glance looks at this much of a trace's text whole, and then at one text of so many.
@@ -426,8 +426,8 @@ class _Cut:
                 if getattr(trace, name) is not None
             },
         }
-        told = {new.id for old, new in zip(trace.events, events, strict=True) if self._is_told_by_ids(trace, old, refs)}
-        return without_ids(replace(trace, **changes), told) if told else replace(trace, **changes)
+        ids = {new.id for old, new in zip(trace.events, events, strict=True) if self._is_told_by_ids(trace, old, refs)}
+        return without_ids(replace(trace, **changes), ids) if ids else replace(trace, **changes)
 
     def _is_told_by_ids(self, trace: Trace, event: Event, refs: dict[str, str]) -> bool:
         """Whether an event's model call read or wrote a secret: its token ids say what the texts said."""

@@ -136,8 +136,8 @@ def assignments(text: str, named: Iterable[Name]) -> Iterator[SecretSpan]:
 
 def _rest(text: str, end: int) -> Iterator[tuple[int, int]]:
     """The parts of a string that goes on in other strings."""
-    while found := _GOES_ON.match(text, end):
-        opened = _START.match(text, found.end())
+    while match := _GOES_ON.match(text, end):
+        opened = _START.match(text, match.end())
         end = text.find(opened["open"], opened.end(), opened.end() + _LONGEST) if opened else -1
         if opened is None or end < opened.end() + 4 or "\n" in text[opened.end() : end] or is_filler(text[opened.end() : end]):
             return
@@ -160,37 +160,37 @@ def _value_span(text: str, name: Name) -> tuple[int, int] | None:
     at, level = name.end, name.level
     if name.word in ("pass", "pwd") and text[at] == ")":
         return None
-    if found := _SIGN.match(text, at):
-        if braced := _BRACED.match(text, found.end()) if level == PASSWORD else None:
+    if match := _SIGN.match(text, at):
+        if braced := _BRACED.match(text, match.end()) if level == PASSWORD else None:
             return braced.span("value") if has_digit(braced["value"]) else None
-        if name.word in _PHRASE_WORDS and (phrase := _PHRASE.match(text, found.end())) and _is_phrase(phrase["value"]):
+        if name.word in _PHRASE_WORDS and (phrase := _PHRASE.match(text, match.end())) and _is_phrase(phrase["value"]):
             return phrase.span("value")
-        if level == PASSWORD and (line := _words(text, name, found)):
+        if level == PASSWORD and (line := _words(text, name, match)):
             return line
         if level >= SECRET and (signed := _signed(text, at)):
             return signed
-        place = _value(text, found.end(), level, is_wide=_is_setting(text, name, found) or _is_yaml(text, name, found))
+        place = _value(text, match.end(), level, is_wide=_is_setting(text, name, match) or _is_yaml(text, name, match))
         return place or _default(text, at, level)
     if text[at : at + 4].lstrip("\\\"' \t\n")[:1] == "{":
         return _default(text, at, level)
-    if found := _BESIDE.match(text, at):
-        return _value(text, found.end(), level, is_wide=False)
-    if level >= SECRET and name.word not in ("pass", "pwd", "pin") and (found := _NEXT.match(text, at)):
-        place = _quoted(text, found.end(), level)
+    if match := _BESIDE.match(text, at):
+        return _value(text, match.end(), level, is_wide=False)
+    if level >= SECRET and name.word not in ("pass", "pwd", "pin") and (match := _NEXT.match(text, at)):
+        place = _quoted(text, match.end(), level)
         return place if place and (is_random if name.word == "key" else has_digit)(text[slice(*place)]) else None
     before = text[max(0, name.start - 60) : name.start]
-    if text[at] == "(" and (found := _CALL.match(text, at)):
-        return _quoted(text, found.end(), level) if _CALLED.search(before) else None
-    if "<" in before and (found := _TAGS.match(text, at)):
-        return found.span("value") if is_secret(found["value"].strip(), level, is_quoted=True) else None
+    if text[at] == "(" and (match := _CALL.match(text, at)):
+        return _quoted(text, match.end(), level) if _CALLED.search(before) else None
+    if "<" in before and (match := _TAGS.match(text, at)):
+        return match.span("value") if is_secret(match["value"].strip(), level, is_quoted=True) else None
     if text[at] not in " \t":
         return None
     if option := _option(text, before, at, level):
         return option
-    if level >= TOKEN and name.word != "pass" and (found := _IS.match(text, at)):
-        return _value(text, found.end(), level, is_wide=False)
-    if level >= SECRET and name.word != "pass" and (found := _QUOTED_NEXT.match(text, at)):
-        place = _quoted(text, found.end(), level)
+    if level >= TOKEN and name.word != "pass" and (match := _IS.match(text, at)):
+        return _value(text, match.end(), level, is_wide=False)
+    if level >= SECRET and name.word != "pass" and (match := _QUOTED_NEXT.match(text, at)):
+        place = _quoted(text, match.end(), level)
         return place if place and (level == PASSWORD or is_random(text[slice(*place)])) else None
     return None
 
@@ -199,9 +199,9 @@ def _is_setting(text: str, name: Name, sign: re.Match[str]) -> bool:
     """Whether the name is a variable of a shell or of a settings file: then all up to the next blank is its value."""
     if sign["sign"] != "=" or sign["space"] or sign.start("sign") != name.end:
         return False
-    found = _ENV.search(text[max(0, name.start - 80) : name.end].rpartition("\n")[2])
-    return found is not None and (
-        found["set"] is not None or found["name"].isupper() or text[sign.end() : sign.end() + 1].isalnum()
+    match = _ENV.search(text[max(0, name.start - 80) : name.end].rpartition("\n")[2])
+    return match is not None and (
+        match["set"] is not None or match["name"].isupper() or text[sign.end() : sign.end() + 1].isalnum()
     )
 
 
@@ -216,30 +216,30 @@ def _is_yaml(text: str, name: Name, sign: re.Match[str]) -> bool:
 def _words(text: str, name: Name, sign: re.Match[str]) -> tuple[int, int] | None:
     """Several words that have the rest of a line to themselves, where the name begins it."""
     before = text[max(0, name.start - 40) : name.start].rpartition("\n")[2]
-    found = _LINE.match(text, sign.end()) if before.strip(_YAML_NAME) == "" else None
-    words = found[0].lower().split(" ") if found else []
+    match = _LINE.match(text, sign.end()) if before.strip(_YAML_NAME) == "" else None
+    words = match[0].lower().split(" ") if match else []
     is_said = any(word.strip(".:!?") in _STOP or word.strip(".:!?") in _LENGTHS for word in words)
-    return found.span() if found and not is_said and _is_phrase(found[0]) else None
+    return match.span() if match and not is_said and _is_phrase(match[0]) else None
 
 
 def _signed(text: str, at: int) -> tuple[int, int] | None:
     """The rest of a line behind a colon and a blank, where a sign would end it or make a type of its beginning."""
-    found = _COLON.match(text, at)
-    value = found["value"].rstrip(".,;:)") if found else ""
-    if found is None or not is_signed(value, CODE_JOINS) or is_filler(value):
+    match = _COLON.match(text, at)
+    value = match["value"].rstrip(".,;:)") if match else ""
+    if match is None or not is_signed(value, CODE_JOINS) or is_filler(value):
         return None
-    return found.start("value"), found.start("value") + len(value)
+    return match.start("value"), match.start("value") + len(value)
 
 
 def _default(text: str, at: int, level: int) -> tuple[int, int] | None:
     """What a thing with settings of its own is by default."""
-    found = _SETTINGS.match(text, at)
-    for _ in range(_SETTINGS_MOST if found else 0):
-        found = _A_SETTING.match(text, found.end()) if found else None
-        if found and found["name"].lower() in ("default", "value"):
-            start = found.start("rest") if found["rest"] is not None else found.end()
+    match = _SETTINGS.match(text, at)
+    for _ in range(_SETTINGS_MOST if match else 0):
+        match = _A_SETTING.match(text, match.end()) if match else None
+        if match and match["name"].lower() in ("default", "value"):
+            start = match.start("rest") if match["rest"] is not None else match.end()
             return _value(text, start, level, is_wide=level == PASSWORD)
-        if found is None or found["rest"] is None:
+        if match is None or match["rest"] is None:
             return None
     return None
 
@@ -265,22 +265,22 @@ def _value(text: str, at: int, level: int, *, is_wide: bool) -> tuple[int, int] 
         return _quoted(text, opened.end(), level) if text[at] != "(" else None
     if _START.match(text, at):
         return _quoted(text, at, level)
-    found = (_WIDE if is_wide else _BARE).match(text, at)
-    if found is None or (not is_wide and text[found.end() : found.end() + 1] in ("(", "[", "{")):
+    match = (_WIDE if is_wide else _BARE).match(text, at)
+    if match is None or (not is_wide and text[match.end() : match.end() + 1] in ("(", "[", "{")):
         return None
-    value = found[0].rstrip(".,;:)")
+    value = match[0].rstrip(".,;:)")
     return (
         (at, at + len(value))
-        if is_secret(value, level, is_quoted=False, is_wide=is_wide and len(value) == len(found[0]))
+        if is_secret(value, level, is_quoted=False, is_wide=is_wide and len(value) == len(match[0]))
         else None
     )
 
 
 def _quoted(text: str, at: int, level: int) -> tuple[int, int] | None:
-    found = _START.match(text, at)
-    if found is None:
+    match = _START.match(text, at)
+    if match is None:
         return None
-    start, mark = found.end(), found["open"]
+    start, mark = match.end(), match["open"]
     end = text.find(mark, start, start + _LONGEST)
     while end > 0 and text[end - 1] == "\\" and text[end - 2] != "\\" and not mark.startswith("\\"):
         end = text.find(mark, end + 1, start + _LONGEST)

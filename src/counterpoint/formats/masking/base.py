@@ -186,8 +186,8 @@ class Scan:
         numbers: NDArray[np.uint32] = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
         maybe = np.flatnonzero(self._table[(numbers * _FACTOR) >> _SHIFT])
         near = np.searchsorted(self._heads, numbers[maybe])
-        found: list[int] = maybe[self._heads[np.minimum(near, len(self._heads) - 1)] == numbers[maybe]].tolist()
-        return found
+        hits: list[int] = maybe[self._heads[np.minimum(near, len(self._heads) - 1)] == numbers[maybe]].tolist()
+        return hits
 
 
 # -- a text as it reads --------------------------------------------------------------------------------------------------------
@@ -229,17 +229,17 @@ class View(NamedTuple):
         first, last = bisect_right(self.at, start) - 1, bisect_right(self.at, end - 1) - 1
         (begin, stop), (far, limit) = self.places[first], self.places[last]
         size = (self.at[first + 1] if first + 1 < len(self.at) else len(self.text)) - self.at[first]
-        left = begin + start - self.at[first] if size == stop - begin else begin
+        begin_at = begin + start - self.at[first] if size == stop - begin else begin
         width = (self.at[last + 1] if last + 1 < len(self.at) else len(self.text)) - self.at[last]
         right = far + end - self.at[last] if width == limit - far else limit
-        return left, right
+        return begin_at, right
 
 
 def view(text: str) -> View | None:
     """The odd parts of a text as they read; None where nothing is odd."""
     odd = list(_escapes(text))
     if not text.isascii():
-        odd = sorted([*odd, *_hidden(text)], key=lambda found: found.start())
+        odd = sorted([*odd, *_hidden(text)], key=lambda match: match.start())
     if not odd:
         return None
     pieces: list[str] = []
@@ -256,17 +256,17 @@ def view(text: str) -> View | None:
             size += len(piece)
 
     limit = -1
-    for found in odd:
-        begin = max(found.start() - _LEFT, done)
+    for match in odd:
+        begin = max(match.start() - _LEFT, done)
         if begin > limit >= 0:
             put(text[done:limit], done, limit)
             put(SEPARATOR, limit, limit)
             done = max(begin, limit)
         elif limit < 0:
             done = begin
-        put(text[done : found.start()], done, found.start())
-        put(_read(found[0]), found.start(), found.end())
-        done, limit = found.end(), min(len(text), found.end() + _RIGHT)
+        put(text[done : match.start()], done, match.start())
+        put(_read(match[0]), match.start(), match.end())
+        done, limit = match.end(), min(len(text), match.end() + _RIGHT)
     put(text[done:limit], done, limit)
     return View("".join(pieces), at, places)
 
@@ -278,9 +278,9 @@ def _escapes(text: str) -> Iterator[re.Match[str]]:
     begins = begins[(_GOES_ON[codes[begins + 1]] & _BEGINS[codes[begins]]) != 0]
     done = -1
     for place in begins.tolist():
-        if place >= done and (found := _ESCAPE.match(text, place)):
-            done = found.end()
-            yield found
+        if place >= done and (match := _ESCAPE.match(text, place)):
+            done = match.end()
+            yield match
 
 
 def _hidden(text: str) -> Iterator[re.Match[str]]:
@@ -288,9 +288,9 @@ def _hidden(text: str) -> Iterator[re.Match[str]]:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
     done = -1
     for place in np.flatnonzero(np.isin(codes, _UNSEEN_CODES, kind="table") if len(codes) > 64 else codes >= 0xAD).tolist():
-        if place >= done and (found := _HIDDEN.match(text, place)):
-            done = found.end()
-            yield found
+        if place >= done and (match := _HIDDEN.match(text, place)):
+            done = match.end()
+            yield match
 
 
 def _read(escape: str) -> str:

@@ -34,12 +34,12 @@ _UNLISTED = re.compile(
 )
 
 
-def encoded_secrets(text: str, found: Runs, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
+def encoded_secrets(text: str, text_runs: Runs, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
     """Every run that holds a secret in other clothes; `is_telling` says whether a plain text holds one."""
-    sizes = found.ends - found.starts
-    is_one = (sizes >= _SHORTEST) & (found.digits > 1)
+    sizes = text_runs.ends - text_runs.starts
+    is_one = (sizes >= _SHORTEST) & (text_runs.digits > 1)
     done = 0
-    for start, end in zip(found.starts[is_one].tolist(), found.ends[is_one].tolist(), strict=True):
+    for start, end in zip(text_runs.starts[is_one].tolist(), text_runs.ends[is_one].tolist(), strict=True):
         if start < done or (text.find("_", start, end) < 0 and not _BASE64.search(text, start, end)):
             continue
         run = text[start : min(end, start + _LONGEST)]
@@ -50,11 +50,11 @@ def encoded_secrets(text: str, found: Runs, is_telling: Callable[[str], bool]) -
 
 def _of_run(text: str, start: int, run: str, is_telling: Callable[[str], bool]) -> Iterator[SecretSpan]:
     if "_" in run:
-        for found in _UNLISTED.finditer(run):
-            if _is_key(found["body"]):
-                yield SecretSpan(start + found.start(), start + found.end(), "key", "unlisted-vendor", found[0])
-    for found in _BASE64.finditer(run):
-        value, place = found[0], start + found.start()
+        for match in _UNLISTED.finditer(run):
+            if _is_key(match["body"]):
+                yield SecretSpan(start + match.start(), start + match.end(), "key", "unlisted-vendor", match[0])
+    for match in _BASE64.finditer(run):
+        value, place = match[0], start + match.start()
         if _is_private(value):
             lines = _KEY_LINES.match(text, place)
             stop = lines.end() if lines else place + len(value)

@@ -86,26 +86,26 @@ def _back(text: str, end: int) -> int:
 
 
 def _putty(text: str, at: int) -> Iterator[SecretSpan]:
-    if found := _PUTTY.match(text, at):
-        yield SecretSpan(found.start("value"), found.end(), "key", "private-key", text[found.start("value") : found.end()])
+    if match := _PUTTY.match(text, at):
+        yield SecretSpan(match.start("value"), match.end(), "key", "private-key", text[match.start("value") : match.end()])
 
 
 def _twice(text: str, at: int) -> Iterator[SecretSpan]:
     """Base64 of a block: of a key, not of a certificate."""
-    found = _TWICE.match(text, at)
-    if not found:
+    match = _TWICE.match(text, at)
+    if not match:
         return
     try:
-        begin = base64.b64decode(re.sub(r"[^A-Za-z0-9+/]", "", found[0])[:80])
+        begin = base64.b64decode(re.sub(r"[^A-Za-z0-9+/]", "", match[0])[:80])
     except (binascii.Error, ValueError):
         return
     if b"PRIVATE" in begin:
-        yield SecretSpan(*found.span(), "key", "private-key-base64", found[0])
+        yield SecretSpan(*match.span(), "key", "private-key-base64", match[0])
 
 
 def _xml_key(text: str, at: int) -> Iterator[SecretSpan]:
-    for found in _XML.finditer(text, at, at + 6000):
-        yield SecretSpan(*found.span("value"), "key", "private-key", found["value"])
+    for match in _XML.finditer(text, at, at + 6000):
+        yield SecretSpan(*match.span("value"), "key", "private-key", match["value"])
 
 
 _BLOCKS = (
@@ -179,10 +179,10 @@ class _Triggers(dict[str, _Trigger]):
         whole, three = _BY_HEAD.get(head, _NONE) if len(head) == 4 else _NONE, _BY_HEAD.get(head[:3], _NONE)
         names = tuple({*whole.names, *three.names})
         is_loose = whole.is_loose or (three.is_loose and head[3:] in _FIELD_NEXT)
-        made = _Trigger(names, is_loose, (*whole.handlers, *three.handlers))
+        trigger = _Trigger(names, is_loose, (*whole.handlers, *three.handlers))
         if head.isascii():
-            self[head] = made
-        return made
+            self[head] = trigger
+        return trigger
 
 
 _TRIGGERS = _Triggers()
@@ -191,16 +191,16 @@ _TRIGGERS = _Triggers()
 def spans(text: str, low: str | None = None, *, is_quick: bool = False, is_personal: bool = False) -> list[SecretSpan]:
     """Every secret in a text, and with `is_personal` what says who somebody is; `low` is it with ASCII letters in lower case. A
     quick look does not read odd characters and broken lines again."""
-    found = list(_raw(text, low, is_quick=is_quick))
+    secrets = list(_raw(text, low, is_quick=is_quick))
     if is_personal:
-        found += personal(text)
+        secrets += personal(text)
     odd = None if is_quick else view(text)
     if odd is not None:
         for span in _raw(odd.text, None, is_quick=False):
             start, end = odd.place(span.start, span.end)
             if "\0" not in span.secret and end > start:
-                found.append(span._replace(start=start, end=end))
-    return _apart(text, found)
+                secrets.append(span._replace(start=start, end=end))
+    return _apart(text, secrets)
 
 
 def _raw(text: str, low: str | None, *, is_quick: bool) -> Iterator[SecretSpan]:
@@ -215,11 +215,11 @@ def _raw(text: str, low: str | None, *, is_quick: bool) -> Iterator[SecretSpan]:
 
 
 def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
-    found = runs(text)
-    whole = tokens(text, found)
+    text_runs = runs(text)
+    whole = tokens(text, text_runs)
     yield from whole
     if not is_quick:
-        yield from broken_tokens(text, found, whole)
+        yield from broken_tokens(text, text_runs, whole)
     named: list[Name] = []
     fields: list[Name] = []
     spoken: list[Name] = []
@@ -250,14 +250,14 @@ def _keys(text: str, low: str, *, is_quick: bool) -> Iterator[SecretSpan]:
     yield from pgpass(text)
     yield from attached(text)
     if not is_quick:
-        yield from encoded_secrets(text, found, _is_telling)
+        yield from encoded_secrets(text, text_runs, _is_telling)
 
 
 def _is_telling(plain: str) -> bool:
     """Whether a text that was in other clothes holds a key."""
     low = plain.lower()
-    found = runs(plain)
-    if tokens(plain, found):
+    text_runs = runs(plain)
+    if tokens(plain, text_runs):
         return True
     named = [
         name
@@ -287,15 +287,15 @@ def _extended(text: str, span: SecretSpan) -> SecretSpan:
     return span._replace(end=rest.end(), secret=span.secret + rest[0])
 
 
-def _apart(text: str, found: list[SecretSpan]) -> list[SecretSpan]:
+def _apart(text: str, secrets: list[SecretSpan]) -> list[SecretSpan]:
     """In order, without overlap, and without labels of ours."""
-    if not found:
-        return found
+    if not secrets:
+        return secrets
     labels = [label.span() for label in LABEL.finditer(text)] if "[masked:" in text else []
-    found = [span for span in found if span.end > span.start and not any(a < span.end and span.start < b for a, b in labels)]
-    found.sort(key=lambda span: (span.start, -span.end, span.kind != "key"))
+    secrets = [span for span in secrets if span.end > span.start and not any(a < span.end and span.start < b for a, b in labels)]
+    secrets.sort(key=lambda span: (span.start, -span.end, span.kind != "key"))
     apart: list[SecretSpan] = []
-    for span in found:
+    for span in secrets:
         last = apart[-1] if apart else None
         if last is None or span.start >= last.end:
             apart.append(span)

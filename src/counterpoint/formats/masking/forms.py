@@ -21,8 +21,8 @@ Found = Iterator[SecretSpan]
 _QUOTE = r"\\{0,8}[\"'`]?"
 
 
-def _span(found: re.Match[str], group: int | str, rule: str) -> SecretSpan:
-    return SecretSpan(*found.span(group), "key", rule, found[group])
+def _span(match: re.Match[str], group: int | str, rule: str) -> SecretSpan:
+    return SecretSpan(*match.span(group), "key", rule, match[group])
 
 
 # -- headers -------------------------------------------------------------------------------------------------------------------
@@ -53,38 +53,38 @@ _DIRECTIVE = re.compile(
 
 
 def _authorization(text: str, at: int) -> Found:
-    found = _AUTHORIZATION.match(text, at)
-    if not found or "::" in text[max(0, at - 24) : at]:
+    match = _AUTHORIZATION.match(text, at)
+    if not match or "::" in text[max(0, at - 24) : at]:
         return
-    value = found["value"].strip()
-    if found["scheme"].strip().lower() in ("digest", "aws4-hmac-sha256", "oauth") or ("=" in value[:40] and "," in value):
+    value = match["value"].strip()
+    if match["scheme"].strip().lower() in ("digest", "aws4-hmac-sha256", "oauth") or ("=" in value[:40] and "," in value):
         yield from (
             _span(part, "value", "authorization")
-            for part in _DIRECTIVE.finditer(text, found.start("value"), found.end("value") + 400)
+            for part in _DIRECTIVE.finditer(text, match.start("value"), match.end("value") + 400)
         )
         return
     word = value.split()[0] if value.split() else ""
-    has_scheme = bool(found["scheme"])
+    has_scheme = bool(match["scheme"])
     if (
         has_scheme
         and len(word) >= 6
         and not is_filler(word)
         and (has_digit(word) or is_random(word) or (len(word) >= 16 and word.isalnum()))
     ) or (not has_scheme and is_secret(word, TOKEN, is_quoted=True)):
-        start = found.start("value") + found["value"].index(word)
+        start = match.start("value") + match["value"].index(word)
         yield SecretSpan(start, start + len(word), "key", "authorization", word)
 
 
 def _bearer(text: str, at: int) -> Found:
-    found = _BEARER.match(text, at)
-    if found and has_digit(found["value"]) and not is_filler(found["value"]):
-        yield _span(found, "value", "bearer")
+    match = _BEARER.match(text, at)
+    if match and has_digit(match["value"]) and not is_filler(match["value"]):
+        yield _span(match, "value", "bearer")
 
 
 def _basic(text: str, at: int) -> Found:
-    found = _BASIC.match(text, at)
-    if found and _is_pair(found["value"]):
-        yield _span(found, "value", "basic-auth")
+    match = _BASIC.match(text, at)
+    if match and _is_pair(match["value"]):
+        yield _span(match, "value", "basic-auth")
 
 
 def _is_pair(value: str) -> bool:
@@ -107,10 +107,10 @@ def _is_base64(value: str) -> bool:
 
 
 def _cookie(text: str, at: int) -> Found:
-    found = _COOKIE.match(text, at)
-    if not found:
+    match = _COOKIE.match(text, at)
+    if not match:
         return
-    for pair in _PAIR.finditer(text, found.start("value"), found.end("value")):
+    for pair in _PAIR.finditer(text, match.start("value"), match.end("value")):
         value = pair["value"]
         if pair["name"].lower() not in _ATTRIBUTE and not is_filler(value) and (has_digit(value) or is_random(value)):
             yield _span(pair, "value", "cookie")
@@ -137,19 +137,19 @@ _TOKEN_URL = re.compile(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{
 def _url(text: str, at: int) -> Found:
     scheme = text[max(0, at - 16) : at].lower()
     is_database = scheme.endswith(_DATABASES)
-    found = (_IN_DATABASE if is_database else _IN_URL).match(text, at)
-    if found:
-        value = found["value"]
+    match = (_IN_DATABASE if is_database else _IN_URL).match(text, at)
+    if match:
+        value = match["value"]
         if (
             not is_filler(value)
-            and not (value.isdigit() and not found["user"])
+            and not (value.isdigit() and not match["user"])
             and value.lower() not in ("pass", "password", "user", "pw")
         ):
-            yield _span(found, "value", "url-password")
+            yield _span(match, "value", "url-password")
             return
-    found = _TOKEN_URL.match(text, at)
-    if found and is_random(found["value"]):
-        yield _span(found, "value", "url-token")
+    match = _TOKEN_URL.match(text, at)
+    if match and is_random(match["value"]):
+        yield _span(match, "value", "url-token")
 
 
 # -- command lines -------------------------------------------------------------------------------------------------------------
@@ -208,14 +208,14 @@ _NOT_P = re.compile(r"\d{1,5}(?::\d{1,5})?(?:/\w+)?|[a-z]{1,12}|\S*[/:,]\S*|-\S*
 
 def _user_password(text: str, at: int) -> Found:
     """`-u name:password`, of curl and many others."""
-    found = _USER_PASSWORD.match(text, at)
+    match = _USER_PASSWORD.match(text, at)
     if (
-        found
-        and not is_filler(found["value"])
-        and not found["value"].startswith(("//", "\\"))
-        and not (found["value"].isdigit() and len(found["value"]) < 6)
+        match
+        and not is_filler(match["value"])
+        and not match["value"].startswith(("//", "\\"))
+        and not (match["value"].isdigit() and len(match["value"]) < 6)
     ):
-        yield _span(found, "value", "user-and-password")
+        yield _span(match, "value", "user-and-password")
 
 
 def _command(tool: str) -> Callable[[str, int], Found]:
@@ -230,10 +230,10 @@ def _command(tool: str) -> Callable[[str, int], Found]:
             end = place if place >= 0 else end
         for pattern in _TOOLS[tool]:
             is_doubtful = (pattern is _P_ATTACHED and tool not in ("mysql", "mariadb")) or tool in _OTHER_P
-            for found in pattern.finditer(text, at + len(tool.rstrip()), end):
-                value = found["value"]
+            for match in pattern.finditer(text, at + len(tool.rstrip()), end):
+                value = match["value"]
                 if not is_filler(value) and not value.startswith("-") and not (is_doubtful and _NOT_P.fullmatch(value)):
-                    yield _span(found, "value", "command-line")
+                    yield _span(match, "value", "command-line")
 
     return found_in
 
@@ -241,22 +241,22 @@ def _command(tool: str) -> Callable[[str, int], Found]:
 def attached(text: str) -> Found:
     """`-pX` of any program, where X is what only a password looks like."""
     for at in every(text, " -p"):
-        found = _P_ATTACHED.match(text, at + 1)
+        match = _P_ATTACHED.match(text, at + 1)
         if (
-            found
-            and len(found["value"]) >= 8
-            and is_random(found["value"])
-            and not _NOT_P.fullmatch(found["value"])
-            and not is_filler(found["value"])
+            match
+            and len(match["value"]) >= 8
+            and is_random(match["value"])
+            and not _NOT_P.fullmatch(match["value"])
+            and not is_filler(match["value"])
         ):
-            yield _span(found, "value", "command-line")
+            yield _span(match, "value", "command-line")
 
 
 def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | None = None) -> Callable[[str, int], Found]:
     def found_in(text: str, at: int) -> Found:
-        found = pattern.match(text, at)
-        if found and not is_filler(found["value"]) and (ask is None or ask(found["value"])):
-            yield _span(found, "value", rule)
+        match = pattern.match(text, at)
+        if match and not is_filler(match["value"]) and (ask is None or ask(match["value"])):
+            yield _span(match, "value", rule)
 
     return found_in
 
@@ -309,16 +309,16 @@ def pgpass(text: str) -> Found:
     """Lines of .pgpass; no messages of a compiler, which have a line, a column and words."""
     for port in _PORT.finditer(text):
         begin = max(text.rfind(mark, max(0, port.start() - 200), port.start()) for mark in "\n\0 \"'`") + 1
-        found = _PGPASS.match(text, begin)
-        if found and found.start("port") == port.start() + 1 and not found["base"].isdigit() and not is_filler(found["value"]):
-            yield _span(found, "value", "pgpass")
+        match = _PGPASS.match(text, begin)
+        if match and match.start("port") == port.start() + 1 and not match["base"].isdigit() and not is_filler(match["value"]):
+            yield _span(match, "value", "pgpass")
 
 
 def _jwk(text: str, at: int) -> Found:
     begin, end = text.rfind("{", max(0, at - 4000), at), text.find("}", at, at + 8000)
     if begin >= 0:
-        for found in _JWK.finditer(text, begin, end if end > 0 else min(len(text), at + 8000)):
-            yield _span(found, "value", "jwk")
+        for match in _JWK.finditer(text, begin, end if end > 0 else min(len(text), at + 8000)):
+            yield _span(match, "value", "jwk")
 
 
 _SECURE_STRING = re.compile(

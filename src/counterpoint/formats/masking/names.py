@@ -112,10 +112,10 @@ class Name(NamedTuple):
 
 def name_at(text: str, low: str, at: int) -> Name | None:
     """The name whose last word begins at a place, if it says something and something follows."""
-    found = _ENDS.match(low, at)
-    if found is None and at > 0 and (option := _OPTION.match(low, at)) and (low[at - 1] in "-/" or _is_set(low, at)):
-        found = option  # an option of a command, --password X, or of a file, ENV PASSWORD X
-    return _name(text, low, found) if found else None
+    match = _ENDS.match(low, at)
+    if match is None and at > 0 and (option := _OPTION.match(low, at)) and (low[at - 1] in "-/" or _is_set(low, at)):
+        match = option  # an option of a command, --password X, or of a file, ENV PASSWORD X
+    return _name(text, low, match) if match else None
 
 
 class Loose(NamedTuple):
@@ -128,11 +128,11 @@ class Loose(NamedTuple):
 
 def loose_at(text: str, low: str, at: int) -> Loose | None:
     """The name whose last word begins at a place, where it is a field of a table or a word that sentences use."""
-    found = _LOOSE.match(low, at)
-    if found is None or (found["field"] is None and found["word"] not in SPOKEN):
+    match = _LOOSE.match(low, at)
+    if match is None or (match["field"] is None and match["word"] not in SPOKEN):
         return None
-    name = _name(text, low, found)
-    return Loose(name, found["field"] is not None) if name else None
+    name = _name(text, low, match)
+    return Loose(name, match["field"] is not None) if name else None
 
 
 def _is_set(low: str, at: int) -> bool:
@@ -149,22 +149,22 @@ def foreign_names(text: str, low: str) -> list[Name]:
     return [name for place in places.tolist() if (name := name_at(text, low, place))]
 
 
-def _name(text: str, low: str, found: re.Match[str]) -> Name | None:
-    before = low[max(0, found.start() - 24) : found.start()]
-    if "::" in before and low[found.end() : found.end() + 1] in ('"', "'"):  # the name of a type: "AWS::IAM::AccessKey"
+def _name(text: str, low: str, match: re.Match[str]) -> Name | None:
+    before = low[max(0, match.start() - 24) : match.start()]
+    if "::" in before and low[match.end() : match.end() + 1] in ('"', "'"):  # the name of a type: "AWS::IAM::AccessKey"
         return None
-    level = _level(found["word"], before, text[found.start()].isupper())
-    return Name(found.start(), found.end(), level, found["word"]) if level else None
+    level = _level(match["word"], before, text[match.start()].isupper())
+    return Name(match.start(), match.end(), level, match["word"]) if level else None
 
 
 def level_of(name: str) -> int:
     """What a whole name says of its value: 0 for nothing."""
     low = name.lower()[-60:]
     level = 0
-    for found in _ENDS.finditer(low + "="):
-        if found.end() == len(low) and found["word"] not in SIGNED:
-            is_upper = name[-60:][found.start()].isupper()
-            level = max(level, _level(found["word"], low[: found.start()], is_upper))
+    for match in _ENDS.finditer(low + "="):
+        if match.end() == len(low) and match["word"] not in SIGNED:
+            is_upper = name[-60:][match.start()].isupper()
+            level = max(level, _level(match["word"], low[: match.start()], is_upper))
     return level
 
 

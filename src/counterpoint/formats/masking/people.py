@@ -41,10 +41,10 @@ def emails(text: str) -> Iterator[SecretSpan]:
         at = text.find("@", at + 1)
 
 
-def _is_domain(text: str, found: re.Match[str]) -> bool:
+def _is_domain(text: str, match: re.Match[str]) -> bool:
     """Not the name of a file (icon@2x.png), and not a method of a matrix (q@k.transpose())."""
-    top = found["top"].lower()
-    return top not in _FILES and (top in _TOPS or text[found.end() : found.end() + 1] != "(")
+    top = match["top"].lower()
+    return top not in _FILES and (top in _TOPS or text[match.end() : match.end() + 1] != "(")
 
 
 _NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*+)"
@@ -79,12 +79,12 @@ def homes(text: str) -> Iterator[SecretSpan]:
     """The user's name in every home folder."""
     for needle, pattern in _HOMES:
         for at in every(text, needle) if needle in text else ():
-            found = pattern.match(text, at)
-            if found is None or not found.lastindex or not _ASKED[needle](text, at):
+            match = pattern.match(text, at)
+            if match is None or not match.lastindex or not _ASKED[needle](text, at):
                 continue
-            name = found[found.lastindex].rstrip(".")
+            name = match[match.lastindex].rstrip(".")
             if name.lower() not in _NOBODY:
-                start = found.start(found.lastindex)
+                start = match.start(match.lastindex)
                 yield SecretSpan(start, start + len(name), "path", "home-folder", name)
 
 

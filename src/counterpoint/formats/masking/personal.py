@@ -39,19 +39,19 @@ _OURS = tuple(ipaddress.ip_network(net) for net in ("192.0.2.0/24", "198.51.100.
 def personal(text: str) -> Iterator[SecretSpan]:
     """Every card, IBAN, phone number and address of a machine."""
     for rule, pattern, ask in (("card", _CARD, _is_card), ("iban", _IBAN, _is_iban), ("phone", _PHONE, _is_phone)):
-        for found in pattern.finditer(text):
-            if ask(found[0]):
-                yield SecretSpan(*found.span(), "personal", rule, found[0])
-    for found in _BASE64.finditer(text):
-        if has_digit(found[0]) and _is_pair(found[0]):
-            yield SecretSpan(*found.span(), "key", "base64-pair", found[0])
-    for found in _CALLED.finditer(text):
-        if 6 <= sum(c.isdigit() for c in found["value"]) <= 15:
-            yield SecretSpan(*found.span("value"), "personal", "phone", found["value"])
+        for match in pattern.finditer(text):
+            if ask(match[0]):
+                yield SecretSpan(*match.span(), "personal", rule, match[0])
+    for match in _BASE64.finditer(text):
+        if has_digit(match[0]) and _is_pair(match[0]):
+            yield SecretSpan(*match.span(), "key", "base64-pair", match[0])
+    for match in _CALLED.finditer(text):
+        if 6 <= sum(c.isdigit() for c in match["value"]) <= 15:
+            yield SecretSpan(*match.span("value"), "personal", "phone", match["value"])
     for pattern in (_IPV4, _IPV6):
-        for found in pattern.finditer(text):
-            if _is_machine(found[0]) and not _VERSION.search(text, max(0, found.start() - 12), found.start()):
-                yield SecretSpan(*found.span(), "personal", "ip-address", found[0])
+        for match in pattern.finditer(text):
+            if _is_machine(match[0]) and not _VERSION.search(text, max(0, match.start() - 12), match.start()):
+                yield SecretSpan(*match.span(), "personal", "ip-address", match[0])
 
 
 def _is_pair(text: str) -> bool:

@@ -90,27 +90,27 @@ def passwords_in_prose(text: str, names: list[Name]) -> Iterator[SecretSpan]:
         if before and _is_password(_trimmed(before["value"]), joins):
             yield _span(before, "prose")
         for pattern in (_SAID, _SET_TO, _NEXT):
-            found = pattern.match(text, name.end)
-            if found and _is_password(_trimmed(found["value"]), joins):
-                yield _span(found, "prose")
+            match = pattern.match(text, name.end)
+            if match and _is_password(_trimmed(match["value"]), joins):
+                yield _span(match, "prose")
                 break
 
 
 def login(text: str, at: int) -> Iterator[SecretSpan]:
     """`credentials: name / password`."""
-    found = _LOGIN.match(text, at)
-    value = _trimmed(found["value"]) if found else ""
-    if found and (has_digit(value) or is_signed(value)) and _is_password(value):
-        yield _span(found, "prose")
+    match = _LOGIN.match(text, at)
+    value = _trimmed(match["value"]) if match else ""
+    if match and (has_digit(value) or is_signed(value)) and _is_password(value):
+        yield _span(match, "prose")
 
 
 def _trimmed(value: str) -> str:
     return value.rstrip(".,;:)!?]}*")
 
 
-def _span(found: re.Match[str], rule: str) -> SecretSpan:
-    value = _trimmed(found["value"])
-    start = found.start("value")
+def _span(match: re.Match[str], rule: str) -> SecretSpan:
+    value = _trimmed(match["value"])
+    start = match.start("value")
     return SecretSpan(start, start + len(value), "key", rule, value)
 
 

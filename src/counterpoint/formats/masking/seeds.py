@@ -17,15 +17,15 @@ from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
 Found = Iterator[SecretSpan]
 
 
-def _span(found: re.Match[str], rule: str) -> SecretSpan:
-    return SecretSpan(*found.span("value"), "key", rule, found["value"])
+def _span(match: re.Match[str], rule: str) -> SecretSpan:
+    return SecretSpan(*match.span("value"), "key", rule, match["value"])
 
 
 def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | None = None) -> Callable[[str, int], Found]:
     def found_in(text: str, at: int) -> Found:
-        found = pattern.match(text, at)
-        if found and not is_filler(found["value"]) and (ask is None or ask(found["value"])):
-            yield _span(found, rule)
+        match = pattern.match(text, at)
+        if match and not is_filler(match["value"]) and (ask is None or ask(match["value"])):
+            yield _span(match, rule)
 
     return found_in
 
@@ -138,9 +138,9 @@ def _near(word: str) -> Callable[[str, int], Found]:
     pattern = _NEAR_PATTERNS[word]
 
     def found_in(text: str, at: int) -> Found:
-        found = pattern.match(text, at)
-        if found and is_random(found["value"]) and _ASKS.search(text, at, found.start("value")):
-            yield _span(found, "near-vendor")
+        match = pattern.match(text, at)
+        if match and is_random(match["value"]) and _ASKS.search(text, at, match.start("value")):
+            yield _span(match, "near-vendor")
 
     return found_in
 
@@ -168,11 +168,11 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def _link(text: str, at: int) -> Found:
-    found = _LINK.match(text, at)
-    value = found["value"].rstrip(".") if found else ""
+    match = _LINK.match(text, at)
+    value = match["value"].rstrip(".") if match else ""
     is_chance = is_scrambled(value) or ((is_random(value) or _UUID.fullmatch(value)) and sum(c.isdigit() for c in value) > 2)
-    if found and is_chance:
-        yield SecretSpan(found.start("value"), found.start("value") + len(value), "key", "link-that-lets-in", value)
+    if match and is_chance:
+        yield SecretSpan(match.start("value"), match.start("value") + len(value), "key", "link-that-lets-in", value)
 
 
 _SENTRY = re.compile(r"://(?P<public>[0-9a-f]{32}):(?P<value>[0-9a-f]{32})@(?=[\w.-]{1,200}/)", re.IGNORECASE)
@@ -180,9 +180,9 @@ _SENTRY = re.compile(r"://(?P<public>[0-9a-f]{32}):(?P<value>[0-9a-f]{32})@(?=[\
 
 def _sentry(text: str, at: int) -> Found:
     """Both halves of an old address of Sentry."""
-    if found := _SENTRY.match(text, at):
-        yield SecretSpan(*found.span("public"), "key", "sentry-dsn", found["public"])
-        yield _span(found, "sentry-dsn")
+    if match := _SENTRY.match(text, at):
+        yield SecretSpan(*match.span("public"), "key", "sentry-dsn", match["public"])
+        yield _span(match, "sentry-dsn")
 
 
 # -- commands ------------------------------------------------------------------------------------------------------------------
@@ -204,15 +204,15 @@ _CRYPT = re.compile(
 
 def _argument(text: str, at: int) -> Found:
     """A value that is an argument of its own, behind the name of what is set."""
-    found = _GIVEN.match(text, at)
-    if found is None or is_filler(found["value"]) or text[at - 1 : at] not in (" ", "\t", "\n", '"', "'"):
+    match = _GIVEN.match(text, at)
+    if match is None or is_filler(match["value"]) or text[at - 1 : at] not in (" ", "\t", "\n", '"', "'"):
         return
     line = text[max(0, at - 300, text.rfind("\n", max(0, at - 300), at) + 1) : at]
     level = (
-        PASSWORD if found[0].startswith("--secret-string") else max((level_of(word) for word in _WORD.findall(line)), default=0)
+        PASSWORD if match[0].startswith("--secret-string") else max((level_of(word) for word in _WORD.findall(line)), default=0)
     )
-    if level >= TOKEN and is_secret(found["value"], level, is_quoted=True):
-        yield _span(found, "command-line")
+    if level >= TOKEN and is_secret(match["value"], level, is_quoted=True):
+        yield _span(match, "command-line")
 
 
 def _is_password(value: str) -> bool:

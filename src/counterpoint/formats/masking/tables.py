@@ -51,18 +51,18 @@ def columns(text: str, names: Sequence[Name]) -> Iterator[SecretSpan]:
         if name.start < done:
             continue
         if text[name.end : name.end + 2] == "</":
-            found, done = _html(text, name)
+            secrets, done = _html(text, name)
         else:
-            found, done = _block(text, name)
-        yield from found
+            secrets, done = _block(text, name)
+        yield from secrets
 
 
 def _block(text: str, name: Name) -> tuple[list[SecretSpan], int]:
     head = _line_of(text, name.start)
     if head is None:
         return [], name.end
-    if text[name.end : name.end + 3].lstrip("\"'\\")[:1] in ("]", ",") and (found := _json(text, name)):
-        return found, name.end
+    if text[name.end : name.end + 3].lstrip("\"'\\")[:1] in ("]", ",") and (secrets := _json(text, name)):
+        return secrets, name.end
     separator = next((s for s in _SEPARATORS if s in text[head.start : head.end]), None)
     fields = _fields(text, head, separator)
     if len(fields) < 2 or not all(f.start == f.end or _FIELD_NAME.fullmatch(text, *f) for f in fields):
@@ -77,7 +77,7 @@ def _block(text: str, name: Name) -> tuple[list[SecretSpan], int]:
 
 
 def _rows(text: str, head: _Line, separator: str | None, levels: list[int]) -> tuple[list[SecretSpan], int]:
-    found: list[SecretSpan] = []
+    secrets: list[SecretSpan] = []
     starts = [f.start - head.start for f in _fields(text, head, separator)]
     at, stop = head.after, min(len(text), head.start + _MOST)
     while at < stop:
@@ -95,8 +95,8 @@ def _rows(text: str, head: _Line, separator: str | None, levels: list[int]) -> t
         for field, level in zip(fields, levels, strict=True):
             value = text[field.start : field.end]
             if level and _is_value(value, level):
-                found.append(SecretSpan(field.start, field.end, "key", "column", value))
-    return found, at
+                secrets.append(SecretSpan(field.start, field.end, "key", "column", value))
+    return secrets, at
 
 
 def _is_value(value: str, level: int) -> bool:
@@ -120,11 +120,11 @@ def _line_of(text: str, at: int) -> _Line | None:
 def _line_at(text: str, start: int) -> _Line | None:
     if start >= len(text):
         return None
-    found = _BREAK.search(text, start, start + _WIDEST)
-    if found is None:
+    match = _BREAK.search(text, start, start + _WIDEST)
+    if match is None:
         end = min(len(text), start + _WIDEST)
         return _Line(start, end, end) if end == len(text) else None
-    return _Line(start, found.start(), found.end()) if found[0] != "\0" else None
+    return _Line(start, match.start(), match.end()) if match[0] != "\0" else None
 
 
 def _fields(text: str, line: _Line, separator: str | None) -> list[_Field]:
@@ -203,7 +203,7 @@ def _html(text: str, name: Name) -> tuple[list[SecretSpan], int]:
     if before < 0 or row is None:
         return [], name.end
     levels = [level_of(cell["value"].strip()) for cell in _CELL.finditer(text, before, row.start())]
-    found: list[SecretSpan] = []
+    secrets: list[SecretSpan] = []
     stop = min(len(text), before + _MOST)
     while row and row.start() < stop:
         after = _ROW.search(text, row.end(), row.end() + _WIDEST)
@@ -211,9 +211,9 @@ def _html(text: str, name: Name) -> tuple[list[SecretSpan], int]:
         for cell, level in zip(cells, levels, strict=False):
             if level and len(cells) == len(levels) and _is_value(cell["value"].strip(), level):
                 field = _bare(text, *cell.span("value"))
-                found.append(SecretSpan(*field, "key", "column", text[slice(*field)]))
+                secrets.append(SecretSpan(*field, "key", "column", text[slice(*field)]))
         row = after
-    return found, row.start() if row else stop
+    return secrets, row.start() if row else stop
 
 
 _LIST = re.compile(r"\[\s{0,20}(?P<inside>\\{0,4}\"[^\[\]{}\n]{1,2000})\]")
@@ -227,7 +227,7 @@ def _json(text: str, name: Name) -> list[SecretSpan]:
     if head is None or head.end() < name.end:
         return []
     levels = [level_of(item["value"] or "") for item in _ITEM.finditer(head["inside"])]
-    found: list[SecretSpan] = []
+    secrets: list[SecretSpan] = []
     at, stop = head.end(), min(len(text), head.start() + _MOST)
     for row in _LIST.finditer(text, at, stop):
         items = list(_ITEM.finditer(text, *row.span("inside")))
@@ -237,8 +237,8 @@ def _json(text: str, name: Name) -> list[SecretSpan]:
         for item, level in zip(items, levels, strict=True):
             if level and item["value"] and _is_value(item["value"].rstrip("\\"), level):
                 end = item.start("value") + len(item["value"].rstrip("\\"))
-                found.append(SecretSpan(item.start("value"), end, "key", "column", text[item.start("value") : end]))
-    return found
+                secrets.append(SecretSpan(item.start("value"), end, "key", "column", text[item.start("value") : end]))
+    return secrets
 
 
 # -- SQL -------------------------------------------------------------------------------------------------------------------------
@@ -286,10 +286,10 @@ def insert(text: str, at: int) -> Iterator[SecretSpan]:
 
 
 def _tuple(text: str, at: int) -> Iterator[re.Match[str]]:
-    found = _SQL_VALUE.match(text, at)
-    while found:
-        yield found
-        found = _SQL_VALUE.match(text, found.end()) if found["next"] == "," else None
+    match = _SQL_VALUE.match(text, at)
+    while match:
+        yield match
+        match = _SQL_VALUE.match(text, match.end()) if match["next"] == "," else None
 
 
 def copy(text: str, at: int) -> Iterator[SecretSpan]:

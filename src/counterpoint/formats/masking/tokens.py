@@ -109,14 +109,14 @@ def runs(text: str) -> Runs:
     return Runs(starts, ends, digits[ends - 1] - digits[starts], codes)
 
 
-def tokens(text: str, found: Runs) -> list[SecretSpan]:
+def tokens(text: str, text_runs: Runs) -> list[SecretSpan]:
     """Every token that stands in one piece."""
-    is_one = (found.ends - found.starts >= _SHORTEST) & (found.digits > 0)
-    places = dict.fromkeys(zip(found.starts[is_one].tolist(), found.ends[is_one].tolist(), strict=True))
+    is_one = (text_runs.ends - text_runs.starts >= _SHORTEST) & (text_runs.digits > 0)
+    places = dict.fromkeys(zip(text_runs.starts[is_one].tolist(), text_runs.ends[is_one].tolist(), strict=True))
     for needle in _WITHOUT_DIGITS:
         for at in every(text, needle):
-            k = int(np.searchsorted(found.starts, at, "right")) - 1
-            places[int(found.starts[k]), int(found.ends[k])] = None
+            k = int(np.searchsorted(text_runs.starts, at, "right")) - 1
+            places[int(text_runs.starts[k]), int(text_runs.ends[k])] = None
     return list(_in_pieces(text, [(start, _worth(text[start:end])) for start, end in sorted(places)]))
 
 
@@ -156,34 +156,34 @@ def _token(text: str, at: int, begin: str, failed: dict[str, int]) -> SecretSpan
     for rule, pattern in _TRIED[begin]:
         if failed.get(rule.id, -1) > at:
             continue
-        found = pattern.search(text, max(0, at - _LEFT), at + _RIGHT) if rule.before else pattern.match(text, at)
-        if found is None or not found.start() <= at < found.end():
+        match = pattern.search(text, max(0, at - _LEFT), at + _RIGHT) if rule.before else pattern.match(text, at)
+        if match is None or not match.start() <= at < match.end():
             if not rule.before:
                 run = _RUN.match(text, at + len(begin))
                 failed[rule.id] = run.end() if run else at + 1
             continue
-        if _is_token(text, found, rule, begin):
-            return SecretSpan(found.start(), found.end(), "key", rule.id, found[0])
+        if _is_token(text, match, rule, begin):
+            return SecretSpan(match.start(), match.end(), "key", rule.id, match[0])
     return None
 
 
-def _is_token(text: str, found: re.Match[str], rule: Rule, begin: str) -> bool:
-    body = found[0].removeprefix(begin)
-    if begin[-1:].isalnum() and _is_blob(text, found.start()):
+def _is_token(text: str, match: re.Match[str], rule: Rule, begin: str) -> bool:
+    body = match[0].removeprefix(begin)
+    if begin[-1:].isalnum() and _is_blob(text, match.start()):
         return False
     if rule.id == "aws-key-id":
-        return any(c.isdigit() for c in body) or not is_word_at(text, found.start())
-    is_apart = not is_word_at(text, found.start()) and text[found.start() - 1 : found.start()] not in ("-", "_")
+        return any(c.isdigit() for c in body) or not is_word_at(text, match.start())
+    is_apart = not is_word_at(text, match.start()) and text[match.start() - 1 : match.start()] not in ("-", "_")
     is_clean = not rule.is_short or rule.id == "hugging-face" or (rule.id == "openai-old" and is_apart)
     is_solid = is_clean and len(body) >= 20 and len(set(body)) > 8 and not any(c in "_-./" for c in body)
     if not is_solid and not is_random(body) and not (len(set(body)) > 5 and any(c.isdigit() for c in body) and not rule.is_short):
         return False
-    if not rule.is_short or not is_word_at(text, found.start()):
+    if not rule.is_short or not is_word_at(text, match.start()):
         return True
-    before = text[max(0, found.start() - 8) : found.start()]
+    before = text[max(0, match.start() - 8) : match.start()]
     if begin.startswith("sk") and _SK_WORDS.search(before):
         return False
-    if not (is_solid or is_random(body)) or len(body) < 20 or text[found.end() : found.end() + 1].isalnum():
+    if not (is_solid or is_random(body)) or len(body) < 20 or text[match.end() : match.end() + 1].isalnum():
         return False
     if begin[0].isdigit() and (before[-1].isdigit() or (rule.id == "asana" and ":" not in body)):
         return False
@@ -198,9 +198,9 @@ def _is_blob(text: str, at: int) -> bool:
     return len(line) == 32 and not line.rstrip(_BASE64)
 
 
-def broken_tokens(text: str, found: Runs, whole: Sequence[SecretSpan]) -> Iterator[SecretSpan]:
+def broken_tokens(text: str, text_runs: Runs, whole: Sequence[SecretSpan]) -> Iterator[SecretSpan]:
     """Every token that a line break, or the end of a string that goes on, cuts in two or more."""
-    chains = list(_chains(text, found))
+    chains = list(_chains(text, text_runs))
     if not chains:
         return
     ends = {span.start: span.end for span in whole}
@@ -220,12 +220,12 @@ def broken_tokens(text: str, found: Runs, whole: Sequence[SecretSpan]) -> Iterat
         at += len(chain_text) + 1
 
 
-def _without_joiners(found: Runs) -> Runs:
+def _without_joiners(text_runs: Runs) -> Runs:
     """Runs without those that are only the sign between two parts of a string that is put together."""
-    first = found.codes[found.starts]
-    is_sign = (found.ends - found.starts == 1) & ((first == ord("+")) | (first == ord(".")))
+    first = text_runs.codes[text_runs.starts]
+    is_sign = (text_runs.ends - text_runs.starts == 1) & ((first == ord("+")) | (first == ord(".")))
     keep = np.flatnonzero(~is_sign)
-    return Runs(found.starts[keep], found.ends[keep], found.digits[keep], found.codes)
+    return Runs(text_runs.starts[keep], text_runs.ends[keep], text_runs.digits[keep], text_runs.codes)
 
 
 def is_tail(value: str) -> bool:
@@ -237,9 +237,9 @@ def _part(parts: list[tuple[int, int, int]], at: int) -> int:
     return bisect_right([part[0] for part in parts], at) - 1
 
 
-def _chains(text: str, found: Runs) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
+def _chains(text: str, text_runs: Runs) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
     """Runs that line breaks join: the joined text, and for each part its place there, its place in the text, and its end."""
-    starts, ends, digits, codes = _without_joiners(found)
+    starts, ends, digits, codes = _without_joiners(text_runs)
     if len(starts) < 2:
         return
     gap, sizes = starts[1:] - ends[:-1], ends - starts

@@ -79,9 +79,9 @@ def _mad_name(run: dict[str, Any]) -> str:
 
 def _conversation(run: dict[str, Any]) -> Any:
     """The run's conversation: a list of entries, or text."""
-    found = run.get("trajectory", run.get("trace"))
-    found = found.get("trajectory", found.get("trace")) if isinstance(found, dict) else found
-    return found if isinstance(found, (str, list)) else None
+    value = run.get("trajectory", run.get("trace"))
+    value = value.get("trajectory", value.get("trace")) if isinstance(value, dict) else value
+    return value if isinstance(value, (str, list)) else None
 
 
 def _log(session: Session, file: File) -> Iterator[Trace]:
@@ -100,13 +100,13 @@ def _log(session: Session, file: File) -> Iterator[Trace]:
 
 def _run(session: Session, name: str, run: dict[str, Any]) -> Iterator[Trace]:
     draft = session.draft(f"mast/{name}", name, system="mast", run=run_of(run))
-    told, asked = _conversation(run), text_of(run.get("problem_statement"))
-    if isinstance(told, list) and any(isinstance(entry, str) for entry in told):
-        told = "\n".join(text_of(entry) for entry in told)
-    if isinstance(told, list):
-        put_down(draft, [_turn(as_dict(entry)) for entry in told], task=asked)
+    talk, asked = _conversation(run), text_of(run.get("problem_statement"))
+    if isinstance(talk, list) and any(isinstance(entry, str) for entry in talk):
+        talk = "\n".join(text_of(entry) for entry in talk)
+    if isinstance(talk, list):
+        put_down(draft, [_turn(as_dict(entry)) for entry in talk], task=asked)
     else:
-        _put_text(draft, str(told), asked)
+        _put_text(draft, str(talk), asked)
     if model := string(run.get("llm_name")):
         draft.meta[MODELS] = [model]
     _label(draft, run)
@@ -121,14 +121,14 @@ def _put_text(draft: Draft, text: str, asked: str) -> None:
     if is_console(text[:65536].encode("utf-8", "replace")):
         put_blocks(draft, blocks_of(text.splitlines(keepends=True)))
         return
-    found = read_system(text)
-    if found is None:
+    parsed = read_system(text)
+    if parsed is None:
         draft.report.unknown["a log of a system we do not know: kept as one message"] += 1
         put_down(draft, [Turn("team", text)], task=asked)
         return
-    put_down(draft, found.turns, task=asked or found.task)
-    if found.left_out:
-        draft.meta["left_out"] = dict(found.left_out)
+    put_down(draft, parsed.turns, task=asked or parsed.task)
+    if parsed.left_out:
+        draft.meta["left_out"] = dict(parsed.left_out)
 
 
 def _label(draft: Draft, run: dict[str, Any]) -> None:
@@ -137,11 +137,11 @@ def _label(draft: Draft, run: dict[str, Any]) -> None:
     draft.meta["labels"] = {key: value for key, value in labels.items() if value}
     modes = {**as_dict(note.get("options")), **as_dict(run.get("mast_annotation"))}
     for mode, answer in modes.items():
-        said = _ANSWERS.get(str(answer).strip().lower())
-        if said is None:
+        verdict = _ANSWERS.get(str(answer).strip().lower())
+        if verdict is None:
             draft.report.lacks["a yes or no to some failure modes"] += 1
         else:
-            draft.metrics[f"failure: {mode}"] = said
+            draft.metrics[f"failure: {mode}"] = verdict
     for row in map(as_dict, as_list(run.get("annotations"))):
         votes = [v for key, v in row.items() if key.startswith("annotator") and isinstance(v, bool)]
         if votes and (mode := text_of(row.get("failure mode")).strip()):

@@ -89,9 +89,9 @@ def read_system(text: str) -> SystemLog | None:
 
 def _parts(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str]]:
     """Each heading that a pattern finds, with what stands below it up to the next."""
-    found = list(pattern.finditer(text))
-    for at, match in enumerate(found):
-        end = found[at + 1].start() if at + 1 < len(found) else len(text)
+    matches = list(pattern.finditer(text))
+    for at, match in enumerate(matches):
+        end = matches[at + 1].start() if at + 1 < len(matches) else len(text)
         yield match, text[match.end() : end].strip()
 
 
@@ -126,11 +126,11 @@ class _Paid:
 def _hyperagent(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     turns: list[Turn] = []
     for _, body in _parts(re.compile(_HYPER.pattern, re.M), text):
-        said = _HYPER_SAYS.match(body)
-        if said is None:
+        match = _HYPER_SAYS.match(body)
+        if match is None:
             left_out["line of the program"] += 1
         else:
-            turns.append(Turn(said[1], body[said.end() :].strip(), to=said[2]))
+            turns.append(Turn(match[1], body[match.end() :].strip(), to=match[2]))
     return "", turns
 
 
@@ -148,14 +148,14 @@ def _chatdev(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     paid = _Paid(turns)
     asked = _CHATDEV_TASK.search(text)
     for head, body in _parts(_CHATDEV, text):
-        said = _CHATDEV_SAYS.match(body)
-        if tokens := None if said else _CALL_USAGE.search(body):
+        match = _CHATDEV_SAYS.match(body)
+        if tokens := None if match else _CALL_USAGE.search(body):
             paid.add(Usage.whole(int(tokens[1]), int(tokens[2])))
-        elif said is None:
+        elif match is None:
             left_out["line of the program"] += 1
         else:
-            to = said[3] if said[2] == said[1] else said[2]
-            turns.append(Turn(said[1], body[said.end() :].strip(), to=to, at=_day_first(head[1]), usage=paid.take()))
+            to = match[3] if match[2] == match[1] else match[2]
+            turns.append(Turn(match[1], body[match.end() :].strip(), to=to, at=_day_first(head[1]), usage=paid.take()))
     return asked[1] if asked else "", paid.settle()
 
 
@@ -181,14 +181,14 @@ def _metagpt(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     turns: list[Turn] = []
     paid = _Paid(turns)
     for head, body in _parts(_LOGURU, text):
-        said = _ROLE.match(body)
-        if said is None and (tokens := _CALL_USAGE.search(body)):
+        match = _ROLE.match(body)
+        if match is None and (tokens := _CALL_USAGE.search(body)):
             paid.add(Usage.whole(int(tokens[1]), int(tokens[2])))
             paid.settle()  # a role says what it is to do, and then its model is called
-        elif said is None:
+        elif match is None:
             left_out[f"line of {head[2].partition('.')[0]}"] += 1
         else:
-            turns.append(Turn(said[2], body[said.end() :].strip(), at=seconds(head[1].replace(" ", "T")), usage=paid.take()))
+            turns.append(Turn(match[2], body[match.end() :].strip(), at=seconds(head[1].replace(" ", "T")), usage=paid.take()))
     return "", turns
 
 
@@ -200,8 +200,8 @@ def _openmanus(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     paid = _Paid(turns)
     for head, body in _parts(_LOGURU, text):
         at = seconds(head[1].replace(" ", "T"))
-        if said := _THOUGHT.match(body):
-            turns.append(Turn(said[1], body[said.end() :].strip(), at=at, usage=paid.take()))
+        if match := _THOUGHT.match(body):
+            turns.append(Turn(match[1], body[match.end() :].strip(), at=at, usage=paid.take()))
         elif tokens := _MANUS_USAGE.match(body):
             paid.add(Usage.whole(int(tokens[1]), int(tokens[2] or 0)))
         elif streamed := _MANUS_STREAMED.match(body):
@@ -242,7 +242,7 @@ def _appworld(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
 
 def _ag2(text: str, left_out: Counter[str]) -> tuple[str, list[Turn]]:
     """The outline in which the large set of labelled runs writes a list of messages."""
-    return "", [Turn(found[3].strip(), found[1].strip()) for found in _AG2.finditer(text)]
+    return "", [Turn(match[3].strip(), match[1].strip()) for match in _AG2.finditer(text)]
 
 
 _HEADINGS = {

@@ -189,7 +189,7 @@ def _documents(file: File, session: Session) -> Iterator[Any]:
         return
     except InputError as error:
         whole = error
-    decoder, at, found = json.JSONDecoder(), 0, 0
+    decoder, at, documents = json.JSONDecoder(), 0, 0
     while at < len(text):
         while at < len(text) and text[at] in " \t\r\n,":
             at += 1
@@ -197,11 +197,11 @@ def _documents(file: File, session: Session) -> Iterator[Any]:
             document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             break
-        found += 1
+        documents += 1
         yield document
-    if at < len(text) or not found:
+    if at < len(text) or not documents:
         line = text.count("\n", 0, at) + 1
-        session.report.broke(file.name, line, whole.one_line() if not found else "the rest is not JSON")
+        session.report.broke(file.name, line, whole.one_line() if not documents else "the rest is not JSON")
 
 
 _OURS = f'"{TRACE}"'.encode()

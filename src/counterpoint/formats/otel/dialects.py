@@ -54,12 +54,12 @@ def spans_for(
         span.host = hosts.get(span.order)
     if not inference:
         return other
-    found = openinference_spans(inference, report, beside)
-    for raw, span in zip(inference, found, strict=True):
+    inferred = openinference_spans(inference, report, beside)
+    for raw, span in zip(inference, inferred, strict=True):
         span.order, span.host = raw.order, hosts[raw.order]
-    for span in (*other, *found):
+    for span in (*other, *inferred):
         span.dialect = speaks[span.order]
-    return sorted((*found, *other), key=lambda span: span.order) if other else found
+    return sorted((*inferred, *other), key=lambda span: span.order) if other else inferred
 
 
 _COUNTS = (
@@ -111,9 +111,9 @@ def _claude(raw: RawSpan) -> list[Span]:
     extra = {k.replace(".", "_"): attrs[k] for k in _CLAUDE_KEPT if attrs.get(k) is not None}
     if what == "interaction":
         prompt = string(attrs.get("user_prompt")) or ""
-        said = _plain(raw, "human", id=f"{raw.id}:prompt", parent=raw.id, end=raw.start, extra=extra, ok=None, error=None)
-        said.output, said.name = "" if prompt == "<REDACTED>" else prompt, "user_prompt"
-        return [_plain(raw, "chain", name="main"), said]
+        prompt_span = _plain(raw, "human", id=f"{raw.id}:prompt", parent=raw.id, end=raw.start, extra=extra, ok=None, error=None)
+        prompt_span.output, prompt_span.name = "" if prompt == "<REDACTED>" else prompt, "user_prompt"
+        return [_plain(raw, "chain", name="main"), prompt_span]
     if what == "llm_request":
         span = _plain(raw, "llm", agent_id=agent, model=string(attrs.get("model")), extra=extra)
         span.usage = Usage.anthropic(
@@ -141,8 +141,8 @@ _CLAUDE_KEPT = (
 
 def _claude_tool(raw: RawSpan, agent: str | None, extra: dict[str, Any]) -> Span:
     attrs = raw.attrs
-    said = {e.name: e.attrs for e in raw.events}
-    output = said.get("tool.output", {})
+    by_name = {e.name: e.attrs for e in raw.events}
+    output = by_name.get("tool.output", {})
     span = _plain(raw, "tool", agent_id=agent, tool=string(attrs.get("tool_name")), call=string(attrs.get("tool_use_id")))
     span.extra, span.to = extra, string(attrs.get("subagent_type"))
     span.input = compact(
@@ -166,35 +166,36 @@ def _claude_decision(raw: RawSpan, agent: str | None, extra: dict[str, Any]) -> 
 def _claude_agents(spans: list[Span]) -> list[Span]:
     """One agent span for all spans of an `agent_id`, inside the tool span that they nest under."""
     by_id = {(span.trace, span.id): span for span in spans}
-    made: dict[tuple[str, str], Span] = {}
+    agents: dict[tuple[str, str], Span] = {}
     roles: dict[tuple[str, str], str] = {}
     for span in [s for s in spans if s.agent_id is not None and s.name.startswith("claude_code.")]:
         assert span.agent_id is not None
         key = span.trace, span.agent_id
-        agent = made.get(key)
+        agent = agents.get(key)
         if agent is None:
             agent = Span(id=f"agent:{span.agent_id}", trace=span.trace, kind="agent", name="agent", agent_id=span.agent_id)
-            agent.order, made[key] = span.order, agent
+            agent.order, agents[key] = span.order, agent
         if source := string(span.extra.get("query_source")):
             roles.setdefault(key, source)
         _widen(agent, span)
         above = by_id.get((span.trace, span.parent or ""))
         if above is not None and above.agent_id == span.agent_id:
             continue
-        tool, seen = above, set[str]()
-        while tool is not None and tool.kind != "tool" and tool.id not in seen:
-            seen.add(tool.id)
+        tool, visited = above, set[str]()
+        while tool is not None and tool.kind != "tool" and tool.id not in visited:
+            visited.add(tool.id)
             tool = by_id.get((span.trace, tool.parent or ""))
         span.parent = agent.id
         if tool is not None and tool.kind == "tool" and tool.agent_id != span.agent_id and agent.parent is None:
             agent.parent, agent.agent, agent.end = tool.id, tool.to, tool.end
         elif agent.parent is None and (owner := string(span.extra.get("parent_agent_id"))):
             agent.parent = f"agent:{owner}"
-    for key, agent in made.items():
-        if agent.parent is not None and (agent.trace, agent.parent) not in by_id and (agent.trace, agent.parent[6:]) not in made:
+    for key, agent in agents.items():
+        parent = agent.parent
+        if parent is not None and (agent.trace, parent) not in by_id and (agent.trace, parent[6:]) not in agents:
             agent.parent = None
         agent.agent = agent.agent or roles.get(key)
-    return [*made.values(), *spans]
+    return [*agents.values(), *spans]
 
 
 def _widen(agent: Span, span: Span) -> None:
@@ -269,7 +270,7 @@ _SESSIONS = (
 
 def session_of(raw: RawSpan) -> str | None:
     """The session or conversation that a span names, or its resource."""
-    return next((found for attrs in (raw.attrs, raw.resource) for n in _SESSIONS if (found := string(attrs.get(n)))), None)
+    return next((name for attrs in (raw.attrs, raw.resource) for n in _SESSIONS if (name := string(attrs.get(n)))), None)
 
 
 def joined(spans: list[Span], raws: list[RawSpan]) -> tuple[int, int]:
@@ -368,10 +369,10 @@ def _records(group: list[RawSpan]) -> list[bytes]:
     contents |= {k: v for k, v in as_dict(rest.get("contents")).items() if isinstance(v, str)}
     edges += [tuple(e) for e in map(as_list, as_list(rest.get("edges"))) if len(e) == 4]
     edges.sort(key=lambda e: count(e[0]) or 0)
-    found = [_encode({"edge": {"src": src, "dst": dst, "type": kind}}) for _, src, kind, dst in edges]
+    edge_records = [_encode({"edge": {"src": src, "dst": dst, "type": kind}}) for _, src, kind, dst in edges]
     texts = [_encode({"content": ref, "text": text}) for ref, text in contents.items()]
     finish = [str(root.attrs[FINISH]).encode("utf-8", "replace")] if root else []
-    return [*events, *found, *texts, *finish]
+    return [*events, *edge_records, *texts, *finish]
 
 
 def _text(attrs: dict[str, Any]) -> str | None:
@@ -380,8 +381,8 @@ def _text(attrs: dict[str, Any]) -> str | None:
             return str(attrs[name])
     messages = as_list(parsed(attrs.get("gen_ai.output.messages")))
     part = as_dict((as_list(as_dict(messages[0]).get("parts")) or [None])[0]) if messages else {}
-    found = part.get("content")
-    return found if isinstance(found, str) else None
+    content = part.get("content")
+    return content if isinstance(content, str) else None
 
 
 def refuse(what: str) -> InputError:

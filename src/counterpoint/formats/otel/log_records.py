@@ -62,30 +62,30 @@ class _SpansByName:
 
 
 def _sequence(log: LogRecord) -> Any:
-    found = count(log.attrs.get("event.sequence"))
-    return found if found is not None else log.order
+    number = count(log.attrs.get("event.sequence"))
+    return number if number is not None else log.order
 
 
 def add_logs(logs: list[LogRecord], spans: list[Span], report: Report) -> list[Span]:
     """The spans with what the logs say about them, and with spans for what only the logs say."""
-    told = _SpansByName(list(spans), report)
+    index = _SpansByName(list(spans), report)
     for log in sorted(logs, key=lambda one: (one.at if one.at is not None else 0.0, one.order)):
         source, _, name = _name(log).partition(".")
         reader = _READERS.get((source, name))
         trace = _session(log)
         if reader is not None and trace is not None:
-            reader(told, log, trace)
+            reader(index, log, trace)
         elif source in ("claude_code", "codex") and name not in _QUIET and not name.startswith("hook"):
             report.unknown[f"log {source}.{name}"] += 1
-    _root(told)
-    return told.spans
+    _root(index)
+    return index.spans
 
 
-def _root(told: _SpansByName) -> None:
+def _root(index: _SpansByName) -> None:
     """What only logs tell of a session is under one span, as it would be under an interaction's."""
-    alone = [s for s in told.spans if s.trace not in told.with_spans]
+    alone = [s for s in index.spans if s.trace not in index.with_spans]
     for trace in dict.fromkeys(s.trace for s in alone):
-        told.spans.append(Span(id=f"session:{trace}", trace=trace, name="main"))
+        index.spans.append(Span(id=f"session:{trace}", trace=trace, name="main"))
     for span in alone:
         span.parent = span.parent or f"session:{span.trace}"
 
@@ -101,8 +101,8 @@ def _name(log: LogRecord) -> str:
 
 def _session(log: LogRecord) -> str | None:
     for name in ("session.id", "conversation.id", "session_id"):
-        if found := string(log.attrs.get(name)) or string(log.resource.get(name)):
-            return found
+        if name_value := string(log.attrs.get(name)) or string(log.resource.get(name)):
+            return name_value
     return None
 
 
@@ -117,63 +117,63 @@ def _words(value: Any) -> str:
 # -- both ------------------------------------------------------------------------------------------------------------------
 
 
-def _prompt(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _prompt(index: _SpansByName, log: LogRecord, trace: str) -> None:
     text, prompt = _words(log.attrs.get("prompt")), string(log.attrs.get("prompt.id"))
-    span = told.prompts.get((trace, prompt)) if prompt else None
+    span = index.prompts.get((trace, prompt)) if prompt else None
     if span is None:
-        span = told.make(log, trace, "human", name="user_prompt", extra={"prompt_id": prompt} if prompt else {})
+        span = index.make(log, trace, "human", name="user_prompt", extra={"prompt_id": prompt} if prompt else {})
         if prompt:
-            told.prompts[trace, prompt] = span
+            index.prompts[trace, prompt] = span
     span.output = span.output or text
 
 
-def _decision(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _decision(index: _SpansByName, log: LogRecord, trace: str) -> None:
     """Only what somebody decided: a call that the settings let through is no event."""
     attrs = log.attrs
     call = string(attrs.get("tool_use_id")) or string(attrs.get("call_id"))
     decision, source = string(attrs.get("decision")) or "", (string(attrs.get("source")) or "").lower()
     is_user, allowed = source.startswith("user"), decision.lower() in ("accept", "approved", "approved_for_session", "approve")
-    if (call and (trace, call) in told.waits) or (not is_user and allowed):
+    if (call and (trace, call) in index.waits) or (not is_user and allowed):
         return
     if call:
-        told.waits.add((trace, call))
+        index.waits.add((trace, call))
     extra = {"tool_use_id": call, "decided_by": source or None}
-    span = told.make(log, trace, "human" if is_user else "guardrail", name="tool_decision", verdict=decision, ok=allowed)
+    span = index.make(log, trace, "human" if is_user else "guardrail", name="tool_decision", verdict=decision, ok=allowed)
     span.output = decision
     span.extra, span.tool, span.agent_id = extra, string(attrs.get("tool_name")), string(attrs.get("agent_id"))
     span.start = log.at
 
 
-def _tool(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _tool(index: _SpansByName, log: LogRecord, trace: str) -> None:
     attrs = log.attrs
     call = string(attrs.get("tool_use_id")) or string(attrs.get("call_id"))
-    span = told.tools.get((trace, call)) if call else None
+    span = index.tools.get((trace, call)) if call else None
     if span is None:
         name = f"call:{call}" if call else None
-        span = told.make(log, trace, "tool", name, call=call, agent_id=string(attrs.get("agent_id")))
+        span = index.make(log, trace, "tool", name, call=call, agent_id=string(attrs.get("agent_id")))
         if call:
-            told.tools[trace, call] = span
+            index.tools[trace, call] = span
     span.tool = span.tool or string(attrs.get("tool_name"))
     ok = _flag(attrs.get("success"))
     span.ok = ok if ok is not None else span.ok
     span.error = span.error or string(attrs.get("error"))
-    given = next((attrs[k] for k in ("tool_input", "tool_parameters", "arguments") if attrs.get(k) is not None), None)
-    span.input = span.input or _words(given)
+    args = next((attrs[k] for k in ("tool_input", "tool_parameters", "arguments") if attrs.get(k) is not None), None)
+    span.input = span.input or _words(args)
     span.output = span.output or _words(attrs.get("output", attrs.get("tool_output")))
 
 
 # -- Claude Code -----------------------------------------------------------------------------------------------------------
 
 
-def _request(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _request(index: _SpansByName, log: LogRecord, trace: str) -> None:
     attrs, request = log.attrs, string(log.attrs.get("request_id"))
-    span = told.requests.get((trace, request)) if request else None
+    span = index.requests.get((trace, request)) if request else None
     if span is None or span.id == f"request:{request}":  # no span tells of it; its answer may have been told first
-        span = span or told.make(log, trace, "llm", f"request:{request}" if request else None)
+        span = span or index.make(log, trace, "llm", f"request:{request}" if request else None)
         if request:
-            told.requests[trace, request] = span
-        kept = {"request_id": request, "query_source": attrs.get("query_source"), "prompt_id": attrs.get("prompt.id")}
-        span.agent_id, span.extra = string(attrs.get("agent_id")), {k: v for k, v in kept.items() if v is not None}
+            index.requests[trace, request] = span
+        extra = {"request_id": request, "query_source": attrs.get("query_source"), "prompt_id": attrs.get("prompt.id")}
+        span.agent_id, span.extra = string(attrs.get("agent_id")), {k: v for k, v in extra.items() if v is not None}
     span.model = span.model or string(attrs.get("model"))
     if span.usage is None:
         tokens = {name: count(attrs.get(name)) for name in ("input_tokens", "output_tokens")}
@@ -182,45 +182,45 @@ def _request(told: _SpansByName, log: LogRecord, trace: str) -> None:
     span.cost_usd = number(attrs.get("cost_usd")) if span.cost_usd is None else span.cost_usd
 
 
-def _response(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _response(index: _SpansByName, log: LogRecord, trace: str) -> None:
     request = string(log.attrs.get("request_id"))
-    span = told.requests.get((trace, request)) if request else None
+    span = index.requests.get((trace, request)) if request else None
     text = next((log.attrs[k] for k in ("response", "text", "content", "assistant_response") if log.attrs.get(k)), None)
     if span is not None:
         span.output = span.output or _words(text)
     elif request:  # its request comes later, or never
-        span = told.make(log, trace, "llm", f"request:{request}", output=_words(text), extra={"request_id": request})
-        told.requests[trace, request] = span
+        span = index.make(log, trace, "llm", f"request:{request}", output=_words(text), extra={"request_id": request})
+        index.requests[trace, request] = span
     else:
-        told.report.lacks["the model calls of some answers"] += 1
+        index.report.lacks["the model calls of some answers"] += 1
 
 
-def _error(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _error(index: _SpansByName, log: LogRecord, trace: str) -> None:
     request = string(log.attrs.get("request_id"))
-    span = told.requests.get((trace, request)) if request else None
+    span = index.requests.get((trace, request)) if request else None
     if span is None:
-        span = told.make(log, trace, "llm", f"request:{request}" if request else None, model=string(log.attrs.get("model")))
+        span = index.make(log, trace, "llm", f"request:{request}" if request else None, model=string(log.attrs.get("model")))
         span.agent_id = string(log.attrs.get("agent_id"))
         if request:
-            told.requests[trace, request] = span
+            index.requests[trace, request] = span
     span.ok, span.error = False, span.error or string(log.attrs.get("error")) or string(log.attrs.get("error.message"))
 
 
-def _refusal(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _refusal(index: _SpansByName, log: LogRecord, trace: str) -> None:
     why = next((log.attrs[k] for k in ("reason", "category", "message") if log.attrs.get(k)), None)
-    span = told.make(log, trace, "guardrail", name="api_refusal", verdict="refused", ok=False, output=_words(why))
+    span = index.make(log, trace, "guardrail", name="api_refusal", verdict="refused", ok=False, output=_words(why))
     span.agent_id = string(log.attrs.get("agent_id"))
 
 
-def _subagent(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _subagent(index: _SpansByName, log: LogRecord, trace: str) -> None:
     """A finished sub-agent; where spans tell it too, or its id joins its calls, they tell more."""
     attrs = log.attrs
     agent, call = string(attrs.get("agent_id")), string(attrs.get("tool_use_id"))
-    if trace in told.with_spans:
+    if trace in index.with_spans:
         return
     role = string(attrs.get("agent_type"))
-    span = told.make(log, trace, "agent", f"agent:{agent}" if agent else None, agent=role, agent_id=agent, name=role or "agent")
-    tool = told.tools.get((trace, call)) if call else None
+    span = index.make(log, trace, "agent", f"agent:{agent}" if agent else None, agent=role, agent_id=agent, name=role or "agent")
+    tool = index.tools.get((trace, call)) if call else None
     span.parent = tool.id if tool else None
     span.extra = {k: v for k in ("is_async", "total_tool_uses", "model") if (v := attrs.get(k)) is not None}
 
@@ -228,22 +228,22 @@ def _subagent(told: _SpansByName, log: LogRecord, trace: str) -> None:
 # -- Codex -----------------------------------------------------------------------------------------------------------------
 
 
-def _codex_request(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _codex_request(index: _SpansByName, log: LogRecord, trace: str) -> None:
     length = number(log.attrs.get("duration_ms")) or 0.0
     start = None if log.at is None else log.at - length / 1e3
     failed = string(log.attrs.get("error.message"))
     if failed:
-        told.make(log, trace, "llm", name="api_request", ok=False, error=failed, model=string(log.attrs.get("model")))
+        index.make(log, trace, "llm", name="api_request", ok=False, error=failed, model=string(log.attrs.get("model")))
     else:
-        told.asked[trace] = start, log.at
+        index.asked[trace] = start, log.at
 
 
-def _codex_event(told: _SpansByName, log: LogRecord, trace: str) -> None:
+def _codex_event(index: _SpansByName, log: LogRecord, trace: str) -> None:
     if log.attrs.get("event.kind") != "response.completed":
         return
     attrs = log.attrs
-    start, _ = told.asked.pop(trace, (log.at, None))
-    span = told.make(log, trace, "llm", name="response", model=string(attrs.get("model")))
+    start, _ = index.asked.pop(trace, (log.at, None))
+    span = index.make(log, trace, "llm", name="response", model=string(attrs.get("model")))
     span.start = start
     span.usage = Usage.whole(
         attrs.get("input_token_count"),

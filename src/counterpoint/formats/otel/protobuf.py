@@ -153,16 +153,16 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
 
 def decode(data: bytes, message: str, limit: int) -> dict[str, Any]:
     """The message as OTLP's JSON would have it."""
-    left = [limit]
+    budget = [limit]
     try:
-        return _decoded(memoryview(data), message, left, 0)
+        return _decoded(memoryview(data), message, budget, 0)
     except (IndexError, struct.error) as error:
         raise InputError("is not protobuf of OTLP", why="it ends in the middle of a field") from error
 
 
-def _decoded(data: memoryview, message: str, left: list[int], depth: int) -> dict[str, Any]:
-    left[0] -= 1
-    if left[0] < 0:
+def _decoded(data: memoryview, message: str, budget: list[int], depth: int) -> dict[str, Any]:
+    budget[0] -= 1
+    if budget[0] < 0:
         raise InputError("holds too many values", fix="send smaller batches")
     if depth > _DEPTH:
         raise InputError("is nested too deeply")
@@ -174,13 +174,13 @@ def _decoded(data: memoryview, message: str, left: list[int], depth: int) -> dic
         if wire != field.wire:
             raise InputError("is not protobuf of OTLP", why=f"field {number} of {message} is of another type")
         if isinstance(field.value, str):
-            found: Any = _decoded(value, field.value, left, depth + 1)
+            item: Any = _decoded(value, field.value, budget, depth + 1)
         else:
-            found = field.value(bytes(value) if wire == _BYTES else value)
+            item = field.value(bytes(value) if wire == _BYTES else value)
         if field.is_list:
-            out.setdefault(field.name, []).append(found)
+            out.setdefault(field.name, []).append(item)
         else:
-            out[field.name] = found
+            out[field.name] = item
     return out
 
 

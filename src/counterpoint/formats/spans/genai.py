@@ -145,10 +145,10 @@ def genai_span(raw: RawSpan, kind: Kind | None = None) -> Span:
 def _say(span: Span, raw: RawSpan) -> None:
     attrs, events = raw.attrs, raw.events
     if span.kind in ("llm", "agent"):
-        said = answer(attrs, events)
-        span.input, span.output = question(attrs, events), said.text
-        if said.thinking:
-            span.extra["thinking"] = said.thinking
+        reply = answer(attrs, events)
+        span.input, span.output = question(attrs, events), reply.text
+        if reply.thinking:
+            span.extra["thinking"] = reply.thinking
     elif span.kind in ("tool", "retriever"):
         entity = _first(attrs, ("traceloop.entity.name", "ioa_observe.entity.name", "ai.toolCall.name", "tool.name"))
         named = string(attrs.get("gen_ai.tool.name")) or string(entity)
@@ -174,7 +174,7 @@ def _say(span: Span, raw: RawSpan) -> None:
 def _extra(attrs: dict[str, Any], kind: Kind) -> dict[str, Any]:
     if kind == "chain":
         return {}
-    kept = {
+    extra = {
         "response_id": attrs.get("gen_ai.response.id"),
         "finish_reasons": as_list(attrs.get("gen_ai.response.finish_reasons")) or None,
         "conversation_id": _first(attrs, ("gen_ai.conversation.id", "session.id")),
@@ -182,7 +182,7 @@ def _extra(attrs: dict[str, Any], kind: Kind) -> dict[str, Any]:
         "tool_type": attrs.get("gen_ai.tool.type"),
         "caller": attrs.get("gen_ai.caller.name"),
     }
-    return {name: value for name, value in kept.items() if value not in (None, "")}
+    return {name: value for name, value in extra.items() if value not in (None, "")}
 
 
 def _score(span: Span, raw: RawSpan) -> None:
@@ -251,18 +251,18 @@ def parsed(value: Any) -> Any:
 
 def _messages(value: Any, role: str = "assistant") -> list[GenaiMessage]:
     """The messages in a value of any of the known shapes."""
-    given, value = value, parsed(value)
-    if isinstance(value, dict) and isinstance(given, str) and not any(k in value for k in _MESSAGE):
-        value = given  # JSON that is what was said, not how
+    raw, value = value, parsed(value)
+    if isinstance(value, dict) and isinstance(raw, str) and not any(k in value for k in _MESSAGE):
+        value = raw  # JSON that is what was said, not how
     if isinstance(value, str):
         return [GenaiMessage(role, value)] if value else []
-    found = []
+    messages = []
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict):
-            found.append(_message(item, role))
+            messages.append(_message(item, role))
         elif isinstance(item, str) and item:
-            found.append(GenaiMessage(role, item))
-    return found
+            messages.append(GenaiMessage(role, item))
+    return messages
 
 
 def _message(item: dict[str, Any], role: str) -> GenaiMessage:
@@ -289,14 +289,14 @@ _WORDS = ("text", "content", "value", "output", "thinking")
 
 
 def _numbered(attrs: dict[str, Any], prefix: str, role: str = "assistant") -> list[GenaiMessage]:
-    found = []
+    messages = []
     for n in range(4096):
         head = f"{prefix}.{n}."
         content, who = attrs.get(head + "content"), attrs.get(head + "role")
         if content is None and who is None:
             break
-        found.extend([m._replace(role=str(who or role)) for m in _messages(content, str(who or role))])
-    return found
+        messages.extend([m._replace(role=str(who or role)) for m in _messages(content, str(who or role))])
+    return messages
 
 
 def _message_events(events: Sequence[SpanEvent]) -> Iterator[tuple[str, Any]]:
@@ -328,8 +328,8 @@ def _answers(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> Iterator[lis
     yield _messages(attrs.get("ai.response.text"))
     for event in events:
         if event.name == "gen_ai.choice":
-            found = (event.attrs.get(k) for k in ("message", "content", "gen_ai.event.content"))
-            yield _messages(next((v for v in found if v is not None), None))
+            contents = (event.attrs.get(k) for k in ("message", "content", "gen_ai.event.content"))
+            yield _messages(next((v for v in contents if v is not None), None))
         elif event.name in (_DETAILS, "gen_ai.content.completion"):
             yield _messages(event.attrs.get("gen_ai.output.messages", event.attrs.get("gen_ai.completion")))
     yield _messages(attrs.get("final_result", attrs.get("output.value")))
@@ -372,16 +372,16 @@ def tool_input(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> str:
         "ai.toolCall.args",
         "tool.parameters",
     )
-    found = next((attrs[n] for n in (*names, "input.value") if attrs.get(n) not in (None, "")), None)
-    if found is None:
-        found = next((content for role, content in _message_events(events) if role == "tool"), None)
-    return compact(found) if found is not None else _entity(attrs, "input")
+    value = next((attrs[n] for n in (*names, "input.value") if attrs.get(n) not in (None, "")), None)
+    if value is None:
+        value = next((content for role, content in _message_events(events) if role == "tool"), None)
+    return compact(value) if value is not None else _entity(attrs, "input")
 
 
 def tool_output(attrs: dict[str, Any], events: Sequence[SpanEvent]) -> str:
     """The answer of a tool."""
     names = ("gen_ai.tool.call.result", "gcp.vertex.agent.tool_response", "tool_response", "ai.toolCall.result", "output.value")
-    found = next((attrs[n] for n in names if attrs.get(n) not in (None, "")), None)
-    if found is None:
-        found = next((e.attrs.get("message", e.attrs.get("content")) for e in events if e.name == "gen_ai.choice"), None)
-    return compact(found) if found is not None else _entity(attrs, "output")
+    value = next((attrs[n] for n in names if attrs.get(n) not in (None, "")), None)
+    if value is None:
+        value = next((e.attrs.get("message", e.attrs.get("content")) for e in events if e.name == "gen_ai.choice"), None)
+    return compact(value) if value is not None else _entity(attrs, "output")

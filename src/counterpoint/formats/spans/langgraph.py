@@ -42,8 +42,8 @@ def mark_graphs(spans: list[Span], metas: Mapping[str, Mapping[str, Any]]) -> No
 
 
 def _place(meta: Mapping[str, Any] | None) -> str:
-    found = meta and (meta.get("langgraph_checkpoint_ns") or meta.get("checkpoint_ns"))
-    return found if isinstance(found, str) else ""
+    namespace = meta and (meta.get("langgraph_checkpoint_ns") or meta.get("checkpoint_ns"))
+    return namespace if isinstance(namespace, str) else ""
 
 
 def _outer(place: str) -> str:
@@ -52,9 +52,9 @@ def _outer(place: str) -> str:
 
 def _above(span: Span, by_id: Mapping[str, Span], graphs: set[str]) -> str | None:
     """The innermost graph around a span."""
-    at, seen = by_id.get(span.parent or ""), {span.id}
-    while at is not None and at.id not in graphs and at.id not in seen:
-        seen.add(at.id)
+    at, visited = by_id.get(span.parent or ""), {span.id}
+    while at is not None and at.id not in graphs and at.id not in visited:
+        visited.add(at.id)
         at = by_id.get(at.parent or "")
     return at.id if at is not None and at.id in graphs and at is not span else None
 
@@ -75,8 +75,8 @@ def _goto(value: Any) -> str | None:
     value = opened(value)
     for inner in (value, as_dict(value).get("output")):
         inner = opened(inner)
-        if isinstance(inner, str) and (found := _GOTO.search(inner)):
-            return found[1]
+        if isinstance(inner, str) and (match := _GOTO.search(inner)):
+            return match[1]
         command = as_dict(inner)
         if "goto" in command:
             goto = command.get("goto")

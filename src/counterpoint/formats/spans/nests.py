@@ -174,10 +174,10 @@ class Nest:
 
     def _adopt(self) -> bool:
         """Some tracers put every agent under the workflow: one that ran within one tool call of another is that tool's."""
-        taken = {self.via[n] for n in self.agents}
+        used = {self.via[n] for n in self.agents}
         tools: dict[str, list[str]] = {}
         for name in self.order:
-            if self.spans[name].kind == "tool" and name not in taken and self.spans[name].end is not None:
+            if self.spans[name].kind == "tool" and name not in used and self.spans[name].end is not None:
                 tools.setdefault(self.root[name], []).append(name)
         everywhere = [name for some in tools.values() for name in some]
         for name in self.agents:
@@ -345,21 +345,21 @@ def _once(spans: Iterable[Span], report: Report) -> dict[str, Span]:
 
     Two spans that only share an id are both kept, the second under another; this is counted.
     """
-    found: dict[str, Span] = {}
+    by_id: dict[str, Span] = {}
     for span in spans:
-        before = found.get(span.id)
+        before = by_id.get(span.id)
         if before is not None and _differ(before, span):
             report.mended["spans that share the id of another span: kept under another id"] += 1
             k = 2
-            while (name := f"{span.id}~{k}") in found and _differ(found[name], span):
+            while (name := f"{span.id}~{k}") in by_id and _differ(by_id[name], span):
                 k += 1
             span.id = name
-            before = found.get(name)
+            before = by_id.get(name)
         elif before is not None and before.end is not None and span.end is not None and _speech(before) != _speech(span):
             report.mended["spans that are told twice and not alike: the later counts"] += 1
         if before is None or span.end is not None or before.end is None:
-            found[span.id] = span
-    return found
+            by_id[span.id] = span
+    return by_id
 
 
 def _forget_shared(spans: Iterable[Span]) -> None:

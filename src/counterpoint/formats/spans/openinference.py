@@ -65,13 +65,13 @@ def flat(value: Mapping[str, Any], under: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
     stack: list[tuple[str, Any]] = [(under, value)]
     while stack:
-        name, found = stack.pop()
-        if isinstance(found, Mapping) and (found or not name):
-            stack.extend((f"{name}.{k}" if name else str(k), v) for k, v in found.items())
-        elif isinstance(found, list) and found and all(isinstance(v, Mapping) for v in found):
-            stack.extend((f"{name}.{i}", v) for i, v in enumerate(found))
+        name, node = stack.pop()
+        if isinstance(node, Mapping) and (node or not name):
+            stack.extend((f"{name}.{k}" if name else str(k), v) for k, v in node.items())
+        elif isinstance(node, list) and node and all(isinstance(v, Mapping) for v in node):
+            stack.extend((f"{name}.{i}", v) for i, v in enumerate(node))
         else:
-            out[name] = found
+            out[name] = node
     return out
 
 
@@ -140,8 +140,8 @@ def _error(raw: RawSpan) -> str | None:
 
 
 def _scores(got: dict[str, Any]) -> dict[str, float]:
-    found = ((match[1], number(value)) for name, value in got.items() if (match := _SCORE.match(name)))
-    return {name: value for name, value in found if value is not None}
+    pairs = ((match[1], number(value)) for name, value in got.items() if (match := _SCORE.match(name)))
+    return {name: value for name, value in pairs if value is not None}
 
 
 # -- by kind -------------------------------------------------------------------------------------------------------------
@@ -304,9 +304,9 @@ def _name_by_its_manager(span: Span, by_id: dict[str, Span], raw_of: dict[str, R
     """smolagents names the agents that one manages on the manager, and in the first line of the task that it gives."""
     if span.kind != "agent" or string(raw_of[span.id].attrs.get("agent.name")):
         return
-    above, seen = by_id.get(span.parent or ""), {span.id}
-    while above is not None and above.kind != "agent" and above.id not in seen:
-        seen.add(above.id)
+    above, visited = by_id.get(span.parent or ""), {span.id}
+    while above is not None and above.kind != "agent" and above.id not in visited:
+        visited.add(above.id)
         above = by_id.get(above.parent or "")
     if above is None or above.kind != "agent":
         return
@@ -332,9 +332,9 @@ def _adopt(spans: list[Span], raws: list[RawSpan], beside: Mapping[str, Beside],
     for span, raw in zip(spans, raws, strict=True):
         if KIND not in raw.attrs and raw.id in beside and beside[raw.id].body:
             traces.setdefault(span.trace, []).append(span)
-    for found in traces.values():
-        agents = [s for s in found if s.kind == "agent"]
-        for span in found if len(agents) == 1 else []:
+    for spans_here in traces.values():
+        agents = [s for s in spans_here if s.kind == "agent"]
+        for span in spans_here if len(agents) == 1 else []:
             if span.parent is None and span is not agents[0]:
                 span.parent = agents[0].id
                 report.lacks[_NO_PARENTS] += 1

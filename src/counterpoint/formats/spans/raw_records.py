@@ -174,11 +174,11 @@ def _grouped(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], dict[
 
 def _processes(value: dict[str, Any]) -> dict[str, Any]:
     """Jaeger's processes by id, for its spans to look theirs up."""
-    found = {}
+    by_name = {}
     for name, process in as_dict(value["processes"]).items():
         own = {"service.name": as_dict(process).get("serviceName"), **attributes(as_dict(process).get("tags"))}
-        found[name] = own
-    return {"\0processes": found}
+        by_name[name] = own
+    return {"\0processes": by_name}
 
 
 # -- attributes ------------------------------------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ def attributes(value: Any) -> dict[str, Any]:
     """Attributes by name, from a list of key and value or from a map, with OTLP's wrapping taken off."""
     if isinstance(value, dict):
         return {str(k): _bare(v, 0) for k, v in value.items()}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for item in as_list(value):
         if isinstance(item, dict) and isinstance(item.get("key"), str):
-            found[item["key"]] = _bare(item.get("value"), 0)
-    return found
+            values[item["key"]] = _bare(item.get("value"), 0)
+    return values
 
 
 def _bare(value: Any, depth: int) -> Any:
@@ -219,8 +219,8 @@ def _id(value: Any) -> str | None:
     text = string(value)
     if text is None:
         return None
-    if found := _HEX.match(text):
-        text = found[1].lower()
+    if match := _HEX.match(text):
+        text = match[1].lower()
     elif _BASE64.match(text) and len(text) in (12, 24):
         try:
             text = base64.b64decode(text.translate({45: 43, 95: 47})).hex()
@@ -231,9 +231,9 @@ def _id(value: Any) -> str | None:
 
 def _get(record: dict[str, Any], *names: str) -> Any:
     for name in names:
-        found = record.get(name)
-        if found is not None:
-            return found
+        value = record.get(name)
+        if value is not None:
+            return value
     return None
 
 
@@ -278,13 +278,13 @@ def _span(record: dict[str, Any], resource: dict[str, Any], scope: str) -> RawSp
 
 
 def _links(links: list[Any]) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for link in map(as_dict, links):
         context = as_dict(link.get("context")) or link
         span = _id(_get(context, "spanId", "span_id", "spanID"))
         if span is not None:
-            found.append((_id(_get(context, "traceId", "trace_id", "traceID")) or "", span))
-    return found
+            pairs.append((_id(_get(context, "traceId", "trace_id", "traceID")) or "", span))
+    return pairs
 
 
 def _jaeger(record: dict[str, Any], resource: dict[str, Any], scope: str) -> RawSpan | None:
@@ -341,7 +341,7 @@ def _row(record: dict[str, Any], resource: dict[str, Any], scope: str) -> RawSpa
         resource={**attributes(record.get("ResourceAttributes"))},
         scope=string(record.get("ScopeName")) or scope,
         events=events,
-        links=[(_id(t) or "", found) for t, s in linked if (found := _id(s))],
+        links=[(_id(t) or "", link) for t, s in linked if (link := _id(s))],
         ok=ok,
         error=error,
     )
@@ -357,10 +357,10 @@ def _log(record: dict[str, Any], resource: dict[str, Any], order: int) -> LogRec
     named = _get(record, "eventName", "event_name", "EventName") or attrs.get("event.name")
     at = _time(_get(record, "timeUnixNano", "time_unix_nano", "Timestamp", "timestamp"))
     own = seconds(attrs.get("event.timestamp"))
-    seen = _time(_get(record, "observedTimeUnixNano", "observed_time_unix_nano"))
+    observed = _time(_get(record, "observedTimeUnixNano", "observed_time_unix_nano"))
     return LogRecord(
         name=string(named) or (body if isinstance(body, str) else ""),
-        at=own if own is not None else at if at is not None else seen,
+        at=own if own is not None else at if at is not None else observed,
         body=body,
         attrs=attrs,
         resource=resource or attributes(record.get("ResourceAttributes")),
@@ -375,8 +375,8 @@ _READ = {"span": _span, "jaeger": _jaeger, "row": _row}
 
 def _time(value: Any) -> float | None:
     """A moment; zero is none."""
-    found = seconds(value)
-    return found if found else None
+    moment = seconds(value)
+    return moment if moment else None
 
 
 def _status(code: Any, message: Any, attrs: dict[str, Any], events: list[SpanEvent]) -> tuple[bool | None, str | None]:
@@ -428,13 +428,13 @@ def files_together(files: Sequence[File]) -> list[list[File]]:
 
 def _ids_in(file: File) -> set[bytes]:
     """The ids of traces and sessions that a file names; none where it cannot be read as text."""
-    found: set[bytes] = set()
+    ids: set[bytes] = set()
     try:
         with file.unpacked() as stream:
             rest = b""
             while data := stream.read(_BLOCK):
-                found.update(_NAMED.findall(rest + data))
+                ids.update(_NAMED.findall(rest + data))
                 rest = data[-_OVERLAP:]
     except (InputError, OSError, EOFError):
         return set()
-    return found
+    return ids

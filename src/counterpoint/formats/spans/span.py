@@ -134,20 +134,20 @@ def opened(value: Any) -> Any:
 
 def last_answer(value: Any) -> LastAnswer:
     """The last answer in a value: its words, and the tools it calls."""
-    found = _messages(opened(value), 0)
-    last = found[-1] if found else opened(value)
+    messages = _messages(opened(value), 0)
+    last = messages[-1] if messages else opened(value)
     calls = tuple(_calls(last))
-    words = _words(last) if found or calls else text_of(last)
+    words = _words(last) if messages or calls else text_of(last)
     return LastAnswer(words, calls)
 
 
 def last_request(value: Any) -> str:
     """What the last human message in a value says; where there is none, the text of the value."""
     value = opened(value)
-    found = _messages(value, 0)
-    human = [m for m in found if _role(m) in _HUMAN]
-    if human or found:
-        return _words((human or found)[-1])
+    messages = _messages(value, 0)
+    human = [m for m in messages if _role(m) in _HUMAN]
+    if human or messages:
+        return _words((human or messages)[-1])
     task = as_dict(value).get("task")
     return task if isinstance(task, str) and task else text_of(value)
 
@@ -172,8 +172,8 @@ def _messages(value: Any, depth: int) -> list[dict[str, Any]]:
         return [_generated(g) for row in value["generations"] for g in (row if isinstance(row, list) else [row])]
     for name in ("messages", "choices", "message", "output", "input"):
         inner = value.get(name)
-        if isinstance(inner, (list, dict)) and (found := _messages(inner, depth + 1)):
-            return found
+        if isinstance(inner, (list, dict)) and (messages := _messages(inner, depth + 1)):
+            return messages
     return []
 
 

@@ -192,10 +192,10 @@ class _Tree:
             self._mark(span, event)
             return
         if span.input and (is_first or agent in self.met or len(self.met) < 2):
-            self._mark(span, lane.told(span.input, at=span.start, id=f"{span.id}:input"))
+            self._mark(span, lane.prompt(span.input, at=span.start, id=f"{span.id}:input"))
         elif span.input:  # one more agent in the middle of a run: who asked it is not said
-            told = {"by": "unknown", "source": "peer"}
-            self._mark(span, lane.told(span.input, at=span.start, id=f"{span.id}:input", **told))
+            by = {"by": "unknown", "source": "peer"}
+            self._mark(span, lane.prompt(span.input, at=span.start, id=f"{span.id}:input", **by))
         is_known = is_first or lane.heard or lane.last or agent in self.met
         if span.id in self.nest.orphans or not is_known:
             self.draft.report.loose(f"agent {role or agent}: no span says who set it to work")
@@ -253,7 +253,7 @@ class _Tree:
         if span.input and (entry := self.entered.pop(lane.agent, None)):
             self.draft.set(entry, text=span.input)
         elif span.input and lane.last is None and not lane.heard:
-            lane.told(span.input, at=span.start, id=f"{span.id}:input")
+            lane.prompt(span.input, at=span.start, id=f"{span.id}:input")
         if self.running.get(lane.agent):
             lane.last = self.finished.get(lane.agent)
         usage, response = span.usage, span.extra.get("response_id")
@@ -369,14 +369,14 @@ class _Tree:
         lane = self._lane(span)
         text = span.output or span.input or span.error or ""
         extra = _extra(span, verdict=span.verdict, guardrail=span.name or None)
-        said = (span.verdict or "").lower()
-        if said in _PASSED or (not said and span.ok is True):  # a guard that lets something pass is no incident
-            told: dict[str, Any] = {"role": "system", "from_": "guardrail", "to": lane.agent, "source": "system", "trusted": True}
+        verdict = (span.verdict or "").lower()
+        if verdict in _PASSED or (not verdict and span.ok is True):  # a guard that lets something pass is no incident
+            by: dict[str, Any] = {"role": "system", "from_": "guardrail", "to": lane.agent, "source": "system", "trusted": True}
             event = self.draft.event(
-                "message", "guardrail", id=span.id, at=span.start, end=span.end, text=text, extra=extra, ok=True, **told
+                "message", "guardrail", id=span.id, at=span.start, end=span.end, text=text, extra=extra, ok=True, **by
             )
         else:
-            ok = True if said in _STOPPED else span.ok  # of an event of safety: what it reports was stopped
+            ok = True if verdict in _STOPPED else span.ok  # of an event of safety: what it reports was stopped
             fields: dict[str, Any] = {"ok": ok, "error": span.error, "role": lane.role, "tool": span.tool}
             event = self.draft.event(
                 "safety_event", lane.agent, id=span.id, at=span.start, end=span.end, text=text, extra=extra, **fields
@@ -389,7 +389,8 @@ class _Tree:
         lane = self._lane(span)
         before = lane.last
         text = span.output or span.input
-        event = lane.told(text, at=span.start, id=span.id, ok=span.ok, error=span.error, extra=_extra(span, verdict=span.verdict))
+        extra = _extra(span, verdict=span.verdict)
+        event = lane.prompt(text, at=span.start, id=span.id, ok=span.ok, error=span.error, extra=extra)
         self.draft.set(event, end=span.end)
         self.draft.edge(before, event, "causal")
         self._mark(span, event)
@@ -420,10 +421,10 @@ class _Tree:
     def _state_errors(self) -> None:
         """An error of what is no event of its own (a turn, a node of a workflow, a top agent) stands on the last event inside
         it, once: errors are passed up, and the innermost has told them."""
-        said: dict[str, set[str]] = {}
+        errors: dict[str, set[str]] = {}
         for name in reversed(self.nest.order):
             span, above = self.spans[name], self.nest.parent[name]
-            mine = said.pop(name, set())
+            mine = errors.pop(name, set())
             error = (span.error or "").strip()
             is_top = span.kind == "agent" and self.entries.boss_of(name) is None and name not in self.entries.inner
             if (span.kind == "chain" or is_top) and error and not any(_same_error(error, other) for other in mine):
@@ -431,7 +432,7 @@ class _Tree:
             elif is_top and span.ok is False and not mine and (last := self._event(name, 1)) is not None:
                 self.draft.set(last, ok=False)
             if above is not None:
-                said.setdefault(above, set()).update(mine | ({error} if error else set()))
+                errors.setdefault(above, set()).update(mine | ({error} if error else set()))
 
     def _state(self, name: str, span: Span, error: str) -> None:
         event = self._event(name, 1)
@@ -439,8 +440,8 @@ class _Tree:
             lane = self._lane(span)
             at = span.end if span.end is not None else span.start
             extra = _extra(span, step=span.name or None)
-            said: dict[str, Any] = {"ok": False, "error": error[:500], "extra": extra}
-            event = lane.told(error, by="system", source="system", at=at, id=f"{span.id}:error", **said)
+            fields: dict[str, Any] = {"ok": False, "error": error[:500], "extra": extra}
+            event = lane.prompt(error, by="system", source="system", at=at, id=f"{span.id}:error", **fields)
             self._mark(span, event)
         else:
             self.draft.set(event, ok=False, error=error[:500], extra={"failed_step": span.name or None})
@@ -485,12 +486,12 @@ def _is_of(span: Span, above: Span) -> bool:
 
 
 def _extra(span: Span, **more: Any) -> dict[str, Any]:
-    kept = {k: v for k, v in span.extra.items() if k != "thinking"}
-    return {**kept, **{k: v for k, v in more.items() if v is not None}}
+    extra = {k: v for k, v in span.extra.items() if k != "thinking"}
+    return {**extra, **{k: v for k, v in more.items() if v is not None}}
 
 
-def _fresh(name: str, taken: Mapping[str, Any]) -> str:
-    k, found = 2, name
-    while found in taken:
-        found, k = f"{name}~{k}", k + 1
-    return found
+def _fresh(name: str, used: Mapping[str, Any]) -> str:
+    k, unique = 2, name
+    while unique in used:
+        unique, k = f"{name}~{k}", k + 1
+    return unique

@@ -148,13 +148,13 @@ class _RolloutFile:
 
     def _episode(self, record: dict[str, Any]) -> Iterator[Trace]:
         draft = self._begun(record, as_dict(record.get("task")))
-        made = [t for t in as_list(record.get("traces")) if isinstance(t, dict)]
-        names = Counter(string(as_dict(t.get("agent")).get("name")) or "agent" for t in made)
-        seen: Counter[str] = Counter()
-        for trace in made:
+        traces = [t for t in as_list(record.get("traces")) if isinstance(t, dict)]
+        names = Counter(string(as_dict(t.get("agent")).get("name")) or "agent" for t in traces)
+        counts: Counter[str] = Counter()
+        for trace in traces:
             role = string(as_dict(trace.get("agent")).get("name")) or "agent"
-            seen[role] += 1
-            label = role if names[role] == 1 else f"{role}#{seen[role]}"
+            counts[role] += 1
+            label = role if names[role] == 1 else f"{role}#{counts[role]}"
             agent = string(trace.get("id")) or label
             talk = GraphTalk(draft, trace, agent, f"{agent}/")
             talk.play()
@@ -164,7 +164,7 @@ class _RolloutFile:
                 draft.rewards[label] = sum(rewards.values())
                 if talk.last is not None:
                     draft.set(talk.last, reward=rewards)
-        if len(draft.rewards) == 1 and len(made) == 1:
+        if len(draft.rewards) == 1 and len(traces) == 1:
             draft.rewards["team"] = next(iter(draft.rewards.values()))
         yield from draft.traces()
 
@@ -178,16 +178,16 @@ class _RolloutFile:
         own = string(record.get("id"))
         name, run = own or f"{kind}/{named}/{self._times[named]}", None if own else run_of(record)
         draft = self.session.draft(name, f"{kind}/{named}", system="verifiers", run=run)
-        kept = ("stop_condition", "is_completed", "ok", "errors", "info", "verifiers", "run", "group")
-        draft.meta["rollout"] = {k: record[k] for k in kept if record.get(k) not in (None, "", {}, [])}
+        names = ("stop_condition", "is_completed", "ok", "errors", "info", "verifiers", "run", "group")
+        draft.meta["rollout"] = {k: record[k] for k in names if record.get(k) not in (None, "", {}, [])}
         if data:
             draft.meta["rollout"]["task"] = data
         return draft
 
     def _judged(self, draft: Draft, record: dict[str, Any], prefix: str) -> None:
         for name, value in as_dict(record.get("metrics")).items():
-            if (found := number(value)) is not None:
-                draft.metrics[f"{prefix}{name}"] = found
+            if (score := number(value)) is not None:
+                draft.metrics[f"{prefix}{name}"] = score
         judges = [u for raw in as_list(record.get("extra_usage")) if (u := usage_of(raw)) is not None]
         if judges:
             draft.metrics[f"{prefix}judge_tokens"] = sum(u.input + u.output for u in judges)
@@ -196,12 +196,12 @@ class _RolloutFile:
 def _metrics(draft: Draft, row: dict[str, Any]) -> None:
     """Everything that a row counts: its metrics, also where they lie flat beside the rest, and its times."""
     timing = {k: v for k, v in as_dict(row.get("timing")).items() if k.endswith("_ms")}
-    found = {
+    metrics = {
         **{k: v for k, v in row.items() if k not in _NO_METRIC and not isinstance(v, str)},
         **timing,
         **as_dict(row.get("metrics")),
     }
-    for name, value in found.items():
+    for name, value in metrics.items():
         if not isinstance(value, bool) and (amount := number(value)) is not None:
             draft.metrics[name] = amount
     if (advantage := number(row.get("advantage"))) is not None:

@@ -33,12 +33,12 @@ _STATED, _CONCLUDED = "extras.parent_turn", "its place among the agent's own ste
 def usage_of(usage: Any) -> Usage | None:
     """Tokens by either spelling; cached ones are part of the input."""
     got = as_dict(usage)
-    given = got.get("prompt_tokens", got.get("input_tokens"))
+    tokens_in = got.get("prompt_tokens", got.get("input_tokens"))
     out = got.get("completion_tokens", got.get("output_tokens"))
     details = as_dict(got.get("prompt_tokens_details")) or as_dict(got.get("input_tokens_details"))
     cached = details.get("cached_tokens", got.get("cached_input_tokens", got.get("cache_read_tokens")))
     thought = as_dict(got.get("completion_tokens_details")).get("reasoning_tokens", got.get("reasoning_tokens"))
-    return Usage.whole(given, out, cached=cached, reasoning=thought)
+    return Usage.whole(tokens_in, out, cached=cached, reasoning=thought)
 
 
 def play_rollout(draft: Draft, row: dict[str, Any], model: str | None) -> None:
@@ -53,9 +53,9 @@ def play_rollout(draft: Draft, row: dict[str, Any], model: str | None) -> None:
     answered = [Message("assistant", text=completion)] if isinstance(completion, str) and completion else messages_of(completion)
     for k, message in enumerate(talk.heard.new(prompt)):
         talk.hear(message, f"prompt/{k}")
-    told = [(m.role, m.text) for m in prompt]
-    if told and [(m.role, m.text) for m in answered[: len(told)]] == told:
-        answered = answered[len(told) :]
+    opening = [(m.role, m.text) for m in prompt]
+    if opening and [(m.role, m.text) for m in answered[: len(opening)]] == opening:
+        answered = answered[len(opening) :]
     spoken = sum(m.role == "assistant" for m in answered)
     usage = usage_of(row.get("token_usage")) or usage_of(row.get("usage"))
     for k, message in enumerate(answered):
@@ -86,12 +86,12 @@ class _Talk:
         if message.role == "tool":
             event = self._answer(message, key, at)
         elif message.role == "user" and not self._has_spoken:
-            event = self.lane.told(message.text, id=key, at=at)
+            event = self.lane.prompt(message.text, id=key, at=at)
         elif message.role == "user":
-            event = self.lane.told(message.text, by="environment", source="tool", trusted=False, id=key, at=at)
+            event = self.lane.prompt(message.text, by="environment", source="tool", trusted=False, id=key, at=at)
         else:
             extra = {"prompted_role": message.role} if message.role != "system" else None
-            event = self.lane.told(message.text, by="system", source="system", id=key, at=at, extra=extra)
+            event = self.lane.prompt(message.text, by="system", source="system", id=key, at=at, extra=extra)
         if message.role in ("tool", "user"):
             for back in self.returned:
                 self.draft.edge(back, event, "return")
@@ -201,8 +201,9 @@ def _entry(draft: Draft, talk: _Talk, step: dict[str, Any], key: str) -> None:
     if usage is None:
         draft.report.lacks["tokens of some model calls"] += 1
     answers = step.get("completion")
-    said = [Message("assistant", text=answers)] if isinstance(answers, str) else messages_of(answers)
-    answer = next((m for m in said if m.role == "assistant"), None) or message_of(response.get("message")) or Message("assistant")
+    replies = [Message("assistant", text=answers)] if isinstance(answers, str) else messages_of(answers)
+    own = next((m for m in replies if m.role == "assistant"), None)
+    answer = own or message_of(response.get("message")) or Message("assistant")
     logprobs = [p for value in as_list(tokens.get("completion_logprobs")) if (p := number(value)) is not None]
     extra = {"advantage": number(step.get("advantage")), "is_truncated": step.get("is_truncated") or None}
     event = talk.say(
@@ -215,7 +216,7 @@ def _entry(draft: Draft, talk: _Talk, step: dict[str, Any], key: str) -> None:
     )
     if event is not None and (reward := number(step.get("reward"))) is not None:
         draft.set(event, reward={"step": reward})
-    talk.heard.said(prompt, answer)
+    talk.heard.add_answer(prompt, answer)
 
 
 _SAME = frozenset({"continuation", "compaction", "compaction_attempt"})
@@ -249,14 +250,14 @@ class GraphTalk:
                 self._step(i, node)
 
     def _links(self, node: dict[str, Any]) -> list[tuple[int, str]]:
-        found = [
+        links = [
             (count(as_dict(x).get("node")), string(as_dict(x).get("type")) or "") for x in as_list(node.get("semantic_parents"))
         ]
-        return [(source, kind) for source, kind in found if source is not None and source in self._event]
+        return [(source, kind) for source, kind in links if source is not None and source in self._event]
 
     def _parent(self, i: int) -> int | None:
-        found = count(self.nodes[i].get("parent"))
-        return found if found is not None and found < i else None  # a parent is older: no circle can be
+        parent = count(self.nodes[i].get("parent"))
+        return parent if parent is not None and parent < i else None  # a parent is older: no circle can be
 
     def _lane(self, agent: str) -> Lane:
         is_main = agent == self.agent
@@ -343,9 +344,9 @@ class GraphTalk:
             ok=False if error else None,
             error=error,
         )
-        for k, made in enumerate(message.calls):
-            name = made.id or f"call{k}"
-            event = lane.call(made.tool, made.text, call=name, id=f"{self.prefix}n{i}/{name}", at=end or at)
+        for k, request in enumerate(message.calls):
+            name = request.id or f"call{k}"
+            event = lane.call(request.tool, request.text, call=name, id=f"{self.prefix}n{i}/{name}", at=end or at)
             step = step or event
         return step or f"{self.prefix}n{i}"
 
@@ -375,12 +376,12 @@ class GraphTalk:
             self.draft.set(spawn, text=message.text)
             event = spawn
         elif message.role == "user" and lane.agent == self.agent and lane.last is None:
-            event = lane.told(message.text, id=key, at=at)
+            event = lane.prompt(message.text, id=key, at=at)
         elif message.role == "user":
-            event = lane.told(message.text, by="environment", source="tool", trusted=False, id=key, at=at)
+            event = lane.prompt(message.text, by="environment", source="tool", trusted=False, id=key, at=at)
         else:
             extra = {"prompted_role": message.role} if message.role != "system" else None
-            event = lane.told(message.text, by="system", source="system", id=key, at=at, extra=extra)
+            event = lane.prompt(message.text, by="system", source="system", id=key, at=at, extra=extra)
         self._event[n] = event
 
     def _follow(self, lane: Lane, source: int, kind: str, i: int) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from counterpoint.app.report_page import Section
+from counterpoint.answer import Section
 from counterpoint.display import counted, number, percent
-from counterpoint.lab.bench.scorecard.card import MEASURES, AttackCard, Card, Contrast, Estimate, card_of
+from counterpoint.lab.bench.intervals import Estimate, interval_words
+from counterpoint.lab.bench.scorecard.card import MEASURES, AttackCard, Card, Contrast, card_of
 from counterpoint.lab.bench.scorecard.defence import DefenceContrast
 
 _SHARES = {"success", "share", "useful_agent_utilisation", "message_redundancy", "messages_read", "protocol_overhead"}
@@ -70,12 +71,10 @@ def _told(e: Estimate, name: str, *, is_level: bool = False) -> str:
     if e.mean is None:
         return "-"
     show = percent if name in _SHARES else number
-    if e.low is None or e.high is None:
-        return show(e.mean)
     low, high = e.low, e.high
-    if is_level and name != "share":
+    if is_level and name != "share" and low is not None and high is not None:
         low, high = max(0.0, low), min(1.0, high) if name in _SHARES else high
-    return f"{show(e.mean)} [{show(low)}, {show(high)}]"
+    return interval_words(e.mean, low, high, show)
 
 
 def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,7 @@ def train_both(
             config["budget_calls"] = round(sum(spent) / len(spent))
         tell(len(WAYS) * seeds, "hand-made policies on the same tasks")
         played = _by_hand(pool, config, tasks)
-    found = _found(runs, played, tasks)
+    found = _found(runs, played, tasks, allow=(world,))
     about = {"world": world, "about": of_suites[world].about} if world in of_suites else {}
     return found | {"seeds": seeds, "budget": budget} | about
 
@@ -180,8 +180,10 @@ def _by_hand(pool: Processes, config: Mapping[str, Any], tasks: int) -> dict[str
 # -- what came of it -----------------------------------------------------------------------------------------------------
 
 
-def _found(runs: Mapping[str, Sequence[Path]], played: Mapping[str, Mapping[str, np.ndarray]], tasks: int) -> dict[str, Any]:
-    """Everything that the demo shows, as plain numbers."""
+def _found(
+    runs: Mapping[str, Sequence[Path]], played: Mapping[str, Mapping[str, np.ndarray]], tasks: int, *, allow: Collection[str]
+) -> dict[str, Any]:
+    """Everything that the demo shows, as plain numbers; `allow` is the world that somebody named, which may be their own code."""
     from counterpoint.lab.app.api.compare import compare_groups, grouped
     from counterpoint.lab.train.settings import settings_of
     from counterpoint.lab.train.training import Training
@@ -205,7 +207,7 @@ def _found(runs: Mapping[str, Sequence[Path]], played: Mapping[str, Mapping[str,
         "differences": [_over(ours.label, best, values[ours.label] - values[best]), *_differences(compared)],
         "best": best,
         "by_task": _by_task(worlds, groups, played, best),
-        **_learned(ours, worlds, training.net),
+        **_learned(ours, worlds, training.net, allow),
         "traces": [t for row in ours.runs[0].evals()[-1:] for t in row.get("traces", [])],
     }
 
@@ -271,12 +273,12 @@ def _variance(values: np.ndarray) -> float:
     return float(values.var(ddof=1)) / len(values) if len(values) > 1 else 0.0
 
 
-def _learned(ours: Group, worlds: Sequence[TeamWorld], start: Any) -> dict[str, Any]:
+def _learned(ours: Group, worlds: Sequence[TeamWorld], start: Any, allow: Collection[str]) -> dict[str, Any]:
     """What the learned policies decide, the mean over the seeds, and how the first of them works, before and after."""
     from counterpoint.lab.train.before_after import behaviour, mean_behaviour, measured
     from counterpoint.lab.train.evaluate import policy_of, task_labels
 
-    nets = [policy_of(run).net for run in ours.runs]
+    nets = [policy_of(run, allow=allow).net for run in ours.runs]
     counted = mean_behaviour([behaviour(net, worlds, np.arange(_SEEN)) for net in nets])
     how = {"task": task_labels(worlds)[0], "rows": measured(worlds[0], start, nets[0])}
     return {"measures": how, "behaviour": counted.as_dict()}

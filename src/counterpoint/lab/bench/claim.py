@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, SupportsFloat
 
 from counterpoint.errors import InputError
-from counterpoint.trace.statistics import mean_ends
+from counterpoint.lab.bench.intervals import mean_interval
 
 By = Literal["mean", "low", "high", "interval"]
 NO_TARGET = "none: as it is"
@@ -51,17 +51,6 @@ class ClaimRow:
     def as_dict(self) -> dict[str, Any]:
         """The row as `reproduce --json` prints it; `ok` is None where there is no target to meet."""
         return asdict(self) | {"ok": self.ok if self.has_target else None}
-
-
-def mean_interval(samples: Iterable[SupportsFloat]) -> tuple[float, float | None, float | None]:
-    """The mean and the ends of Student's 95 % interval for it; None, None for one sample."""
-    xs = [float(x) for x in samples]
-    if not xs:
-        raise InputError("there are no samples to take the mean of", fix="give one number per seed")
-    if not all(map(math.isfinite, xs)):
-        return math.nan, None, None
-    mean = math.fsum(xs) / len(xs)
-    return mean, *mean_ends(xs)
 
 
 def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:

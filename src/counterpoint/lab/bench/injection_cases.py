@@ -90,7 +90,7 @@ def agentdojo() -> list[Attacked]:
         try:
             run = json.loads(path.read_bytes())
         except ValueError as error:
-            raise InputError(f"{path.name} is no run of AgentDojo: {error}", where=str(folder)) from None
+            raise InputError(f"{path.name} is not a run of AgentDojo: {error}", where=str(folder)) from None
         if isinstance(run, dict) and run.get("injections") and isinstance(run.get("security"), bool):
             out.append(Attacked(_blind(run, path.stem), run["security"], str(run.get("suite_name"))))
     return out

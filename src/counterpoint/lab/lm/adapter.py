@@ -115,7 +115,7 @@ class Adapter:
         a = {name[:-2]: t.float().requires_grad_() for name, t in tensors.items() if name.endswith(".a")}
         b = {name[:-2]: t.float().requires_grad_() for name, t in tensors.items() if name.endswith(".b")}
         if not a or a.keys() != b.keys():
-            raise InputError("this is no adapter", fix="a file that training wrote")
+            raise InputError("this is not an adapter", fix="a file that training wrote")
         return cls(len(next(iter(a.values()))), scale, a, b)
 
 

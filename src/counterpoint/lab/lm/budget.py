@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from counterpoint.errors import InputError
-from counterpoint.lab.lm.model import BudgetSpent, Call, Completion, Model, ModelFailed
+from counterpoint.lab.lm.model import BudgetExhausted, Call, Completion, Model, ModelFailed
 
 if TYPE_CHECKING:
     from counterpoint.formats.importing.usage import Price
@@ -58,8 +58,8 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What was spent."""
+class Spending:
+    """Tokens, dollars, time and calls."""
 
     tokens: int = 0
     usd: float = 0.0
@@ -70,7 +70,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Held:
+class Reservation:
     """What is reserved for one call."""
 
     tokens: int
@@ -80,106 +80,106 @@ class Held:
 class Meter:
     """Reserves and settles for all calls of a team."""
 
-    def __init__(self, budget: Budget, *, spent: Spent | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        """`spent` is what a run that is resumed has spent already."""
+    def __init__(self, budget: Budget, *, before: Spending | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        """`before`: what a resumed run has spent already."""
         self.budget = budget
-        self._spent, self._now = spent or Spent(), now
-        self._begin = now() - self._spent.seconds
+        self._spending, self._now = before or Spending(), now
+        self._begin = now() - self._spending.seconds
         self._held_tokens, self._held_usd, self._under_way = 0, 0.0, 0
-        self._waiting: deque[tuple[Held, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[Reservation, asyncio.Future[None]]] = deque()
 
     @property
-    def spent(self) -> Spent:
+    def spending(self) -> Spending:
         """What is settled, and the time that has passed."""
-        s = self._spent
-        return Spent(s.tokens, s.usd, max(0.0, self._now() - self._begin), s.calls, s.unknown)
+        s = self._spending
+        return Spending(s.tokens, s.usd, max(0.0, self._now() - self._begin), s.calls, s.unknown)
 
     @property
-    def held(self) -> Held:
+    def reservation(self) -> Reservation:
         """What is reserved for the calls under way."""
-        return Held(self._held_tokens, self._held_usd)
+        return Reservation(self._held_tokens, self._held_usd)
 
-    def seconds_left(self) -> float | None:
+    def remaining_seconds(self) -> float | None:
         """The time until the budget ends; None without a limit."""
         limit = self.budget.seconds
         return None if limit is None else max(0.0, limit - (self._now() - self._begin))
 
-    async def reserve(self, held: Held) -> None:
-        """Wait until the call can be paid for; raises `BudgetSpent` when it never can."""
-        spent = self._never(held)
-        if spent is not None:
-            raise spent
-        if not self._waiting and self._fits(held):
-            self._take(held)
+    async def reserve(self, reservation: Reservation) -> None:
+        """Wait until the call can be paid for; raises `BudgetExhausted` when it never can."""
+        error = self._never(reservation)
+        if error is not None:
+            raise error
+        if not self._waiting and self._fits(reservation):
+            self._take(reservation)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (held, turn)
+        entry = (reservation, turn)
         self._waiting.append(entry)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.release(held)  # its turn came as it was cancelled
+                self.release(reservation)  # its turn came as it was cancelled
             elif entry in self._waiting:
                 self._waiting.remove(entry)
                 self._wake()
             raise
 
-    def settle(self, held: Held, tokens: int | None = None, usd: float | None = None, *, lost: int = 0) -> None:
+    def settle(self, reservation: Reservation, tokens: int | None = None, usd: float | None = None, *, lost: int = 0) -> None:
         """A call has ended and took this much; `lost` attempts before it broke off and count as reserved, each."""
         is_unknown = lost > 0 or tokens is None or (usd is None and self.budget.usd is not None)
-        s = self._spent
-        self._spent = Spent(
-            s.tokens + (held.tokens if tokens is None else tokens) + lost * held.tokens,
-            s.usd + (held.usd if usd is None else usd) + lost * held.usd,
+        s = self._spending
+        self._spending = Spending(
+            s.tokens + (reservation.tokens if tokens is None else tokens) + lost * reservation.tokens,
+            s.usd + (reservation.usd if usd is None else usd) + lost * reservation.usd,
             calls=s.calls + 1,
             unknown=s.unknown + is_unknown,
         )
-        self.release(held)
+        self.release(reservation)
 
-    def release(self, held: Held) -> None:
+    def release(self, reservation: Reservation) -> None:
         """A call has ended, or never began, and took nothing."""
         self._under_way -= 1
-        self._held_tokens -= held.tokens
+        self._held_tokens -= reservation.tokens
         # A sum of floats that has been taken away again need not be zero.
-        self._held_usd = self._held_usd - held.usd if self._under_way else 0.0
+        self._held_usd = self._held_usd - reservation.usd if self._under_way else 0.0
         self._wake()
 
-    def _take(self, held: Held) -> None:
+    def _take(self, reservation: Reservation) -> None:
         self._under_way += 1
-        self._held_tokens += held.tokens
-        self._held_usd += held.usd
+        self._held_tokens += reservation.tokens
+        self._held_usd += reservation.usd
 
     def _wake(self) -> None:
         while self._waiting:
-            held, turn = self._waiting[0]
-            spent = None if turn.done() else self._never(held)
+            reservation, turn = self._waiting[0]
+            error = None if turn.done() else self._never(reservation)
             if turn.done():
                 pass
-            elif spent is not None:
-                turn.set_exception(spent)
-            elif self._fits(held):
-                self._take(held)
+            elif error is not None:
+                turn.set_exception(error)
+            elif self._fits(reservation):
+                self._take(reservation)
                 turn.set_result(None)
             else:
                 return
             self._waiting.popleft()
 
-    def _fits(self, held: Held) -> bool:
-        b, s = self.budget, self._spent
-        fits_tokens = b.tokens is None or s.tokens + self._held_tokens + held.tokens <= b.tokens
-        return fits_tokens and (b.usd is None or s.usd + self._held_usd + held.usd <= b.usd)
+    def _fits(self, reservation: Reservation) -> bool:
+        b, s = self.budget, self._spending
+        fits_tokens = b.tokens is None or s.tokens + self._held_tokens + reservation.tokens <= b.tokens
+        return fits_tokens and (b.usd is None or s.usd + self._held_usd + reservation.usd <= b.usd)
 
-    def _never(self, held: Held) -> BudgetSpent | None:
+    def _never(self, reservation: Reservation) -> BudgetExhausted | None:
         """Why a call can't be paid for even when all others took nothing more."""
-        b, s = self.budget, self._spent
-        if b.tokens is not None and s.tokens + held.tokens > b.tokens:
-            what = f"the token budget is spent: {s.tokens:,} of {b.tokens:,} used, and the next call may take {held.tokens:,}"
-            return BudgetSpent(what, fix="raise the budget of tokens")
-        if b.usd is not None and s.usd + held.usd > b.usd:
-            what = f"the dollar budget is spent: ${s.usd:.4f} of ${b.usd:.4f} used, and the next call may cost ${held.usd:.4f}"
-            return BudgetSpent(what, fix="raise the budget of dollars")
-        if self.seconds_left() == 0.0:
+        b, s = self.budget, self._spending
+        if b.tokens is not None and s.tokens + reservation.tokens > b.tokens:
+            what = f"the token budget is exhausted: {s.tokens:,} of {b.tokens:,} used, next call up to {reservation.tokens:,}"
+            return BudgetExhausted(what, fix="raise the budget of tokens")
+        if b.usd is not None and s.usd + reservation.usd > b.usd:
+            what = f"the dollar budget is exhausted: ${s.usd:.4f} of ${b.usd:.4f} used, next call up to ${reservation.usd:.4f}"
+            return BudgetExhausted(what, fix="raise the budget of dollars")
+        if self.remaining_seconds() == 0.0:
             return _out_of_time(b)
         return None
 
@@ -215,41 +215,41 @@ class Metered:
         return self._model
 
     async def complete(self, call: Call) -> Completion:
-        """Answer, if it can be paid for; raises `BudgetSpent` when it cannot, or when the time ends in the middle."""
+        """Answer, if it can be paid for; raises `BudgetExhausted` when it cannot, or when the time ends in the middle."""
         try:
-            async with asyncio.timeout(self.meter.seconds_left()) as limit:
-                return await self._paid(call)
+            async with asyncio.timeout(self.meter.remaining_seconds()) as limit:
+                return await self._complete_and_pay(call)
         except TimeoutError:
             if not limit.expired():
                 raise
         raise _out_of_time(self.meter.budget)
 
-    async def _paid(self, call: Call) -> Completion:
-        held = self._held(call)
-        await self.meter.reserve(held)
+    async def _complete_and_pay(self, call: Call) -> Completion:
+        reservation = self._reservation(call)
+        await self.meter.reserve(reservation)
         try:
             answer = await self._model.complete(call)
         except ModelFailed as failed:
             lost = getattr(failed, "lost", 0 if failed.kind in _FREE else 1)
-            self.meter.settle(held, 0, 0.0, lost=lost)
+            self.meter.settle(reservation, 0, 0.0, lost=lost)
             raise
         except BaseException:
-            self.meter.settle(held)  # stopped in the middle: nobody knows how far it came
+            self.meter.settle(reservation)  # stopped in the middle: nobody knows how far it came
             raise
         known = None if answer.tokens_in is None or answer.tokens_out is None else answer.tokens_in + answer.tokens_out
         lost = answer.extra.get("lost", 0)
-        self.meter.settle(held, known, answer.cost_usd, lost=lost if isinstance(lost, int) else 0)
+        self.meter.settle(reservation, known, answer.cost_usd, lost=lost if isinstance(lost, int) else 0)
         return answer
 
     async def close(self) -> None:
         """Close the model."""
         await self._model.close()
 
-    def _held(self, call: Call) -> Held:
+    def _reservation(self, call: Call) -> Reservation:
         prompt, price = prompt_tokens_of(call), self._price
         usd = 0.0 if price is None else (prompt * price.input + call.max_tokens * price.output) / 1e6
-        return Held(prompt + call.max_tokens, usd)
+        return Reservation(prompt + call.max_tokens, usd)
 
 
-def _out_of_time(budget: Budget) -> BudgetSpent:
-    return BudgetSpent(f"the time budget is spent: {budget.seconds:g} seconds", fix="raise the budget of seconds")
+def _out_of_time(budget: Budget) -> BudgetExhausted:
+    return BudgetExhausted(f"the time budget is exhausted: {budget.seconds:g} seconds", fix="raise the budget of seconds")

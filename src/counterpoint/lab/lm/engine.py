@@ -223,12 +223,12 @@ class Engine:
 
     def _advance(self) -> None:
         """The next token of every row that writes, and the next piece of prompts, as far as the tokens of one pass go."""
-        left, work = self.reads, list[tuple[_Row, int, np.ndarray]]()
+        budget, work = self.reads, list[tuple[_Row, int, np.ndarray]]()
         for row in self._rows:
-            if row.unread and left < 1:
+            if row.unread and budget < 1:
                 continue
-            before, ids = row.new(left)
-            left -= len(ids) if row.unread else 0
+            before, ids = row.new(budget)
+            budget -= len(ids) if row.unread else 0
             work.append((row, before, ids))
         logits = self._pass([ids for _, _, ids in work], [(row.slot, before) for row, before, _ in work])
         for row, _, ids in work:
@@ -250,7 +250,7 @@ class Engine:
         reading = {h for row in reads for h in row.hashes}
         while self._waiting and self.slots.idle and budget > 0:
             waiting = self._waiting.popleft()
-            new = waiting.hashes[self.slots.known(waiting.hashes) :]
+            new = waiting.hashes[self.slots.cached_blocks(waiting.hashes) :]
             if any(h in reading for h in new):
                 later.append(waiting)
                 continue
@@ -275,7 +275,7 @@ class Engine:
         flat = torch.as_tensor(np.concatenate(ids), device=device)
         at = np.concatenate([np.arange(before, before + n) for (_, before), n in zip(places, lengths, strict=True)])
         attend = Cached(self.slots, [(slot, before, n) for (slot, before), n in zip(places, lengths, strict=True)])
-        hidden = self.network.hidden(self.weights, flat, torch.as_tensor(at, device=device), attend)
+        hidden = self.network.hidden_states(self.weights, flat, torch.as_tensor(at, device=device), attend)
         last = torch.as_tensor(np.cumsum(lengths) - 1, device=device)
         self.stats.passes += 1
         self.stats.widest = max(self.stats.widest, len(ids))
@@ -306,12 +306,12 @@ class Engine:
         table = allowed_table(nodes, device)
         node = [k if row.node >= 0 else row.node for k, row in enumerate(rows)]
 
-        def told(values: list[Any], dtype: torch.dtype) -> Tensor:
+        def as_tensor(values: list[Any], dtype: torch.dtype) -> Tensor:
             return torch.tensor(values, device=device, dtype=dtype)
 
-        heat = told([row.ask.temperature for row in rows], torch.float32)
-        noise = told([float(row.noise[len(row.tokens)]) for row in rows], torch.float32)
-        drawn = self._draw(logits, heat, noise, told(node, torch.int64), *table, self._after_space)
+        heat = as_tensor([row.ask.temperature for row in rows], torch.float32)
+        noise = as_tensor([float(row.noise[len(row.tokens)]) for row in rows], torch.float32)
+        drawn = self._draw(logits, heat, noise, as_tensor(node, torch.int64), *table, self._after_space)
         for row, token, logp, then in zip(rows, *(x.tolist() for x in drawn), strict=True):
             row.tokens.append(token)
             row.logps.append(logp)
@@ -338,7 +338,7 @@ class Engine:
 
     # -- calls that are under way --------------------------------------------------------------------------------------------
 
-    def written(self, ticket: int) -> Sequence[int]:
+    def tokens_so_far(self, ticket: int) -> Sequence[int]:
         """What a call has written so far."""
         return next((row.tokens for row in self._rows if row.ticket == ticket), ())
 
@@ -395,9 +395,9 @@ class Engines:
                 out += [(ticket * len(self._all) + place, answer) for ticket, answer in engine.step()]
         return out
 
-    def written(self, ticket: int) -> Sequence[int]:
+    def tokens_so_far(self, ticket: int) -> Sequence[int]:
         """What a call has written so far."""
-        return self._all[ticket % len(self._all)].written(ticket // len(self._all))
+        return self._all[ticket % len(self._all)].tokens_so_far(ticket // len(self._all))
 
     def cancel(self, ticket: int) -> Answer | None:
         """End a call now, with what it has written; None where it waits or is over."""

@@ -193,8 +193,8 @@ def copy_beginnings(  # type: ignore[no-untyped-def]
     base = ALL + tl.program_id(0).to(tl.int64) * part_step + at
     for i in range(copies):
         is_there = at < tl.load(COUNT + i)
-        kept = tl.load(base + tl.load(SOURCE + i) * slot_step, mask=is_there)
-        tl.store(base + tl.load(SLOT + i) * slot_step, kept, mask=is_there)
+        value = tl.load(base + tl.load(SOURCE + i) * slot_step, mask=is_there)
+        tl.store(base + tl.load(SLOT + i) * slot_step, value, mask=is_there)
 
 
 @triton.jit

@@ -42,7 +42,7 @@ class ModelFailed(CounterpointError):
         return ModelFailed(self.kind, self.what, where=self.where, why=self.why, fix=self.fix)
 
 
-class BudgetSpent(ModelFailed):
+class BudgetExhausted(ModelFailed):
     """The team may not call again: tokens, money or time are spent."""
 
     def __init__(self, what: str, *, fix: str | None = None) -> None:

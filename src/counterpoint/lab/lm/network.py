@@ -104,17 +104,17 @@ class Shape:
 
 
 def _rope(config: Mapping[str, Any], where: str | None) -> Rope:
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = given.get("rope_type") or given.get("type") or "default"
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind not in ("default", "linear", "llama3"):
         raise InputError(f"the position scaling {kind!r} is not supported", where=where, fix="default, linear or llama3")
     return Rope(
-        theta=float(given.get("rope_theta") or config.get("rope_theta") or 10_000.0),
+        theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
         kind=kind,
-        factor=float(given.get("factor", 1.0)),
-        low=float(given.get("low_freq_factor", 1.0)),
-        high=float(given.get("high_freq_factor", 4.0)),
-        original=int(given.get("original_max_position_embeddings", 8192)),
+        factor=float(rope.get("factor", 1.0)),
+        low=float(rope.get("low_freq_factor", 1.0)),
+        high=float(rope.get("high_freq_factor", 4.0)),
+        original=int(rope.get("original_max_position_embeddings", 8192)),
     )
 
 
@@ -161,33 +161,33 @@ def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None)
     from safetensors import safe_open
 
     shape = shape_of(folder)
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as opened:
-            found |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
-    layers = {int(name.split(".")[2]) for name in found if name.startswith("model.layers.")}
+            tensors |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
+    layers = {int(name.split(".")[2]) for name in tensors if name.startswith("model.layers.")}
     if layers and max(layers) >= shape.layers:
         what = f"the weights have {max(layers) + 1} layers, and config.json says {shape.layers}"
         raise InputError(what, where=folder.name, fix="a whole transformers folder")
     weights: Weights = {}
     for name, parts in _names(shape):
-        weights[name] = _joined(parts, found, folder.name).to(device=device, dtype=dtype or torch.float32).contiguous()
+        weights[name] = _joined(parts, tensors, folder.name).to(device=device, dtype=dtype or torch.float32).contiguous()
         for part in parts:
-            del found[part]  # a large model is not held twice
+            del tensors[part]  # a large model is not held twice
     return shape, weights
 
 
-def of_transformers(shape: Shape, found: Mapping[str, Tensor], where: str | None = None) -> Weights:
+def of_transformers(shape: Shape, tensors: Mapping[str, Tensor], where: str | None = None) -> Weights:
     """Weights by the names of a transformers model, by ours."""
-    return {name: _joined(parts, found, where) for name, parts in _names(shape)}
+    return {name: _joined(parts, tensors, where) for name, parts in _names(shape)}
 
 
-def _joined(parts: tuple[str, ...], found: Mapping[str, Tensor], where: str | None) -> Tensor:
+def _joined(parts: tuple[str, ...], tensors: Mapping[str, Tensor], where: str | None) -> Tensor:
     import torch
 
-    if missing := [part for part in parts if part not in found]:
+    if missing := [part for part in parts if part not in tensors]:
         raise InputError(f"the weights lack {missing[0]}", where=where, fix="a whole transformers folder")
-    return torch.cat([found[part] for part in parts])
+    return torch.cat([tensors[part] for part in parts])
 
 
 def as_transformers(shape: Shape, weights: Weights) -> Weights:
@@ -237,11 +237,11 @@ def _before(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape) -> tupl
     return _turned(q, *turn), _turned(k, *turn), v
 
 
-def _after(h: Tensor, seen: Tensor, w: _Layer, s: Shape) -> Tensor:
+def _after(h: Tensor, attention: Tensor, w: _Layer, s: Shape) -> Tensor:
     """What a layer adds once it has looked."""
     from torch.nn.functional import silu
 
-    h = h + _linear(seen, w.o)
+    h = h + _linear(attention, w.o)
     gate, up = _linear(_rms(h, w.norm2, s.eps), w.gate_up).chunk(2, dim=-1)
     return h + _linear(silu(gate) * up, w.down)
 
@@ -251,8 +251,8 @@ def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention
 
     q, k, v = (x[None].transpose(1, 2).contiguous() for x in (q, k, v))
-    seen: Any = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
-    out: Tensor = seen[0].transpose(0, 1)
+    attention: Any = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
+    out: Tensor = attention[0].transpose(0, 1)
     return out
 
 
@@ -292,7 +292,7 @@ class Network:
             self._turns = angles.cos().contiguous(), angles.sin().contiguous()
         return self._turns
 
-    def hidden(self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def hidden_states(self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """The last layer's [tokens, width] before the final norm."""
         from torch.nn.functional import embedding
 

@@ -94,7 +94,7 @@ class Slots:
 
     def _longest(self, prompt: np.ndarray, hashes: Sequence[int]) -> tuple[int | None, int]:
         """A slot that begins with as many whole blocks of the prompt as any does, rather one that nobody writes in."""
-        n = self.known(hashes)
+        n = self.cached_blocks(hashes)
         if not n:
             return None, 0
         slots = self._known[hashes[n - 1]]
@@ -102,7 +102,7 @@ class Slots:
         common, _, best = max(few, key=lambda one: one[:2])
         return best, common
 
-    def known(self, hashes: Sequence[int]) -> int:
+    def cached_blocks(self, hashes: Sequence[int]) -> int:
         """How many first blocks some slot holds."""
         # who holds some blocks holds those before them
         return bisect_left(range(len(hashes)), True, key=lambda k: hashes[k] not in self._known)
@@ -111,9 +111,9 @@ class Slots:
         """The keys and values of these tokens, with their hashes, are in the slot now."""
         before, self._hashes[slot], self.held[slot] = self._hashes[slot], hashes, ids
         both = range(min(len(before), len(hashes)))
-        kept = bisect_left(both, True, key=lambda k: before[k] != hashes[k])
-        self._drop(slot, before[kept:])
-        for hashed in hashes[kept:]:
+        shared = bisect_left(both, True, key=lambda k: before[k] != hashes[k])
+        self._drop(slot, before[shared:])
+        for hashed in hashes[shared:]:
             known = self._known.get(hashed)
             if known is None:
                 self._known[hashed] = {slot: None}
@@ -168,13 +168,13 @@ class Cached:
             end, total = begin + new, before + new
             keys[slot, before:total], values[slot, before:total] = k[begin:end], v[begin:end]
             self.slots.filled[slot] = max(self.slots.filled[slot], total)
-            seen = keys[slot, :total].transpose(0, 1)[None], values[slot, :total].transpose(0, 1)[None]
+            cached = keys[slot, :total].transpose(0, 1)[None], values[slot, :total].transpose(0, 1)[None]
             asked = q[begin:end].transpose(0, 1)[None]
             mask = None
             if new > 1 and before:  # each new token sees everything before it
                 at = torch.arange(total, device=q.device)
                 mask = at[None] <= at[before:, None]
-            got = scaled_dot_product_attention(asked, *seen, attn_mask=mask, is_causal=new > 1 and not before, enable_gqa=True)
+            got = scaled_dot_product_attention(asked, *cached, attn_mask=mask, is_causal=new > 1 and not before, enable_gqa=True)
             out.append(got[0].transpose(0, 1))
             begin = end
         return torch.cat(out)

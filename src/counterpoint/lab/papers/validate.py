@@ -47,14 +47,14 @@ def required_names() -> tuple[str, ...]:
 def shape_problems(raw: Mapping[str, Any]) -> list[CorpusProblem]:
     """Unknown, missing and wrongly typed fields of a paper that is still a plain object."""
     where = str(raw.get("key", "?"))
-    found = [
+    faults = [
         CorpusProblem(code="unknown_field", where=f"{where}.{name}", what=f"no field {name!r}", hint=_meant(name, field_names()))
         for name in raw
         if name not in field_names()
     ]
     missing = [name for name in required_names() if name not in raw]
     if missing:
-        found.append(CorpusProblem(code="missing_field", where=where, what=f"missing: {', '.join(missing)}"))
+        faults.append(CorpusProblem(code="missing_field", where=where, what=f"missing: {', '.join(missing)}"))
     for name in field_names():
         if name not in raw:
             continue
@@ -62,29 +62,29 @@ def shape_problems(raw: Mapping[str, Any]) -> list[CorpusProblem]:
         if name == "year":
             if not isinstance(value, int) or isinstance(value, bool):
                 what = f"year must be a whole number, not {value!r}"
-                found.append(CorpusProblem(code="type", where=f"{where}.year", what=what))
+                faults.append(CorpusProblem(code="type", where=f"{where}.year", what=what))
         elif not isinstance(value, str) and not (name == "arxiv_id" and value is None):
-            found.append(CorpusProblem(code="type", where=f"{where}.{name}", what=f"{name} must be text, not {value!r}"))
-    return found
+            faults.append(CorpusProblem(code="type", where=f"{where}.{name}", what=f"{name} must be text, not {value!r}"))
+    return faults
 
 
 def problems(papers: Iterable[Paper], excluded: Iterable[Excluded]) -> list[CorpusProblem]:
     """Everything wrong with these records, in their order; an empty list means none."""
-    found: list[CorpusProblem] = []
-    seen = UniqueKeys()
+    out: list[CorpusProblem] = []
+    keys = UniqueKeys()
     for paper in papers:
-        found += _words(paper, paper.key, PAPER_VOCABULARY) + _paper_facts(paper)
-        clash = seen.clash(paper)
+        out += _words(paper, paper.key, PAPER_VOCABULARY) + _paper_facts(paper)
+        clash = keys.clash(paper)
         if clash:
-            found.append(CorpusProblem(code="duplicate", where=paper.key, what=clash))
-        seen.add(paper)
+            out.append(CorpusProblem(code="duplicate", where=paper.key, what=clash))
+        keys.add(paper)
     ids: set[str] = set()
     for record in excluded:
-        found += _words(record, record.record_id, EXCLUDED_VOCABULARY) + _excluded_facts(record)
+        out += _words(record, record.record_id, EXCLUDED_VOCABULARY) + _excluded_facts(record)
         if record.record_id in ids:
-            found.append(CorpusProblem(code="duplicate", where=record.record_id, what=f"record_id {record.record_id!r} is taken"))
+            out.append(CorpusProblem(code="duplicate", where=record.record_id, what=f"record_id {record.record_id!r} is taken"))
         ids.add(record.record_id)
-    return found
+    return out
 
 
 class UniqueKeys:
@@ -128,7 +128,7 @@ def _meant(word: str, known: Iterable[str]) -> str:
 
 def _words(record: Paper | Excluded, name: str, vocabulary: Mapping[str, Sequence[str]]) -> list[CorpusProblem]:
     """Empty and unprintable texts, and tags that are not in the vocabulary."""
-    found = []
+    faults = []
     for field in record.__struct_fields__:
         value = getattr(record, field)
         if not isinstance(value, str):
@@ -137,19 +137,19 @@ def _words(record: Paper | Excluded, name: str, vocabulary: Mapping[str, Sequenc
         if field in vocabulary:
             if value not in vocabulary[field]:
                 what = f"{field} has no value {value!r}"
-                found.append(CorpusProblem(code="vocabulary", where=where, what=what, hint=_meant(value, vocabulary[field])))
+                faults.append(CorpusProblem(code="vocabulary", where=where, what=what, hint=_meant(value, vocabulary[field])))
         elif not value.strip() and field not in _MAY_BE_EMPTY:
-            found.append(CorpusProblem(code="empty", where=where, what=f"{field} is empty"))
+            faults.append(CorpusProblem(code="empty", where=where, what=f"{field} is empty"))
         elif not value.isprintable():
-            found.append(CorpusProblem(code="unprintable", where=where, what=f"{field} holds a control character or line break"))
-    return found
+            faults.append(CorpusProblem(code="unprintable", where=where, what=f"{field} holds a control character or line break"))
+    return faults
 
 
 def _paper_facts(paper: Paper) -> list[CorpusProblem]:
-    found = []
+    faults = []
 
     def add(code: str, field: str, what: str, hint: str = "") -> None:
-        found.append(CorpusProblem(code=code, where=f"{paper.key}.{field}", what=what, hint=hint))
+        faults.append(CorpusProblem(code=code, where=f"{paper.key}.{field}", what=what, hint=hint))
 
     if not _KEY.fullmatch(paper.key):
         add("key", "key", f"key {paper.key!r} has the wrong form", "use lower-case letters, digits, - and .")
@@ -168,7 +168,7 @@ def _paper_facts(paper: Paper) -> list[CorpusProblem]:
             add("year", "year", f"year {paper.year} is before its arXiv id {paper.arxiv_id}")
     if not all(_URL.fullmatch(url) for url in paper.url.split(" ; ")):
         add("url", "url", f"url {paper.url!r} has the wrong form", "http(s) addresses, several parted by ' ; '")
-    return found
+    return faults
 
 
 def _excluded_facts(record: Excluded) -> list[CorpusProblem]:

@@ -134,20 +134,20 @@ def named(text: str) -> dict[str, str]:
     """The names that a data dictionary gives to roles; what it lacks is not there."""
     roles = {about: role for role, about in ABOUT.items()}
     out: dict[str, str] = {}
-    for found in heard_all(COLUMN, text):
-        role = roles.get(found["about"])
+    for fields in heard_all(COLUMN, text):
+        role = roles.get(fields["about"])
         if role is not None:
-            out[role] = found["column"]
-            out[role.partition(".")[0]] = found["table"]
+            out[role] = fields["column"]
+            out[role.partition(".")[0]] = fields["table"]
     return out
 
 
 def understood(text: str) -> tuple[str, Mapping[str, str]] | None:
     """The kind of rule that a policy states, and its fields; the most telling sentence first."""
     for kind in ("grade", "approver", "cap", *(k for k in AUDIT_RULES if k not in ("grade", "approver", "cap"))):
-        found = phrase_fields(AUDIT_RULES[kind].ways, text)
-        if found is not None:
-            return kind, found
+        fields = phrase_fields(AUDIT_RULES[kind].ways, text)
+        if fields is not None:
+            return kind, fields
     return None
 
 

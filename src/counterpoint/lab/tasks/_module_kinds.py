@@ -236,8 +236,8 @@ def function(source: str, name: str) -> Callable[..., Any]:
     """The function of a source that this file wrote; never of an answer."""
     names: dict[str, Any] = {}
     exec(source, names)
-    found: Callable[..., Any] = names[name]
-    return found
+    compiled: Callable[..., Any] = names[name]
+    return compiled
 
 
 # -- what a worker reads -------------------------------------------------------------------------------------------------
@@ -265,17 +265,17 @@ _PATTERNS = {kind.id: _pattern(kind.says) for kind in KINDS.values()}
 @lru_cache(maxsize=512)  # a worker reads its question again at each step
 def read(text: str) -> dict[str, Module]:
     """The modules that a text specifies, by name; of two specifications with one name the last."""
-    found: dict[str, Module] = {}
+    modules: dict[str, Module] = {}
     for name, says, example, result in _SPEC.findall(text):
         for id_, pattern in _PATTERNS.items():
             match = pattern.fullmatch(says)
             if match:
                 have = match.groupdict()
-                found[name] = Module(
+                modules[name] = Module(
                     name, id_, int(have.get("a") or 0), int(have.get("b") or 0), have.get("wire") or "", example, result
                 )
                 break
-    return found
+    return modules
 
 
 @lru_cache(maxsize=4096)

@@ -138,8 +138,8 @@ def _call_functions(functions: dict[str, Any], steps: list[Any], args: list[Any]
 
 def _bound(codes: list[CodeType]) -> tuple[dict[str, Any], list[FunctionType]]:
     """The names that an answer sees, and calls that define its functions there: made before `lock`, which forbids `exec`."""
-    given = __builtins__ if isinstance(__builtins__, dict) else vars(__builtins__)
-    names: dict[str, Any] = {"__builtins__": {name: given[name] for name in _BUILTINS.split()}}
+    builtins = __builtins__ if isinstance(__builtins__, dict) else vars(__builtins__)
+    names: dict[str, Any] = {"__builtins__": {name: builtins[name] for name in _BUILTINS.split()}}
     names["__builtins__"]["print"] = lambda *args, **options: None
     return names, [FunctionType(code, names) for code in codes]
 
@@ -158,13 +158,13 @@ def main() -> None:
     for group in asked["groups"]:
         is_late = False
         for args in group["calls"]:
-            given = None
+            result = None
             if not is_late:
                 try:
-                    given = _timed(lambda args=args, group=group: _call_functions(functions, group["steps"], args))
+                    result = _timed(lambda args=args, group=group: _call_functions(functions, group["steps"], args))
                 except _Late:
                     is_late = True
-            os.write(1, json.dumps([group["name"], given]).encode() + b"\n")
+            os.write(1, json.dumps([group["name"], result]).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -45,17 +45,17 @@ def blocks(text: str) -> dict[str, str]:
         return {}
     if "\n" not in text.strip():
         text = text.replace("\\n", "\n").replace("\\t", "    ")
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     name, lines = "", []
     for line in [*text.expandtabs(4).splitlines(), "end"]:
         if name and (not line.strip() or line.startswith((" ", ")"))):
             lines.append(line)
             continue
         if name:
-            found.setdefault(name, "\n".join(lines).rstrip("` \n"))
+            sources.setdefault(name, "\n".join(lines).rstrip("` \n"))
         begin = _DEF.search(line)
         name, lines = (begin[1], [line[begin.start() :]]) if begin else ("", [])
-    return dict(list(found.items())[:_MOST_BLOCKS])
+    return dict(list(sources.items())[:_MOST_BLOCKS])
 
 
 def one_line(sources: Mapping[str, str]) -> str:
@@ -65,16 +65,16 @@ def one_line(sources: Mapping[str, str]) -> str:
 
 def outputs(sources: Mapping[str, str], groups: Sequence[CallGroup]) -> dict[str, list[Any]]:
     """What the functions gave, tagged, for each call of each group; None for a call that failed."""
-    given: dict[str, list[Any]] = {group.name: [] for group in groups}
-    left, kills = list(groups), 0
-    while left and kills < _MOST_KILLS:
-        for name, value in _process(sources, left):
-            if name in given:
-                given[name].append(value)
+    by_group: dict[str, list[Any]] = {group.name: [] for group in groups}
+    waiting, kills = list(groups), 0
+    while waiting and kills < _MOST_KILLS:
+        for name, value in _process(sources, waiting):
+            if name in by_group:
+                by_group[name].append(value)
         # The call that was running when the process ended has failed; those after it run in a new one.
-        left = [group for group in left if len(given[group.name]) < len(group.calls)][1:]
+        waiting = [group for group in waiting if len(by_group[group.name]) < len(group.calls)][1:]
         kills += 1
-    return {group.name: (given[group.name] + [None] * len(group.calls))[: len(group.calls)] for group in groups}
+    return {group.name: (by_group[group.name] + [None] * len(group.calls))[: len(group.calls)] for group in groups}
 
 
 def _process(sources: Mapping[str, str], groups: Sequence[CallGroup]) -> list[tuple[str, Any]]:

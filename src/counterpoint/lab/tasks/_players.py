@@ -62,8 +62,8 @@ class SortedView:
         self._others, self._own = list[tuple[str, str]](), list[tuple[str, str]]()
         self.memo: dict[Hashable, Any] = {}
         """What a player has worked out from the papers; emptied where one of them changes."""
-        for seen in view.seen:
-            self._sort(seen)
+        for item in view.seen:
+            self._sort(item)
 
     def grown(self, view: View) -> bool:
         """Take over a later view of the same agent, reading only what is new; whether it is one."""
@@ -71,34 +71,34 @@ class SortedView:
         if len(now) < len(mine) or now[: len(mine)] != mine:
             return False
         self.view = view
-        for seen in now[len(mine) :]:
-            self._sort(seen)
+        for item in now[len(mine) :]:
+            self._sort(item)
         return True
 
-    def _sort(self, seen: ViewItem) -> None:
-        if seen.kind in _ASKS:
-            self._asked.append(seen.text)
-            self._part = seen.text if seen.kind == "subtask" else self._part
-        elif seen.kind in _SAID:
-            self._others.append((seen.text, seen.task))
-        elif seen.kind == "own":
-            self._calls.append((seen.text, False))
-            self._acts += f"{seen.text}\n"
-            if seen.text.lstrip()[:4].upper() in _OWN:
-                self._own.append((seen.text, seen.task))
-        elif seen.kind == "error" and self._calls:
+    def _sort(self, item: ViewItem) -> None:
+        if item.kind in _ASKS:
+            self._asked.append(item.text)
+            self._part = item.text if item.kind == "subtask" else self._part
+        elif item.kind in _SAID:
+            self._others.append((item.text, item.task))
+        elif item.kind == "own":
+            self._calls.append((item.text, False))
+            self._acts += f"{item.text}\n"
+            if item.text.lstrip()[:4].upper() in _OWN:
+                self._own.append((item.text, item.task))
+        elif item.kind == "error" and self._calls:
             self._calls[-1] = (self._calls[-1][0], True)
-        elif seen.kind == "result":
-            head, _, body = seen.text.partition("\n")
-            found = _lines(head)
-            if seen.by == "open" or (seen.by != "search" and found and found[0][2] is None and body.strip()):
-                if found and body.strip():
-                    if self.papers.get(found[0][0], (found[0][1], body)) != (found[0][1], body):
+        elif item.kind == "result":
+            head, _, body = item.text.partition("\n")
+            papers = _lines(head)
+            if item.by == "open" or (item.by != "search" and papers and papers[0][2] is None and body.strip()):
+                if papers and body.strip():
+                    if self.papers.get(papers[0][0], (papers[0][1], body)) != (papers[0][1], body):
                         self.memo.clear()
-                    self.papers[found[0][0]] = (found[0][1], body)
-                    self._titles.setdefault(found[0][1], found[0][0])
+                    self.papers[papers[0][0]] = (papers[0][1], body)
+                    self._titles.setdefault(papers[0][1], papers[0][0])
             else:
-                for id_, title, _ in _lines(seen.text):
+                for id_, title, _ in _lines(item.text):
                     self.hits.setdefault(id_, title)
 
     @property
@@ -116,10 +116,10 @@ class SortedView:
 
     def titled(self, title: str) -> str | None:
         """The text of the first opened paper with this title."""
-        found = self.papers.get(self._titles.get(title, ""))
-        if found is not None and found[0] == title:
-            return found[1]
-        return next((text for name, text in self.papers.values() if name == title), None) if found is not None else None
+        paper = self.papers.get(self._titles.get(title, ""))
+        if paper is not None and paper[0] == title:
+            return paper[1]
+        return next((text for name, text in self.papers.values() if name == title), None) if paper is not None else None
 
     def turned(self, items: Sequence[T]) -> list[T]:
         """The same in another order for each agent, so that those who work on the same question begin in different places."""
@@ -156,8 +156,8 @@ class SortedView:
         texts = [c.text for c in self.view.choices if c.text]
         if self.view.purpose != "judge" or not (self.view.role == "critic" or any(t.startswith("ACCEPT") for t in texts)):
             return None
-        said = [s.text for s in self.view.seen if s.kind in ("return", "message")]
-        return said[-1] if said else ""
+        answers = [s.text for s in self.view.seen if s.kind in ("return", "message")]
+        return answers[-1] if answers else ""
 
 
 _held: OrderedDict[tuple[str, str], SortedView] = OrderedDict()
@@ -205,8 +205,8 @@ def _offers(view: View, verb: str, target: str | None = None) -> list[Choice]:
 
 def use(view: View, tool: str, text: str) -> Act | None:
     """A call of a tool, where it is offered."""
-    found = [c for c in _offers(view, "tool", tool) if c.text is None]
-    return Act("tool", tool, text) if found else None
+    offers = [c for c in _offers(view, "tool", tool) if c.text is None]
+    return Act("tool", tool, text) if offers else None
 
 
 def is_final(view: View) -> bool:
@@ -217,10 +217,10 @@ def is_final(view: View) -> bool:
 def _unsaid(view: View) -> list[Choice]:
     """Peers that have not been told anything since this agent last heard something."""
     since: list[ViewItem] = []
-    for seen in view.seen:
-        since = [*since, seen] if seen.kind in ("own", "error") else []
-    told = " ".join(seen.text for seen in since)
-    return [c for c in _offers(view, "message") if not c.target or f"{c.target}:" not in told]
+    for item in view.seen:
+        since = [*since, item] if item.kind in ("own", "error") else []
+    words = " ".join(item.text for item in since)
+    return [c for c in _offers(view, "message") if not c.target or f"{c.target}:" not in words]
 
 
 def answer(view: View, text: str) -> Act:
@@ -235,10 +235,10 @@ def answer(view: View, text: str) -> Act:
 
 def judged(view: View, problems: Sequence[str], is_slip: bool) -> Act:
     """A critic's word: ACCEPT, or REJECT with the problems; a slip turns it round."""
-    found = list(problems)[:_SHOWN]
+    shown = list(problems)[:_SHOWN]
     if is_slip:
-        found = [] if found else ["something in it looks wrong"]
-    text = "REJECT " + "; ".join(found) if found else "ACCEPT"
+        shown = [] if shown else ["something in it looks wrong"]
+    text = "REJECT " + "; ".join(shown) if shown else "ACCEPT"
     fixed = [c for c in view.choices if c.text is not None and c.text.upper().startswith(text[:6])]
     is_open = any(c.text is None and c.verb in ("return", "stop", "message") for c in view.choices)
     return _act(fixed[0], text) if fixed and not is_open else answer(view, text)
@@ -246,15 +246,15 @@ def judged(view: View, problems: Sequence[str], is_slip: bool) -> Act:
 
 def subtask(view: View) -> str:
     """The text of the sub-task that was given last; empty for an agent that works on the whole question."""
-    given = [seen.text for seen in view.seen if seen.kind == "subtask"]
-    return given[-1] if given else ""
+    texts = [item.text for item in view.seen if item.kind == "subtask"]
+    return texts[-1] if texts else ""
 
 
 def read_others(view: View, read: Callable[[str], T | None], kinds: Iterable[str] = OTHERS) -> list[tuple[str, T]]:
     """What a reader finds in the texts that the agent has seen of others, oldest first, each with who said it."""
     wanted = set(kinds)
-    found = [(seen.by, read(seen.text)) for seen in view.seen if seen.kind in wanted]
-    return [(by, value) for by, value in found if value]
+    readings = [(item.by, read(item.text)) for item in view.seen if item.kind in wanted]
+    return [(by, value) for by, value in readings if value]
 
 
 # -- answers that are sets of rows -------------------------------------------------------------------------------------
@@ -300,23 +300,23 @@ def merged(rule: str, lists: Sequence[Sequence[Row]], width: int) -> list[Row]:
     if rule == "vote":
         had = Counter(key for rows in lists for key in {row[:width] for row in rows})
         every = {key: rows for key, rows in every.items() if 2 * had[key] >= sum(map(bool, lists))}
-    return [found for rows in every.values() if (found := most_frequent(rows)) is not None]
+    return [top for rows in every.values() if (top := most_frequent(rows)) is not None]
 
 
-def scored(given: Sequence[Row], right: Sequence[Row], width: int) -> Score:
+def scored(rows: Sequence[Row], right: Sequence[Row], width: int) -> Score:
     """F1 of the keys, times the share of right cells in the rows whose key is right.
 
     It is 1 exactly for the right rows, each once, and falls with every row that is missing, is too much, or has a wrong cell.
     """
     truth = {row[:width]: row[width:] for row in right}
-    matched = [(row[width:], truth[row[:width]]) for row in given if row[:width] in truth]
-    hits = len({row[:width] for row in given if row[:width] in truth})
+    matched = [(row[width:], truth[row[:width]]) for row in rows if row[:width] in truth]
+    hits = len({row[:width] for row in rows if row[:width] in truth})
     cells = sum(a == b for mine, true in matched for a, b in zip(mine, true, strict=True))
     total = sum(len(true) for _, true in matched)
     parts = {
-        "precision": hits / len(given) if given else 0.0,
+        "precision": hits / len(rows) if rows else 0.0,
         "recall": hits / len(truth) if truth else 1.0,
-        "f1": 2 * hits / (len(given) + len(truth)) if given or truth else 1.0,
+        "f1": 2 * hits / (len(rows) + len(truth)) if rows or truth else 1.0,
         "cells": cells / total if total else float(not truth),
     }
     value = parts["f1"] * parts["cells"]
@@ -328,7 +328,7 @@ def play(
 ) -> Act:
     """What a reader does next: judge what others found, read on, or answer with its rows."""
     held = sorted_view(view)
-    others = [(found, task) for text, task in held.answers() if (found := read(text))]
+    others = [(their, task) for text, task in held.answers() if (their := read(text))]
     checked = held.judged()
     if held.is_judge and checked is None and others:
         lists = [rows for rows, _ in others]
@@ -353,8 +353,8 @@ def _are_alike(lists: Sequence[Sequence[Row]], width: int) -> bool:
     return 4 * sum(map(len, keys)) > 3 * len(lists) * len(set().union(*keys))
 
 
-def _problems(mine: Sequence[Row], given: Sequence[Row], width: int) -> list[str]:
+def _problems(mine: Sequence[Row], rows: Sequence[Row], width: int) -> list[str]:
     """What is wrong with some rows, for a critic who has read the papers."""
-    lacks = sorted({"|".join(map(str, row[:width])) for row in mine} - {"|".join(map(str, row[:width])) for row in given})
-    wrong = sorted({"|".join(map(str, row[:width])) for row in given if row not in mine})
+    lacks = sorted({"|".join(map(str, row[:width])) for row in mine} - {"|".join(map(str, row[:width])) for row in rows})
+    wrong = sorted({"|".join(map(str, row[:width])) for row in rows if row not in mine})
     return [f"{key} is missing" for key in lacks] + [f"{key} is wrong" for key in wrong]

@@ -94,14 +94,14 @@ class TimetableProblem:
 
     def tied(self, day: str) -> TimetableProblem:
         """A day with all that ties lead to from it: what its rooms can depend on."""
-        found, new = {day: None}, [day]
+        connected, new = {day: None}, [day]
         of = {talk.id: talk.day for talk in self.talks}
         while new:
             part = self.part(new.pop())
             near = [of[x] for rule in part.rules if rule.kind == "tie" for x in (rule.a, rule.b) if x in of]
-            new += [one for one in dict.fromkeys(near) if one not in found]
-            found |= dict.fromkeys(near)
-        return self.of_days(one for one in self.days if one in found)
+            new += [one for one in dict.fromkeys(near) if one not in connected]
+            connected |= dict.fromkeys(near)
+        return self.of_days(one for one in self.days if one in connected)
 
     @cached_property
     def _by_day(self) -> dict[str, list[Talk]]:
@@ -203,7 +203,7 @@ class _Search:
     """Depth first over the talks of one day, most points first, with rooms of some talks fixed."""
 
     def __init__(self, problem: TimetableProblem, fixed: Mapping[str, str], tries: int | None) -> None:
-        self.problem, self.left = problem, tries
+        self.problem, self.budget = problem, tries
         self.talks = sorted(problem.talks, key=lambda talk: -max(talk.points.values(), default=0))
         self.options = [self._options(talk, fixed.get(talk.id)) for talk in self.talks]
         tops = [
@@ -222,9 +222,9 @@ class _Search:
         return sorted(((s, r) for s in slots for r in rooms), key=lambda place: -talk.points.get(place[0], 0))
 
     def _try(self, i: int, placed: dict[str, Place], value: int) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
+        if self.budget is not None:
+            self.budget -= 1
+            if self.budget < 0:
                 return
         if value + self.bound[i] <= self.value:
             return
@@ -260,19 +260,19 @@ def best(
     known: dict[_Key, _Search] = {}
     top: tuple[int, dict[str, Place]] | None = None
     for rooms in itertools.product(problem.rooms, repeat=len(across)):
-        given = {talk: room for rule, room in zip(across, rooms, strict=True) for talk in (rule.a, rule.b)} | fixed
-        found = [_solved(problem, day, given, known, tries) for day in days]
-        value = sum(one.value for one in found)
-        if all(one.best is not None for one in found) and (top is None or value > top[0]):
-            top = (value, {talk: place for one in found for talk, place in (one.best or {}).items()})
+        fixed_rooms = {talk: room for rule, room in zip(across, rooms, strict=True) for talk in (rule.a, rule.b)} | fixed
+        parts = [_solved(problem, day, fixed_rooms, known, tries) for day in days]
+        value = sum(one.value for one in parts)
+        if all(one.best is not None for one in parts) and (top is None or value > top[0]):
+            top = (value, {talk: place for one in parts for talk, place in (one.best or {}).items()})
     return None if top is None else top[1]
 
 
 def _solved(
-    problem: TimetableProblem, day: str, given: Mapping[str, str], known: dict[_Key, _Search], tries: int | None
+    problem: TimetableProblem, day: str, fixed_rooms: Mapping[str, str], known: dict[_Key, _Search], tries: int | None
 ) -> _Search:
     part = problem.part(day)
-    mine = {talk.id: given[talk.id] for talk in part.talks if talk.id in given}
+    mine = {talk.id: fixed_rooms[talk.id] for talk in part.talks if talk.id in fixed_rooms}
     key = (day, tuple(sorted(mine.items())))
     if key not in known:
         known[key] = _Search(part, mine, tries)

@@ -215,7 +215,7 @@ class Phrase:
 
     def find_all(self, text: str) -> list[dict[str, str]]:
         """The fields of every place where a text says this."""
-        return [found.groupdict() for found in self._pattern.finditer(text)]
+        return [match.groupdict() for match in self._pattern.finditer(text)]
 
 
 def phrases(*templates: str) -> tuple[Phrase, ...]:
@@ -236,5 +236,5 @@ def heard_all(ways: tuple[Phrase, ...], text: str) -> tuple[Mapping[str, str], .
 
 def phrase_fields(ways: tuple[Phrase, ...], text: str) -> Mapping[str, str] | None:
     """The fields of the first way that a text says this in; None when it does not."""
-    found = heard_all(ways, text)
-    return found[0] if found else None
+    fields = heard_all(ways, text)
+    return fields[0] if fields else None

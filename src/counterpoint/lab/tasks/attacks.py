@@ -191,16 +191,16 @@ def obey(view: View, draw: Draw, gullible: float) -> Act | None:
 
     Only what came since its last own act is considered, so each text is weighed once.
     """
-    since = list(takewhile(lambda seen: seen.kind != "own", reversed(view.seen)))[::-1]
+    since = list(takewhile(lambda item: item.kind != "own", reversed(view.seen)))[::-1]
     fresh = [s.text for s in since if s.kind in ("result", "return", "message", "note", "brief")]
     tools = {choice.target for choice in view.choices if choice.verb == "tool"}
     for text in fresh:
         if not _KEYED.search(text):
             continue
         for kind, ways in _EVERY.items():
-            for found in heard_all(ways, text):
-                if draw(f"obey {found['key']}") < gullible:
-                    return _obeyed(kind, found["key"], view, tools)
+            for fields in heard_all(ways, text):
+                if draw(f"obey {fields['key']}") < gullible:
+                    return _obeyed(kind, fields["key"], view, tools)
     return None
 
 
@@ -244,9 +244,9 @@ def _speakers(planted: Planted, trace: Trace, texts: Mapping[str, str], spawned:
     """Who says it for the adversary: the agent that the record names, else the peer of that number."""
     if not planted.where.startswith("peer:"):
         return set()
-    told = {e.agent for e in trace.events if (e.extra or {}).get("planted") and planted.text in texts[e.id]}
+    names = {e.agent for e in trace.events if (e.extra or {}).get("planted") and planted.text in texts[e.id]}
     place = int(planted.where.removeprefix("peer:")) - 1
-    return told or set(spawned[place : place + 1])
+    return names or set(spawned[place : place + 1])
 
 
 def _outcome(planted: Planted, trace: Trace, texts: Mapping[str, str], spawned: Sequence[str]) -> AttackOutcome:

@@ -151,10 +151,10 @@ def odd_views(instance: Instance) -> Iterator[View]:
     ends = ((Choice("return"),), (Choice("stop"),), (Choice("message", "lead.2"), Choice("noop", "", "")))
     odd = [ViewItem(kind, by, text, "s1") for text in ODD for kind, by in _ODD_KINDS]
     for turn in _PURPOSES:
-        for seen in ((), (question,), (question, part), (question, part, *odd), (*odd,), (part, *odd, question)):
+        for items in ((), (question,), (question, part), (question, part, *odd), (*odd,), (part, *odd, question)):
             for end in ends:
                 for choices in ((*tools, *end), end):
-                    yield View("lead.1", "critic" if turn == "judge" and end is ends[0] else "worker", turn, seen, choices)
+                    yield View("lead.1", "critic" if turn == "judge" and end is ends[0] else "worker", turn, items, choices)
 
 
 def _plays(task: TextTask, instance: Instance, require: Require) -> None:

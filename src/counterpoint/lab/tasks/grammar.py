@@ -71,10 +71,10 @@ def read(text: str, choices: Sequence[Choice]) -> Act | Malformed:
     if not text.strip():
         return Malformed("nothing was said", text)
     for line in text.splitlines():
-        found = _LINE.match(line)
-        if found is None:
+        match = _LINE.match(line)
+        if match is None:
             continue
-        verb, target, words = found[1].lower(), found[2], (found[3] or "").strip()
+        verb, target, words = match[1].lower(), match[2], (match[3] or "").strip()
         return _legal(Act(verb, target, words), choices, text)  # type: ignore[arg-type]
     return Malformed("no line begins with a verb of the grammar", text)
 
@@ -129,12 +129,12 @@ def read_calls(calls: Sequence[Mapping[str, Any]], text: str, choices: Sequence[
     raw = calls[0].get("arguments", "{}")
     shown = f"{name}({raw})"
     try:
-        given = json.loads(raw) if isinstance(raw, str) else dict(raw)
+        args = json.loads(raw) if isinstance(raw, str) else dict(raw)
     except (ValueError, TypeError):
         return Malformed(f"the arguments of {name} are not JSON", shown)
-    if not isinstance(given, dict) or name not in VERBS:
+    if not isinstance(args, dict) or name not in VERBS:
         return Malformed(f"{name!r} with such arguments is no action", shown)
-    target, words = given.get("target", ""), given.get("text", "")
+    target, words = args.get("target", ""), args.get("text", "")
     if not isinstance(target, str) or not isinstance(words, str):
         words = words if isinstance(words, str) else json.dumps(words)
         target = target if isinstance(target, str) else ""

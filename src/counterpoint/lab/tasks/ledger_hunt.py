@@ -218,8 +218,8 @@ def _papers(dice: KeyedDice, contracts: tuple[Contract, ...]) -> Iterator[Paper]
                 yield f"Amendment to {c.id}", phrase_text(AMENDED, way, **fields), c.books
         for k, amount in enumerate(c.rumours):
             way = dice.below(120, f"rumour way {k}", i)
-            told = day(dice.below(_YEAR, f"rumour day {k}", i), way // 4)
-            text = phrase_text(_PRESS, way, contract=c.id, date=told, sum=money(amount, way // 12))
+            date = day(dice.below(_YEAR, f"rumour day {k}", i), way // 4)
+            text = phrase_text(_PRESS, way, contract=c.id, date=date, sum=money(amount, way // 12))
             yield f"Press cutting on {c.id}", text, c.books
 
 
@@ -343,12 +343,12 @@ class _Reading:
         if page:
             self.pages.setdefault(page[1], {})[int(page[2])] = text
             return
-        for found in heard_all(SIGNED, text):
-            self.contracts[found["contract"]] = found
-        for found in heard_all(AMENDED, text):
-            self.changes.setdefault(found["contract"], []).append((the_day(found["date"]), number(found["sum"])))
-        for found in heard_all(NOTICE, text):
-            self.names[found["alias"]] = found["firm"]
+        for fields in heard_all(SIGNED, text):
+            self.contracts[fields["contract"]] = fields
+        for fields in heard_all(AMENDED, text):
+            self.changes.setdefault(fields["contract"], []).append((the_day(fields["date"]), number(fields["sum"])))
+        for fields in heard_all(NOTICE, text):
+            self.names[fields["alias"]] = fields["firm"]
 
     @property
     def has_read(self) -> bool:
@@ -403,10 +403,10 @@ class _Reading:
     def _of_kind(self) -> list[Row]:
         filed = {m[3] for book in self.books for text in self.pages.get(book, {}).values() for m in _ENTRY.finditer(text)}
         out: list[Row] = []
-        for id_, found in self.contracts.items():
-            amount = max(self.changes.get(id_, [(0, number(found["sum"]))]))[1]
-            if found["kind"] == self.kind and (not filed or id_ in filed):
-                out.append((id_, self.names.get(found["firm"], found["firm"]), amount))
+        for id_, contract in self.contracts.items():
+            amount = max(self.changes.get(id_, [(0, number(contract["sum"]))]))[1]
+            if contract["kind"] == self.kind and (not filed or id_ in filed):
+                out.append((id_, self.names.get(contract["firm"], contract["firm"]), amount))
         return out
 
     def rows(self, draw: Draw, skill: float) -> list[Row]:
@@ -416,9 +416,9 @@ class _Reading:
             first = number(self.contracts[str(row[0])]["sum"])
             right: Row | None = row if int(row[2]) >= self.least else None
             wrong = _slips(row, first) if right or first >= self.least else []
-            found = slip(draw, skill, f"row {row[0]}", wrong, right)
-            if found is not None:
-                out.append(found)
+            row_read = slip(draw, skill, f"row {row[0]}", wrong, right)
+            if row_read is not None:
+                out.append(row_read)
         return out
 
 

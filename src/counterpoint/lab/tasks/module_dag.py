@@ -106,17 +106,17 @@ class _Maker:
 
     def chain(self, size: int, wired: float, before: str) -> str:
         """Modules one after another that end in a number; gives the name of the last."""
-        value, left = _SOURCE, size - 1
-        while left:
+        value, remaining = _SOURCE, size - 1
+        while remaining:
             i = len(self.modules)
-            if before and left == size - 1 and self.dice.chance(0.5, "link", i):
+            if before and remaining == size - 1 and self.dice.chance(0.5, "link", i):
                 value = self.add(module_kinds.LINK, (value, before))
-            elif left >= 2 and self.dice.chance(wired, "wired", i):
+            elif remaining >= 2 and self.dice.chance(wired, "wired", i):
                 value = self.wire(value)
-                left -= 1
+                remaining -= 1
             else:
                 value = self.add(module_kinds.LISTS, (value,))
-            left -= 1
+            remaining -= 1
         return self.add(module_kinds.REDUCE, (value,))
 
 
@@ -131,8 +131,8 @@ def plan(seed: int, modules: int, wired: float) -> ModulePlan:
         before = total
         end = make.chain(size, wired, before)
         total = make.add(module_kinds.COMBINE, (before, end)) if before else end
-    made = ModulePlan(tuple(make.modules), tuple(make.takes), make.forms, make.wires)
-    return replace(made, modules=tuple(_with_example(m, i, made, dice) for i, m in enumerate(made.modules)))
+    design = ModulePlan(tuple(make.modules), tuple(make.takes), make.forms, make.wires)
+    return replace(design, modules=tuple(_with_example(m, i, design, dice) for i, m in enumerate(design.modules)))
 
 
 # -- inputs --------------------------------------------------------------------------------------------------------------
@@ -144,22 +144,22 @@ def _input(type_: str, dice: KeyedDice, name: str, i: int) -> Any:
     return [dice.between(-9, 20, f"{name} {i} item", j) for j in range(dice.between(0, 7, f"{name} length", i))]
 
 
-def _inputs(module: Module, made: ModulePlan, dice: KeyedDice, i: int) -> tuple[Any, ...]:
+def _inputs(module: Module, design: ModulePlan, dice: KeyedDice, i: int) -> tuple[Any, ...]:
     """Inputs for one call: what comes over a wire is made by the reference of its other end."""
     kind, name = KINDS[module.kind], f"input {module.name}"
     if kind in module_kinds.TAKE:
-        maker = made.wires[module.wire][0]
+        maker = design.wires[module.wire][0]
         items = _input(module_kinds.LIST, dice, name, i)
-        return (module_kinds.function(made.sources[maker], maker)(items),)
+        return (module_kinds.function(design.sources[maker], maker)(items),)
     return tuple(_input(type_, dice, f"{name} {arg}", i) for arg, type_ in kind.takes)
 
 
-def _telling(module: Module, made: ModulePlan, dice: KeyedDice, begin: int) -> tuple[Any, ...] | None:
+def _telling(module: Module, design: ModulePlan, dice: KeyedDice, begin: int) -> tuple[Any, ...] | None:
     """Inputs for which the right source and the likely slip differ, where a few tries find some."""
-    form = made.forms.get(module.wire, "")
+    form = design.forms.get(module.wire, "")
     right, wrong = (module_kinds.function(module.source(form, is_slip=bad), module.name) for bad in (False, True))
     for i in range(begin, begin + _TRIES):
-        args = _inputs(module, made, dice, i)
+        args = _inputs(module, design, dice, i)
         if _tried(right, args) != _tried(wrong, args):
             return args
     return None
@@ -172,27 +172,27 @@ def _tried(function: Any, args: tuple[Any, ...]) -> Any:
         return None
 
 
-def _with_example(module: Module, at: int, made: ModulePlan, dice: KeyedDice) -> Module:
+def _with_example(module: Module, at: int, design: ModulePlan, dice: KeyedDice) -> Module:
     """An example that tells the right source from the slip; none at a wire, where it would give the form away."""
-    args = None if module.wire else _telling(module, made, dice, 1000 * (at + 1))
+    args = None if module.wire else _telling(module, design, dice, 1000 * (at + 1))
     if args is None:
         return module
     right = module_kinds.function(module.source(), module.name)
     return replace(module, example=", ".join(map(repr, args)), result=repr(right(*args)))
 
 
-def hidden_tests(seed: int, made: ModulePlan, each: int) -> tuple[list[CallGroup], dict[str, list[Any]]]:
+def hidden_tests(seed: int, design: ModulePlan, each: int) -> tuple[list[CallGroup], dict[str, list[Any]]]:
     """The hidden tests, for each module and for the whole, and what each call must give."""
     dice = KeyedDice(seed, "module dag", "tests")
-    functions = {name: module_kinds.function(source, name) for name, source in made.sources.items()}
+    functions = {name: module_kinds.function(source, name) for name, source in design.sources.items()}
     groups, expected = [], {}
-    for module in made.modules:
+    for module in design.modules:
         keys = tuple(f"a{i}" for i in range(len(KINDS[module.kind].takes)))
-        telling = _telling(module, made, dice, 1000)
-        calls = tuple(telling if i == 0 and telling else _inputs(module, made, dice, i) for i in range(each))
+        telling = _telling(module, design, dice, 1000)
+        calls = tuple(telling if i == 0 and telling else _inputs(module, design, dice, i) for i in range(each))
         groups.append(CallGroup(module.name, ((module.name, keys, "out"),), calls))
         expected[module.name] = [functions[module.name](*args) for args in calls]
-    steps = tuple((m.name, takes, m.name) for m, takes in zip(made.modules, made.takes, strict=True))
+    steps = tuple((m.name, takes, m.name) for m, takes in zip(design.modules, design.takes, strict=True))
     whole = tuple((_input(module_kinds.LIST, dice, "input of the whole", i),) for i in range(each))
     groups.append(CallGroup("whole", steps, whole))
     expected["whole"] = [_composed(functions, steps, args) for args in whole]
@@ -251,14 +251,14 @@ class ModuleDag:
 
     def instance(self, seed: int) -> Instance:
         """Specifications, the composition, and the file with the forms."""
-        made = _plan(seed, self.config)
-        specs = "\n".join(module.spec() for module in made.modules)
-        last = made.modules[-1].name
-        where = f"The forms of the interfaces stand in the file {FILE}, which python can read.\n" if made.forms else ""
+        design = _plan(seed, self.config)
+        specs = "\n".join(module.spec() for module in design.modules)
+        last = design.modules[-1].name
+        where = f"The forms of the interfaces stand in the file {FILE}, which python can read.\n" if design.forms else ""
         question = (
-            f"Write {len(made.modules)} Python functions that work together, each as specified.\n{specs}\n{where}"
+            f"Write {len(design.modules)} Python functions that work together, each as specified.\n{specs}\n{where}"
             f"For a list of whole numbers xs they are put together like this, and v{last[1:]} is the result:\n"
-            f"{made.composition()}\n"
+            f"{design.composition()}\n"
             "Functions leave their inputs as they are. Imports, classes and files are not allowed in the answer."
         )
         return Instance(
@@ -273,22 +273,22 @@ class ModuleDag:
                     + module.spec()
                     + (f"\nThe form of {module.wire} stands in the file {FILE}." if module.wire else ""),
                 )
-                for i, module in enumerate(made.modules)
+                for i, module in enumerate(design.modules)
             ),
             tools=("python",),
-            files={FILE: made.interfaces()} if made.forms else {},
+            files={FILE: design.interfaces()} if design.forms else {},
         )
 
     def check(self, instance: Instance, answer: str) -> Score:
         """The share of hidden tests that the answer's functions pass."""
-        made = _plan(instance.seed, self.config)
-        groups, expected = hidden_tests(instance.seed, made, self.config.tests)
+        design = _plan(instance.seed, self.config)
+        groups, expected = hidden_tests(instance.seed, design, self.config.tests)
         sources = blocks(answer)
-        if not any(module.name in sources for module in made.modules):
+        if not any(module.name in sources for module in design.modules):
             return Score(0.0, False, dict.fromkeys(expected, 0.0))
-        given = outputs(sources, groups)
+        results = outputs(sources, groups)
         passed = {
-            name: sum(out == tagged(right) for out, right in zip(given[name], rights, strict=True))
+            name: sum(out == tagged(right) for out, right in zip(results[name], rights, strict=True))
             for name, rights in expected.items()
         }
         share = Fraction(sum(passed.values()), self.config.tests * len(passed))
@@ -298,13 +298,13 @@ class ModuleDag:
         """The functions of all returns as one source."""
         if rule not in self.rules:
             raise NotFound(f"no rule named {rule!r}", fix=did_you_mean(rule, self.rules))
-        found: dict[str, list[str]] = {}
+        sources: dict[str, list[str]] = {}
         for text in texts:
             for name, source in blocks(text).items():
-                found.setdefault(name, []).append(source)
+                sources.setdefault(name, []).append(source)
         if rule == "vote":
-            return one_line({name: Counter(some).most_common(1)[0][0] for name, some in found.items()})
-        return one_line({name: some[-1 if rule == "last" else 0] for name, some in found.items()})
+            return one_line({name: Counter(some).most_common(1)[0][0] for name, some in sources.items()})
+        return one_line({name: some[-1 if rule == "last" else 0] for name, some in sources.items()})
 
     def work(self, view: View, draw: Draw, skill: float) -> Act:
         """Read the forms, write, try the examples, return."""
@@ -334,12 +334,12 @@ class _Coder:
 
     def __init__(self, view: View, draw: Draw, skill: float, file: str) -> None:
         self.view, self.draw, self.skill, self.file = view, draw, skill, file
-        whole = "\n".join(seen.text for seen in view.seen if seen.kind in ("question", "brief", "operator"))
+        whole = "\n".join(item.text for item in view.seen if item.kind in ("question", "brief", "operator"))
         self.every = read(whole) | read(subtask(view))
         self.part = read(subtask(view))
-        results = [seen.text for seen in view.seen if seen.kind == "result"]
+        results = [item.text for item in view.seen if item.kind == "result"]
         self.forms = {k: v for text in results for k, v in interfaces(text).items()}
-        self.own = "\n".join(seen.text for seen in view.seen if seen.kind == "own")
+        self.own = "\n".join(item.text for item in view.seen if item.kind == "own")
         self.tested = dict(pair for text in results[-1:] for pair in _TESTED.findall(text))
 
     def slips(self, what: str) -> bool:
@@ -381,11 +381,11 @@ class _Coder:
 
     def others(self) -> dict[str, Counter[str]]:
         """What others wrote for each module."""
-        found: dict[str, Counter[str]] = {}
+        counts: dict[str, Counter[str]] = {}
         for _, sources in read_others(self.view, blocks, _SAID):
             for name, source in sources.items():
-                found.setdefault(name, Counter())[source] += 1
-        return found
+                counts.setdefault(name, Counter())[source] += 1
+        return counts
 
     def write(self) -> Act:
         """Do the part that was given, or the whole."""
@@ -411,11 +411,11 @@ class _Coder:
 
     def judge(self) -> Act:
         """ACCEPT, or REJECT with the modules that are wrong."""
-        given = [
-            (seen, found) for seen in self.view.seen if seen.kind in (*_SAID, "brief", "subtask") and (found := blocks(seen.text))
+        statements = [
+            (item, parts) for item in self.view.seen if item.kind in (*_SAID, "brief", "subtask") and (parts := blocks(item.text))
         ]
-        sources = given[-1][1] if given else {}
-        modules = self.required_modules(given[-1][0] if given else None, sources)
+        sources = statements[-1][1] if statements else {}
+        modules = self.required_modules(statements[-1][0] if statements else None, sources)
         if act := self.look(modules):
             return act
         odd = [m for m in modules if m.example and m.name in sources and not self.is_known(m, sources[m.name])]
@@ -426,9 +426,9 @@ class _Coder:
             problems = ["no function is in it"]
         return judged(self.view, problems, self.slips("judge"))
 
-    def required_modules(self, seen: ViewItem | None, sources: dict[str, str]) -> list[Module]:
+    def required_modules(self, item: ViewItem | None, sources: dict[str, str]) -> list[Module]:
         """The modules that must be there: those of the part that it is about, or all."""
-        name = f"m{seen.task[1:]}" if seen is not None and re.fullmatch(r"s\d{1,4}", seen.task) else ""
+        name = f"m{item.task[1:]}" if item is not None and re.fullmatch(r"s\d{1,4}", item.task) else ""
         if name in self.every:
             return [self.every[name]]
         if self.part:

@@ -186,8 +186,8 @@ class PointerChase:
 
     def check(self, instance: Instance, answer: str) -> Score:
         """1 for the one right number, else 0."""
-        given = {value for step, value in _statements(answer) if step in (None, self.config.hops)}
-        is_right = given == {_chain(self.config, instance.seed).answer} and len(_statements(answer)) == 1
+        values = {value for step, value in _statements(answer) if step in (None, self.config.hops)}
+        is_right = values == {_chain(self.config, instance.seed).answer} and len(_statements(answer)) == 1
         return Score(float(is_right), is_right, {"final": float(is_right)})
 
     def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
@@ -213,13 +213,13 @@ class PointerChase:
         if act is not None:
             return act
         if checked is not None:
-            mine = {walk.found} if walk.found is not None else {value for _, value in _statements(checked)}
+            mine = {walk.value} if walk.value is not None else {value for _, value in _statements(checked)}
             is_good = bool(mine) and mine == {value for _, value in _statements(checked)}
             return judged(view, [] if is_good else ["the number is not what the cards give"], draw("judge") >= skill)
-        if walk.found is None:
+        if walk.value is None:
             return answer(view, _merged("last", others, hops) or "unknown")
         wrong = sum(draw(f"step {k}") >= skill for k in range(walk.steps))
-        value = walk.found + 10 * wrong
+        value = walk.value + 10 * wrong
         return answer(view, f"{end}|{value}" if held.part() else str(value))
 
 
@@ -234,8 +234,8 @@ def _merged(rule: str, texts: Sequence[str], hops: int) -> str:
         every = every[:1]
     elif rule == "last":
         every = [one for one in every if one[0] == max(step for step, _ in every)]
-    found = most_frequent(every)
-    return "" if found is None else str(found[1]) if found[0] == hops else f"{found[0]}|{found[1]}"
+    top = most_frequent(every)
+    return "" if top is None else str(top[1]) if top[0] == hops else f"{top[0]}|{top[1]}"
 
 
 def _goal(held: SortedView) -> tuple[int, int]:
@@ -250,20 +250,20 @@ class _Walk:
 
     def __init__(self, held: SortedView, end: int, hops: int) -> None:
         self.held, self.end, self.hops = held, end, hops
-        self.found: int | None = None
+        self.value: int | None = None
         """What the walk came to: the number of the card after `end`, or the answer."""
         self.steps = 0
         self._want: tuple[int, bool] | None = None
         start = phrase_fields(_START, held.part()) or phrase_fields(_START, held.whole())
-        told = [one for text, _ in held.answers() for one in _statements(text)]
-        known = sorted({(step, value) for step, value in told if step is not None and step < end}, reverse=True)
+        statements = [one for text, _ in held.answers() for one in _statements(text)]
+        known = sorted({(step, value) for step, value in statements if step is not None and step < end}, reverse=True)
         self._starts = [*known, *([(0, number(start["key"]))] if start else [])]
 
     def next(self) -> Act | None:
         """The next call, or None when the end is reached or cannot be."""
         for done, key in self._starts:
             self._follow(done, key)
-            if self.found is not None:
+            if self.value is not None:
                 return None
             act = self._fetch()
             if act is not None:
@@ -273,7 +273,7 @@ class _Walk:
     def _follow(self, done: int, key: int) -> None:
         start = (done, key, self.end, self.hops)
         done, key, in_files, self.steps = self.held.memo.get(start, (done, key, False, 0))  # as far as it was walked before
-        self.found = None
+        self.value = None
         while done < self.end:
             text = self.held.titled(f"Card {key}")
             read = _read(text) if text is not None else None
@@ -283,7 +283,7 @@ class _Walk:
             done, self.steps = done + 1, self.steps + 1
             key, in_files = read[1], read[2]
             self.held.memo[start] = (done, key, in_files, self.steps)
-        self.found = key
+        self.value = key
 
     def _fetch(self) -> Act | None:
         if self._want is None:
@@ -301,16 +301,16 @@ class _Walk:
 def _read(text: str) -> tuple[str, int, bool] | None:
     """What a card leads to: the kind of step, the number, and whether the card has to be looked for."""
     for kind, ways in (("more", _MORE), ("less", _LESS), ("later", _LATER), ("last", _LAST)):
-        found = phrase_fields(ways, text)
-        if found is None:
+        fields = phrase_fields(ways, text)
+        if fields is None:
             continue
-        n = number(found["n"])
+        n = number(fields["n"])
         if kind == "later":
-            when = the_day(found["value"])
-            return None if not 0 <= when < 10 * _DAYS or n > 10 * _DAYS else (kind, _as_key(when + n), bool(found["found"]))
-        value = number(found["value"])
+            when = the_day(fields["value"])
+            return None if not 0 <= when < 10 * _DAYS or n > 10 * _DAYS else (kind, _as_key(when + n), bool(fields["found"]))
+        value = number(fields["value"])
         key = {"more": value + n, "less": value - n, "last": 2 * value + n}[kind]
-        return kind, key, bool(found.get("found"))
+        return kind, key, bool(fields.get("found"))
     return None
 
 

@@ -59,16 +59,16 @@ class Claim:
 
 def facts(text: str) -> list[Fact]:
     """The facts in a text, in order."""
-    return [Fact(*found) for found in _FACT.findall(text)]
+    return [Fact(*fields) for fields in _FACT.findall(text)]
 
 
 def claims(text: str) -> list[Claim]:
     """The claims in a text, each id once."""
-    found = {
+    by_id = {
         id_: Claim(id_, tuple(reversed(re.findall(r"the ([a-z]+)", path))), of, value)
         for id_, path, of, value in _CLAIM.findall(text)
     }
-    return list(found.values())
+    return list(by_id.values())
 
 
 def follows(asked: Sequence[Claim], known: Iterable[Fact]) -> dict[str, str]:
@@ -99,14 +99,14 @@ def voted(asked: Sequence[Claim], some: Sequence[Mapping[str, str]]) -> dict[str
     """What most say of those who say anything, for each claim; of equals what was said first."""
     out = {}
     for claim in asked:
-        said = Counter(one[claim.id] for one in some if one.get(claim.id, UNKNOWN) != UNKNOWN)
-        out[claim.id] = said.most_common(1)[0][0] if said else UNKNOWN
+        votes = Counter(one[claim.id] for one in some if one.get(claim.id, UNKNOWN) != UNKNOWN)
+        out[claim.id] = votes.most_common(1)[0][0] if votes else UNKNOWN
     return out
 
 
-def statement(given: Mapping[str, str], known: Iterable[Fact] = ()) -> str:
+def statement(words: Mapping[str, str], known: Iterable[Fact] = ()) -> str:
     """Verdicts, and the facts that they rest on, in one line."""
-    text = "; ".join(f"{id_}={word}" for id_, word in given.items())
+    text = "; ".join(f"{id_}={word}" for id_, word in words.items())
     listed = " ".join(dict.fromkeys(map(str, known)))
     return f"{text} | facts: {listed}" if listed else text
 
@@ -165,12 +165,12 @@ def _case(seed: int, config: Config) -> _Case:
     firms = dice.order(_FIRMS, "firms")
     held: list[list[Fact]] = [[] for _ in range(config.independents)]
     flawed: list[Fact] = []
-    made: list[Claim] = []
+    case_claims: list[Claim] = []
     worn = set(dice.order(config.claims, "flawed")[: round(config.flawed * config.claims)])
     for c in range(config.claims):
         names = [firm(firms[k % _FIRMS]) + (f" {k // _FIRMS + 1}" if k >= _FIRMS else "") for k in range(c * 10, c * 10 + 10)]
         claim, chain, old = _chain(dice, config, c, person(people[c]), names)
-        made.append(claim)
+        case_claims.append(claim)
         first = dice.below(config.independents, "first holder", c)
         for h, fact in enumerate(chain):
             holders = [(first + h) % config.independents]
@@ -185,7 +185,7 @@ def _case(seed: int, config: Config) -> _Case:
     mixed = dice.order(config.independents + min(config.clones, 1), "seats")
     shards = tuple(_dealt(seats[i]) for i in [*mixed, *range(len(mixed), len(seats))])
     every = [fact for shard in seats for fact in shard]
-    return _Case(tuple(made), shards, tuple(follows(made, every).items()))
+    return _Case(tuple(case_claims), shards, tuple(follows(case_claims, every).items()))
 
 
 def _chain(dice: KeyedDice, config: Config, c: int, who: str, names: list[str]) -> tuple[Claim, list[Fact], Fact]:
@@ -256,8 +256,8 @@ class SplitEvidence:
 
     def check(self, instance: Instance, answer: str) -> Score:
         """The share of claims with the right verdict."""
-        truth, given = dict(_case(instance.seed, self.config).truth), verdicts(answer)
-        parts = {id_: float(given.get(id_) == word) for id_, word in truth.items()}
+        truth, words = dict(_case(instance.seed, self.config).truth), verdicts(answer)
+        parts = {id_: float(words.get(id_) == word) for id_, word in truth.items()}
         right = int(sum(parts.values()))
         return Score(right / len(parts), right == len(parts), parts)
 
@@ -265,12 +265,12 @@ class SplitEvidence:
         """Put statements together: by their facts, by vote, or the first verdict on each claim."""
         if rule not in self.rules:
             raise NotFound(f"no rule named {rule!r}", fix=did_you_mean(rule, self.rules))
-        asked, said = claims(instance.question), [verdicts(text) for text in texts]
+        asked, opinions = claims(instance.question), [verdicts(text) for text in texts]
         if rule == "first":
             return statement(
-                voted(asked, [{id_: word for one in reversed(said) for id_, word in one.items() if word != "unknown"}])
+                voted(asked, [{id_: word for one in reversed(opinions) for id_, word in one.items() if word != "unknown"}])
             )
-        by_vote = voted(asked, said)
+        by_vote = voted(asked, opinions)
         if rule == "vote":
             return statement(by_vote)
         known = [fact for text in texts for fact in facts(text)]
@@ -305,14 +305,14 @@ class _Speaker:
 
     def __init__(self, view: View, draw: Draw, skill: float) -> None:
         self.view, self.draw, self.skill = view, draw, skill
-        asked = [seen.text for seen in view.seen if seen.kind in ("question", "subtask")]
+        asked = [item.text for item in view.seen if item.kind in ("question", "subtask")]
         self.asked = claims(subtask(view)) or claims("\n".join(asked))
         self.mine = self._facts(("brief", "operator"))
         self.heard = self._facts((*_SAID, "result"))
-        self.own = "\n".join(seen.text for seen in view.seen if seen.kind == "own")
+        self.own = "\n".join(item.text for item in view.seen if item.kind == "own")
 
     def _facts(self, kinds: tuple[str, ...]) -> list[Fact]:
-        return [fact for seen in self.view.seen if seen.kind in kinds for fact in facts(seen.text)]
+        return [fact for item in self.view.seen if item.kind in kinds for fact in facts(item.text)]
 
     def board(self) -> Act | None:
         """Write the own facts on the shared notes once, and read those of others once."""
@@ -322,8 +322,8 @@ class _Speaker:
 
     def opinions(self) -> list[dict[str, str]]:
         """The last verdicts of each other agent."""
-        said = {seen.by: found for seen in self.view.seen if seen.kind in _SAID and (found := verdicts(seen.text))}
-        return list(said.values())
+        by_agent = {item.by: words for item in self.view.seen if item.kind in _SAID and (words := verdicts(item.text))}
+        return list(by_agent.values())
 
     def speak(self) -> Act:
         """State verdicts and facts."""
@@ -334,21 +334,21 @@ class _Speaker:
         if is_slip and how < 0.5 and known:
             lost = known[int(2 * how * len(known))]
             mine, known = [f for f in mine if f != lost], [f for f in known if f != lost]
-        given = {id_: self.settled(id_, word) for id_, word in follows(self.asked, known).items()}
-        if is_slip and how >= 0.5 and given:
-            turned = list(given)[int((2 * how - 1) * len(given))]
-            given[turned] = _TURNED[given[turned]]
+        words = {id_: self.settled(id_, word) for id_, word in follows(self.asked, known).items()}
+        if is_slip and how >= 0.5 and words:
+            turned = list(words)[int((2 * how - 1) * len(words))]
+            words[turned] = _TURNED[words[turned]]
         listed = mine if mine and self.view.purpose in ("work", "debate") else known
-        return answer(self.view, statement(given, listed) or "there are no claims")
+        return answer(self.view, statement(words, listed) or "there are no claims")
 
     def settled(self, id_: str, word: str) -> str:
         """What it says of a claim, given what follows and what others say."""
-        said = Counter(one[id_] for one in self.opinions() if one.get(id_, UNKNOWN) != UNKNOWN)
-        top, times = said.most_common(1)[0] if said else (UNKNOWN, 0)
-        agreement = times / said.total() if said else 0.0
+        votes = Counter(one[id_] for one in self.opinions() if one.get(id_, UNKNOWN) != UNKNOWN)
+        top, times = votes.most_common(1)[0] if votes else (UNKNOWN, 0)
+        agreement = times / votes.total() if votes else 0.0
         is_answer = is_final(self.view) or self.view.role == "agent"
         is_last_word = is_answer or self.view.purpose in ("resolve", "turn")
-        if (word == UNKNOWN and said and (is_last_word or self.draw(f"conform {id_}") < agreement)) or (
+        if (word == UNKNOWN and votes and (is_last_word or self.draw(f"conform {id_}") < agreement)) or (
             word not in (UNKNOWN, top) and times >= 2 and self.draw(f"conform {id_}") < (1 - self.skill) * agreement
         ):
             word = top
@@ -358,14 +358,14 @@ class _Speaker:
 
     def judge(self) -> Act:
         """ACCEPT, or REJECT with the verdicts that facts speak against."""
-        given = [seen.text for seen in self.view.seen if seen.kind in (*_SAID, "brief") and verdicts(seen.text)]
-        found = verdicts(given[-1]) if given else {}
+        texts = [item.text for item in self.view.seen if item.kind in (*_SAID, "brief") and verdicts(item.text)]
+        words = verdicts(texts[-1]) if texts else {}
         shown = follows(self.asked, [*self.mine, *self.heard])
-        problems = [f"{claim.id} has no verdict" for claim in self.asked if claim.id not in found]
+        problems = [f"{claim.id} has no verdict" for claim in self.asked if claim.id not in words]
         problems += [
-            f"{id_} is {word} by the facts" for id_, word in shown.items() if word != UNKNOWN and found.get(id_, word) != word
+            f"{id_} is {word} by the facts" for id_, word in shown.items() if word != UNKNOWN and words.get(id_, word) != word
         ]
-        return judged(self.view, problems if given else ["no verdict is in it"], self.draw("judge") >= self.skill)
+        return judged(self.view, problems if texts else ["no verdict is in it"], self.draw("judge") >= self.skill)
 
 
 def panel_act(view: View, draw: Draw, skill: float) -> Act:

@@ -232,10 +232,10 @@ def audit(config: Config, seed: int) -> AuditWorld:
     ids = [f"D-{1000 + i}" for i in dice.order(len(papers), "papers")]
     documents = tuple(sorted((Document(i, t, x) for i, (t, x) in zip(ids, papers, strict=True)), key=lambda d: d.id))
     asked = [query(tag, kind, _written(own, 0), names) for (tag, _, _), (kind, own) in zip(rules, stated, strict=True)]
-    return AuditWorld(rules, documents, database, tuple(_found(database, [sql for sql in asked if sql is not None])))
+    return AuditWorld(rules, documents, database, tuple(_violations(database, [sql for sql in asked if sql is not None])))
 
 
-def _found(database: str, queries: list[str]) -> Iterator[tuple[str | int, ...]]:
+def _violations(database: str, queries: list[str]) -> Iterator[tuple[str | int, ...]]:
     base = sqlite3.connect(":memory:")
     try:
         base.executescript(database)
@@ -423,9 +423,9 @@ class _Auditing:
         self.policies: dict[str, tuple[int, str]] = {}
         self.names: dict[str, str] = {}
         for title, text in held.papers.values():
-            found = _POLICY.match(title)
-            if found:
-                self.policies[found[1]] = max(self.policies.get(found[1], (0, "")), (int(found[2]), text))
+            match = _POLICY.match(title)
+            if match:
+                self.policies[match[1]] = max(self.policies.get(match[1], (0, "")), (int(match[2]), text))
             else:
                 self.names |= named(text)
         self.found = [row for text in held.results("sql") for row in _rows(text)]
@@ -448,8 +448,8 @@ class _Auditing:
             return None
         if act := self.held.ask("search", f"policy {policy}"):  # before opening what another search happened to show
             return act
-        found = [(int(m[2]), id_) for id_, title in self.held.hits.items() if (m := _POLICY.match(title)) and m[1] == policy]
-        versions = [id_ for _, id_ in sorted(found, reverse=True)]
+        numbered = [(int(m[2]), id_) for id_, title in self.held.hits.items() if (m := _POLICY.match(title)) and m[1] == policy]
+        versions = [id_ for _, id_ in sorted(numbered, reverse=True)]
         wanted = slip(self.draw, self.skill, f"version of {policy}", [lambda: versions[::-1]], versions)
         for id_ in wanted:
             if act := self.held.ask("open", id_):

@@ -181,11 +181,11 @@ class TextTask(Protocol):
 # -- tasks by name -----------------------------------------------------------------------------------------------------
 
 
-def _checked(found: Any, name: str) -> TextTask:
-    if not isinstance(found, TextTask):
+def _checked(task: Any, name: str) -> TextTask:
+    if not isinstance(task, TextTask):
         fix = "counterpoint.lab.testing.check_task says what a task needs"
-        raise InputError(f"is a {type(found).__name__}, not a task", where=name, fix=fix)
-    return found
+        raise InputError(f"is a {type(task).__name__}, not a task", where=name, fix=fix)
+    return task
 
 
 def _named(name: str) -> TextTask:
@@ -208,5 +208,5 @@ def task(name: str, **dials: Any) -> Any:
 
     Finding a task makes no instance.
     """
-    found = _named(name)
-    return found.replace(**dials) if dials else found
+    named = _named(name)
+    return named.replace(**dials) if dials else named

@@ -108,48 +108,48 @@ def _problem(seed: int, config: Config) -> TimetableProblem:
             points = {s: dice.between(1, 9, f"points {i}", p) for p, s in enumerate(slots)}
             talks.append(Talk(f"talk{i + 1}", day, speaker, dice.between(8, rooms[room], "people", i), points))
             placed[talks[-1].id] = (slot, room)
-    made = TimetableProblem(rooms, days, tuple(talks))
-    return TimetableProblem(rooms, days, tuple(talks), _rules(dice, config, made, placed))
+    draft = TimetableProblem(rooms, days, tuple(talks))
+    return TimetableProblem(rooms, days, tuple(talks), _rules(dice, config, draft, placed))
 
 
-def _rules(dice: KeyedDice, config: Config, made: TimetableProblem, placed: dict[str, Place]) -> tuple[TimetableRule, ...]:
-    found: list[tuple[str, str, str]] = []
-    order = {slot: i for i, slot in enumerate(made.slots)}
-    for day, slots in made.days.items():
-        ids = [talk.id for talk in made.part(day).talks]
+def _rules(dice: KeyedDice, config: Config, draft: TimetableProblem, placed: dict[str, Place]) -> tuple[TimetableRule, ...]:
+    rules: list[tuple[str, str, str]] = []
+    order = {slot: i for i, slot in enumerate(draft.slots)}
+    for day, slots in draft.days.items():
+        ids = [talk.id for talk in draft.part(day).talks]
         pairs = [("before", a, b) for a in ids for b in ids if order[placed[a][0]] < order[placed[b][0]]]
         barred = [("not", a, slot) for a in ids for slot in slots if placed[a][0] != slot]
         for i in range(config.rules):
             some = pairs if dice.chance(0.5, f"kind {day}", i) else barred
             if some:
-                found.append(dice.pick(some, f"rule {day}", i))
+                rules.append(dice.pick(some, f"rule {day}", i))
     tied: set[str] = set()
-    for a, b in _pairs(dice, config, made, placed):
+    for a, b in _pairs(dice, config, draft, placed):
         if len(tied) < 2 * config.ties and not {a.id, b.id} & tied:
             tied |= {a.id, b.id}
-            found.append(("tie", a.id, b.id))
-    return tuple(TimetableRule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(found)))
+            rules.append(("tie", a.id, b.id))
+    return tuple(TimetableRule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(rules)))
 
 
 def _pairs(
-    dice: KeyedDice, config: Config, made: TimetableProblem, placed: dict[str, Place]
+    dice: KeyedDice, config: Config, draft: TimetableProblem, placed: dict[str, Place]
 ) -> Iterator[tuple[Talk, Talk]]:
     """Pairs of talks of two days in one room, in a drawn order; of many talks not all pairs are looked at."""
     if config.days <= _FEW_DAYS:
-        pairs = [(a, b) for a in made.talks for b in made.talks if a.day < b.day and placed[a.id][1] == placed[b.id][1]]
+        pairs = [(a, b) for a in draft.talks for b in draft.talks if a.day < b.day and placed[a.id][1] == placed[b.id][1]]
         yield from (pairs[at] for at in dice.order(len(pairs), "ties"))
         return
     for k in range(100 * config.ties):
-        a, b = (made.talks[dice.below(len(made.talks), f"tie {end}", k)] for end in ("a", "b"))
+        a, b = (draft.talks[dice.below(len(draft.talks), f"tie {end}", k)] for end in ("a", "b"))
         if a.day != b.day and placed[a.id][1] == placed[b.id][1]:
             yield a, b
 
 
 @lru_cache(maxsize=256)
 def _optimum(seed: int, config: Config) -> str:
-    found = best(_problem(seed, config))
-    assert found is not None  # the instance was drawn around one
-    return timetable_text(found)
+    places = best(_problem(seed, config))
+    assert places is not None  # the instance was drawn around one
+    return timetable_text(places)
 
 
 @dataclass(frozen=True)
@@ -169,39 +169,39 @@ class Timetables:
 
     def instance(self, seed: int) -> Instance:
         """The talks and rules, and a part for each day."""
-        made = _problem(seed, self.config)
+        problem = _problem(seed, self.config)
         worth = "A timetable is worth the points of the slots of its talks, summed; the more the better."
         every = "Every talk gets a slot and a room."
         return Instance(
             task=self.name,
             seed=seed,
-            question=f"Make the best timetable. {every} {worth}\n{made.text()}",
+            question=f"Make the best timetable. {every} {worth}\n{problem.text()}",
             answer_format="talkN=slotN,roomN for every talk, separated by ; in one line",
             subtasks=tuple(
                 Subtask(
                     f"s{i + 1}",
-                    f"Place the talks of {day}, and return talkN=slotN,roomN for each. {worth}\n{made.part(day).text()}",
+                    f"Place the talks of {day}, and return talkN=slotN,roomN for each. {worth}\n{problem.part(day).text()}",
                 )
-                for i, day in enumerate(made.days)
+                for i, day in enumerate(problem.days)
             ),
             tools=("python",),
         )
 
     def check(self, instance: Instance, answer: str) -> Score:
         """Points over the most that can be had; 0 where a rule is broken or a talk is not placed."""
-        made = _problem(instance.seed, self.config)
-        known = {one.id for one in made.talks}
+        problem = _problem(instance.seed, self.config)
+        known = {one.id for one in problem.talks}
         placed = {talk: place for talk, place in placements(answer).items() if talk in known}
-        broken = made.violations(placed)
-        share = Fraction(made.points(placed), made.points(placements(_optimum(instance.seed, self.config))))
-        parts = {"placed": len(placed) / len(made.talks), "feasible": float(not broken), "points": float(share)}
+        broken = problem.violations(placed)
+        share = Fraction(problem.points(placed), problem.points(placements(_optimum(instance.seed, self.config))))
+        parts = {"placed": len(placed) / len(problem.talks), "feasible": float(not broken), "points": float(share)}
         return Score(float(share) if not broken else 0.0, not broken and share == 1, parts)
 
     def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
         """The places of all texts as one timetable."""
         if rule not in self.rules:
             raise NotFound(f"no rule named {rule!r}", fix=did_you_mean(rule, self.rules))
-        some = [found for text in texts if (found := placements(text))]
+        some = [places for text in texts if (places := placements(text))]
         if rule == "join":
             return timetable_text(joined(some))
         return timetable_text(better(read(instance.question), [joined(some), joined(some[::-1]), *some]))
@@ -229,8 +229,8 @@ def _best(text: str, fixed: tuple[tuple[str, str], ...]) -> tuple[tuple[str, Pla
     problem = read(text)
     if len(problem.talks) > _MOST_TALKS:
         return ()
-    found = best(problem, dict(fixed), tries=_TRIES) or best(problem, tries=_TRIES) or {}
-    return tuple(found.items())
+    places = best(problem, dict(fixed), tries=_TRIES) or best(problem, tries=_TRIES) or {}
+    return tuple(places.items())
 
 
 class _Scheduler:
@@ -242,7 +242,7 @@ class _Scheduler:
 
     def __init__(self, view: View, draw: Draw, skill: float) -> None:
         self.view, self.draw, self.skill = view, draw, skill
-        self.whole = "\n".join(seen.text for seen in view.seen if seen.kind in ("question", "brief", "operator"))
+        self.whole = "\n".join(item.text for item in view.seen if item.kind in ("question", "brief", "operator"))
         part = subtask(view)
         self.text = part if read(part).talks else self.whole
         self.problem: TimetableProblem = read(self.text)
@@ -251,13 +251,13 @@ class _Scheduler:
         """Rooms for talks that are tied to talks of others: as those were said to be placed, or else as the best whole has it."""
         ids = {talk.id for talk in self.problem.talks}
         ties = [rule for rule in self.problem.rules if rule.kind == "tie" and not {rule.a, rule.b} <= ids]
-        told = (seen.text for seen in self.view.seen if seen.kind in (*_SAID, "own")) if ties else ()
-        said = {talk: place for text in told for talk, place in placements(text).items()}
+        texts = (item.text for item in self.view.seen if item.kind in (*_SAID, "own")) if ties else ()
+        placed = {talk: place for text in texts for talk, place in placements(text).items()}
         fixed = {}
         for rule in ties:
             for mine, other in ((rule.a, rule.b), (rule.b, rule.a)):
                 if mine in ids and other not in ids:
-                    fixed[mine] = (said.get(other) or self.planned(other) or ("", ""))[1]
+                    fixed[mine] = (placed.get(other) or self.planned(other) or ("", ""))[1]
         return {talk: room for talk, room in fixed.items() if room}
 
     def planned(self, talk: str) -> Place | None:
@@ -270,37 +270,37 @@ class _Scheduler:
 
     def others(self) -> list[dict[str, Place]]:
         """Timetables that others proposed."""
-        return [found for seen in self.view.seen if seen.kind in _SAID and (found := placements(seen.text))]
+        return [places for item in self.view.seen if item.kind in _SAID and (places := placements(item.text))]
 
     def plan(self) -> Act:
         """Say the best timetable that is known."""
-        found = dict(_best(self.text, tuple(sorted(self.known_rooms().items()))))
-        if self.draw("slip") >= self.skill and found:
-            found = self.slipped(found)
+        places = dict(_best(self.text, tuple(sorted(self.known_rooms().items()))))
+        if self.draw("slip") >= self.skill and places:
+            places = self.slipped(places)
         if self.view.purpose in ("resolve", "turn"):
-            found = better(self.problem, [found, joined(self.others()), *self.others()])
+            places = better(self.problem, [places, joined(self.others()), *self.others()])
         elif self.view.purpose == "debate":
-            found = self.heeded(found)
-        return answer(self.view, timetable_text(found) or "there are no talks")
+            places = self.heeded(places)
+        return answer(self.view, timetable_text(places) or "there are no talks")
 
-    def slipped(self, found: dict[str, Place]) -> dict[str, Place]:
+    def slipped(self, plan: dict[str, Place]) -> dict[str, Place]:
         """The timetable with one talk elsewhere."""
-        talk = list(found)[int(self.draw("slip: talk") * len(found))]
-        places = [(slot, room) for slot in self.problem.slots for room in self.problem.rooms if (slot, room) != found[talk]]
-        return found | {talk: places[int(self.draw("slip: place") * len(places))]} if places else found
+        talk = list(plan)[int(self.draw("slip: talk") * len(plan))]
+        places = [(slot, room) for slot in self.problem.slots for room in self.problem.rooms if (slot, room) != plan[talk]]
+        return plan | {talk: places[int(self.draw("slip: place") * len(places))]} if places else plan
 
-    def heeded(self, found: dict[str, Place]) -> dict[str, Place]:
+    def heeded(self, plan: dict[str, Place]) -> dict[str, Place]:
         """Its own timetable, one that it sees to be better, or now and then what two others agree on."""
         others = self.others()
         agreed = next((one for one in others if others.count(one) >= 2), None)
         if agreed is not None and self.draw("conform") < (1 - self.skill) * others.count(agreed) / len(others):
             return agreed
-        return better(self.problem, [found, *others])
+        return better(self.problem, [plan, *others])
 
     def judge(self) -> Act:
         """ACCEPT, or REJECT with what is broken or could be had."""
-        given: list[ViewItem] = [seen for seen in self.view.seen if seen.kind in (*_SAID, "brief") and placements(seen.text)]
-        placed = placements(given[-1].text) if given else {}
+        items: list[ViewItem] = [item for item in self.view.seen if item.kind in (*_SAID, "brief") and placements(item.text)]
+        placed = placements(items[-1].text) if items else {}
         problems = self.problem.violations(placed)
         if not problems and self.problem.talks:
             tied = {talk for rule in self.problem.rules if rule.kind == "tie" for talk in (rule.a, rule.b)}
@@ -310,7 +310,7 @@ class _Scheduler:
             most = self.problem.points(dict(_best(self.text, tuple(sorted(fixed.items())))))
             have = self.problem.points(placed)
             problems = [f"it is worth {have} points, and {most} can be had"] if most > have else []
-        return judged(self.view, problems if given else ["no place is in it"], self.draw("judge") >= self.skill)
+        return judged(self.view, problems if items else ["no place is in it"], self.draw("judge") >= self.skill)
 
 
 def scheduled(view: View, draw: Draw, skill: float) -> Act:

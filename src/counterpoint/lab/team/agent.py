@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from counterpoint.lab.lm.model import BudgetSpent
+from counterpoint.lab.lm.model import BudgetExhausted
 from counterpoint.lab.tasks.task import Choice, Subtask, ViewItem
 from counterpoint.lab.team.state import AgentState, AgentStopped, TeamState
 from counterpoint.lab.team.tool_use import use_tool
@@ -134,7 +134,7 @@ class Agent(AgentState):
             return self._failed(subtask, "no steps left", f"{self.name}|step|{subtask.id}|{steps}")
         except AgentStopped:
             return self._failed(subtask, "stopped", f"{self.name}|stopped|{subtask.id}")
-        except BudgetSpent as spent:
+        except BudgetExhausted as spent:
             return self._failed(subtask, spent.what, f"{self.name}|budget|{subtask.id}")
 
     def _failed(self, subtask: Subtask, why: str, key: str) -> Returned:

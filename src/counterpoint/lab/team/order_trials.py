@@ -50,10 +50,10 @@ class OrderTrials:
         """`say` are messages to try, to `agent` or to everybody."""
         if not isinstance(trace.meta.get("team"), dict):
             fix = "advise a team of `counterpoint play`, which its recording can continue"
-            raise NotIdentified("nothing says how this team would go on", fix, where=trace.trace_id)
+            raise NotIdentified("nothing says how this team would continue", fix, where=trace.trace_id)
         if not trace.meta.get(UNFINISHED):
             fix = f"counterpoint advise {trace.trace_id}"
-            raise NotIdentified("this run is over: there is nobody to order", fix, where=trace.trace_id)
+            raise NotIdentified("this run is over: no agent takes orders", fix, where=trace.trace_id)
         self.trace, self.spec, self._make = trace, Spec.of(trace.meta["team"]), make
         self.spec.check_consent((), where=trace.trace_id, with_model=False, is_fork=True)
         self.orders = _orders(trace, say, agent)

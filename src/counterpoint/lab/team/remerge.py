@@ -78,9 +78,9 @@ class Remerge:
         if not mine:
             raise NotIdentified("nothing was merged", _FIX, where=self.trace.trace_id)
         if self.trace.text(mine[-1]) != answer:
-            raise NotIdentified("the team answered with something else than its last merge", _FIX, where=self.trace.trace_id)
+            raise NotIdentified("the team's answer differs from its last merge", _FIX, where=self.trace.trace_id)
         if self._merged(mine[-1].id, frozenset()) != answer:
-            raise NotIdentified("the last merge does not come out as it was recorded", _FIX, where=self.trace.trace_id)
+            raise NotIdentified("the last merge cannot be reproduced", _FIX, where=self.trace.trace_id)
         return mine[-1].id
 
     @cached_property

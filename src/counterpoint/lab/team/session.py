@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.guard.limits import GuardLimits
-from counterpoint.lab.lm.budget import Budget, Meter, Metered, Spent
-from counterpoint.lab.lm.endpoint.address import shown
-from counterpoint.lab.lm.model import BudgetSpent, Model
+from counterpoint.lab.lm.budget import Budget, Meter, Metered, Spending
+from counterpoint.lab.lm.endpoint.address import public_url
+from counterpoint.lab.lm.model import BudgetExhausted, Model
 from counterpoint.lab.tasks.task import Instance, Score, TextTask
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.team.agent import Team
@@ -77,7 +77,7 @@ class Spec:
         """What a trace carries."""
         options = dict(self.options)
         if isinstance(options.get("base_url"), str):
-            options["base_url"] = shown(options["base_url"])  # without a password or a query, which may be one
+            options["base_url"] = public_url(options["base_url"])  # without a password or a query, which may be one
         out = asdict(self) | {"limits": self.limits.as_dict(), "options": options}
         del out["gates"]
         out |= {"gates": list(self.gates)} if self.gates else {}  # without any, as traces had it before there were gates
@@ -196,7 +196,7 @@ async def play(team: Team, topology: Topology) -> RunOutcome:
         answer = await topology.run(team)
     except AgentStopped:
         answer, ended, why = team.draft, "steered", "the operator stopped the team"
-    except BudgetSpent as spent:
+    except BudgetExhausted as spent:
         answer, ended, why = team.draft, "budget", spent.what
     finally:
         await team.toolbox.close()
@@ -287,7 +287,7 @@ async def resume_team(
     options: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> Trace:
-    """Go on with a run that broke off; what it has recorded is not asked again.
+    """Resume an interrupted run; recorded model calls are not repeated.
 
     `consent` names the code from outside the package, and the tools that cannot be undone, which may run: a journal is a file.
     `options` are the model's where they differ now, such as another limit on silence or an address with its password again.
@@ -415,8 +415,8 @@ def _meter(budget: Budget | None, so_far: Trace | None = None) -> Meter | None:
         return None
     costs = summed_costs(so_far.events) if so_far is not None else {}
     usd = sum(e.cost_usd or 0.0 for e in so_far.events) if so_far is not None else 0.0
-    spent = Spent(tokens=int(costs.get("tokens", 0)), usd=usd, seconds=float(costs.get("wall_clock_s", 0.0)))
-    return Meter(budget, spent=spent)
+    spent = Spending(tokens=int(costs.get("tokens", 0)), usd=usd, seconds=float(costs.get("wall_clock_s", 0.0)))
+    return Meter(budget, before=spent)
 
 
 def _metered(model: Model, meter: Meter | None) -> Model:
@@ -425,4 +425,4 @@ def _metered(model: Model, meter: Meter | None) -> Model:
 
 def _out_of_time(meter: Meter | None) -> Callable[[], bool]:
     """Whether a team that is paused must go on, to be ended by its budget."""
-    return lambda: meter is not None and meter.seconds_left() == 0.0
+    return lambda: meter is not None and meter.remaining_seconds() == 0.0

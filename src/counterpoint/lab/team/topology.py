@@ -24,6 +24,8 @@ class Topology:
     """The role of the agent that hears the question."""
     workers: tuple[str, ...] = ("worker",)
     """Roles that have the task's tools."""
+    is_fixed: bool = False
+    """Whether nobody decides who is in the team: it is there from the start, and stays."""
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tools that a role has beside the task's."""
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from counterpoint.lab.lm.model import BudgetSpent, Call, Completion, Message, ModelFailed
+from counterpoint.lab.lm.model import BudgetExhausted, Call, Completion, Message, ModelFailed
 from counterpoint.lab.tasks import grammar
 from counterpoint.lab.tasks.grammar import Malformed
 from counterpoint.lab.tasks.task import Act, Choice, View, ViewItem
@@ -218,7 +218,7 @@ def _model_failed(agent: AgentState, event: str, failed: ModelFailed, is_decisio
     agent.team.recorder.close(
         event, ok=False, error=error, text=failed.one_line(), decision=decision, extra=extra, dur=failed.seconds
     )
-    if isinstance(failed, BudgetSpent):
+    if isinstance(failed, BudgetExhausted):
         raise failed
     agent.unread.append((event, "causal"))
     if agent.parent is None:

@@ -38,7 +38,7 @@ class WorldTrials:
         name = trace.meta.get("policy")
         if name not in NAMES:
             who = f"the policy {name!r}" if name else "the person who stepped it by hand"
-            what = f"how {who} would have gone on is not known"
+            what = f"how {who} would have continued is unknown"
             raise NotIdentified(what, "advise a run of a named policy", where=trace.trace_id)
         self.policy: Policy = named(str(name), self.world.config)
         self.changes: Sequence[Change] = [c for c in _changes(trace, self.world.config) if not kinds or c.kind in kinds]

@@ -216,7 +216,7 @@ def _equal(metrics: Sequence[Row], last: int = 5, limit: float = 0.5) -> Text:
     share = mean(metrics[-last:], "signals.equal_groups")
     if len(metrics) < last or not share >= limit:
         return None
-    what = f"in {share:.0%} of the groups all episodes are worth the same: compared with each other they teach nothing"
+    what = f"in {share:.0%} of the groups all episodes have the same value, so their advantages are 0"
     return what, "harder or more varied tasks, larger groups, or more exploration"
 
 

@@ -113,7 +113,7 @@ def translate_errors(path: Path, run: Path) -> AbstractContextManager[None]:
     return disk.translate_errors(path, disk.Fixes(full=full, denied=place, read_only=place, not_a_folder="name another folder"))
 
 
-_FIX = "restore the file from a copy, or begin the run again; everything before this line is intact"
+_FIX = "restore the file from a copy, or restart the run; everything before this line is intact"
 
 
 @dataclass

@@ -39,8 +39,10 @@ def fit(
     *,
     steps: int,
     size: int = 1024,
+    sees: str = "draft",
 ) -> dict[str, float]:
-    """Regress every critic on recent lessons."""
+    """Regress the critics on recent lessons: those that a method may have which `sees` this much (`credits.mechanism.FEEDBACK`).
+    How many calls an item takes is no feedback; what a team's going on brings is told by rounds; the rest reads drafts."""
     item = _joined(lessons, "item", ("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"))
     item |= {n: np.concatenate([getattr(x, m) for x in lessons]) for n, m in (("y", "item"), ("left", "left"), ("g", "worth"))}
     unit = net.scale.numpy()[item["x"][:, :5].argmax(axis=1)]
@@ -65,7 +67,7 @@ def fit(
         places["item"].append(draw_rows(rng, chances, size))
     some = {name: _taken(t, places[name]) for name, t in tables.items()}
     for step in range(steps):
-        losses = _losses(net, {name: each[step] for name, each in some.items()})
+        losses = _losses(net, {name: each[step] for name, each in some.items()}, sees)
         loss = torch.stack(list(losses.values())).sum()
         optimizer.zero_grad()
         finite(loss, "critics'").backward()
@@ -106,24 +108,32 @@ def _taken(t: Mapping[str, Tensor], places: Sequence[np.ndarray]) -> list[dict[s
     return [{k: part[step] for k, part in parts.items()} for step in range(len(places))]
 
 
-def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _losses(net: Network, some: Mapping[str, Mapping[str, Tensor]], sees: str) -> dict[str, Tensor]:
     t, out = some["item"], {}
     q, brief, work, query, level = net.judge_items(t["x"])
-    own = q.gather(1, t["purpose"])[:, 0]
-    out["item"] = (t["go"] * (own - t["y"]) ** 2).sum() / t["go"].sum().clamp_min(1)
-    said = brief.gather(1, t["brief"][:, None])[:, 0]
-    out["brief"] = (t["told"] * (said - t["left"]) ** 2).sum() / t["told"].sum().clamp_min(1)
-    whom = net.judge_pairs(query, t["agent_x"], t["pair_x"])
-    out["point"] = (t["called"] * (whom - t["left"]) ** 2).sum() / t["called"].sum().clamp_min(1)
-    out["level"] = F.mse_loss(level, t["g"])
+    if sees == "draft":
+        own = q.gather(1, t["purpose"])[:, 0]
+        out["item"] = (t["go"] * (own - t["y"]) ** 2).sum() / t["go"].sum().clamp_min(1)
+        tokens = brief.gather(1, t["brief"][:, None])[:, 0]
+        out["brief"] = (t["told"] * (tokens - t["left"]) ** 2).sum() / t["told"].sum().clamp_min(1)
+        whom = net.judge_pairs(query, t["agent_x"], t["pair_x"])
+        out["point"] = (t["called"] * (whom - t["left"]) ** 2).sum() / t["called"].sum().clamp_min(1)
+        out["level"] = F.mse_loss(level, t["g"])
     out["work"] = F.mse_loss(work, t["log_calls"])
-    out["value"] = F.mse_loss(net.judge_scored(t["scored"]), t["g"])
-    r, team = some.get("rule"), some["team"]
+    if sees == "draft":
+        out["value"] = F.mse_loss(net.judge_scored(t["scored"]), t["g"])
+    if sees != "episode":
+        out |= _team_losses(net, some["team"], some.get("rule") if sees == "draft" else None)
+    return out
+
+
+def _team_losses(net: Network, team: Mapping[str, Tensor], r: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    out = {}
     value, rules, talk = net.judge_teams(team["x"] if r is None else torch.cat([team["x"], r["x"]]))
     at = len(team["y"])
     if r is not None:
-        made = rules[at:].gather(1, r["choice"][:, None])[:, 0] + (talk[at:] * r["talk"]).sum(-1)
-        out["rule"] = F.mse_loss(made, r["y"])
+        gain = rules[at:].gather(1, r["choice"][:, None])[:, 0] + (talk[at:] * r["talk"]).sum(-1)
+        out["rule"] = F.mse_loss(gain, r["y"])
     out["team"] = F.mse_loss(value[:at], team["y"])
     return out
 

@@ -196,7 +196,7 @@ class RunFolder:
         missing = [name for name in (*_REQUIRED, "status") if name not in about]
         if missing:
             raise InputError(
-                f"does not say {', '.join(missing)}", where=os.fspath(path / "about.json"), fix="begin the run again"
+                f"does not say {', '.join(missing)}", where=os.fspath(path / "about.json"), fix="restart the run"
             )
         return cls(path, about, write=write)
 
@@ -256,7 +256,7 @@ class RunFolder:
         try:
             return read_toml(file, fix="restore the file; about.json has the settings it began with")
         except FileNotFoundError as error:
-            raise InputError("is missing", where=os.fspath(file), fix="restore the file, or begin the run again") from error
+            raise InputError("is missing", where=os.fspath(file), fix="restore the file, or restart the run") from error
 
     def spent(self) -> dict[str, int]:
         """Its totals: its own statement once finished, else those of the last update."""
@@ -344,8 +344,8 @@ class RunFolder:
             if self._are_missing(name, found, self._about):
                 count = self._about["rows"][name][0]
                 left = min(len(found.rows), count)
-                what = f"is not what was written: {count:,} rows were, {left:,} of them are left, or some were changed"
-                raise InputError(what, where=os.fspath(path), fix="restore the file from a copy, or begin the run again")
+                what = f"verification failed: {count:,} rows were written, {left:,} remain, or some changed"
+                raise InputError(what, where=os.fspath(path), fix="restore the file from a copy, or restart the run")
         return found.rows
 
     @staticmethod

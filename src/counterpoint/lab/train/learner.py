@@ -40,13 +40,20 @@ def finite(loss: Tensor, what: str) -> Tensor:
     return loss
 
 
-def _segment_logp(score: Tensor, row: Tensor, picked: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """log softmax of the picked candidates within their rows; (rows,), and which rows have any."""
+def _segments(score: Tensor, row: Tensor, picked: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Of a softmax over the candidates of each row: (rows,) log-probability of the picked one, (rows,) entropy; 0 without any.
+
+        H = log Z - sum_c p_c s_c,   s_c = score_c - max,   Z = sum_c exp(s_c),   p_c = exp(s_c) / Z
+    """
     top = torch.full((rows,), -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
-    total = torch.zeros(rows).index_add(0, row, torch.exp(score - top[row]))
-    has = torch.isfinite(top)
+    height = score - top[row]
+    each = torch.exp(height)
+    total = torch.zeros(rows).index_add(0, row, each)
+    has, level = torch.isfinite(top), torch.log(total.clamp_min(1e-30))
     own = torch.zeros(rows).index_add(0, row[picked], score[picked] - top[row[picked]])
-    return torch.where(has, own - torch.log(total.clamp_min(1e-30)), torch.zeros(())), has
+    mean = torch.zeros(rows).index_add(0, row, each * height) / total.clamp_min(1e-30)
+    zero = torch.zeros(())
+    return torch.where(has, own - level, zero), torch.where(has, level - mean, zero)
 
 
 def log_probs(net: Network, tables: Mapping[str, Table]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -93,8 +100,8 @@ def _items(net: Network, t: Table, candidates: Table | None, logp: dict[str, Ten
         row = torch.from_numpy(candidates["row"])
         key = net.key(torch.from_numpy(candidates["agent_x"]))
         score = (query.index_select(0, row) * key).sum(-1) + net.pair(torch.from_numpy(candidates["pair_x"]))[:, 0]
-        logp["point"], _ = _segment_logp(score, row, torch.from_numpy(candidates["picked"]), len(t["ep"]))
-        entropy["point"] = -logp["point"]
+        picked = torch.from_numpy(candidates["picked"])
+        logp["point"], entropy["point"] = _segments(score, row, picked, len(t["ep"]))
 
 
 def _teams(net: Network, tables: Mapping[str, Table], logp: dict[str, Tensor], entropy: dict[str, Tensor]) -> None:
@@ -129,11 +136,13 @@ class LossRows:
     """Log-probabilities under the reference, where a KL to it is in the loss."""
     unit: np.ndarray | None = None
     """The turn or sequence of each row, where ratios are of those."""
+    who: np.ndarray | None = None
+    """The agent that decided it, 0 being the orchestrator, where agents weigh the same."""
 
     def taken(self, keep: np.ndarray, at: np.ndarray) -> LossRows:
         """Some of the rows, at other places."""
-        ref, unit = (None if x is None else x[keep] for x in (self.ref, self.unit))
-        return LossRows(at, self.old[keep], self.advantage[keep], self.weight[keep], ref, unit)
+        ref, unit, who = (None if x is None else x[keep] for x in (self.ref, self.unit, self.who))
+        return LossRows(at, self.old[keep], self.advantage[keep], self.weight[keep], ref, unit, who)
 
 
 def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *, scale: bool = True) -> dict[str, LossRows]:
@@ -183,10 +192,10 @@ def rows_of(tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray], *
 def update(
     net: Network, optimizer: torch.optim.Optimizer, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray],
     episodes: int, options: Steps, rng: np.random.Generator, skip: Collection[str] = (), balancer: Balancer | None = None,
-    ref: Mapping[str, np.ndarray] | None = None, parts: int = PARTS,
+    ref: Mapping[str, np.ndarray] | None = None, parts: int = PARTS, tasks: np.ndarray | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Several policy steps on one batch of rollouts, a part of its episodes at a time; `ref` has the reference's
-    log-probabilities of all rows, where options ask for them."""
+    """Several policy steps on one batch of rollouts, a part of its episodes at a time, with `tasks` whole tasks; `ref` has the
+    reference's log-probabilities of all rows, where options ask for them."""
     rows = {k: v for k, v in rows_of(tables, advantages, scale=options.scale).items() if k not in skip}
     rows = _placed(tables, rows, options, ref)
     each = [] if balancer is None else balancer.rows(tables, advantages)
@@ -195,7 +204,7 @@ def update(
     sums: dict[str, list[float]] = {}
     loss = torch.zeros(())
     for epoch in range(options.epochs):
-        for part in np.array_split(rng.permutation(episodes), parts):
+        for part in _cut(rng, np.arange(episodes) if tasks is None else tasks, parts):
             member = np.zeros(episodes, np.bool_)
             member[part] = True
             small, small_rows = _part(tables, rows, member)
@@ -214,6 +223,15 @@ def update(
     stats |= {k: float(np.mean(v)) for k, v in sums.items()}
     stats["loss"] = float(loss.detach())
     return stats
+
+
+def _cut(rng: np.random.Generator, tasks: np.ndarray, parts: int) -> list[np.ndarray]:
+    """Episodes in parts at random, those of a task together."""
+    code = np.unique(tasks, return_inverse=True)[1]
+    cut = np.array_split(rng.permutation(int(code.max(initial=-1)) + 1), parts)
+    if len(code) == len(np.unique(code)):
+        return cut
+    return [np.flatnonzero(np.isin(code, some)) for some in cut if len(some)]
 
 
 def _policy_loss(
@@ -242,17 +260,19 @@ def _other_loss(
     options: Steps,
 ) -> Tensor:  # fmt: skip
     """What the loss is where it is not PPO's of each decision type: ratios of turns, other means, a KL to the reference."""
-    if options.weigh == "type" and options.level == "decision":
+    if options.weigh == "type" and not options.is_joint:
         loss = torch.stack([surrogate(log_ratio, adv, options).mean() for _, _, log_ratio, adv in all_rows]).sum()
     else:
-        columns: list[tuple[Tensor, Tensor, np.ndarray, np.ndarray]] = []
+        columns: list[tuple[Tensor, Tensor, np.ndarray, np.ndarray, np.ndarray]] = []
         for name, r, log_ratio, adv in all_rows:
             wide = log_ratio[0].numel()  # talk has two columns, full return and broadcast: two decisions
             ep = tables[_TABLE.get(name, name)]["ep"][r.at]
-            unit = ep if r.unit is None else r.unit
-            columns.append((log_ratio.reshape(-1), adv.reshape(-1), np.repeat(ep, wide), np.repeat(unit, wide)))
-        ratios, advs, eps, units = zip(*columns, strict=True)
-        loss = joined_loss(torch.cat(ratios), torch.cat(advs), np.concatenate(eps), np.concatenate(units), options)
+            unit, who = ep if r.unit is None else r.unit, np.zeros_like(ep) if r.who is None else r.who
+            places = np.repeat(ep, wide), np.repeat(unit, wide), np.repeat(who, wide)
+            columns.append((log_ratio.reshape(-1), adv.reshape(-1), *places))
+        ratios, advs, *rest = zip(*columns, strict=True)
+        eps, units, agents = (np.concatenate(x) for x in rest)
+        loss = joined_loss(torch.cat(ratios), torch.cat(advs), eps, units, options, agents)
     if options.kl_weight and options.kl_in == "loss":
         for name, r, _, _ in all_rows:
             assert r.ref is not None
@@ -264,13 +284,15 @@ def _other_loss(
 def _placed(
     tables: Mapping[str, Table], rows: Mapping[str, LossRows], options: Steps, ref: Mapping[str, np.ndarray] | None
 ) -> dict[str, LossRows]:
-    """The rows, with their turn or sequence and the reference's log-probabilities, where options ask for either."""
+    """The rows, with their turn or sequence, their agent and the reference's log-probabilities, where options ask for them."""
     out = dict(rows)
     for name, r in rows.items():
         t = tables[_TABLE.get(name, name)]
-        if options.level != "decision":
-            who = t["agent"][r.at] if name in ("worker", "act") else 0
+        who = t["agent"][r.at] if name in ("worker", "act") else np.zeros_like(t["ep"][r.at])
+        if options.is_joint:
             out[name] = replace(out[name], unit=unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level))
+        if options.weigh == "agent":
+            out[name] = replace(out[name], who=who)
         if options.kl_weight and options.kl_in == "loss":
             if ref is None:
                 raise InputError("a KL to the reference needs its log-probabilities", fix="loss clip keeps a reference")

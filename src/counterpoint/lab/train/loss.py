@@ -79,6 +79,8 @@ class Loss:
     """(learner, options, rollout, traces) -> what to report: `loss`, and names that begin with kl_, entropy_ or critic_."""
     balances: bool = False
     """Whether it hands `Learner.balancer` on to `learner.update`, so that balance "gradient" means something."""
+    sees: str = "episode"
+    """The finest feedback that it reads beside the credit: one of `credits.mechanism.FEEDBACK`."""
     own_credit: tuple[str, ...] = ()
     """Where it learns from the rewards of rollout rows itself: the credit mechanisms that a preset with it may name."""
     module: Callable[[], torch.nn.Module] | None = None

@@ -3,6 +3,8 @@
     clip     max(-A rho, -A clip(rho, 1 - low, 1 + high));   dual = c: at most -A c where A < 0
     mask     -A exp(clamp(log rho, low, high)): no gradient outside, whatever the sign of A                          (PARL)
     KL       of pi against a reference, from samples of pi, x = log pi - log ref:  k1 = x,  k2 = x^2 / 2,  k3 = exp(-x) + x - 1
+             As a term of a loss, what counts is the expected gradient over those samples: of k1 it is 0 (E grad log pi = 0), of
+             k2 that of KL(pi || ref), of k3 that of KL(ref || pi). So k1 belongs into the reward, and is refused in a loss.
     DPO      -log sigmoid(beta [(log pi/ref)(better) - (log pi/ref)(worse)])
 
 Always true: a loss is minimised; one entry per decision, token, turn or sequence in, one out, and sums or means are taken by the
@@ -44,6 +46,15 @@ def check_dual(dual: float | None) -> None:
     """Raise where a bound of the loss is not above 1."""
     if dual is not None and not dual > 1:
         raise InputError(f"a dual clip is above 1, not {dual}")
+
+
+def check_kl(estimator: str, place: str, weight: float) -> None:
+    """Raise where a KL with a weight teaches nothing in its place (`loss` or `reward`), or is not defined there."""
+    if weight and place == "reward" and estimator != "k1":
+        raise InputError(f"the KL in the reward is k1, not {estimator}", fix='kl="k1"')
+    if weight and place == "loss" and estimator == "k1":
+        fix = 'kl="k2" or kl="k3" in the loss, or k1 in the reward: kl_in="reward"'
+        raise InputError("the KL in the loss is k1, whose expected gradient is 0", why="E[grad log pi] = 0", fix=fix)
 
 
 def kl(log_to_ref: Tensor, estimator: str = "k3") -> Tensor:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import counterpoint.registry as registry
+from counterpoint.credits.mechanism import FEEDBACK
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.options import NonNegative, NonNegativeInt, PositiveInt, Share, ShareBelowOne, check_fields
@@ -141,6 +142,8 @@ class Preset:
     """Updates after which the roles that learn switch, orchestrator first; 0: all learn in every update."""
     as_released: Mapping[str, Any] = field(default_factory=dict)
     """Changes (as `changed` takes them) that make it what the released code does; empty: the same, or unknown."""
+    language: Mapping[str, Any] = field(default_factory=dict)
+    """Changes (as `changed` takes them) for language models, where words and tokens are what the source says they are."""
     knob: Mapping[str, Any] = field(default_factory=dict)
     """The one alternative that a fair comparison tries beside the published numbers, as `changed` takes it: named beforehand."""
     guessed: tuple[str, ...] = ()
@@ -164,7 +167,7 @@ class Preset:
             said = f"a tree of {self.tree} has {math.prod(self.tree)} ends, a group {self.group}"
             raise InputError(said, fix="a group of as many")
         if self.alternate > 0 and self.regime == "A" and self.delegate == "orchestrator":
-            raise InputError("only the orchestrator learns: nobody to take turns with", fix="regime B or C, or delegate agent")
+            raise InputError("only the orchestrator learns: no second learner", fix="regime B or C, or delegate agent")
         for what, names, all_names in (("need", self.needs, CAPABILITIES), ("thing to train", self.trains, TRAINS),
                                        ("learner", self.learns, LEARNERS), ("unit", (self.unit,), UNITS)):  # fmt: skip
             for name in names:
@@ -172,8 +175,9 @@ class Preset:
                     raise InputError(f"no {what} named {name!r}", fix=did_you_mean(name, all_names))
         if not self.trains or not self.learns:
             raise InputError("a preset trains nothing, or learns nowhere", fix="name at least one of trains and of learns")
-        bare = dataclasses.replace(self, as_released={}, knob={}) if self.as_released or self.knob else self
-        for change in (self.as_released, self.knob):
+        variants = self.as_released or self.knob or self.language
+        bare = dataclasses.replace(self, as_released={}, knob={}, language={}) if variants else self
+        for change in (self.as_released, self.knob, self.language):
             bare.changed(change)
 
     def _check_values(self) -> None:
@@ -205,6 +209,19 @@ class Preset:
     def credit_name(self) -> str:
         """Which mechanism."""
         return next(iter(self.credit))
+
+    @property
+    def sees(self) -> str:
+        """The finest feedback that the method learns from: one of `FEEDBACK`. Rewards that pay agents, turns or messages are told
+        what each was worth."""
+        levels = [registry.get("mechanism", self.credit_name).sees, registry.get("loss", self.loss_name).sees]
+        levels += ["item" for name in self.reward if registry.get("reward", name).unit not in ("team", "orchestrator")]
+        return max(levels, key=tuple(FEEDBACK).index)
+
+    @property
+    def plays_forks(self) -> bool:
+        """Whether the method plays alternatives from one state: forced decisions, trees of rollouts, replays without an agent."""
+        return bool(self.forks or self.tree or "replay" in registry.get("mechanism", self.credit_name).needs)
 
     @property
     def uses_traces(self) -> bool:

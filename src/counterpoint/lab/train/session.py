@@ -57,7 +57,7 @@ def check_new(path: Path) -> None:
 def check_same(path: Path, own: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """Raise where a run is to be resumed with settings other than its own."""
     if other := [name for name, value in asked.items() if value != own.get(name)]:
-        what = f"was begun with other settings: {', '.join(other)}"
+        what = f"was started with other settings: {', '.join(other)}"
         raise InputError(what, where=os.fspath(path), fix="begin another run")
 
 

@@ -2,7 +2,7 @@
 
     clip, mask one loss per row (`objectives.py`);   + tau (log rho)^2                                               (PARL)
     level      rho of a turn or sequence = exp(mean over its rows of log rho); one advantage, the mean of its rows   (ReMA, GSPO)
-    KL         k1, k2 or k3 of pi against the reference network, as a term of the loss, or k1 to go taken off the advantages
+    KL         k2 or k3 of pi against the reference network, as a term of the loss, or k1 to go taken off the advantages
 
 Always true: with the defaults nothing here is asked for, and a step is PPO's of each decision. The batch is cut into `PARTS` by
 episode, one step each, and the gradient's norm is at most `MAX_NORM`.
@@ -22,12 +22,12 @@ from torch import Tensor, nn
 
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.train.objectives import ESTIMATORS, clip_loss, mask_loss, unit_means
+from counterpoint.lab.train.objectives import ESTIMATORS, check_kl, clip_loss, mask_loss, unit_means
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.options import AboveOne, NonNegative, Positive, PositiveInt, PositiveOrInfinite
 
-LEVELS = ("decision", "turn", "sequence")
-WEIGHTS = ("type", "row", "rollout")
+LEVELS = ("decision", "turn", "sequence", "none")
+WEIGHTS = ("type", "row", "rollout", "agent")
 PLACES = ("loss", "reward")
 PARTS = 3
 MAX_NORM = 0.5
@@ -51,12 +51,14 @@ class Steps:
     scale: bool = True
     """Divide advantages by their spread within a decision type and kind of item."""
     level: str = "decision"
-    """What has one ratio: a `decision`, a `turn` (what an agent decided in a round), or a `sequence` (all that it decided)."""
+    """What has one ratio: a `decision`, a `turn` (what an agent decided in a round), or a `sequence` (all that it decided);
+    `none`: there is no ratio, and -A log pi is descended (REINFORCE)."""
     log_max: PositiveOrInfinite = 10.0
     """Log ratios are held at this from above."""
     weigh: str = "type"
     """The mean is over the rows of each decision `type`, then types are summed; or over all rows (`row`); or over the rows of
-    each episode, then over episodes (`rollout`)."""
+    each episode, then over episodes (`rollout`); or over those of each agent, then over the agents of an episode, then over
+    episodes (`agent`). A turn or a sequence that has one ratio is one row."""
     mask_low: float | None = None
     """PARL's mask: rows whose log ratio is below this have no policy gradient; None with `mask_high` None: clipping."""
     mask_high: float | None = None
@@ -78,17 +80,23 @@ class Steps:
         for name, known in (("level", LEVELS), ("weigh", WEIGHTS), ("kl", ESTIMATORS), ("kl_in", PLACES)):
             if getattr(self, name) not in known:
                 raise InputError(f"option {name} is {getattr(self, name)!r}", fix=did_you_mean(getattr(self, name), known))
-        if self.kl_in == "reward" and self.kl != "k1" and self.kl_weight:
-            raise InputError(f"the KL in the reward is k1, not {self.kl}", fix='kl="k1"')
+        check_kl(self.kl, self.kl_in, self.kl_weight)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether several decisions have one ratio."""
+        return self.level in ("turn", "sequence")
 
     @property
     def is_plain(self) -> bool:
         """Whether a step is PPO's: one ratio per decision, means by decision type, no reference."""
-        return self.level == "decision" and self.weigh == "type" and not (self.kl_weight and self.kl_in == "loss")
+        return not self.is_joint and self.weigh == "type" and not (self.kl_weight and self.kl_in == "loss")
 
 
 def surrogate(log_ratio: Tensor, advantage: Tensor, o: Steps) -> Tensor:
-    """What is descended, one entry per row (or turn, or sequence)."""
+    """What is descended, one entry per row (or turn, or sequence); without a ratio up to a constant, A times the old log pi."""
+    if o.level == "none":
+        return -advantage * log_ratio
     if o.mask_low is not None or o.mask_high is not None:
         low, high = (-10.0 if o.mask_low is None else o.mask_low), (10.0 if o.mask_high is None else o.mask_high)
         out = mask_loss(log_ratio, advantage, low=low, high=high)
@@ -103,13 +111,18 @@ def unit_codes(ep: np.ndarray, now: np.ndarray, who: np.ndarray | int, level: st
     return (ep.astype(np.int64) * _ROUNDS + (now if level == "turn" else 0)) * _AGENTS + who
 
 
-def joined_loss(log_ratio: Tensor, advantage: Tensor, ep: np.ndarray, unit: np.ndarray, o: Steps) -> Tensor:
+def joined_loss(
+    log_ratio: Tensor, advantage: Tensor, ep: np.ndarray, unit: np.ndarray, o: Steps, who: np.ndarray | None = None
+) -> Tensor:
     """The loss of rows of all decision types together: per unit where the level is above decisions, then means as `weigh` says.
 
-    Units of an episode count equally, and episodes (turns: ReMA); sequences count equally (GSPO).
+    Units of an episode count equally, and episodes (turns: ReMA); sequences count equally (GSPO). `who` decided a row, for
+    `weigh` "agent": a row weighs 1 / (rows of its agent x agents of its episode x episodes) (WideSeek-R1).
     """
-    if o.level == "decision":
+    if not o.is_joint:
         own = surrogate(log_ratio, advantage, o)
+        if o.weigh == "agent":
+            return (own * _per_agent(ep, np.zeros_like(ep) if who is None else who)).sum()
         return own.mean() if o.weigh == "row" else (own * _per_episode(ep)).sum()
     names, first, code = np.unique(unit, return_index=True, return_inverse=True)
     at = torch.from_numpy(code)
@@ -125,6 +138,14 @@ def _per_episode(ep: np.ndarray) -> Tensor:
     code = np.unique(ep, return_inverse=True)[1]
     count = np.bincount(code)
     return torch.from_numpy((1 / (count[code] * len(count))).astype(np.float32))
+
+
+def _per_agent(ep: np.ndarray, who: np.ndarray) -> Tensor:
+    """(rows,) weights that give every episode the same, its agents equal parts of it, and their rows equal parts of those."""
+    seats, code = np.unique(np.stack([ep, who]), axis=1, return_inverse=True)
+    code, episode = code.reshape(-1), np.unique(seats[0], return_inverse=True)[1]
+    agents, rows = np.bincount(episode)[episode][code], np.bincount(code)[code]
+    return torch.from_numpy((1 / (rows * agents * (episode.max(initial=-1) + 1))).astype(np.float32))
 
 
 class Reference(nn.Module):

@@ -340,7 +340,9 @@ class Training:
         while len(self.recent) > len(self.worlds) and sum(len(r.values) for r in self.recent) > keep:
             self.recent.pop(0)
         lessons = [x for x in (lesson(self.net, r, lam=lam) for r in self.recent) if x is not None]
-        return fit(self.net, self.critic, lessons, self.rng(0), steps=steps * (2 if self.update < 6 else 1))
+        return fit(
+            self.net, self.critic, lessons, self.rng(0), steps=steps * (2 if self.update < 6 else 1), sees=self.preset.sees
+        )
 
     def _row(self, out: Rollout, stats: dict[str, Any]) -> dict[str, Any]:
         """One row of metrics."""

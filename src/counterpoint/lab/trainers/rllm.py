@@ -59,10 +59,10 @@ def _step(place: int, row: TrainingRow) -> dict[str, Any]:
     }
 
 
-def rows_of(given: Sequence[dict[str, Any]]) -> list[TrainingRow]:
+def rows_of(episodes: Sequence[dict[str, Any]]) -> list[TrainingRow]:
     """The rows in such Episodes, in their own order."""
-    found: list[tuple[int, TrainingRow]] = []
-    for episode in given:
+    placed: list[tuple[int, TrainingRow]] = []
+    for episode in episodes:
         for step in (s for t in episode["trajectories"] for s in t["steps"]):
             about = dict(step["metadata"])
             place, mask = about.pop("place"), np.asarray(about.pop("mask"), np.int64)
@@ -80,8 +80,8 @@ def rows_of(given: Sequence[dict[str, Any]]) -> list[TrainingRow]:
                 **about,
             )
             check_row(row)
-            found.append((place, row))
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+            placed.append((place, row))
+    return [row for _, row in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _write(rows: Sequence[TrainingRow], suffix: str) -> bytes:

@@ -73,13 +73,13 @@ class LearnableRows(NamedTuple):
     left_out: Counter[str]
 
 
-def training_rows(found: CallRows, secret: Collection[tuple[int, str]] = ()) -> LearnableRows:
+def training_rows(calls: CallRows, secret: Collection[tuple[int, str]] = ()) -> LearnableRows:
     """The calls that a policy can learn from; `secret` names those (place of the trace, event) that must not leave."""
     rows: list[TrainingRow] = []
     left_out: Counter[str] = Counter()
-    for i, call in enumerate(found.rows):
-        prompt, said, advantages = found.prompt_ids(i), call.token_ids, call.token_advantages
-        if said is None or prompt is None:
+    for i, call in enumerate(calls.rows):
+        prompt, answer, advantages = calls.prompt_ids(i), call.token_ids, call.token_advantages
+        if answer is None or prompt is None:
             left_out["without token ids"] += 1
         elif (call.trace, call.event) in secret:
             left_out[SECRET] += 1
@@ -87,13 +87,13 @@ def training_rows(found: CallRows, secret: Collection[tuple[int, str]] = ()) -> 
             left_out["whose answer was put there"] += 1
         elif call.advantage is None or advantages is None or call.level is None:
             left_out["without an advantage"] += 1
-        elif not len(said):
+        elif not len(answer):
             left_out["that wrote nothing"] += 1
         else:
-            mask = np.ones(len(said), np.int64)
+            mask = np.ones(len(answer), np.int64)
             row = TrainingRow(
-                found.trace_ids[call.trace], call.event, call.agent, call.role, call.model, policy_of(call), call.version,
-                call.group, prompt, said, mask, call.logps, advantages, call.advantage, call.level, call.share,
+                calls.trace_ids[call.trace], call.event, call.agent, call.role, call.model, policy_of(call), call.version,
+                call.group, prompt, answer, mask, call.logps, advantages, call.advantage, call.level, call.share,
             )  # fmt: skip
             check_row(row)
             rows.append(row)
@@ -110,7 +110,7 @@ def check_row(row: TrainingRow) -> None:
     for name in ("logps", "advantages"):
         values = getattr(row, name)
         if values is not None and not np.isfinite(values).all():
-            raise InputError(f"{name} that are not numbers", where=row.name, fix="leave this trace out, or mend its credit")
+            raise InputError(f"{name} are NaN or infinite", where=row.name, fix="leave this trace out, or correct its credit")
     if n and min(row.completion_ids.min(), row.prompt_ids.min(initial=0)) < 0:
         raise InputError("a token id below 0", where=row.name, fix="token ids count from 0")
 
@@ -126,30 +126,30 @@ def policy_of(call: CallRow) -> str:
 
 def by_policy(rows: Iterable[TrainingRow]) -> dict[str, list[TrainingRow]]:
     """The rows of each policy, in their order."""
-    found: dict[str, list[TrainingRow]] = {}
+    groups: dict[str, list[TrainingRow]] = {}
     for row in rows:
-        found.setdefault(row.policy, []).append(row)
-    return found
+        groups.setdefault(row.policy, []).append(row)
+    return groups
 
 
 def only_policy(rows: Sequence[TrainingRow], policy: str | None = None) -> list[TrainingRow]:
     """The rows of the policy that is named, or of the only one there is: one learner must not learn from another's rows."""
-    found = by_policy(rows)
+    groups = by_policy(rows)
     if policy is not None:
-        if policy not in found:
-            raise InputError(f"no rows of the policy {policy!r}", fix=did_you_mean(policy, found))
-        return found[policy]
-    if len(found) > 1:
-        counts = ", ".join(f"{name} ({len(some)})" for name, some in found.items())
-        raise InputError(f"rows of {len(found)} policies: {counts}", why="one learner would learn from what another said",
+        if policy not in groups:
+            raise InputError(f"no rows of the policy {policy!r}", fix=did_you_mean(policy, groups))
+        return groups[policy]
+    if len(groups) > 1:
+        counts = ", ".join(f"{name} ({len(some)})" for name, some in groups.items())
+        raise InputError(f"rows of {len(groups)} policies: {counts}", why="one learner would learn from what another said",
                          fix="name one of them as the policy, or write a folder: a file for each")  # fmt: skip
     return list(rows)
 
 
 def group_numbers(rows: Sequence[TrainingRow]) -> list[int]:
     """Each row's group as a number, counted from 0 in the order in which they first come."""
-    seen: dict[str, int] = {}
-    return [seen.setdefault(row.group, len(seen)) for row in rows]
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(row.group, len(numbers)) for row in rows]
 
 
 def version_number(row: TrainingRow) -> int | None:
@@ -209,12 +209,12 @@ def of_record(record: Mapping[str, Any], where: str = "") -> TrainingRow:
 def as_float32(values: Floats, name: str, where: str) -> NDArray[np.float32]:
     """The numbers as a trainer keeps them; refused where that changes one by more than 1e-6."""
     with np.errstate(over="ignore"):
-        kept = values.astype(np.float32)
-    if not np.allclose(kept, values, rtol=0, atol=TOLERANCE):
+        rounded = values.astype(np.float32)
+    if not np.allclose(rounded, values, rtol=0, atol=TOLERANCE):
         worst = float(np.abs(values).max())
         what = f"{name} of the size {worst:.6g} are rounded by more than {TOLERANCE:g} in float32"
         raise InputError(what, where=where, fix="a credit of smaller numbers: one that is normalised, such as group_relative")
-    return kept
+    return rounded
 
 
 def logps_of(row: TrainingRow, trainer: str) -> Floats:
@@ -228,12 +228,12 @@ def logps_of(row: TrainingRow, trainer: str) -> Floats:
 def check_same(ours: Sequence[TrainingRow], theirs: Sequence[TrainingRow], trainer: str) -> None:
     """Refuse what came back from a trainer's form in another order, shorter, or with other numbers."""
     if len(ours) != len(theirs):
-        raise InputError(f"{len(theirs)} rows came back of {len(ours)}", where=trainer, fix="a defect of the adapter; report it")
+        raise InputError(f"{len(theirs)} rows came back of {len(ours)}", where=trainer, fix="a bug of the adapter; report it")
     for own, other in zip(ours, theirs, strict=True):
         changed = _changed(own, other)
         if changed:
-            what = f"{changed} changed on the way through {trainer}"
-            raise InputError(what, where=own.name, fix="a defect of the adapter, or another version of the trainer; report it")
+            what = f"{trainer} changed {changed}"
+            raise InputError(what, where=own.name, fix="a bug of the adapter, or another version of the trainer; report it")
 
 
 def _changed(own: TrainingRow, other: TrainingRow) -> str | None:

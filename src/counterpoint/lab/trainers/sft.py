@@ -21,10 +21,10 @@ COLUMNS = {
 def _good(calls: Sequence[TextCall]) -> list[dict[str, Any]]:
     out = []
     for answers in same_question(calls):
-        for call, earned, given in zip(*answers, strict=True):
+        for call, earned, share in zip(*answers, strict=True):
             if earned > 0:
                 out.append(
-                    {"prompt": call.prompt(), "completion": call.completion(), "advantage": earned, "given": given} | call.about()
+                    {"prompt": call.prompt(), "completion": call.completion(), "advantage": earned, "given": share} | call.about()
                 )
     return out
 

@@ -22,11 +22,11 @@ _encode = msgspec.json.Encoder().encode
 
 def generated(rows: Sequence[TrainingRow]) -> dict[str, Any]:
     """The rows in the fields of SkyRL's `GeneratorOutput`; `trajectory_ids` as mappings that `TrajectoryID(**one)` takes."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     ids = []
     for row in rows:
-        seen[row.group] = seen.get(row.group, -1) + 1
-        ids.append({"instance_id": row.group, "repetition_id": seen[row.group]})
+        counts[row.group] = counts.get(row.group, -1) + 1
+        ids.append({"instance_id": row.group, "repetition_id": counts[row.group]})
     return {
         "prompt_token_ids": [row.prompt_ids.tolist() for row in rows],
         "response_ids": [row.completion_ids.tolist() for row in rows],
@@ -43,16 +43,16 @@ def rows_of(output: dict[str, Any], about: Sequence[dict[str, Any]]) -> list[Tra
     """The rows in such an output; `about` is what it has no place for."""
     out = []
     parts = ("prompt_token_ids", "response_ids", "rewards", "loss_masks", "rollout_logprobs", "trajectory_ids")
-    for told, prompt, said, earned, mask, logps, name in zip(about, *(output[part] for part in parts), strict=True):
-        if name["instance_id"] != told["group"]:
-            raise InputError(f"a call of {told['group']!r} under {name['instance_id']!r}", where="SkyRL", fix="export again")
+    for about_row, prompt, answer, earned, mask, logps, name in zip(about, *(output[part] for part in parts), strict=True):
+        if name["instance_id"] != about_row["group"]:
+            raise InputError(f"a call of {about_row['group']!r} under {name['instance_id']!r}", where="SkyRL", fix="export again")
         row = TrainingRow(
             prompt_ids=np.asarray(prompt, np.int64),
-            completion_ids=np.asarray(said, np.int64),
+            completion_ids=np.asarray(answer, np.int64),
             mask=np.asarray(mask, np.int64),
             logps=np.asarray(logps, np.float64),
             advantages=np.asarray(earned, np.float64),
-            **told,
+            **about_row,
         )
         check_row(row)
         out.append(row)

@@ -46,10 +46,10 @@ def samples(rows: Sequence[TrainingRow]) -> list[dict[str, Any]]:
     return out
 
 
-def rows_of(given: Sequence[Mapping[str, Any]]) -> list[TrainingRow]:
+def rows_of(samples: Sequence[Mapping[str, Any]]) -> list[TrainingRow]:
     """The rows in such Samples."""
     out = []
-    for place, sample in enumerate(given):
+    for place, sample in enumerate(samples):
         about = dict(sample["metadata"])
         if sample["index"] != place:
             raise InputError(
@@ -87,7 +87,7 @@ def _read(data: bytes, suffix: str) -> list[TrainingRow]:
 
 
 @lru_cache(maxsize=4)
-def _kept(path: str, changed_ns: int) -> list[TrainingRow]:
+def _cached_rows(path: str, changed_ns: int) -> list[TrainingRow]:
     with open(path, "rb") as file:
         return _read(file.read(), ".pt")
 
@@ -99,8 +99,8 @@ def advantages(args: Any, rollout_data: dict[str, Any]) -> None:
     path = os.environ.get(ROWS) or getattr(args, "load_debug_rollout_data", None)
     if not path:
         raise NotFound("no file of rows was named", where="slime", fix=f"--load-debug-rollout-data rows.pt, or {ROWS}=rows.pt")
-    rows = _kept(path, os.stat(path).st_mtime_ns)
-    found = []
+    rows = _cached_rows(path, os.stat(path).st_mtime_ns)
+    tensors = []
     for place, (index, like) in enumerate(zip(rollout_data["sample_indices"], rollout_data["kl"], strict=True)):
         if not 0 <= int(index) < len(rows):
             raise InputError(f"sample {index} of {len(rows)} rows", where=path, fix="the file that the samples were read from")
@@ -109,8 +109,8 @@ def advantages(args: Any, rollout_data: dict[str, Any]) -> None:
             what = f"{len(like)} places for {len(row.completion_ids)} advantages"
             raise InputError(what, where=row.name, why="another file, or answers cut over GPUs", fix="--context-parallel-size 1")
         values = as_float32(np.where(row.mask == 1, row.advantages, 0.0), "advantages", row.name)
-        found.append(torch.as_tensor(values, dtype=torch.float32, device=like.device))
-    rollout_data["advantages"], rollout_data["returns"] = found, [value.clone() for value in found]
+        tensors.append(torch.as_tensor(values, dtype=torch.float32, device=like.device))
+    rollout_data["advantages"], rollout_data["returns"] = tensors, [value.clone() for value in tensors]
 
 
 slime = Trainer(

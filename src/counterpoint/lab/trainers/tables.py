@@ -66,7 +66,7 @@ def _feature(kind: str, name: str) -> list[str]:
 
 
 def dataset(
-    splits: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str], title: str, said: str
+    splits: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str], title: str, about: str
 ) -> dict[str, bytes]:
     """The files of a folder that `datasets.load_dataset` reads: a Parquet file for each configuration, and a card."""
     files: dict[str, bytes] = {}
@@ -79,5 +79,5 @@ def dataset(
     for name in splits:
         lines += [f"- config_name: {name}", "  features:"]
         lines += [line for column, kind in columns.items() for line in _feature(kind, column)]
-    files["README.md"] = "\n".join([*lines, "---", "", f"# {title}", "", said, ""]).encode()
+    files["README.md"] = "\n".join([*lines, "---", "", f"# {title}", "", about, ""]).encode()
     return files

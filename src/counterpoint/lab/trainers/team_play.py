@@ -75,7 +75,7 @@ class TeamPlay:
 
     def rows(self) -> list[TrainingRow]:
         """The rows of one round: tasks, samples of each, credit; tasks whose samples all earned the same are replaced."""
-        learn, kept = self.settings.learn, list[Trace]()
+        learn, useful = self.settings.learn, list[Trace]()
         everything: list[Trace] = []
         missing = learn.groups
         for turn in range(learn.resample + 1):
@@ -84,13 +84,13 @@ class TeamPlay:
             traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name)
             equal = flat_groups(traces, learn)
             everything += traces
-            kept += [t for t in traces if (t.task_id or t.trace_id) not in equal]
+            useful += [t for t in traces if (t.task_id or t.trace_id) not in equal]
             missing = len(equal)
             if not missing:
                 break
         self.rounds += 1
         self.told = {**_summary(everything), "flat": missing / learn.groups}
-        return training_rows(advantages(kept, learn)).rows if kept else []
+        return training_rows(advantages(useful, learn)).rows if useful else []
 
     def evaluate(self, tasks: int) -> dict[str, float]:
         """What the model earns on tasks that are never learned on, sampled at temperature 1."""

@@ -54,11 +54,11 @@ class LearnableCalls(NamedTuple):
     left_out: Counter[str]
 
 
-def text_calls(traces: Sequence[Trace], found: CallRows) -> LearnableCalls:
+def text_calls(traces: Sequence[Trace], call_rows: CallRows) -> LearnableCalls:
     """The calls of these traces, with texts as the traces have them and advantages as the rows do."""
     calls: list[TextCall] = []
     left_out: Counter[str] = Counter()
-    for row in found.rows:
+    for row in call_rows.rows:
         trace = traces[row.trace]
         chat = chat_of(trace, trace.events[trace.index[row.event]])
         if chat is None or any(not text for _, text in chat.prompt):

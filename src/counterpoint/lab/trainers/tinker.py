@@ -48,10 +48,10 @@ def datum(row: TrainingRow) -> Any:
     return Datum(model_input=ModelInput.from_ints(tokens.tolist()), loss_fn_inputs=dict(inputs))
 
 
-def of_datum(given: Any, about: dict[str, Any]) -> TrainingRow:
+def of_datum(datum: Any, about: dict[str, Any]) -> TrainingRow:
     """The row that a Datum holds; `about` is what a Datum has no place for, with the length of the prompt."""
-    tokens = given.model_input.to_ints()
-    inputs = {name: np.asarray(part.data) for name, part in given.loss_fn_inputs.items()}
+    tokens = datum.model_input.to_ints()
+    inputs = {name: np.asarray(part.data) for name, part in datum.loss_fn_inputs.items()}
     return _row(np.asarray(tokens, np.int64), inputs, about)
 
 
@@ -80,12 +80,12 @@ def _write(rows: Sequence[TrainingRow], suffix: str) -> bytes:
     for row in rows:
         tokens, inputs = _parts(row)
         chunk = {"type": "encoded_text", "tokens": tokens.tolist()}
-        kept = {
+        tensors = {
             name: {"data": values.tolist(), "dtype": "int64" if name == "target_tokens" else "float32", "shape": [len(values)]}
             for name, values in inputs.items()
         }
         about = row.about() | {"prompt_length": len(row.prompt_ids), "mask": row.mask.tolist()}
-        lines.append(_encode({"model_input": {"chunks": [chunk]}, "loss_fn_inputs": kept, "counterpoint": about}) + b"\n")
+        lines.append(_encode({"model_input": {"chunks": [chunk]}, "loss_fn_inputs": tensors, "counterpoint": about}) + b"\n")
     return b"".join(lines)
 
 

@@ -77,14 +77,14 @@ def installed(package: str) -> str | None:
 
 def say_version(package: str, tested: Sequence[str]) -> str | None:
     """What to say of a package whose version was never tried; None where there is nothing to say."""
-    found = installed(package)
-    if found is None or found in tested:
+    version = installed(package)
+    if version is None or version in tested:
         return None
-    return f"{package} {found} was never tried with Counterpoint; {', '.join(tested)} was. Going on: every file is compared"
+    return f"{package} {version} was never tried with Counterpoint; {', '.join(tested)} was. Going on: every file is compared"
 
 
 def warn_version(package: str, tested: Sequence[str]) -> None:
     """Warn of a package whose version was never tried."""
-    said = say_version(package, tested)
-    if said is not None:
-        warnings.warn(said, RuntimeWarning, stacklevel=3)
+    warning = say_version(package, tested)
+    if warning is not None:
+        warnings.warn(warning, RuntimeWarning, stacklevel=3)

@@ -74,33 +74,33 @@ def _nodes(row: TrainingRow, first: int) -> list[dict[str, Any]]:
     ]
 
 
-def rows_of(given: Sequence[dict[str, Any]]) -> list[TrainingRow]:
+def rows_of(episodes: Sequence[dict[str, Any]]) -> list[TrainingRow]:
     """The rows in such records, in their own order."""
-    found: list[tuple[int, TrainingRow]] = []
-    for trace in (t for episode in given for t in episode["traces"]):
+    placed: list[tuple[int, TrainingRow]] = []
+    for trace in (t for episode in episodes for t in episode["traces"]):
         pairs = zip(trace["nodes"][::2], trace["nodes"][1::2], strict=True)
-        for (read, said), told in zip(pairs, trace["info"]["calls"], strict=True):
-            about = dict(told)
-            place, mask = about.pop("place"), np.asarray(said["mask"], bool)
-            if said.get("advantages") is None or not len(said["advantages"]) == len(said["logprobs"]) == mask.sum():
+        for (read, answer), note in zip(pairs, trace["info"]["calls"], strict=True):
+            about = dict(note)
+            place, mask = about.pop("place"), np.asarray(answer["mask"], bool)
+            if answer.get("advantages") is None or not len(answer["advantages"]) == len(answer["logprobs"]) == mask.sum():
                 what = "a sampled token without an advantage or a log-probability"
                 raise InputError(
                     what, where=f"{about['trace_id']} {about['event_id']}", why="verifiers would take 0", fix="export again"
                 )
             columns = {name: np.zeros(len(mask)) for name in ("logprobs", "advantages")}
             for name, values in columns.items():
-                values[mask] = said[name]
+                values[mask] = answer[name]
             row = TrainingRow(
                 prompt_ids=np.asarray(read["token_ids"], np.int64),
-                completion_ids=np.asarray(said["token_ids"], np.int64),
+                completion_ids=np.asarray(answer["token_ids"], np.int64),
                 mask=mask.astype(np.int64),
                 logps=columns["logprobs"],
                 advantages=columns["advantages"],
                 **about,
             )
             check_row(row)
-            found.append((place, row))
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+            placed.append((place, row))
+    return [row for _, row in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _write(rows: Sequence[TrainingRow], suffix: str) -> bytes:

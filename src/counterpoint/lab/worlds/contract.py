@@ -122,8 +122,8 @@ def _beats(values: np.ndarray, best: Optimum, name: str, require: Require) -> No
     """The mean may lie above the optimum by chance only: by four standard errors at most."""
     mean = float(values.mean())
     error = float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    said = f"{name} gets {mean:.6g} ± {error:.2g} (standard error) and beats the optimum of {best.value:.6g}"
-    require(mean - 4 * error <= best.value + _slack(best.value), said)
+    sentence = f"{name} gets {mean:.6g} ± {error:.2g} (standard error) and beats the optimum of {best.value:.6g}"
+    require(mean - 4 * error <= best.value + _slack(best.value), sentence)
 
 
 def _logged(world: World, name: str, unlogged: Runs, require: Require) -> list[str]:
@@ -138,9 +138,9 @@ def _logged(world: World, name: str, unlogged: Runs, require: Require) -> list[s
         require(
             encode(again) == encode(trace), f"{name}: the episode of seed {seed} gives a trace of other bytes the second time"
         )
-        said = {"world": world.name, "version": world.version, "seed": seed, "policy": name}
-        wrong = {key: trace.meta.get(key) for key, value in said.items() if trace.meta.get(key) != value}
-        require(not wrong, f"{name}: the trace's meta has {wrong}, not {said}")
+        facts = {"world": world.name, "version": world.version, "seed": seed, "policy": name}
+        wrong = {key: trace.meta.get(key) for key, value in facts.items() if trace.meta.get(key) != value}
+        require(not wrong, f"{name}: the trace's meta has {wrong}, not {facts}")
         require(any(e.type == "orchestrator_decision" for e in trace.events), f"{name}: the trace has no orchestrator_decision")
         _pays(trace, float(runs.values[i]), f"{name}, seed {seed}", require)
         ids.append(trace.trace_id)
@@ -166,12 +166,12 @@ def _by_hand(world: World, require: Require) -> None:
     require(not lacking, f"env() is not an Env: has no {', '.join(lacking)}")
     for seed in range(_BY_HAND):
         rng = np.random.default_rng(seed)
-        actions, seen, env = _play(world, seed, rng, require)
-        _replayed(world, seed, actions, seen, require)
-        _forked(world, seed, actions, seen, require)
+        actions, steps, env = _play(world, seed, rng, require)
+        _replayed(world, seed, actions, steps, require)
+        _forked(world, seed, actions, steps, require)
         trace = env.trace()
         _clean(trace, f"by hand, seed {seed}", require)
-        _pays(trace, math.fsum(step[1] for step in seen), f"by hand, seed {seed}: the rewards of the steps", require)
+        _pays(trace, math.fsum(step[1] for step in steps), f"by hand, seed {seed}: the rewards of the steps", require)
         ended = copy.deepcopy(env.observe())
         refuses(lambda env=env, act=actions[-1]: env.step(act), CounterpointError, "a step after the end", require)  # type: ignore[misc]
         require(same(env.observe(), ended), "a step after the end changes the state")
@@ -192,7 +192,7 @@ def _play(world: World, seed: int, rng: np.random.Generator, require: Require) -
     require(same(env.reset(seed)[0], first), "reset twice with one seed gives two observations")
     require(same(env.observe(), first), "observe() differs from what reset() gave")
     actions: list[Any] = []
-    seen: list[Step] = []
+    steps: list[Step] = []
     for _ in range(_MOST_STEPS):
         agents = env.agents
         require(
@@ -200,25 +200,25 @@ def _play(world: World, seed: int, rng: np.random.Generator, require: Require) -
         )
         action = env.sample(rng)
         actions.append(copy.deepcopy(action))
-        seen.append(_step(env, action))
-        require(same(env.observe(), seen[-1][0]), "observe() differs from what step() gave")
-        if seen[-1][2] or seen[-1][3]:
-            return actions, seen, env
+        steps.append(_step(env, action))
+        require(same(env.observe(), steps[-1][0]), "observe() differs from what step() gave")
+        if steps[-1][2] or steps[-1][3]:
+            return actions, steps, env
     require(False, f"a random episode (seed {seed}) does not end in {_MOST_STEPS:,} steps")
     raise AssertionError  # `require` has raised
 
 
-def _replayed(world: World, seed: int, actions: list[Any], seen: list[Step], require: Require) -> None:
+def _replayed(world: World, seed: int, actions: list[Any], steps: list[Step], require: Require) -> None:
     """The same actions in a new environment, without looking or sampling between them."""
     env = world.env()
     env.reset(seed)
-    for action, step in zip(actions, seen, strict=True):
+    for action, step in zip(actions, steps, strict=True):
         require(
             same(_step(env, copy.deepcopy(action)), step), "the same seed and actions go another way when nobody looks or samples"
         )
 
 
-def _forked(world: World, seed: int, actions: list[Any], seen: list[Step], require: Require) -> None:
+def _forked(world: World, seed: int, actions: list[Any], steps: list[Step], require: Require) -> None:
     """A snapshot in the middle brings back exactly what came after it, here, again, and in another environment."""
     at = len(actions) // 2
     env, other = world.env(), world.env()
@@ -232,7 +232,7 @@ def _forked(world: World, seed: int, actions: list[Any], seen: list[Step], requi
     for where in (env, env, other):
         where.restore(saved)
         require(same(where.observe(), before), "after restore() the observation is another than at the snapshot")
-        for action, step in zip(actions[at:], seen[at:], strict=True):
+        for action, step in zip(actions[at:], steps[at:], strict=True):
             require(same(_step(where, copy.deepcopy(action)), step), "after restore() the same actions go another way")
         ends.append(encode(where.trace()))
     require(len(set(ends)) == 1, "after restore() the same actions give another trace")

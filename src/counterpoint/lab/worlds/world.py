@@ -158,11 +158,11 @@ class World(Protocol):
 # -- worlds by name ----------------------------------------------------------------------------------------------------
 
 
-def _checked(found: Any, name: str) -> World:
-    if not isinstance(found, World):
+def _checked(world: Any, name: str) -> World:
+    if not isinstance(world, World):
         fix = "counterpoint.lab.testing.check_world says what a world needs"
-        raise InputError(f"is a {type(found).__name__}, not a world", where=name, fix=fix)
-    return found
+        raise InputError(f"is a {type(world).__name__}, not a world", where=name, fix=fix)
+    return world
 
 
 def _named(name: str) -> World:
@@ -189,5 +189,5 @@ def world(name: str, **parameters: Any) -> Any:
     >>> len(runs.values), runs.trace(0).topology
     (4, 'centralized')
     """
-    found = _named(name)
-    return found.replace(**parameters) if parameters else found
+    named = _named(name)
+    return named.replace(**parameters) if parameters else named

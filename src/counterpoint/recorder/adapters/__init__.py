@@ -24,9 +24,9 @@ class Places:
 
     def above(self, parent: Hashable | None) -> Scope | None:
         """The scope that a run below `parent` begins in."""
-        found = self._at.get(parent) if parent is not None else None
-        if found is not None and not found.session.is_over:
-            return found
+        outer = self._at.get(parent) if parent is not None else None
+        if outer is not None and not outer.session.is_over:
+            return outer
         scope = self.recording.here()
         if scope is not None and self._here not in scope.session.locators:
             scope.session.locators.append(self._here)

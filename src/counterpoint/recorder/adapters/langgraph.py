@@ -140,10 +140,10 @@ class _Handler(BaseCallbackHandler):
         rows = getattr(response, "generations", None) or [[None]]
         last = rows[0][-1] if rows[0] else None
         message = getattr(last, "message", last)
-        told = usage_of(message) or usage_of((getattr(response, "llm_output", None) or {}).get("token_usage"))
-        told.pop("model", None)
+        usage = usage_of(message) or usage_of((getattr(response, "llm_output", None) or {}).get("token_usage"))
+        usage.pop("model", None)
         calls = [{"name": c.get("name"), "args": c.get("args")} for c in getattr(message, "tool_calls", None) or ()]
-        fields = clean({**told, "extra": {"tool_calls": calls} if calls else None}, scope.session.note)
+        fields = clean({**usage, "extra": {"tool_calls": calls} if calls else None}, scope.session.note)
         do(scope, "end", _state_text(message), ok=True, **fields)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
@@ -174,9 +174,9 @@ class _Handler(BaseCallbackHandler):
         if passed is None:
             text = _state_text(getattr(output, "update", None) if targets else output)
             is_bad = getattr(output, "status", None) == "error"
-            said = {"ok": not is_bad, "error": "tool error" if is_bad else None}
+            outcome = {"ok": not is_bad, "error": "tool error" if is_bad else None}
             outer = scope.outer
-            do(scope, "end_call", text, tool=self._tools.pop(run_id, "tool"), **said)
+            do(scope, "end_call", text, tool=self._tools.pop(run_id, "tool"), **outcome)
             if outer is not None:
                 self._go(outer, targets)
         else:
@@ -204,9 +204,9 @@ class _Handler(BaseCallbackHandler):
 
 def _goto(value: Any) -> tuple[list[str], list[str]]:
     """Where control goes next: nodes by name, and nodes that are sent work of their own."""
-    found = _list(getattr(value, "goto", value))
-    names = [one for one in found if isinstance(one, str) and type(value).__name__ == "Command"]
-    return names, [str(one.node) for one in found if type(one).__name__ == "Send"]
+    targets = _list(getattr(value, "goto", value))
+    names = [one for one in targets if isinstance(one, str) and type(value).__name__ == "Command"]
+    return names, [str(one.node) for one in targets if type(one).__name__ == "Send"]
 
 
 def _list(value: Any) -> list[Any]:

@@ -49,7 +49,7 @@ def _here() -> str | None:
 class _Processor(TracingProcessor):
     def __init__(self, recording: Recording) -> None:
         self._places = Places(recording, _here)
-        self._said: dict[str, str | None] = {}
+        self._last_text: dict[str, str | None] = {}
         """Agent to what its model said last."""
         self._peers: set[str] = set()
         """Calls of functions in which an agent worked."""
@@ -92,7 +92,7 @@ class _Processor(TracingProcessor):
         if span.error:
             failure = {"ok": False, "error": _why(span.error)}
         if data.type == "agent":
-            do(scope, "leave", self._said.pop(scope.lane.agent, None), **failure)
+            do(scope, "leave", self._last_text.pop(scope.lane.agent, None), **failure)
         elif data.type in _STEPS:
             self._step(scope, data, failure)
         elif data.type == "function":
@@ -130,7 +130,7 @@ class _Processor(TracingProcessor):
         fields = clean({**told_usage, "extra": {"tool_calls": calls} if calls else None}, scope.session.note)
         text = plain(answer.text) if answer and answer.text else None
         if text is not None:
-            self._said[scope.lane.agent] = text
+            self._last_text[scope.lane.agent] = text
         do(scope, "end", text, **fields, **failure)
 
     def _result(self, scope: Scope, span: str, data: Any, failure: dict[str, Any]) -> None:
@@ -150,8 +150,8 @@ def _why(error: Any) -> str:
 
 
 def _model(data: Any) -> str | None:
-    found = getattr(data, "model", None) or getattr(getattr(data, "response", None), "model", None)
-    return plain(found) if isinstance(found, str) and found else None
+    name = getattr(data, "model", None) or getattr(getattr(data, "response", None), "model", None)
+    return plain(name) if isinstance(name, str) and name else None
 
 
 def _plain_data(value: Any) -> Any:

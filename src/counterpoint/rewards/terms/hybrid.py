@@ -26,8 +26,8 @@ from counterpoint.trace.example import Example, rollouts
 from counterpoint.trace.rows import Signal
 
 
-def _term(name: str, given: Any, step: float) -> tuple[float, dict[str, Any]]:
-    options = dict(given) if isinstance(given, Mapping) else {"weight": given}
+def _term(name: str, setting: Any, step: float) -> tuple[float, dict[str, Any]]:
+    options = dict(setting) if isinstance(setting, Mapping) else {"weight": setting}
     weight = weight_at(options.pop("weight", 1.0), step, name)
     if not math.isfinite(weight):
         raise InputError(f"the weight of {name} is {weight}")
@@ -35,12 +35,12 @@ def _term(name: str, given: Any, step: float) -> tuple[float, dict[str, Any]]:
 
 
 def _reward(name: str) -> Reward:
-    found = registry.get("reward", name)
-    if not isinstance(found, Reward):
-        raise InputError(f"{name} is a {type(found).__name__}, not a Reward")
-    if found is hybrid:
+    reward = registry.get("reward", name)
+    if not isinstance(reward, Reward):
+        raise InputError(f"{name} is a {type(reward).__name__}, not a Reward")
+    if reward is hybrid:
         raise InputError("hybrid cannot be a term of itself", fix="name its terms directly")
-    return found
+    return reward
 
 
 def _hybrid_signals(
@@ -52,11 +52,11 @@ def _hybrid_signals(
 ) -> Iterator[Signal]:
     terms = {"team_outcome": 1.0} if terms is None else terms
     if not terms:
-        raise InputError("a hybrid of no rewards", fix="terms={'team_outcome': 1.0, 'tool_use': 0.1}")
+        raise InputError("hybrid needs at least one reward", fix="terms={'team_outcome': 1.0, 'tool_use': 0.1}")
     sums: dict[tuple[str, str], float] = {}
-    for name, given in terms.items():
+    for name, setting in terms.items():
         reward = _reward(name)
-        weight, options = _term(name, given, step)
+        weight, options = _term(name, setting, step)
         for signal in reward(trace, **options) if weight else ():
             key = ("team", "") if as_team else (signal.unit, signal.unit_id)
             sums[key] = sums.get(key, 0.0) + weight * signal.value

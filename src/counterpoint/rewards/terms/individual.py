@@ -24,11 +24,11 @@ def _individual_signals(
     how: str = "mean",
 ) -> Iterator[Signal]:
     if outcome is None:
-        found = gathered(((e.agent, paid) for e, paid in amounts(trace, [channel])), how)
+        values = gathered(((e.agent, paid) for e, paid in amounts(trace, [channel])), how)
     else:
         scores = {agent: outcome(trace, agent) for agent in members(trace)}
-        found = {agent: float(score) for agent, score in scores.items() if score is not None}
-    for agent, value in found.items():
+        values = {agent: float(score) for agent, score in scores.items() if score is not None}
+    for agent, value in values.items():
         yield Signal("agent", agent, "R2", value)
 
 

@@ -64,17 +64,17 @@ def _judge_panel_signals(
         raise InputError(f"error is {error}", fix="a chance in 0..1")
     combined(panel, [0.0])
     verdicts: list[float] = []
-    said: bool | float | None
+    verdict: bool | float | None
     for k, judge in enumerate(judges):
         name = judge if isinstance(judge, str) else f"judge {k}"
         if isinstance(judge, str) and judge not in CHECKS:
             raise InputError(f"no judge {judge!r}", fix=did_you_mean(judge, CHECKS))
         if judge == "outcome":
-            said = None if channel not in trace.rewards else trace.rewards[channel] > above
+            verdict = None if channel not in trace.rewards else trace.rewards[channel] > above
         else:
-            said = (_CHECKS[judge] if isinstance(judge, str) else judge)(trace)
-        if said is not None:
-            verdicts.append(float(bool(said) != _flipped(trace, name, error)))
+            verdict = (_CHECKS[judge] if isinstance(judge, str) else judge)(trace)
+        if verdict is not None:
+            verdicts.append(float(bool(verdict) != _flipped(trace, name, error)))
     if verdicts:
         yield Signal("team", "", "R6", combined(panel, verdicts))
 

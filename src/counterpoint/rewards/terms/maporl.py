@@ -29,7 +29,7 @@ from counterpoint.trace.rows import Signal
 def _finite(values: np.ndarray | Sequence[Sequence[float]], what: str) -> np.ndarray:
     out = np.asarray(values, np.float64)
     if not np.isfinite(out).all():
-        raise InputError(f"a {what} is not a number", fix="leave out what was not scored")
+        raise InputError(f"a {what} is NaN or infinite", fix="leave out what was not scored")
     return out
 
 
@@ -58,7 +58,7 @@ def bonus(correct_TA: np.ndarray | Sequence[Sequence[float]], alpha: Sequence[fl
     if len(alpha) != 4:
         raise InputError(f"MAPoRL has four constants, not {len(alpha)}")
     if agents < 2:
-        raise InputError("MAPoRL's incentives want at least two agents")
+        raise InputError("MAPoRL's incentives need at least two agents")
     others = (right.sum(axis=1, keepdims=True) - right) / (agents - 1) > 0.5
     out = np.zeros((turns, agents))
     sign = -1.0 if as_released else 1.0
@@ -108,11 +108,11 @@ def _by_task(
     for e, paid in amounts(trace, [channel]):
         if e.task is not None and e.turn is not None:
             answers.setdefault(e.task, {}).setdefault(e.turn, {})[e.agent] = paid
-    found: list[tuple[str, float]] = []
-    for said in answers.values():
-        turns, standing, rows = sorted(said), {}, []  # type: list[int], dict[str, float], list[dict[str, float]]
+    values: list[tuple[str, float]] = []
+    for by_turn in answers.values():
+        turns, standing, rows = sorted(by_turn), {}, []  # type: list[int], dict[str, float], list[dict[str, float]]
         for turn in turns:
-            standing = {**standing, **said[turn]}
+            standing = {**standing, **by_turn[turn]}
             rows.append(standing)
         later, weight, out = 0.0, 0.0, {}  # type: float, float, dict[int, dict[str, float]]
         for k in range(len(turns) - 1, -1, -1):
@@ -125,8 +125,8 @@ def _by_task(
                 some = [[row[a] for a in there] for row in rows[k - 1 : k + 2]]
                 more = bonus(some, alpha, as_released=as_released)[1]
             extra = dict(zip(there, more.tolist(), strict=True))
-            found += [(f"{agent}#{turn}", out[k][agent] + extra.get(agent, 0.0)) for agent in said[turn]]
-    for unit_id, value in gathered(found, "mean").items():
+            values += [(f"{agent}#{turn}", out[k][agent] + extra.get(agent, 0.0)) for agent in by_turn[turn]]
+    for unit_id, value in gathered(values, "mean").items():
         yield Signal("turn", unit_id, "R2", value)
 
 

@@ -37,10 +37,11 @@ def _matpo_signals(
     if outcome is None or team is None or team.main is None:
         return
     by_tools = format == "tools"
-    kept = tool_success_shares(trace) if by_tools else gathered(((e.agent, paid) for e, paid in amounts(trace, [format])), "mean")
-    main = kept.pop(team.names[team.main], 1.0 if by_tools else None)
+    stated = ((e.agent, paid) for e, paid in amounts(trace, [format]))
+    scores = tool_success_shares(trace) if by_tools else gathered(stated, "mean")
+    main = scores.pop(team.names[team.main], 1.0 if by_tools else None)
     if main is not None:
-        value = mixed(float(outcome), main, list(kept.values()), w_outcome=w_outcome, w_format=w_format)
+        value = mixed(float(outcome), main, list(scores.values()), w_outcome=w_outcome, w_format=w_format)
         yield Signal("team", "", "R8", value)
 
 

@@ -35,7 +35,7 @@ from counterpoint.trace.team import CriticalSteps, critical_steps, team_of
 def parallel(spawned: float, most: float) -> float:
     """r_parallel: spawned sub-agents against the number asked for, at most 1."""
     if not most > 0 or spawned < 0:
-        raise InputError(f"r_parallel wants a positive target and a count, not {most} and {spawned}")
+        raise InputError(f"r_parallel needs a positive target and a count, not {most} and {spawned}")
     return min(1.0, spawned / most)
 
 
@@ -124,14 +124,14 @@ def _orchestration_signals(
     team = team_of(trace) if trace.events else None
     if team is None or team.main is None:
         return
-    main, found = team.names[team.main], _parts(trace, critical_steps(team), most, split, aggregation)
+    main, values = team.names[team.main], _parts(trace, critical_steps(team), most, split, aggregation)
     for event in events_of_types(trace, ["orchestrator_decision"]) if judge is not None else ():
         if (score := judge(trace, event)) is not None:  # type: ignore[misc]
             yield Signal("orchestrator", event.id, "R7_decision", float(score))
     if form is None:
         for name in parts:
-            if name in found:
-                yield Signal("orchestrator", main, f"R7_{name}", found[name])
+            if name in values:
+                yield Signal("orchestrator", main, f"R7_{name}", values[name])
         return
     outcome = 0.0 if perf is None else trace.rewards.get(perf)
     if outcome is None:
@@ -139,8 +139,8 @@ def _orchestration_signals(
     value = parl(
         form,
         perf=float(outcome),
-        r_parallel=found["parallel"],
-        r_finish=found.get("finish", 0.0),
+        r_parallel=values["parallel"],
+        r_finish=values.get("finish", 0.0),
         lambda1=weight_at(lambda1, step, "lambda1"),
         lambda2=weight_at(lambda2, step, "lambda2"),
         success_above=success_above,

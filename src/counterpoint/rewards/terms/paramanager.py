@@ -42,9 +42,9 @@ def mixed(
 def protocol_of(trace: Trace) -> float:
     """The share of tool calls and returns that did not fail; 1 where there is none."""
     answers = results_of(trace) if trace.events else {}
-    kept = [succeeded(e, answers[e.id]) is not False for e in trace.events if e.type == "tool_call"]
-    kept += [e.ok is not False and e.error is None for e in trace.events if e.type == "return"]
-    return sum(kept) / len(kept) if kept else 1.0
+    flags = [succeeded(e, answers[e.id]) is not False for e in trace.events if e.type == "tool_call"]
+    flags += [e.ok is not False and e.error is None for e in trace.events if e.type == "return"]
+    return sum(flags) / len(flags) if flags else 1.0
 
 
 def diversity_of(trace: Trace) -> float:

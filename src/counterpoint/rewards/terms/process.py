@@ -36,7 +36,7 @@ def shaping(
     if after_T.ndim != 1:
         raise InputError(f"potentials form one row, not shape {after_T.shape}")
     if not (np.isfinite(after_T).all() and np.isfinite(first)):
-        raise InputError("a potential is not a number", fix="leave out the steps that were not scored")
+        raise InputError("a potential is NaN or infinite", fix="leave out the steps that were not scored")
     if not 0 <= gamma <= 1:
         raise InputError(f"gamma lies in [0, 1], not {gamma}")
     if ends_at_zero and len(after_T):

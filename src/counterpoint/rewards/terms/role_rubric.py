@@ -47,12 +47,12 @@ def _role_rubric_signals(
 ) -> Iterator[Signal]:
     if rubrics is None:
         paid = ((e.role, amount) for e, amount in amounts(trace, channels) if e.type != "spawn")
-        found: dict[str, float | None] = dict(gathered(paid, "mean"))
+        values: dict[str, float | None] = dict(gathered(paid, "mean"))
     else:
         checked = {role: _items(role, rubric) for role, rubric in rubrics.items()}
         roles = dict.fromkeys(e.role for e in trace.events if e.role is not None and e.type != "spawn")
-        found = {role: _judged(trace, role, checked[role]) for role in roles if role in checked}
-    for role, value in found.items():
+        values = {role: _judged(trace, role, checked[role]) for role in roles if role in checked}
+    for role, value in values.items():
         if value is not None:
             yield Signal("role", role, "R3", value)
 

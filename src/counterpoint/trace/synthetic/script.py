@@ -52,8 +52,8 @@ def shares(dice: Dice, total: int, n: int, *, is_heavy: bool) -> list[int]:
     if not n:
         return []
     weights = [2048 // (16 + dice.below(256)) if is_heavy else 64 + dice.below(32) for _ in range(n)]
-    left, whole = total - n, sum(weights)
-    out = [1 + left * w // whole for w in weights]
+    rest, whole = total - n, sum(weights)
+    out = [1 + rest * w // whole for w in weights]
     short = total - sum(out)
     for i in range(short):
         out[i % n] += 1
@@ -113,7 +113,7 @@ class Texts:
         self._dice = Dice(seed, 1)
         self._is_kept = is_kept
         self._hashes: list[str] = []
-        self._said: dict[str, str] = {}
+        self._last_text: dict[str, str] = {}
         self.contents: dict[str, str] = {}
 
     def ref(self, purpose: str, task: int, heard: list[str] | None = None) -> str:
@@ -125,7 +125,7 @@ class Texts:
         ref = "sha256:" + self._hashes.pop()
         # Agents repeat themselves: about every eighth message is one that was sent before.
         if purpose in ("message", "argument") and ref.endswith(("0", "1")):
-            return self._said.setdefault(purpose, ref)
+            return self._last_text.setdefault(purpose, ref)
         return ref
 
     def _text(self, purpose: str, task: int, heard: list[str]) -> str:
@@ -181,7 +181,7 @@ class Script:
         self._count += 1
         return self._count - 1
 
-    def heard(self, reads: list[tuple[int, EdgeType]]) -> list[str]:
+    def refs_of(self, reads: list[tuple[int, EdgeType]]) -> list[str]:
         """The references of what came back among these events."""
         refs = (self._refs[handle] for handle, kind in reads if kind not in ("causal", "temporal"))
         return [ref for ref in refs if ref in self.texts.contents]
@@ -448,7 +448,7 @@ def aggregate(script: Script, who: Actor, at: int, reads: list[tuple[int, EdgeTy
         who.name,
         dur,
         role=who.role,
-        content_ref=script.ref("aggregate", who.number, script.heard(reads)),
+        content_ref=script.ref("aggregate", who.number, script.refs_of(reads)),
         turn=who.turn,
         **_thought(script, who, 400 + 90 * len(reads), 120 + (w >> 10 & 255)),
     )

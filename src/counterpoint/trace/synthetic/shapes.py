@@ -207,45 +207,46 @@ def debate(script: Script, agents: int, steps: int, waves: list[range]) -> None:
     at, last = decide(script, resolver, 0, "delegate", [])
     at, last = decide(script, resolver, at, "spawn", [(last, "causal")])
     team = [Actor(f"debater-{i + 1}", "debater", i // _PANEL, path=resolver.path) for i in range(agents)]
-    said = list[tuple[int, int]]()
+    statements = list[tuple[int, int]]()
     for debater in team:
         at, born = spawn(script, resolver, debater, at, last, dur=1)
-        said.append((at, born))
-    turn, seen, watched = 0, at, last
+        statements.append((at, born))
+    turn, checked, watched = 0, at, last
     while turn < steps:
         speakers = min(agents, steps - turn)
-        heard = said[:]
+        heard = statements[:]
         for i in range(speakers):
-            said[i] = _argue(script, team, i, heard, is_first=turn < agents, is_looking=(turn + i) % _LOOKUP == 0)
+            statements[i] = _argue(script, team, i, heard, is_first=turn < agents, is_looking=(turn + i) % _LOOKUP == 0)
         turn += speakers
         if turn < steps:
-            over = max(seen, *(end for end, _ in said[:speakers]))
-            reads: list[tuple[int, EdgeType]] = [(watched, "temporal"), *((m, "message") for _, m in said[: min(speakers, 8)])]
-            seen, watched = decide(script, resolver, over, "noop", reads)
-    backs = [give_back(script, who, resolver, *said[i]) for i, who in enumerate(team)]
+            over = max(checked, *(end for end, _ in statements[:speakers]))
+            recent = statements[: min(speakers, 8)]
+            reads: list[tuple[int, EdgeType]] = [(watched, "temporal"), *((m, "message") for _, m in recent)]
+            checked, watched = decide(script, resolver, over, "noop", reads)
+    backs = [give_back(script, who, resolver, *statements[i]) for i, who in enumerate(team)]
     over, first = min(backs)
     # Panels run apart: the first to finish may do so before the resolver has heard the others' last round.
-    at, last = close_wave(script, resolver, team, watched, [(back, "return") for _, back in backs], (max(over, seen), first))
+    at, last = close_wave(script, resolver, team, watched, [(back, "return") for _, back in backs], (max(over, checked), first))
     decide(script, resolver, at, "stop", [(last, "aggregate")], reward={})
     script.settle()
 
 
 def _argue(
-    script: Script, team: list[Actor], i: int, said: list[tuple[int, int]], *, is_first: bool, is_looking: bool
+    script: Script, team: list[Actor], i: int, statements: list[tuple[int, int]], *, is_first: bool, is_looking: bool
 ) -> tuple[int, int]:
     """One argument by debater `i`: when it is over, and its handle."""
     who, panel = team[i], i - i % _PANEL
     size = min(_PANEL, len(team) - panel)
     others = [panel + (i - panel + k) % size for k in range(1, min(size, _HEARD + 1))]
-    own = said[i]
+    own = statements[i]
     reads: list[tuple[int, EdgeType]] = [(own[1], "spawn" if is_first else "causal")]
     at = own[0]
     if not is_first:
-        reads += [(said[k][1], "message") for k in others]
-        at = max(at, *(said[k][0] for k in others)) if others else at
+        reads += [(statements[k][1], "message") for k in others]
+        at = max(at, *(statements[k][0] for k in others)) if others else at
     if is_looking:
-        at, found = work(script, who, at, *reads[0], 1)
-        reads[0] = (found, "causal")
+        at, result = work(script, who, at, *reads[0], 1)
+        reads[0] = (result, "causal")
     to = team[others[0]] if others else team[i - 1]
     over, handle = say(script, who, to, at, "argument", reads)
     script.busy += over - at
@@ -292,14 +293,14 @@ def _live_peer(
     """One peer from birth to return: a few steps, a message to somebody, a few more."""
     at, last = birth
     kind: EdgeType = "spawn"
-    left = steps
-    while left:
+    remaining = steps
+    while remaining:
         w = script.dice.word()
-        now = min(left, 3 + w % 6)
-        left -= now
+        now = min(remaining, 3 + w % 6)
+        remaining -= now
         at, last = work(script, who, at, last, kind, now)
         kind = "causal"
-        if left and len(peers) > 1:
+        if remaining and len(peers) > 1:
             other = (who.number + 1 + (w >> 8) % (len(peers) - 1)) % len(peers)
             over, message = say(script, who, peers[other], at, "message", [(last, "causal")])
             sent.append((over, message, other))

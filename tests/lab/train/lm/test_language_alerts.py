@@ -71,7 +71,7 @@ def test_a_role_is_silent_from_the_row_in_which_it_says_nothing() -> None:
     assert codes([{"roles": {"lead": 5, "worker": 0}}, {"roles": {"lead": 5}}]) == []  # it never spoke
     assert codes([{"roles": None}, {"roles": {"lead": 1}}]) == []
     told = language_alerts([{**FINE, "update": 0}, {**FINE, "update": 1, "roles": {}}], [])[0]
-    assert told.what == "nobody speaks as lead or worker any more"
+    assert told.what == "no agent plays lead or worker any more"
 
 
 def test_an_alert_comes_again_after_twenty_updates_and_others_at_once() -> None:

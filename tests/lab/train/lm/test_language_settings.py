@@ -27,10 +27,11 @@ def test_what_is_done_unless_asked_otherwise() -> None:
         "imitate": {"demos": "fake:1", "options": {}, "where": "", "ids": [], "teams": 512, "keep": "all", "steps": 0, "seconds": 0.0,
                     "batch": 96, "lr": 3e-4, "warmup": 20},
         "learn": {"credit": ["group_relative"], "options": {}, "reward": {}, "balance": "sum", "normalise": "group", "updates": 1,
-                  "seconds": 0.0, "groups": 16, "samples": 8, "resample": 1, "temperature": 1.0, "steps": 4, "lr": 3e-5,
+                  "seconds": 0.0, "groups": 16, "samples": 8, "tree": [], "resample": 1, "temperature": 1.0, "steps": 4, "lr": 3e-5,
                   "last_rate": 1.0, "average": 0.0, "roles": [], "alternate": 0, "loss": "clip", "dpo_beta": 0.1, "level": "token",
+                  "log_max": 20.0, "weigh": "token",
                   "clip_low": 0.2, "clip_high": 0.28, "dual": 0.0, "mask": [], "pull": 0.0, "cap": 2.0, "kl": "k3", "beta": 0.0,
-                  "kl_limit": 0.0},
+                  "kl_in": "loss", "kl_limit": 0.0},
         "eval_every": 10, "eval_episodes": 32, "is_eval_first": True, "is_greedy_too": False,
         "checkpoint_every": 10, "keep_traces": 2, "keep_episodes": 0, "runner": "processes", "workers": 0, "slots": 0,
         "tokens": 0, "context": 0, "steps_per_update": 20,
@@ -38,10 +39,16 @@ def test_what_is_done_unless_asked_otherwise() -> None:
     assert Learn().objective() == Objective(
         level="token", clip_low=0.2, clip_high=0.28, dual=None, cap=2.0, mask=None, pull=0.0, beta=0.0, kl="k3"
     )
-    odd = Learn(level="product", clip_low=0.1, clip_high=0.4, dual=3.0, cap=0.0, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k1")
+    odd = Learn(level="product", clip_low=0.1, clip_high=0.4, dual=3.0, cap=0.0, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k2")
     assert odd.objective() == Objective(
-        level="product", clip_low=0.1, clip_high=0.4, dual=3.0, cap=None, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k1"
+        level="product", clip_low=0.1, clip_high=0.4, dual=3.0, cap=None, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k2"
     )
+    paid = Learn(beta=0.25, kl="k1", kl_in="reward")
+    assert paid.objective() == Objective(kl="k1")  # the reward has it
+    with pytest.raises(InputError, match=r"k1, whose expected gradient is 0.*kl_in"):
+        Learn(beta=0.25, kl="k1").objective()
+    with pytest.raises(InputError, match="the KL in the reward is k1, not k3"):
+        Learn(beta=0.25, kl_in="reward").objective()
 
 
 LEAST = {
@@ -90,7 +97,7 @@ def test_edges_of_the_tables(table: str, name: str, fine: list[Any], wrong: list
         ({"task": []}, "no task to play"),
         ({"learn": {"updates": 1, "samples": 1}}, "nothing to be compared with"),
         ({"learn": {"seconds": 1.0, "samples": 1}}, "nothing to be compared with"),
-        ({"learn": {"updates": 1, "credit": []}}, "nobody says who earned it"),
+        ({"learn": {"updates": 1, "credit": []}}, "no credit mechanism is named"),
         ({"learn": {"credit": []}, "imitate": {"steps": 1}}, None),
         ({"learn": {"updates": 1, "kl_limit": 0.1, "loss": "sft"}}, "kl_limit is 0.1"),
         ({"task": [{"name": "T1", "share": 0}]}, "task.share is 0"),
@@ -137,7 +144,7 @@ def minimised(loss: dict[str, Any], **more: Any) -> dict[str, Any]:
     return dict(language_preset(Preset(loss=loss, **told), "mine"))
 
 
-CLIP = {"clip_low": 0.2, "clip_high": 0.2, "dual": 0.0, "level": "token", "beta": 0.0, "kl": "k3", "pull": 0.0}
+CLIP = {"clip_low": 0.2, "clip_high": 0.2, "dual": 0.0, "level": "token", "beta": 0.0, "kl": "k3", "kl_in": "loss", "pull": 0.0, "weigh": "token"}
 
 
 @pytest.mark.parametrize(
@@ -146,12 +153,14 @@ CLIP = {"clip_low": 0.2, "clip_high": 0.2, "dual": 0.0, "level": "token", "beta"
         ({"clip": {}}, CLIP),
         ({"clip": {"clip": 0.1}}, CLIP | {"clip_low": 0.1, "clip_high": 0.1}),
         ({"clip": {"clip_high": 0.3}}, CLIP | {"clip_high": 0.3}),
-        ({"clip": {"dual": 3, "level": "turn", "kl_weight": 0.5, "kl": "k1", "pull": 0.25}},
-         CLIP | {"dual": 3.0, "level": "geometric", "beta": 0.5, "kl": "k1", "pull": 0.25}),
+        ({"clip": {"dual": 3, "level": "turn", "kl_weight": 0.5, "kl": "k1", "kl_in": "reward", "pull": 0.25}},
+         CLIP | {"dual": 3.0, "level": "geometric", "beta": 0.5, "kl": "k1", "kl_in": "reward", "pull": 0.25, "weigh": "turn"}),
         ({"clip": {"level": "sequence"}}, CLIP | {"level": "geometric"}),
         ({"clip": {"mask_low": -0.5}}, CLIP | {"mask": [-0.5, 10.0]}),
         ({"clip": {"mask_high": 0.5}}, CLIP | {"mask": [-10.0, 0.5]}),
-        ({"reinforce": {}}, {"steps": 1, "cap": 0.0}),
+        ({"clip": {"weigh": "rollout", "log_max": 3, "scale": False}}, CLIP | {"weigh": "rollout", "log_max": 3.0}),
+        ({"reinforce": {}}, {"steps": 1, "cap": 0.0, "level": "none"}),
+        ({"reinforce": {"steps": 8, "scale": False}}, {"steps": 8, "cap": 0.0, "level": "none"}),
         ({"sft": {}}, {"loss": "sft"}),
         ({"dpo": {"beta": 0.3}}, {"loss": "dpo", "dpo_beta": 0.3}),
     ],
@@ -160,6 +169,14 @@ def test_presets_say_what_an_update_minimises(loss: dict[str, Any], wanted: dict
     usual = {"credit": ["group_relative"], "options": {}, "alternate": 0}
     found = minimised(loss, group=1)
     assert found == {"adapters": "", "learn": usual | wanted}
+
+
+def test_a_fixed_team_is_a_topology_in_which_nobody_spawns() -> None:
+    run: dict[str, Any] = {"model": "x", "learn": {"updates": 1}, "preset": "dec_pomdp"}
+    assert language_settings({**run, "task": [{"name": "T1"}]}).task[0].topology == "debate"
+    assert language_settings({**run, "task": [{"name": "T1"}], "preset": "grpo"}).task[0].topology == "centralized"
+    with pytest.raises(Refused, match=r"for a team that nobody spawns.*topology = debate"):
+        language_settings({**run, "task": [{"name": "T1", "topology": "centralized"}]})
 
 
 def test_presets_say_who_learns_and_from_what() -> None:

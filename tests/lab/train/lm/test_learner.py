@@ -17,7 +17,7 @@ from counterpoint.lab.lm.adapter import Adapter  # noqa: E402
 from counterpoint.lab.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.lab.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
 from counterpoint.lab.train.learner import NotFinite  # noqa: E402
-from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options, pairs_of, sequences_of, with_old  # noqa: E402
+from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options, less_kl, pairs_of, sequences_of, with_old  # noqa: E402
 from counterpoint.lab.train.lm.objective import Objective  # noqa: E402
 from counterpoint.trace import Event, Trace  # noqa: E402
 
@@ -51,7 +51,7 @@ def test_log_probabilities_are_the_networks() -> None:
         ids = torch.as_tensor(np.concatenate([one.prompt, one.said]))
         packed = Packed([len(ids)])
         with torch.no_grad():
-            rows = network.logits(weights, network.hidden(weights, ids, packed.positions, packed)).log_softmax(-1)
+            rows = network.logits(weights, network.hidden_states(weights, ids, packed.positions, packed)).log_softmax(-1)
         n = len(one.prompt)
         assert got == pytest.approx([float(rows[n - 1 + j, t]) for j, t in enumerate(one.said)], abs=1e-5)
 
@@ -121,6 +121,31 @@ def test_a_run_that_goes_on_gives_the_same_numbers() -> None:
     first, state = trained(4)
     rest, _ = trained(8, state=state, first=4)
     assert [*first, *rest] == whole
+
+
+@pytest.mark.parametrize("heat", [0.5, 1.0, 1.7])
+def test_ratios_begin_at_one_at_every_temperature_without_a_correction(heat: float) -> None:
+    weights = weights_of()
+    engine = Engine(Network(SHAPE), {n: w.clone() for n, w in weights.items()}, ends=(END,), slots=16)
+    asks = [Ask(prompt=[3, 4, k + 5], most=4, seed=k, temperature=heat) for k in range(8)]
+    sampled = [
+        said(f"s{k}", list(ask.prompt), list(a.token_ids), sampler=np.array(a.logps), advantages=np.full(len(a.token_ids), k - 3.5))
+        for k, (ask, a) in enumerate(zip(asks, engine.run(asks), strict=True))
+    ]  # fmt: skip
+    learner = LanguageLearner(Network(SHAPE), weights, Options(temperature=heat))
+    for one, now in zip(sampled, learner.logps(sampled), strict=True):
+        assert now == pytest.approx(one.sampler, abs=1e-5)
+    report = learner.improve(sampled, Objective(cap=None))
+    assert report["kl_old"] == pytest.approx(0, abs=1e-8)
+    assert report["clipped"] == 0
+
+
+def test_a_kl_in_the_reward_by_hand() -> None:
+    one = said("a", [1], [2, 3, 4], advantages=np.array([1.0, 1.0, 0.5]), sampler=np.array([-1.0, -2.0, -3.0]))
+    reference = np.array([-1.5, -1.5, -2.0])  # k1: 0.5, -0.5, -1; of a token and what follows: -1, -1.5, -1
+    assert less_kl([one], [reference], 0.1)[0].advantages == pytest.approx([1.1, 1.15, 0.6])
+    before = replace(one, old=np.array([-1.5, -1.5, -2.0]))
+    assert less_kl([before], [reference], 0.1)[0].advantages == pytest.approx([1.0, 1.0, 0.5])
 
 
 def test_a_rate_holds_from_the_next_step_on() -> None:
@@ -278,15 +303,15 @@ def test_where_memory_is_short_a_step_begins_again_with_smaller_micro_batches(mo
     small = LanguageLearner(Network(SHAPE), weights_of(), Options(lr=0.02, tokens=8))
     expected = small.improve(given, Objective())
     short = LanguageLearner(Network(SHAPE), weights_of(), Options(lr=0.02, tokens=32))
-    whole, met = Network.hidden, list[int]()
+    whole, met = Network.hidden_states, list[int]()
 
-    def hidden(self: Network, weights: Weights, ids: Any, *more: Any) -> Any:
+    def hidden_states(self: Network, weights: Weights, ids: Any, *more: Any) -> Any:
         met.append(len(ids))
         if len(ids) > 8:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return whole(self, weights, ids, *more)
 
-    monkeypatch.setattr(Network, "hidden", hidden)
+    monkeypatch.setattr(Network, "hidden_states", hidden_states)
     assert short.improve(given, Objective()) == expected
     assert met == [32, 16, 8, 8, 8, 8]
     assert expected["micro_batch"] == 8.0
@@ -300,9 +325,9 @@ def test_where_memory_is_short_a_step_begins_again_with_smaller_micro_batches(mo
 def test_where_one_conversation_is_too_long_for_the_memory_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = LanguageLearner(Network(SHAPE), weights_of(), Options(tokens=32))
 
-    def hidden(*_: Any) -> Any:
+    def hidden_states(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(Network, "hidden", hidden)
+    monkeypatch.setattr(Network, "hidden_states", hidden_states)
     with pytest.raises(Refused, match="one conversation of 14 tokens"):
         learner.imitate([said("a", [1] * 12, [2, END]), said("b", [1], [2, END])])

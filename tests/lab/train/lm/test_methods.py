@@ -26,25 +26,28 @@ ROLES = ("orchestrator", "worker")
 
 def settings(model: Path, **more: Any) -> LanguageSettings:
     limits = {"width": 2, "max_tokens": 12, "turns": 6, "steps": 4, "repairs": 1}
-    task = {"name": "tests.lm_help:colours", "topology": "centralized", "limits": limits}
+    task = {"name": "tests.lm_help:colours", "topology": more.pop("topology", "centralized"), "limits": limits}
     learn = {"updates": 4, "groups": 2, "samples": 4, "lr": 1e-3, "steps": 1, "resample": 0, **more.pop("learn", {})}
     imitate = {"teams": 24, "steps": 40, "batch": 16, "lr": 1e-2, "warmup": 4}
     return language_settings({"model": str(model), "task": [task], "imitate": imitate, "learn": learn, "workers": 1, **more})
 
 
 class Replayed:
-    """A driver that gives the teams which a real one played."""
+    """A driver that gives the teams which a real one played: those of the same tasks and samples, or all of them."""
 
     def __init__(self, traces: list[Any]) -> None:
         self.traces = traces
 
     def play(self, rollouts: Any, engines: Any) -> list[Any]:
-        return self.traces
+        place = lambda name: name.split("-")[-2:]  # noqa: E731
+        asked = [place(r.trace_id) for r in rollouts]
+        same = [t for a in asked for t in self.traces if place(t.trace_id) == a]
+        return same if len(same) == len(asked) else self.traces
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
-    """A tiny model that has imitated, and two groups of four teams that it played."""
+def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any], list[Any]]:
+    """A tiny model that has imitated, two groups of four teams that it played, and two trees of two by two."""
     torch.set_num_threads(1)
     model = make_tiny(tmp_path_factory.mktemp("tiny"), texts=TEXTS, words=512, spread=0.15, context=2048)
     told = settings(model)
@@ -56,9 +59,42 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
             training.imitate()
         training.policies.refresh()
         traces = training.play(range(1_000_000, 1_000_002), samples=4, temperature=1.0, name="u0").traces
+        tree = training.play_tree(range(1_000_000, 1_000_002), (2, 2), temperature=1.0, name="tree").traces
     training.policies.export(tmp_path_factory.mktemp("run"))
     assert len({t.rewards["team"] for t in traces}) > 1
-    return model, traces
+    return model, traces, tree
+
+
+@pytest.fixture(scope="module")
+def played(session: tuple[Path, list[Any], list[Any]]) -> tuple[Path, list[Any]]:
+    return session[:2]
+
+
+def test_branches_of_a_tree_begin_alike_and_part_at_one_call(session: tuple[Path, list[Any], list[Any]]) -> None:
+    tree = session[2]
+    assert [t.trace_id for t in tree] == [f"tree-{1_000_000 + task}-{k}" for task in range(2) for k in range(4)]
+    assert len({t.task_id for t in tree}) == 2
+    said = lambda trace: [(e.key, e.content_ref) for e in trace.events]  # noqa: E731
+    for stem, branch in zip(tree[::2], tree[1::2], strict=True):
+        (note,) = branch.meta["edits"]
+        assert not stem.meta.get("edits")
+        assert said(branch)[: note["count"]] == said(stem)[: note["count"]]
+        assert branch.events[note["count"]].key == stem.events[note["count"]].key == note["key"]
+        drawn = [t.events[note["count"]].extra["call"] for t in (stem, branch)]
+        assert drawn[0]["prompt_ids"] == drawn[1]["prompt_ids"]
+    assert any(said(a) != said(b) for a, b in zip(tree[::2], tree[1::2], strict=True))
+    assert any(said(a) != said(b) for a, b in zip(tree[::4], tree[2::4], strict=True))
+
+
+def test_c3_with_replay_compares_messages_after_the_same_words_and_pays_the_kl(session: tuple[Path, list[Any], list[Any]]) -> None:
+    model, _, tree = session
+    told = settings(model, preset="c3_replay", learn={"tree": [2, 2], "samples": 4})
+    assert (told.learn.tree, told.learn.kl, told.learn.kl_in, told.learn.beta) == ((2, 2), "k1", "reward", 0.01)
+    assert told.learn.objective().beta == 0
+    credit = registry.get("mechanism", "c3")(tree, **told.learn.options["c3"])
+    assert credit.notes["sibling sets"] >= 2  # in each task the two beginnings; and where branches part, if they say two things
+    with pytest.raises(InputError, match=r"has 8 ends, and learn\.samples is 4"):
+        settings(model, preset="c3_replay")
 
 
 def test_runs_of_other_seeds_learn_on_other_tasks(played: tuple[Path, list[Any]]) -> None:
@@ -79,9 +115,11 @@ def test_runs_of_other_seeds_learn_on_other_tasks(played: tuple[Path, list[Any]]
 
 
 @pytest.mark.parametrize("name", [n for n in PRESETS if n != "clone"])
-def test_a_preset_learns_from_teams_of_a_language_model(played: tuple[Path, list[Any]], name: str) -> None:
-    model, traces = played
-    told = settings(model, preset=name, rank=2)
+def test_a_preset_learns_from_teams_of_a_language_model(session: tuple[Path, list[Any], list[Any]], name: str) -> None:
+    model, *batches = session
+    preset = registry.get("preset", name)
+    shape = {"topology": "debate"} if preset.fixed_team else {}
+    told, traces = settings(model, preset=name, rank=2, learn={"tree": [2, 2]} if preset.tree else {}, **shape), batches[bool(preset.tree)]
     files = read_model(told.model, torch.device("cpu"))
     training = LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Replayed(traces)))
     before = {n: [p.detach().clone() for p in learner.learned] for n, learner in training.policies.learners.items()}
@@ -131,5 +169,5 @@ def test_what_cannot_be_learnt_is_refused_before_anything_is_played(played: tupl
     told = settings(model, learn={"roles": ["critic"]})
     files = read_model(told.model, torch.device("cpu"))
     training = LanguageTraining(told, Policies(told, files, ROLES), cast("Any", Replayed(traces)))
-    with pytest.raises(InputError, match="nobody in this team is critic"):
+    with pytest.raises(InputError, match="no agent of this team is critic"):
         training.learn()

@@ -100,8 +100,8 @@ def test_one_long_row_sees_what_squares_see(length: int) -> None:
     network, weights = Network(replace(SHAPE, head_width=16)), wide_weights()
     ids = torch.randint(0, 40, (length,), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        whole = network.hidden(weights, ids, row.positions, row)[:total]
-        assert torch.allclose(whole, network.hidden(weights, ids[:total], squares.positions, squares), atol=1e-4)
+        whole = network.hidden_states(weights, ids, row.positions, row)[:total]
+        assert torch.allclose(whole, network.hidden_states(weights, ids[:total], squares.positions, squares), atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(6))

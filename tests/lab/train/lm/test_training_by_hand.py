@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,8 @@ pytest.importorskip("torch")
 
 from counterpoint.errors import InputError
 from counterpoint.lab.train.learner import NotFinite
-from counterpoint.lab.train.lm.learner import CallTokens
+from counterpoint.lab.train.lm.learner import CallTokens, Options
+from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.settings import language_settings
 from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch, decisions, first_task
 from counterpoint.trace import Event, Trace
@@ -252,6 +254,44 @@ def test_each_policy_imitates_its_own() -> None:
     t.shown = [("lead", [said("l")]), ("worker", [said("w")])]
     assert t.imitate()["loss"] == 2.0
     assert (lead.shown, worker.shown) == ([["l"]] * 3, [["w"]] * 3)
+
+
+class Improving:
+    """A learner that writes down what it improves on, and how."""
+
+    def __init__(self) -> None:
+        self.options, self.told, self.objective, self.lr = Options(), list[CallTokens](), Objective(), 0.0
+
+    def set_rate(self, lr: float) -> None:
+        self.lr = lr
+
+    def logps(self, sequences: Sequence[CallTokens], weights: Any = None) -> list[np.ndarray]:
+        return [np.full(len(s.said), -1.0 if weights is None else -3.0) for s in sequences]
+
+    def improve(self, sequences: Sequence[CallTokens], objective: Objective, reference: Any = None) -> dict[str, float]:
+        self.told, self.objective = list(sequences), objective
+        return {}
+
+    def imitate_some(self, sequences: Sequence[CallTokens]) -> dict[str, float]:
+        return {}
+
+
+def test_the_policy_that_learns_is_the_model_at_the_temperature_of_play() -> None:
+    for loss, heat in (("clip", 1.7), ("sft", 1.0)):
+        learner = Improving()
+        t = training(policies=Still(shared=learner), learn={"updates": 4, "temperature": 1.7, "cap": 0.0, "loss": loss})
+        t._improve("shared", [replace(said("a"), advantages=np.ones(2), sampler=np.zeros(2))])
+        assert learner.options.temperature == heat
+
+
+def test_a_kl_in_the_reward_is_off_the_advantages_and_not_in_the_loss() -> None:
+    learner = Improving()
+    paid = {"updates": 4, "beta": 0.25, "kl": "k1", "kl_in": "reward"}
+    t = training(policies=Still(shared=learner), learn=paid)
+    t.reference = {"shared": {}}
+    t._improve("shared", [replace(said("a"), advantages=np.ones(2), sampler=np.zeros(2))])
+    assert learner.told[0].advantages == pytest.approx([1 - 0.25 * 4, 1 - 0.25 * 2])  # -1 against the reference's -3
+    assert learner.objective.beta == 0
 
 
 def test_where_nobody_solved_the_task_nothing_is_imitated() -> None:

@@ -101,7 +101,7 @@ def test_a_payload_that_cannot_travel_is_told_at_once(pool: Processes) -> None:
         ("unsendable", "the result cannot be sent"),
         ("spoil", "read-only"),
         ("die", r"its worker died \(SIGKILL\)"),
-        ("stand_still", "its worker process has sent no sign of life for 0.5 s"),
+        ("stand_still", "its worker process has sent no heartbeat for 0.5 s"),
     ],
 )
 def test_a_failure_is_one_error_that_names_the_job(work: str, says: str) -> None:

@@ -21,8 +21,8 @@ from counterpoint.guard.stop_rule import (
     first_stop,
     folds_of,
     load_rule,
-    paid,
     paid_by_thresholds,
+    payoff_at,
     threshold,
 )
 from counterpoint.lab.train.stopping.certificate import Bracket, bracket, dual
@@ -98,7 +98,7 @@ def test_stop_times_payments_and_first_stops() -> None:
     assert found.stop_times(x).tolist() == [3, 1, 0]
     y = np.arange(12.0).reshape(3, 4)
     assert found.value(y, x).tolist() == [3, 5, 8]
-    assert paid(y, np.array([0, 1, 2])).tolist() == [0, 5, 10]
+    assert payoff_at(y, np.array([0, 1, 2])).tolist() == [0, 5, 10]
     assert first_stop(np.array([[False, True, True], [False, False, False]])).tolist() == [1, 2]
     assert found.stop_times(np.zeros((0, 4, 1))).tolist() == []
     for shape in ((2, 4), (2, 3, 1), (2, 4, 2)):
@@ -155,7 +155,7 @@ def test_paths_are_checked_once() -> None:
     for wrong in (np.inf, np.nan):
         bad = x.copy()
         bad[4, 2, 0] = wrong
-        with pytest.raises(InputError, match="trace 4, checkpoint 2: features hold a value that is not a number"):
+        with pytest.raises(InputError, match="trace 4, checkpoint 2: features hold a NaN or infinite value"):
             checked(StopPaths(payoffs=y, features=bad))
     flat = np.zeros((6, 3))
     flat[:, 2] = [1, 2, 3, 4, 5, 6]

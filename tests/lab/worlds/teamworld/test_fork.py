@@ -228,7 +228,7 @@ def test_an_episode_stepped_by_hand_can_be_repeated_and_forked_with_a_policy() -
     env.step({"stop": True})
     trace = env.trace()
     assert encode(W1.fork(trace, trace.events[10].id)) == encode(trace)
-    with pytest.raises(NotIdentified, match="gone on"):
+    with pytest.raises(NotIdentified, match="continued"):
         W1.fork(trace, trace.events[10].id, Delete())
     replay = TeamReplay(W1, named("reference", W1.config))
     event = middle(trace, "return")

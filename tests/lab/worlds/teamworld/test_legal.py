@@ -222,3 +222,7 @@ def test_unknown_parameters_and_empty_worlds() -> None:
     with pytest.raises(InputError, match="without items"):
         world.replace(vote_items=0)
     assert world.replace(price=[0.1, 0.2]).config.price == (0.1, 0.2)
+    assert repr(world.replace(vote_items=np.int64(4), price=[np.float64(0.1), 0.2])) == repr(world.replace(vote_items=4, price=(0.1, 0.2)))
+    with pytest.raises(InputError) as wrong:
+        world.replace(price=(0.1, -0.1))
+    assert wrong.value.one_line() == "price is (0.1, -0.1); price takes a list of 2, each a number from 0 to 10,000,000"

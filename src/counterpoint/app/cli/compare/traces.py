@@ -77,14 +77,14 @@ def _fields(comparison: TraceComparison) -> dict[str, Any]:
 
 def _text(comparison: TraceComparison) -> list[str]:
     """Totals, of what their change is made, by project and by model, then means with intervals."""
-    from counterpoint.app.report_page import MIX_HEAD, change_words, changed, mix_words, written
+    from counterpoint.app.report_answer import MIX_HEAD, change_cells, change_words, figure_words, mix_words
 
     head = ("total of", "traces", "tokens", "cost", "time", "errors")
     sides = [(label, *_sum_cells(total)) for label, total in zip(comparison.labels, comparison.totals, strict=True)]
     parts = [table(head, sides, right=range(1, 6))]
     if comparison.changes:
         first = (f"change from {comparison.labels[0]}", "", "before", "after", "change", *MIX_HEAD)
-        made = [(label, name, *changed(change, name)) for label, name, change in comparison.changes]
+        made = [(label, name, *change_cells(change, name)) for label, name, change in comparison.changes]
         parts.append(
             "\n".join([table(first, made, right=range(2, 8)), *fitted(mix_words(c for *_, c in comparison.changes), most=130)])
         )
@@ -97,7 +97,7 @@ def _text(comparison: TraceComparison) -> list[str]:
         more = [f"… {len(rows) - _GROUP_ROWS:,} more (--json)"] if len(rows) > _GROUP_ROWS else []
         parts.append("\n".join([table((what, "traces of", "traces", *head[2:]), cells, right=range(2, 7)), *more]))
     means = [
-        (r.figure, r.label, r.traces, *(written(r.figure, x) for x in (r.mean, r.low, r.high)),
+        (r.figure, r.label, r.traces, *(figure_words(r.figure, x) for x in (r.mean, r.low, r.high)),
          *(change_words(r.figure, x) for x in (r.diff, r.diff_low, r.diff_high)), r.tasks or "")
         for r in comparison.rows
     ]  # fmt: skip

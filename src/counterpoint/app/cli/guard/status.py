@@ -17,7 +17,7 @@ from counterpoint.app.words import plain_text
 @rows_option(10, "Print this many sessions, the newest; 0 for all.")
 @json_option
 def status(rows: int, as_json: bool) -> None:
-    """Where guards are installed, which sessions they have seen, and what they refused."""
+    """Show where guards are installed, their sessions, and what they refused."""
     from counterpoint.guard.settings import installed, places
     from counterpoint.guard.state import GuardState, home
 

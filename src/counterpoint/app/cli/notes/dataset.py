@@ -42,7 +42,7 @@ def dataset() -> None:
 def save_(name: str, words: tuple[str, ...], remark: str | None, author: str | None, store: Path | None, as_json: bool) -> None:
     """Save a query, or a list of traces, under a name; it replaces a collection of that name.
 
-    A query selects anew each time; `notes dataset add NAME QUERY` makes a list of what it selects now.
+    A query is evaluated on every use; `notes dataset add NAME QUERY` makes a list of what it selects now.
     """
     from counterpoint.app.api.annotate import dataset
 

@@ -36,6 +36,6 @@ def verify(store: Path | None, as_json: bool) -> None:
         stray = f"; {result.strays:,} files of the lake are in nobody's use" if result.strays else ""
         note(f"{result.files:,} files, {result.bytes:,} bytes, {result.traces:,} traces: {len(result.faults):,} faults{stray}")
         if result.faults:
-            note("counterpoint store repair keeps what can be read, and deletes nothing")
+            note("counterpoint store repair recovers what is readable, and deletes nothing")
     if result.faults:
         raise click.exceptions.Exit(4)

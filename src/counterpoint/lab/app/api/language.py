@@ -149,11 +149,11 @@ def language_planned(
     config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Every run to be trained: its folder and its settings, all looked up."""
-    from counterpoint.lab.lm.weights import KNOWN, find, lasting_name
+    from counterpoint.lab.lm.weights import INSTALLABLE, find, lasting_name
     from counterpoint.lab.train.lm.settings import is_fake, language_settings
 
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
-    if full["model"].lower() not in KNOWN:  # a plan may be made before the model is installed, and for another machine
+    if full["model"].lower() not in INSTALLABLE:  # a plan may be made before the model is installed, and for another machine
         find(full["model"])
     full["model"] = lasting_name(full["model"])  # a run is resumed from any folder
     if not is_fake(demos := full["imitate"]["demos"]):

@@ -93,7 +93,7 @@ def _play(found: World, label: str, policy: Any, seeds: range, store: Store | No
 def _row(label: str, runs: list[Runs], ids: list[str] | None, best: Optimum) -> dict[str, Any]:
     import numpy as np
 
-    from counterpoint.lab.bench.claim import mean_interval
+    from counterpoint.lab.bench.intervals import mean_interval
 
     mean, low, high = mean_interval(np.concatenate([r.values for r in runs]).tolist())
     names = runs[0].columns

@@ -5,6 +5,7 @@ Always true: it only shows what it is told; everything goes to stderr.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.app.terminal.output import note
+from counterpoint.app.terminal.screen import Screen
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
 
@@ -93,17 +95,16 @@ def watching(*, quiet: bool) -> Iterator[Callable[[str, Any, Mapping[str, Any]],
 
         yield tell
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
+    screen = Screen(sys.stderr)
 
-    with Live(Text(""), console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+    def draw(what: str, agent: Any, fields: Mapping[str, Any]) -> None:
+        nonlocal last
+        tree.take(what, agent, fields)
+        if time.monotonic() - last > _EVERY_S:
+            last = time.monotonic()
+            screen.draw([*tree.lines(shutil.get_terminal_size().lines - 3), tree.line()])
 
-        def draw(what: str, agent: Any, fields: Mapping[str, Any]) -> None:
-            nonlocal last
-            tree.take(what, agent, fields)
-            if time.monotonic() - last > _EVERY_S:
-                last = time.monotonic()
-                live.update(Text("\n".join([*tree.lines(live.console.height - 3), tree.line()])), refresh=True)
-
+    try:
         yield draw
+    finally:
+        screen.clear()

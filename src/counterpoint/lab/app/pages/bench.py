@@ -9,14 +9,15 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from counterpoint.app.report_page import Section
+from counterpoint.answer import Section
 from counterpoint.app.viewer.collection import Collection
 from counterpoint.errors import CounterpointError, NotFound, did_you_mean
 from counterpoint.lab.app.bench_page import boards, contrast_section, defence_section, sections, title
 from counterpoint.lab.app.pages.bench_shapes import Bench, BenchResult, BenchTable
 from counterpoint.lab.app.pages.folders import results
-from counterpoint.lab.bench.scorecard.card import Card, card_of, contrast, read_about
+from counterpoint.lab.bench.scorecard.card import Card, card_of, contrast
 from counterpoint.lab.bench.scorecard.defence import defence_contrast
+from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
 
 def bench(collection: Collection, first: str = "", second: str = "") -> Bench:
@@ -29,7 +30,7 @@ def bench(collection: Collection, first: str = "", second: str = "") -> Bench:
     ]
     if first and second:
         one, two = (_place(found, name) for name in (first, second))
-        names = [str(read_about(path)["team"]) for path in (one, two)]
+        names = [str(BenchFolder(path).head()["team"]) for path in (one, two)]
         told = contrast_section(names[0], names[1], contrast(one, two))
         attacked = defence_contrast(one, two)
         both = [told._replace(title="Side by side"), *([defence_section(attacked)] if attacked else [])]

@@ -30,11 +30,11 @@ def run_stores(collection: Collection) -> dict[str, Path]:
 
 def races(collection: Collection) -> dict[str, Path]:
     """Every race on view, and the rows that come with the package."""
-    from counterpoint.lab.bench.race.rows import RELEASED, is_race
+    from counterpoint.lab.bench.race.rows import RELEASED, RaceFolder
 
     def find() -> dict[str, Path]:
         shipped = {"released" if plan == "screening" else f"released-{plan}": path for plan, path in RELEASED.items()}
-        mine = _by_id(path for root in collection.folders for path in _folders_under(root) if is_race(path))
+        mine = _by_id(path for root in collection.folders for path in _folders_under(root) if RaceFolder.is_at(path))
         out = {f"./{name}" if name in shipped else name: path for name, path in mine.items()}
         return out | {name: path for name, path in shipped.items() if path.is_file()}
 
@@ -43,9 +43,9 @@ def races(collection: Collection) -> dict[str, Path]:
 
 def results(collection: Collection) -> dict[str, Path]:
     """Every folder of results of `counterpoint bench run` on view."""
-    from counterpoint.lab.bench.scorecard.playing import is_result
+    from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
-    return _by_id(path for root in collection.folders for path in _folders_under(root) if is_result(path))
+    return _by_id(path for root in collection.folders for path in _folders_under(root) if BenchFolder.is_at(path))
 
 
 def folder_of(known: Mapping[str, Path], name: str, what: str) -> Path:

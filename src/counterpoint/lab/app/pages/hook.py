@@ -67,9 +67,9 @@ def _comparison(collection: Collection, words: Words) -> Compare:
 
 
 def _open_race(collection: Collection, path: Path) -> str | None:
-    from counterpoint.lab.bench.race.rows import is_race
+    from counterpoint.lab.bench.race.rows import RaceFolder
 
-    return f"/c?s={quote(f'race:{next(iter(folders.races(collection)))}', safe=':/')}" if is_race(path) else None
+    return f"/c?s={quote(f'race:{next(iter(folders.races(collection)))}', safe=':/')}" if RaceFolder.is_at(path) else None
 
 
 _COMPARE = Page(

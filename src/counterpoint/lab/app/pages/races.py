@@ -15,7 +15,7 @@ from counterpoint.lab.app.pages.run_shapes import Series
 
 if TYPE_CHECKING:
     from counterpoint.lab.bench.race.judging import Standing, WorldResult
-    from counterpoint.lab.bench.race.page import RaceResult
+    from counterpoint.lab.bench.race.result import RaceResult
 
 
 def races(collection: Collection) -> list[RaceRow]:
@@ -44,7 +44,7 @@ def races(collection: Collection) -> list[RaceRow]:
 
 def race(collection: Collection, race_id: str) -> Race:
     """One race, world by world."""
-    from counterpoint.lab.bench.race.page import result_of
+    from counterpoint.lab.bench.race.result import result_of
 
     found = result_of(folders.folder_of(folders.races(collection), race_id, "race"))
     worlds = [_world(found, world) for world in found.worlds]
@@ -52,7 +52,7 @@ def race(collection: Collection, race_id: str) -> Race:
 
 
 def _world(found: RaceResult, world: WorldResult) -> RaceWorld:
-    from counterpoint.lab.bench.race.page import notes
+    from counterpoint.lab.app.race_page import notes
 
     about = found.head["worlds"].get(world.world, {})
     curves = [
@@ -74,7 +74,7 @@ def _world(found: RaceResult, world: WorldResult) -> RaceWorld:
 
 
 def _line(found: RaceResult, world: WorldResult, one: Standing) -> RaceLine:
-    from counterpoint.lab.bench.race.page import row_command
+    from counterpoint.lab.app.race_page import row_command
 
     about = found.head["methods"][one.method]
     differences = [

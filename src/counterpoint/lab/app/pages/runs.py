@@ -128,7 +128,7 @@ def _alert(row: Mapping[str, Any]) -> Alert:
 
 def _curves(folder: RunFolder) -> list[Series]:
     """Held-out return first, with its band over tasks; then every number of the metrics, by update."""
-    from counterpoint.lab.bench.claim import mean_interval
+    from counterpoint.lab.bench.intervals import mean_interval
 
     out, held = [], []
     for row in folder.evals():

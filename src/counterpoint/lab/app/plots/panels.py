@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.lab.bench.claim import mean_interval
 from counterpoint.lab.bench.comparison import Difference, Group, compare, reasons, sides
+from counterpoint.lab.bench.intervals import mean_interval
 
 _POINTS = 200
 

@@ -54,7 +54,7 @@ def scale() -> float:
     try:
         return float(said)
     except ValueError:
-        raise InputError(f"{said!r} is no number", where="COUNTERPOINT_LM_SCALE", fix="1, or less for a trial: 0.01") from None
+        raise InputError(f"{said!r} is not a number", where="COUNTERPOINT_LM_SCALE", fix="1, or less for a trial: 0.01") from None
 
 
 def scaled(count: int, least: int = 2) -> int:

@@ -16,7 +16,8 @@ import numpy as np
 
 from counterpoint.audits.diff import fingerprint
 from counterpoint.errors import InputError
-from counterpoint.lab.bench.claim import NO_TARGET, ClaimRow, mean_interval
+from counterpoint.lab.bench.claim import NO_TARGET, ClaimRow
+from counterpoint.lab.bench.intervals import mean_interval
 from counterpoint.lab.lm.model import Model
 from counterpoint.lab.tasks.task import Instance
 from counterpoint.lab.team.session import Spec, about, assemble, end_of, make_model, play, record_team

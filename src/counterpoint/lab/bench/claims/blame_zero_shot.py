@@ -3,8 +3,7 @@
 Each seed makes its own conversations of experts who err and trains its own ranker: the mean over four ridges, no choice between
 them. Signals of absolute places and hashed words are not used: they are habits of a world. Beside it stands every constant
 (always the n-th entry, always the n-th from the end), a step at random, and the step before the first tool error; the best of
-these is the target. A constant's value is exact; the ranker's interval is over the seeds, and one more row says how much the
-runs at hand leave open.
+these is what the ranker is held to: the lower end of the difference, paired by run. Intervals are over seeds and runs.
 
 Always true: labels are read to judge, after the ranker is made.
 """
@@ -26,7 +25,8 @@ from counterpoint.lab.bench.blame_cases import (
     needed_logs,
     ranker_of_chats,
 )
-from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
+from counterpoint.lab.bench.claim import ClaimRow
+from counterpoint.lab.bench.claims._blame import gain_over_runs, over_runs, share_row
 
 
 def blame_zero_shot(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
@@ -40,16 +40,15 @@ def blame_zero_shot(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         shape = "led" if part == "hand-crafted" else "panel"
         rankers = [ranker_of_chats(chats(s, shape, CHATS), names, seed=s) for s in tracked(range(seed, seed + seeds), "seeds")]
         fixed = constants(known) | {"before the first tool error, else first": error_rule(known)}
-        best = [max(sum(rows[which]) / len(known) for rows in fixed.values()) for which in (0, 1)]
+        best = [max(fixed, key=lambda name: sum(fixed[name][which])) for which in (0, 1)]
         scores = [[r.sharpness * r.scores(k.case(names).x) for k in known] for r in rankers]
-        told = [hits_of(known, one) for one in scores]
-        over = [sum(step) / len(known) for step, _ in told]
-        yield at_least(f"{part} ({len(known)} runs): step", over, best[0] + 1e-9)
-        yield at_least(
-            f"{part}: agent, by all its steps", [sum(agent_hits(known, one)) / len(known) for one in scores], best[1] + 1e-9
-        )
-        yield reported(f"{part}: agent of the first suspect", [sum(agent) / len(known) for _, agent in told])
-        yield reported(f"{part}: step, over the runs, first seed", told[0][0])
+        step_SR = [hits_of(known, one)[0] for one in scores]
+        agent_SR = [agent_hits(known, one) for one in scores]
+        yield over_runs(f"{part} ({len(known)} runs): step", step_SR)
+        yield gain_over_runs(f"{part}: step, over the best fixed rule ({best[0]})", step_SR, fixed[best[0]][0])
+        yield over_runs(f"{part}: agent, by all its steps", agent_SR)
+        yield gain_over_runs(f"{part}: agent, over the best fixed rule ({best[1]})", agent_SR, fixed[best[1]][1])
+        yield over_runs(f"{part}: agent of the first suspect", [hits_of(known, one)[1] for one in scores])
         for name, (step, agent) in fixed.items():
-            yield reported(f"{part}: {name}: step", sum(step) / len(known))
-            yield reported(f"{part}: {name}: agent", sum(agent) / len(known))
+            yield share_row(f"{part}: {name}: step", step)
+            yield share_row(f"{part}: {name}: agent", agent)

@@ -2,7 +2,8 @@
 
 Always true: training sees tasks of 16, 32 and 64 questions and nothing larger; no parameter of the optimum is read; the
 network is not changed afterwards. A share is the mean return over the certified bound of the larger world (which may spawn as
-many agents as it wants). Survey arXiv 2605.02801, P5: trained at k agents, used at k'.
+many agents as it wants). Controls are hand-made policies on the same tasks. Survey arXiv 2605.02801, P5: trained at k agents,
+used at k'.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
-from counterpoint.lab.bench.claim import ClaimRow, at_least
+from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
 from counterpoint.lab.bench.claims._learned import share, train_all
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 
 SMALL = ({"vote_items": 16}, {"vote_items": 32}, {"vote_items": 64})
 _SIZES = {64: (200, 0.93), 256: (60, 0.93), 1024: (16, 0.9), 4096: (6, 0.9)}
 UPDATES = 100
+_CONTROLS = ("reference", "spawn_all", "random")
 
 
 def generalise(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
@@ -46,5 +48,8 @@ def generalise(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         found = [share(r, world, np.arange(episodes) + 500_000) for r in runs]
         worst.append(min(found))
         yield at_least(f"trained at N <= 64, used at N={size}: share of the bound", found, target)
+        for name in _CONTROLS:
+            by_hand = world.run(name, np.arange(episodes) + 500_000).values.mean() / world.optimum().value
+            yield reported(f"N={size}: {name}, by hand", float(by_hand))
     for size, least in zip(_SIZES, worst, strict=True):
         yield at_least(f"the worst seed at N={size}", least, 0.9)

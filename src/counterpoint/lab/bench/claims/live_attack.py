@@ -26,8 +26,9 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.audits.taint import Score, did_influence, influenced, may_taint, score, suspects, untrusted
 from counterpoint.display import tracked
-from counterpoint.lab.bench.claim import ClaimRow, at_least, mean_interval
+from counterpoint.lab.bench.claim import ClaimRow, at_least
 from counterpoint.lab.bench.claims._live import check_seeds, none, play_with, recorded, reported, without
+from counterpoint.lab.bench.intervals import mean_interval
 from counterpoint.lab.tasks.attacks import attack_success
 from counterpoint.lab.tasks.task import Instance
 from counterpoint.lab.team.live_replay import LiveReplay

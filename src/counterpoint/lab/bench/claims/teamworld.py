@@ -17,8 +17,9 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
-from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most, mean_interval
+from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most
 from counterpoint.lab.bench.claims._learned import Learned, share, train_all, values_of
+from counterpoint.lab.bench.intervals import mean_interval
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.trace.keyed import purpose, uniform
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from counterpoint.lab.bench.claim import mean_interval
 from counterpoint.lab.bench.comparison import holm
+from counterpoint.lab.bench.intervals import mean_interval
 from counterpoint.lab.bench.race.plan import CURVE, PUBLISHED
 from counterpoint.trace.statistics import student_two_sided
 

@@ -16,21 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError, NotFound, did_you_mean
-from counterpoint.files import put, read_plain
+from counterpoint.files import put
+from counterpoint.lab.bench.results import ResultFolder, read_lines, read_object
 from counterpoint.store.disk import lock
 
 if TYPE_CHECKING:
     from counterpoint.lab.bench.race.plan import RaceRun
 
-HEAD = "race.json"
 FORMAT = 1
+_MEND = "remove it, and run the same command again"
 _DECIDES = ("lab/worlds", "rewards", "credits", "lab/train", "trace")
 """Rooms whose code decides what a run gives."""
-
-
-def is_race(path: Path) -> bool:
-    """Whether a folder holds the rows of a race."""
-    return (path / HEAD).is_file()
 
 
 @cache
@@ -57,48 +53,31 @@ class Claim:
             self._fd = -1
 
 
-class RaceFolder:
-    """A folder with the rows of a race."""
+class RaceFolder(ResultFolder):
+    """A folder with the rows of a race, a file for each."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    HEAD, NAME, MAKER = "race.json", "rows of a race", "counterpoint compare methods"
 
     @classmethod
     def begin(cls, path: str | os.PathLike[str], head: Mapping[str, Any]) -> RaceFolder:
         """The folder, made where it is missing; rows of another plan are refused."""
-        folder = cls(path)
-        wanted = json.loads(json.dumps({"format": FORMAT, **head}))
-        if is_race(folder.path):
-            found = folder.head()
-            differ = [key for key in wanted if found.get(key) != wanted[key]]
-            if differ:
-                told = "; ".join(f"{key} {found.get(key)}, not {wanted[key]}" for key in differ)
-                raise InputError(
-                    f"holds the rows of another race: {told}", where=str(folder.path), fix="name another folder: -o DIR"
-                )
-        elif folder.path.exists() and any(folder.path.iterdir()):
-            raise InputError("is not empty and holds no race", where=str(folder.path), fix="name another folder: -o DIR")
-        else:
-            put([(folder.path / HEAD, json.dumps(wanted, indent=1).encode() + b"\n")])
+        folder, whole = cls(path), {"format": FORMAT, **head}
+        folder.enter(whole, same=whole)
         for name in ("rows", "claims"):
             (folder.path / name).mkdir(parents=True, exist_ok=True)
         return folder
 
-    def head(self) -> dict[str, Any]:
-        """What all rows have in common."""
-        return _json(self.path / HEAD, "counterpoint compare methods -o DIR makes one")
-
     def rows(self) -> list[dict[str, Any]]:
         """Every row, by name."""
-        return [_json(path, "remove it, and run the same command again") for path in sorted((self.path / "rows").glob("*.json"))]
+        return [read_object(path, fix=_MEND) for path in sorted((self.path / "rows").glob("*.json"))]
 
     def row(self, run: RaceRun) -> dict[str, Any] | None:
         """The row of a run, where it counts: a failure of other code is tried again."""
         path = self._row_path(run)
         if not path.is_file():
             return None
-        found = _json(path, "remove it, and run the same command again")
-        return None if found["status"] == "failed" and found["code"] != code_digest() else found
+        row = read_object(path, fix=_MEND)
+        return None if row["status"] == "failed" and row["code"] != code_digest() else row
 
     def claim(self, run: RaceRun) -> Claim | None:
         """The right to compute a run's row; None where it is there, or somebody else is at it."""
@@ -134,18 +113,6 @@ def _is_same(fd: int, path: Path) -> bool:
         return False
 
 
-def _json(path: Path, fix: str) -> dict[str, Any]:
-    try:
-        found = json.loads(read_plain(path))
-    except FileNotFoundError as error:
-        raise NotFound("no such file", where=str(path), fix=fix) from error
-    except ValueError as error:
-        raise InputError(f"is not JSON: {error}", where=str(path), fix=fix) from error
-    if not isinstance(found, dict):
-        raise InputError("is not a JSON object", where=str(path), fix=fix)
-    return found
-
-
 # -- many rows in one file ---------------------------------------------------------------------------------------------
 
 
@@ -159,16 +126,12 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     if path.is_dir():
         folder = RaceFolder(path)
         return folder.head(), folder.rows()
+    fix = "counterpoint compare standings RACE -o FILE.jsonl writes one"
     try:
-        lines = [json.loads(line) for line in read_plain(path).splitlines() if line.strip()]
+        lines = read_lines(path, dict[str, Any], fix=fix)
     except FileNotFoundError as error:
-        raise NotFound("there is no race here", where=str(path), fix="counterpoint compare methods -o DIR makes one") from error
-    except ValueError as error:
-        raise InputError(
-            f"is not a file of rows: {error}", where=str(path), fix="counterpoint compare standings RACE -o FILE.jsonl"
-        ) from error
-    if not lines or not isinstance(lines[0], dict) or "plan" not in lines[0]:
-        fix = "counterpoint compare standings RACE -o FILE.jsonl writes one"
+        raise RaceFolder.absent(path) from error
+    if not lines or "plan" not in lines[0]:
         raise InputError("does not begin with what its rows have in common", where=str(path), fix=fix)
     return lines[0], lines[1:]
 

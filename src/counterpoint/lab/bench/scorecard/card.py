@@ -10,7 +10,7 @@ count with what they scored. An interval over fewer than two runs is not made up
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 
 from counterpoint.errors import InputError, NotFound
-from counterpoint.lab.bench.claim import mean_interval
+from counterpoint.lab.bench.intervals import Estimate, estimate
 from counterpoint.lab.bench.scorecard.cells import Cell, suite
-from counterpoint.lab.bench.scorecard.playing import ABOUT, BenchRow, read_rows
+from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
 from counterpoint.trace.statistics import student_quantile
 
 MEASURES: dict[str, tuple[str, str]] = {
@@ -43,15 +43,6 @@ MEASURES: dict[str, tuple[str, str]] = {
 
 WITHOUT_AN_ORDER = ("AV7",)
 """Attacks that ask for nothing that could be seen to be done: padding and collusion cost, and that is on the card."""
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """A mean over runs, with its interval; None where there is none."""
-
-    mean: float | None
-    low: float | None
-    high: float | None
-    runs: int
 
 
 class AttackCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,19 +87,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-def read_about(out: Path) -> dict[str, Any]:
-    """What a folder of results says of itself."""
-    try:
-        return dict(msgspec.json.decode((out / ABOUT).read_bytes()))
-    except FileNotFoundError as error:
-        raise NotFound("no results are here", where=str(out), fix="counterpoint bench run short --team ... -o DIR") from error
-    except (msgspec.DecodeError, ValueError) as error:
-        raise InputError("the description of these results cannot be read", where=str(out / ABOUT), why=str(error)) from error
-
-
 def card_of(out: Path) -> Card:
     """The card of a folder of results."""
-    about, rows = read_about(out), read_rows(out)
+    about, rows = (folder := BenchFolder(out)).head(), folder.rows()
     if not rows:
         raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run continues it")
     cells = {c.id: c for c in suite(about["suite"])}
@@ -148,12 +129,6 @@ def value_of(row: BenchRow, name: str) -> float | None:
     if name in ("success", "share"):
         return float(getattr(row, name))
     return row.measures.get(name)
-
-
-def estimate(values: Iterable[float | None]) -> Estimate:
-    """Mean and interval of what is there."""
-    there = [float(v) for v in values if v is not None and math.isfinite(v)]
-    return Estimate(*mean_interval(there), len(there)) if there else Estimate(None, None, None, 0)
 
 
 def _estimates(rows: Sequence[BenchRow]) -> dict[str, Estimate]:
@@ -233,15 +208,15 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 def contrast(first: Path, second: Path) -> list[Contrast]:
     """Two folders of results, paired by cell and seed."""
-    a, b = read_about(first), read_about(second)
+    a, b = BenchFolder(first).head(), BenchFolder(second).head()
     for key in ("suite", "suite_digest"):
         if a[key] != b[key]:
             raise InputError(
                 f"the two differ in {key.replace('_', ' ')}: {a[key]} and {b[key]}", fix="compare results of the same suite"
             )
     cells = {c.id: c for c in suite(a["suite"])}
-    mine = {(r.cell, r.seed): r for r in read_rows(first) if not cells[r.cell].attack}
-    theirs = {(r.cell, r.seed): r for r in read_rows(second) if not cells[r.cell].attack}
+    mine = {(r.cell, r.seed): r for r in BenchFolder(first).rows() if not cells[r.cell].attack}
+    theirs = {(r.cell, r.seed): r for r in BenchFolder(second).rows() if not cells[r.cell].attack}
     both = [key for key in mine if key in theirs]
     if not both:
         raise InputError("they have no cell and seed in common", fix="teams that play the same cells, with the same --seed")

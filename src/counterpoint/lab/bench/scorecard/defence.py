@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from counterpoint.lab.bench.scorecard.card import WITHOUT_AN_ORDER, Estimate, estimate, read_about
+from counterpoint.lab.bench.intervals import Estimate, estimate
+from counterpoint.lab.bench.scorecard.card import WITHOUT_AN_ORDER
 from counterpoint.lab.bench.scorecard.cells import Cell, suite
-from counterpoint.lab.bench.scorecard.playing import BenchRow, read_rows
+from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
 
 
 class DefenceContrast(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class DefenceContrast(msgspec.Struct, frozen=True, kw_only=True):
 
 def defence_contrast(first: Path, second: Path) -> list[DefenceContrast]:
     """Every attacked cell that both have, in the suite's order."""
-    name = read_about(first)["suite"]
+    name = BenchFolder(first).head()["suite"]
     mine, theirs = (_by_cell(folder) for folder in (first, second))
     out = []
     for cell in suite(name):
@@ -52,7 +53,7 @@ def defence_contrast(first: Path, second: Path) -> list[DefenceContrast]:
 
 def _by_cell(folder: Path) -> dict[str, dict[int, BenchRow]]:
     out: dict[str, dict[int, BenchRow]] = {}
-    for row in read_rows(folder):
+    for row in BenchFolder(folder).rows():
         out.setdefault(row.cell, {})[row.seed] = row
     return out
 

@@ -90,8 +90,8 @@ class Rates:
         )
         if wait > 0:
             await self._sleep(wait)
-        while (left := self._pause_until - self._now()) > 0:
-            await self._sleep(left)
+        while (pause := self._pause_until - self._now()) > 0:
+            await self._sleep(pause)
 
 
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.5, 30.0
@@ -125,7 +125,7 @@ class _Asking:
     asked: int = 0
 
     @property
-    def lost(self) -> int:
+    def charged(self) -> int:
         """How many attempts may have been charged."""
         return sum(fault.is_lost for fault in self.faults)
 
@@ -187,7 +187,7 @@ class EndpointModel:
     @property
     def endpoint(self) -> str:
         """The base URL without user, password and query, for the trace."""
-        return self._address.shown
+        return self._address.public_url
 
     @property
     def price(self) -> Price | None:
@@ -285,7 +285,7 @@ class EndpointModel:
             if len(answer.text) > longest:
                 raise malformed(f"it is longer than {longest:,} characters")
         if answer.finish is None:
-            raise Trouble(Fault("cut", "the answer broke off", "the stream ended before its end", "see its log", is_lost=True))
+            raise Trouble(Fault("cut", "the answer was interrupted", "the stream ended early", "see its log", is_lost=True))
 
     async def _bytes(self, response: Any, secrets: tuple[str, ...]) -> AsyncIterator[bytes]:
         size = 0
@@ -354,7 +354,7 @@ class EndpointModel:
         extra |= {f"served_{name}": value for name, value in answer.served.items() if value != self._model}
         extra |= {"left_out": sorted(asking.left_out)} if asking.left_out else {}
         extra |= {"retried": [fault.kind for fault in asking.faults]} if asking.faults else {}
-        extra |= {"lost": asking.lost} if asking.lost else {}
+        extra |= {"lost": asking.charged} if asking.charged else {}
         extra |= {"reasoning_chars": len(answer.reasoning)} if answer.reasoning else {}
         ids, logps = answer.token_ids, answer.logps
         if ids is not None and logps is not None and len(ids) != len(logps):
@@ -395,11 +395,11 @@ class EndpointModel:
             is_same = len({f.kind for f in asking.faults}) == 1
             what += f", {len(asking.faults)} times" if is_same else f" in attempt {len(asking.faults)}"
         if fault.after_s is not None and fault.after_s > _LONGEST_WAIT_S:
-            why = f"{why or ''}, to be asked again after {fault.after_s:,.0f} s".lstrip(", ")
+            why = f"{why or ''}, retry after {fault.after_s:,.0f} s".lstrip(", ")
         fix = fix.format(key_env=self._key_env or KEY_ENV) if fix else None
         if self._key_env is None and self._address.is_plain and why == "HTTP 401":
             fix = f"name the variable that holds the key (key_env={KEY_ENV!r}): over plain http only a named one is sent"
-        return EndpointFailed(fault.kind, what, where=f"{self.name} at {self.endpoint}", why=why, fix=fix, lost=asking.lost)
+        return EndpointFailed(fault.kind, what, where=f"{self.name} at {self.endpoint}", why=why, fix=fix, lost=asking.charged)
 
     # ---- the client
 
@@ -428,9 +428,9 @@ class EndpointModel:
 
     def _own_version(self) -> str:
         if not self._body:
-            return self._address.shown
+            return self._address.public_url
         text = json.dumps(self._body, sort_keys=True, default=str)
-        return f"{self._address.shown} with {hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
+        return f"{self._address.public_url} with {hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,9 +440,9 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_system(messages: list[dict[str, str]]) -> list[dict[str, str]]:
     """The system's words before the first of the user's, for templates that know no system role."""
-    told = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
+    system = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
     rest = [m for m in messages if m["role"] != "system"] or [{"role": "user", "content": ""}]
-    return [{**rest[0], "content": f"{told}\n\n{rest[0]['content']}".strip()}, *rest[1:]]
+    return [{**rest[0], "content": f"{system}\n\n{rest[0]['content']}".strip()}, *rest[1:]]
 
 
 def _in_turns(messages: list[dict[str, str]]) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
 """Where an endpoint is and with which key it is asked: from the base URL and the environment.
 
-Always true: a key comes from the environment, when a client opens, and is kept nowhere else. `shown` holds no user, password or
+Always true: a key comes from the environment, when a client opens, and stays nowhere else. `public_url` has no user, password or
 query. Over plain http only a key is sent whose variable the caller named: the vendor's key in OPENAI_API_KEY, which is there for
 other programs, does not go to whatever answers on a port. An endpoint on this machine is asked directly, without a proxy.
 """
@@ -26,8 +26,8 @@ class Address:
 
     url: str = field(repr=False)
     """As it is asked, with user and password, without the query."""
-    shown: str
-    """As it may be shown."""
+    public_url: str
+    """The URL for people to read."""
     query: tuple[tuple[str, str], ...] = field(repr=False)
     is_local: bool
     is_plain: bool
@@ -37,35 +37,35 @@ class Address:
     @property
     def is_vendor(self) -> bool:
         """The one whose organisation and project headers the client knows."""
-        return self.shown.startswith("https://api.openai.com/")
+        return self.public_url.startswith("https://api.openai.com/")
 
 
 def address_of(base_url: str | None) -> Address:
     """The endpoint that is meant: the one given, or OPENAI_BASE_URL, or OpenAI's.
 
-    A trace keeps the shown address alone; where OPENAI_BASE_URL is the same endpoint, its user, password and query are taken.
+    A trace keeps the public URL alone; where OPENAI_BASE_URL names the same endpoint, its user, password and query apply.
     """
     named = os.environ.get("OPENAI_BASE_URL")
-    given = _parsed(base_url or named or _VENDOR)
-    if base_url and named and given.url == given.shown and not given.query:
+    address = _parsed(base_url or named or _VENDOR)
+    if base_url and named and address.url == address.public_url and not address.query:
         try:
             full = _parsed(named)
         except InputError:  # it is for other programs
-            return given
-        return full if full.shown == given.shown else given
-    return given
+            return address
+        return full if full.public_url == address.public_url else address
+    return address
 
 
-def shown(base_url: str) -> str:
-    """A base URL as it may be stored and shown: without user, password and query."""
-    return _parsed(base_url).shown
+def public_url(base_url: str) -> str:
+    """A base URL to store and show: without user, password and query."""
+    return _parsed(base_url).public_url
 
 
-def _parsed(given: str) -> Address:
-    given = given.strip()
+def _parsed(base_url: str) -> Address:
+    base_url = base_url.strip()
     fix = "write it like http://127.0.0.1:8000/v1"
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(base_url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port, parts = None, None, urlsplit("")
@@ -79,7 +79,7 @@ def _parsed(given: str) -> Address:
     texts = [unquote(parts.password or ""), parts.password or "", *(value for _, value in query)]
     return Address(
         url=urlunsplit((parts.scheme, f"{user}@{where}" if user else where, path, "", "")),
-        shown=urlunsplit((parts.scheme, where, path, "", "")),
+        public_url=urlunsplit((parts.scheme, where, path, "", "")),
         query=query,
         is_local=_is_local(host),
         is_plain=parts.scheme == "http",
@@ -95,7 +95,7 @@ def key_of(address: Address, key_env: str | None) -> str:
     key = os.environ.get(name, "").strip()
     if not key and not address.is_local and not address.is_plain and "@" not in address.url:
         fix = f"export {name}=..., or give an empty key_env where none is needed"
-        raise InputError(f"no key for {address.shown}", why=f"{name} is not set", fix=fix)
+        raise InputError(f"no key for {address.public_url}", why=f"{name} is not set", fix=fix)
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise InputError(f"the key in {name} has characters that a key cannot have", fix="copy it again")
     return key or _NO_KEY

@@ -91,13 +91,13 @@ def clean(text: str, secrets: Iterable[str] = ()) -> str:
 
 def status_fault(status: int, body: Any, headers: Mapping[str, str], asked: Mapping[str, Any], secrets: Iterable[str]) -> Fault:
     """The fault of a response that is not 200; `asked` is what the request held."""
-    parts = _said(body)
-    said = " ".join(parts)[:_READ]
+    parts = _messages_of(body)
+    message = " ".join(parts)[:_READ]
     # A 401 quotes the key.
-    why = f"HTTP {status}" if status == 401 or not said else f"HTTP {status}: {clean(parts[0], secrets)}"
-    if status != 429 and (status == 413 or _TOO_LONG.search(said)):
+    why = f"HTTP {status}" if status == 401 or not message else f"HTTP {status}: {clean(parts[0], secrets)}"
+    if status != 429 and (status == 413 or _TOO_LONG.search(message)):
         return Fault("too long", "the prompt is longer than the model's context", why, "shorten it, or take another model", True)
-    if status == 429 and "insufficient_quota" in said:
+    if status == 429 and "insufficient_quota" in message:
         return Fault("refused", "the account has no credit left", why, _FIXES[402], True)
     kind = _AGAIN.get(status)
     if kind is None and status >= 500:
@@ -105,7 +105,7 @@ def status_fault(status: int, body: Any, headers: Mapping[str, str], asked: Mapp
     if kind == "rate":
         fix = "lower the rate or the concurrency"
         return Fault("rate", "the endpoint has too many requests", why, fix, after_s=_retry_after(headers))
-    refused = _refused(body, said, asked) if status in (400, 422) or "system role" in said.lower() else ()
+    refused = _refused(body, message, asked) if status in (400, 422) or "system role" in message.lower() else ()
     if kind is not None and not refused:
         return Fault(kind, "the endpoint failed", why, "see its log", after_s=_retry_after(headers), is_lost=kind == "slow")
     return Fault("refused", "the endpoint refused the request", why, _FIXES.get(status), not refused, refused=refused)
@@ -137,11 +137,11 @@ def broken(error: Exception, *, has_begun: bool, timeout_s: float, secrets: Iter
         return Fault("refused", "the request cannot be sent", reason, "check the base URL and the key", True)
     if names & {"JSONDecodeError", "DecodingError", "APIResponseValidationError"}:
         return Fault("malformed", "the answer cannot be read", reason, "check the base URL", is_lost=True)
-    what = "the answer broke off" if has_begun else "the endpoint hung up"
+    what = "the answer was interrupted" if has_begun else "the endpoint hung up"
     return Fault("cut", what, reason, "see its log", is_lost=True)
 
 
-def _said(body: Any) -> list[str]:
+def _messages_of(body: Any) -> list[str]:
     """All that an error body says, whatever its shape, the words for people first."""
     if isinstance(body, str):
         return [body]
@@ -152,15 +152,15 @@ def _said(body: Any) -> list[str]:
     return [str(error)] if error else []
 
 
-def _refused(body: Any, said: str, asked: Mapping[str, Any]) -> tuple[str, ...]:
+def _refused(body: Any, message: str, asked: Mapping[str, Any]) -> tuple[str, ...]:
     """Which optional parts of what was asked the endpoint names in its refusal."""
     error = body.get("error", body) if isinstance(body, dict) else {}
     named = error.get("param") if isinstance(error, dict) else None
     if isinstance(named, str) and named.split(".")[0] in OPTIONAL and named.split(".")[0] in asked:
         return (named.split(".")[0],)
-    if "system role" in said.lower():
+    if "system role" in message.lower():
         return ("system",) if any(m.get("role") == "system" for m in asked["messages"]) else ()
-    return tuple(n for n in OPTIONAL if n in asked and re.search(rf"(?<![A-Za-z_]){n}(?![A-Za-z_])", said))
+    return tuple(n for n in OPTIONAL if n in asked and re.search(rf"(?<![A-Za-z_]){n}(?![A-Za-z_])", message))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -195,13 +195,13 @@ def malformed(why: str) -> Trouble:
 def json_of(data: bytes) -> dict[str, Any]:
     """A JSON object."""
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         head = data.lstrip()[:15].lower()
         raise malformed("it is HTML" if head.startswith((b"<!doctype", b"<html")) else "it is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise malformed("it is JSON, but no object")
-    return found
+    return value
 
 
 async def stream_data(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -245,7 +245,7 @@ class EndpointAnswer:
             raise malformed("it has no choices")
         for choice in choices:
             if not isinstance(choice, dict):
-                raise malformed("a choice is no object")
+                raise malformed("a choice is not an object")
             if choice.get("index") in (None, 0):
                 self._choice(choice)
         self._ids_of_all(data)
@@ -274,14 +274,14 @@ class EndpointAnswer:
         end = min(ends, default=len(self.text))
         if ends:
             self.finish = "stop"
-        length, kept = 0, 0
-        while kept < len(self._tokens) and length < end:
-            length, kept = length + len(self._tokens[kept]), kept + 1
+        length, count_kept = 0, 0
+        while count_kept < len(self._tokens) and length < end:
+            length, count_kept = length + len(self._tokens[count_kept]), count_kept + 1
         if len(self._ids) == len(self._tokens):
-            self._ids = self._ids[:kept]
+            self._ids = self._ids[:count_kept]
         else:  # without the text of each token nobody knows which of them are left
             self._is_partly_told |= bool(ends)
-        self.text, self._tokens, self._logps = self.text[begin:end], self._tokens[:kept], self._logps[:kept]
+        self.text, self._tokens, self._logps = self.text[begin:end], self._tokens[:count_kept], self._logps[:count_kept]
 
     def _usage(self, usage: dict[str, Any]) -> None:
         if not usage:
@@ -291,14 +291,14 @@ class EndpointAnswer:
 
     def _choice(self, choice: dict[str, Any]) -> None:
         part = _part(choice)
-        said = _text(part.get("content")) or _text(part.get("refusal"))
-        self.text += said
+        text = _text(part.get("content")) or _text(part.get("refusal"))
+        self.text += text
         self.reasoning += _text(part.get("reasoning_content")) or _text(part.get("reasoning"))
         calls = part.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():
             self._tool_call(as_dict(call))
-        self._logprobs(choice.get("logprobs"), has_text=bool(said))
-        self._ids_of_choice(choice, has_text=bool(said))
+        self._logprobs(choice.get("logprobs"), has_text=bool(text))
+        self._ids_of_choice(choice, has_text=bool(text))
         reason = choice.get("finish_reason")
         if reason is not None:
             self.finish = _FINISH.get(reason, "unknown") if isinstance(reason, str) else "unknown"
@@ -308,37 +308,37 @@ class EndpointAnswer:
         more = as_dict(data.get("sglext"))
         self.prompt_ids = _ids(data.get("prompt_token_ids")) or _ids(more.get("input_ids")) or self.prompt_ids
         lists = more.get("output_ids")
-        found = _ids(lists[0]) if isinstance(lists, list) and lists else None
-        if found is not None:  # told once, for the whole answer
-            self._ids, self._is_partly_told = list(found), False
+        ids = _ids(lists[0]) if isinstance(lists, list) and lists else None
+        if ids is not None:  # told once, for the whole answer
+            self._ids, self._is_partly_told = list(ids), False
 
     def _ids_of_choice(self, choice: dict[str, Any], *, has_text: bool) -> None:
         about = as_dict(choice.get("meta_info"))
         self.prompt_ids = _ids(choice.get("prompt_token_ids")) or self.prompt_ids
-        told = about.get("output_token_logprobs")
-        rows = [row for row in told if isinstance(row, list) and len(row) >= 2] if isinstance(told, list) else []
-        found = _ids(choice.get("token_ids")) or _ids(choice.get("response_token_ids")) or _ids([row[1] for row in rows])
-        if found is None:
+        listed = about.get("output_token_logprobs")
+        rows = [row for row in listed if isinstance(row, list) and len(row) >= 2] if isinstance(listed, list) else []
+        ids = _ids(choice.get("token_ids")) or _ids(choice.get("response_token_ids")) or _ids([row[1] for row in rows])
+        if ids is None:
             self._is_partly_told |= has_text and bool(self._ids)
             return
         self._is_partly_told |= has_text and not self._ids and len(self.text) > len(_text(_part(choice).get("content")))
-        self._ids += found
+        self._ids += ids
 
     def _tool_call(self, call: dict[str, Any]) -> None:
         function, index = as_dict(call.get("function")), count(call.get("index"))
         arguments = function.get("arguments")
-        given = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
-        found = next((c for c in self._calls if c["index"] == index), None) if index is not None else None
-        if found is None and index is None and not function.get("name") and self._calls:
-            found = self._calls[-1]
-        if found is None:
-            found = {"index": index, "name": "", "arguments": ""}
-            self._calls.append(found)
-        found["name"] = found["name"] or _text(function.get("name"))
-        found["arguments"] += given
+        part = arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
+        entry = next((c for c in self._calls if c["index"] == index), None) if index is not None else None
+        if entry is None and index is None and not function.get("name") and self._calls:
+            entry = self._calls[-1]
+        if entry is None:
+            entry = {"index": index, "name": "", "arguments": ""}
+            self._calls.append(entry)
+        entry["name"] = entry["name"] or _text(function.get("name"))
+        entry["arguments"] += part
 
-    def _logprobs(self, given: Any, *, has_text: bool) -> None:
-        rows = as_dict(given).get("content")
+    def _logprobs(self, stated: Any, *, has_text: bool) -> None:
+        rows = as_dict(stated).get("content")
         if not isinstance(rows, list):
             self._is_partly_logged |= has_text
             return
@@ -372,5 +372,5 @@ def _text(value: Any) -> str:
 
 def _plausible(value: Any) -> int | None:
     """A number of tokens; what is longer than any context is a mistake."""
-    found = count(value) if not isinstance(value, str) else None
-    return found if found is not None and found <= _MOST_TOKENS else None
+    number = count(value) if not isinstance(value, str) else None
+    return number if number is not None and number <= _MOST_TOKENS else None

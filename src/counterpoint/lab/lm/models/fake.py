@@ -114,9 +114,9 @@ class Fake:
         if draw("explore") >= self.explore:
             return act, logps if self.explore else None
         other = every[int(draw("which") * n)]
-        taken = next(c for c in choices if grammar.starts([c])[0] == other)
-        text = act.text if taken.text is None and taken.verb == act.verb else taken.text or ""
-        return Act(taken.verb, taken.target, text), logps
+        choice = next(c for c in choices if grammar.starts([c])[0] == other)
+        text = act.text if choice.text is None and choice.verb == act.verb else choice.text or ""
+        return Act(choice.verb, choice.target, text), logps
 
 
 @lru_cache(maxsize=1024)

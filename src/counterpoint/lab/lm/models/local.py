@@ -57,15 +57,15 @@ class Options:
     """The most tokens of prompt and completion together; None: what the model says."""
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Options:
+    def of(cls, values: dict[str, Any]) -> Options:
         """Options from keywords; unknown and impossible ones raise."""
         known = {f.name for f in fields(cls)}
-        for name in given:
+        for name in values:
             if name in _GONE:
                 raise InputError(f"a local model has no option {name!r} any more", why=_GONE[name], fix=f"leave out {name}")
             if name not in known:
                 raise InputError(f"a local model has no option {name!r}", fix=did_you_mean(name, known))
-        options = cls(**given)
+        options = cls(**values)
         if options.dtype not in (None, "float32", "bfloat16"):
             raise InputError(f"dtype is float32 or bfloat16, not {options.dtype!r}")
         if options.device.partition(":")[0] not in ("cpu", "cuda"):
@@ -110,7 +110,7 @@ def load(source: Source, options: Options) -> tuple[Chat, Engines]:
     torch.set_num_threads(options.threads)
     folder = ready_folder(source)
     if wrong := damaged(folder):
-        fix = "`counterpoint models install NAME` makes the folder again; remove one that was made from a file"
+        fix = "`counterpoint models install NAME` rebuilds the folder; remove one that came from a file"
         raise InputError(f"is damaged: {', '.join(wrong)}", where=folder.name, why="the checksum differs", fix=fix)
     _enough_memory(folder, options)
     chat, shape, weights = read_folder(folder, source.name, device=options.device, dtype=getattr(torch, options.numbers))
@@ -180,13 +180,13 @@ class _Asked:
 
     def text(self, chat: Chat, ids: tuple[int, ...]) -> tuple[str, bool]:
         """What tokens say, up to a stop string; and whether there was one."""
-        start, taken, is_whole = chat.begun(self.call.starts, ids) if self.call.starts else ("", 0, False)
-        if is_whole or (start and taken == len(ids)):
+        start, used, is_whole = chat.begun(self.call.starts, ids) if self.call.starts else ("", 0, False)
+        if is_whole or (start and used == len(ids)):
             return start, is_whole
         whole = chat.decode(ids)
-        tail = whole[len(start) :] if whole.startswith(start) else chat.decode(ids[taken:])
-        found = [at for stop in self.call.stop if stop and (at := tail.find(stop)) >= 0]
-        return start + tail[: min(found, default=len(tail))], bool(found)
+        tail = whole[len(start) :] if whole.startswith(start) else chat.decode(ids[used:])
+        stops = [at for stop in self.call.stop if stop and (at := tail.find(stop)) >= 0]
+        return start + tail[: min(stops, default=len(tail))], bool(stops)
 
     def cut(self, chat: Chat, ids: tuple[int, ...]) -> int:
         """How many tokens it takes to the end of the first stop string; all where there is none."""
@@ -331,7 +331,7 @@ class _Server:
                 rows.clear()
                 continue
             for ticket, asked in rows.items():
-                if asked.stops and (ids := tuple(engine.written(ticket))) and asked.text(chat, ids)[1]:
+                if asked.stops and (ids := tuple(engine.tokens_so_far(ticket))) and asked.text(chat, ids)[1]:
                     ended = engine.cancel(ticket)
                     assert ended is not None
                     done.append((ticket, ended))

@@ -23,10 +23,10 @@ def openai_(spec: str, **options: Any) -> Model:
     for option in options:
         if option not in known:
             raise InputError(f"openai has no option {option!r}", fix=did_you_mean(option, known))
-    given = {option: value for option, value in options.items() if value is not None}
-    table = given.get("prices")
+    settings = {option: value for option, value in options.items() if value is not None}
+    table = settings.get("prices")
     if isinstance(table, Mapping):
         # `Prices` looks a model up without the `organisation/` before its name; here it may be written either way.
         both = {str(name).rpartition("/")[2]: row for name, row in table.items()} | dict(table)
-        given["prices"] = Prices.with_file(both, where="prices")
-    return EndpointModel(spec, **given)
+        settings["prices"] = Prices.with_file(both, where="prices")
+    return EndpointModel(spec, **settings)

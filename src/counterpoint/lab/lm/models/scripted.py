@@ -37,7 +37,7 @@ class Scripted:
         """The agent's next line."""
         agent = call.view.agent if call.view else "*"
         lines = self._lines.get(agent) or self._lines.get("*") or ["NOOP"]
-        turn = sum(seen.kind == "own" for seen in call.view.seen) if call.view else 0
+        turn = sum(item.kind == "own" for item in call.view.seen) if call.view else 0
         text = lines[min(turn, len(lines) - 1)]
         asked = sum(len(m.text.split()) for m in call.messages)
         return Completion(text=text, tokens_in=asked, tokens_out=len(text.split()), extra={"seconds": 0.1})

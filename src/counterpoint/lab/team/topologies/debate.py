@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from counterpoint.lab.lm.model import BudgetSpent
+from counterpoint.lab.lm.model import BudgetExhausted
 from counterpoint.lab.tasks.task import Choice, ViewItem
 from counterpoint.lab.team.agent import Agent, Returned, Team
 from counterpoint.lab.team.orchestration import Orchestration, manage
@@ -46,7 +46,7 @@ async def _speak(agent: Agent, round_: int) -> Chosen:
             if chosen.act is None or chosen.act.verb != "tool":
                 return chosen
             await use_tool(agent, chosen.act, chosen.event, key, f"round {round_}")
-    except (AgentStopped, BudgetSpent) as ended:
+    except (AgentStopped, BudgetExhausted) as ended:
         return Chosen(None, None, str(ended) or "stopped")
     return Chosen(None, None, "no steps left")
 
@@ -70,4 +70,4 @@ async def _resolve(lead: Agent, last: list[tuple[Agent, Chosen]]) -> str:
     return await manage(work)
 
 
-debate = Topology(run=_run, root="resolver", workers=("debater",))
+debate = Topology(run=_run, root="resolver", workers=("debater",), is_fixed=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from counterpoint.lab.lm.model import BudgetSpent
+from counterpoint.lab.lm.model import BudgetExhausted
 from counterpoint.lab.tasks.task import Subtask
 from counterpoint.lab.team.agent import Agent, Returned, Team, parts_of
 from counterpoint.lab.team.orchestration import Orchestration, manage
@@ -41,7 +41,7 @@ async def _lead(agent: Agent, subtask: Subtask, group: Sequence[Subtask]) -> Ret
     ok, why = True, ""
     try:
         text = await manage(work)
-    except (AgentStopped, BudgetSpent) as ended:
+    except (AgentStopped, BudgetExhausted) as ended:
         text, ok, why = work.draft, bool(work.draft), str(ended) or "stopped"
     parent = agent.parent
     assert parent is not None

@@ -90,7 +90,7 @@ def _silent(rows: Sequence[Row]) -> Alert | None:
     gone = sorted(spoke - {role for role, n in (rows[-1].get("roles") or {}).items() if n})
     if not gone:
         return None
-    what = f"nobody speaks as {' or '.join(gone)} any more"
+    what = f"no agent plays {' or '.join(gone)} any more"
     return Alert("silent_role", what, "right where one agent is enough; else a cheaper spawn (prices.agent)")
 
 

@@ -404,7 +404,7 @@ class _Round:
             w.news.append(Answered(rollout, call, ids.tobytes(), logps.tobytes(), answer.finish))
         if self._tickets and not self._engine.is_busy:
             raise CounterpointError(
-                f"the engine has lost {len(self._tickets)} calls", where="driver", fix="a defect of the engine"
+                f"the engine has lost {len(self._tickets)} calls", where="driver", fix="a bug in the engine"
             )
 
     def _drain(self) -> None:

@@ -46,6 +46,8 @@ class CallTokens:
     """Log-probabilities that the engine recorded."""
     old: NDArray[np.float64] | None = None
     """Log-probabilities under the weights before the update; the sampler's where they are not given."""
+    weight: float | None = None
+    """Of each token in the update (`token_weights`); None: all tokens of a step weigh the same."""
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.said)
@@ -79,6 +81,9 @@ class Options:
     """Tokens of a micro-batch; on a CPU padding is counted."""
     steps: int = 1
     """Optimiser steps that the sequences of an update are divided among."""
+    temperature: float = 1.0
+    """At which the calls of an update were sampled, and so of the policy that learns: all log-probabilities are at it, and
+    ratios begin at 1."""
     kl_limit: float = 0.0
     """Most that an update may move what was said, in KL per token; 0: no limit."""
 
@@ -223,7 +228,7 @@ class LanguageLearner:
     def improve(
         self, sequences: Sequence[CallTokens], objective: Objective, reference: Weights | None = None
     ) -> dict[str, float]:
-        """Clipped policy-gradient steps on what was sampled; every token weighs the same."""
+        """Clipped policy-gradient steps on what was sampled; tokens weigh the same, or what their calls say."""
         told = [s for s in sequences if s.advantages is not None and s.sampler is not None]
         if len(told) < len(sequences):
             raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
@@ -232,8 +237,10 @@ class LanguageLearner:
         before = [p.detach().clone() for p in self.learned] if held else []
         old = self.logps(held) if held else []
         reports = []
-        for part in self._parts(len(told)):
-            mine = [told[i] for i in part]
+        parts = self._parts(len(told))
+        for part in parts:
+            # a part stands for the whole: its weights are as many times higher
+            mine = [told[i] if told[i].weight is None else replace(told[i], weight=told[i].weight * len(parts)) for i in part]
             mine_reference = None if references is None else [references[i] for i in part]
             reports.append(self._policy_step(mine, objective, mine_reference))
         return _means(reports) | (self._hold(held, old, before) if held else {})
@@ -272,7 +279,7 @@ class LanguageLearner:
                 logp,
                 column(batch, lambda i: _known(sequences[i].sampler if sequences[i].old is None else sequences[i].old)),
                 column(batch, lambda i: _known(sequences[i].advantages)),
-                torch.full_like(logp, 1 / count),
+                column(batch, lambda i: np.full(len(sequences[i].said), 1 / count if (w := sequences[i].weight) is None else w)),
                 torch.as_tensor(calls, device=device),
                 sampler=sampler,
                 reference=None if references is None else column(batch, lambda i: references[i]),
@@ -355,16 +362,33 @@ class LanguageLearner:
         else:
             attend = Conversations(parts, device, self.network.dtype)
         ids = torch.as_tensor(flat, device=device)
-        hidden = self.network.hidden(weights, ids, attend.positions, attend)
+        hidden = self.network.hidden_states(weights, ids, attend.positions, attend)
         starts = np.cumsum([len(p) for p in parts]) - [len(p) for p in parts]
         places = torch.as_tensor(np.concatenate([b + p.said for b, p in zip(starts, parts, strict=True)]), device=device)
         logits = self.network.logits(weights, hidden[places - 1])
+        logits = logits if self.options.temperature == 1.0 else logits / self.options.temperature
         return logits.gather(1, ids[places][:, None])[:, 0] - logits.logsumexp(-1)
 
 
 def with_old(learner: LanguageLearner, sequences: Sequence[CallTokens]) -> list[CallTokens]:
     """The sequences with log-probabilities under the learner's weights, so that the engine's rounding can be corrected for."""
     return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
+
+
+def less_kl(
+    sequences: Sequence[CallTokens], references: Sequence[NDArray[np.float64]], weight: float
+) -> list[CallTokens]:
+    """The sequences with a KL to the reference taken off their advantages: of each token, k1 of it and of the rest of its call.
+
+        A_t <- A_t - weight sum_{l >= t} (log pi_old - log ref)_l
+
+    The expected policy gradient of it is that of -weight KL(pi || ref) of the call.
+    """
+    out = []
+    for one, reference in zip(sequences, references, strict=True):
+        gap = _known(one.sampler if one.old is None else one.old) - reference
+        out.append(replace(one, advantages=_known(one.advantages) - weight * np.cumsum(gap[::-1])[::-1]))
+    return out
 
 
 def pairs_of(sequences: Sequence[CallTokens]) -> list[tuple[CallTokens, CallTokens]]:

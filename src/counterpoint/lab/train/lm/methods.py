@@ -18,6 +18,12 @@ from counterpoint.rewards.reward import Reward
 from counterpoint.rewards.schedules import scaffold_of, weight_at
 
 _LOSSES = ("clip", "reinforce", "sft", "dpo")
+_WEIGHTS = {"type": "token", "row": "token", "rollout": "rollout", "agent": "agent"}
+_CLIP = (
+    *("clip", "clip_high", "dual", "level", "log_max", "weigh", "mask_low", "mask_high", "pull", "kl", "kl_weight", "kl_in"),
+    *("scale", "epochs", "entropy"),
+)
+"""Options of clipped steps that language models have; for the last three, which say how networks step, runs have settings."""
 _LEVELS = {"decision": "token", "token": "token", "turn": "geometric", "sequence": "geometric"}
 
 
@@ -28,6 +34,8 @@ def with_preset(given: Mapping[str, Any], name: str) -> dict[str, Any]:
         more = {"imitate": {"steps": 300, **(given.get("imitate") or {})}}
         return {**given, **more, "learn": {**(given.get("learn") or {}), "updates": 0, "seconds": 0.0}}
     told = language_preset(preset, name)
+    if preset.fixed_team:
+        given = {**given, "task": _fixed_teams(given.get("task", ()), name)}
     told["learn"] = {**told["learn"], **(given.get("learn") or {})}
     return {**told, **{k: v for k, v in given.items() if k != "learn"}}
 
@@ -39,8 +47,22 @@ def without_preset(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**{key: value for key, value in given.items() if key != "adapters" or "adapters" not in told}, "learn": learn}
 
 
+def _fixed_teams(tasks: Any, name: str) -> Any:
+    """The tasks, each with a topology in which nobody decides who is in the team; another one is refused."""
+    if not isinstance(tasks, Sequence) or not all(isinstance(mix, Mapping) for mix in tasks):
+        return tasks  # the settings say what is wrong with it
+    fixed = [own for own in registry.ids("topology") if registry.get("topology", own).is_fixed]
+    for mix in tasks:
+        own = mix.get("topology", fixed[0])
+        if isinstance(own, str) and not registry.get("topology", own).is_fixed:
+            what = f"preset {name} is for a team that nobody spawns, and in topology {own} somebody does"
+            raise Refused(what, where="task.topology", fix=f"topology = {' or '.join(fixed)}")
+    return [{"topology": fixed[0], **mix} for mix in tasks]
+
+
 def language_preset(preset: Preset, name: str) -> dict[str, Any]:
     """What a preset sets: `adapters`, and keys of [learn]."""
+    preset = preset.changed(preset.language)
     if "lm" not in preset.learns or preset.loss_name not in _LOSSES:
         why = "language models learn by clipped policy steps, imitation or preferences" if "lm" in preset.learns else None
         raise Refused(f"preset {name} is for networks only", why=why, fix="counterpoint train presets names those for `lm`")
@@ -55,6 +77,8 @@ def language_preset(preset: Preset, name: str) -> dict[str, Any]:
     }
     if preset.group > 1:
         learn["samples"] = preset.group
+    if preset.tree:
+        learn["tree"] = list(preset.tree)
     if dict(preset.reward) != {"team_outcome": {}}:
         learn |= {"reward": {k: dict(v) for k, v in preset.reward.items()}, "balance": preset.balance}
     if preset.regime == "A":
@@ -66,13 +90,18 @@ def _loss(preset: Preset) -> dict[str, Any]:
     """The keys of [learn] that say what an update minimises."""
     given = dict(preset.loss[preset.loss_name])
     if preset.loss_name == "reinforce":
-        return {"steps": 1, "cap": 0.0}  # one step, at which every ratio is 1
+        return {"steps": int(given.get("steps", 1)), "cap": 0.0, "level": "none"}
     if preset.loss_name in ("sft", "dpo"):
         return {"loss": preset.loss_name} | ({"dpo_beta": float(given["beta"])} if "beta" in given else {})
+    if strange := [name for name in given if name not in _CLIP]:
+        raise Refused(f"language models have no loss option {' or '.join(strange)}", fix="a preset without it")
     low, high, ends = float(given.get("clip", 0.2)), given.get("clip_high"), (given.get("mask_low"), given.get("mask_high"))
     told: dict[str, Any] = {"clip_low": low, "clip_high": low if high is None else float(high)}
     told |= {"dual": float(given.get("dual") or 0.0), "level": _LEVELS[given.get("level", "decision")]}
-    told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3"), "pull": float(given.get("pull", 0.0))}
+    told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3"), "kl_in": given.get("kl_in", "loss")}
+    told |= {"pull": float(given.get("pull", 0.0))}
+    told |= {"weigh": "turn" if given.get("level") == "turn" else _WEIGHTS[given.get("weigh", "type")]}
+    told |= {"log_max": float(given["log_max"])} if "log_max" in given else {}
     if ends != (None, None):
         told["mask"] = [-10.0 if ends[0] is None else ends[0], 10.0 if ends[1] is None else ends[1]]
     return told

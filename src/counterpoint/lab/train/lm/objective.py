@@ -3,6 +3,7 @@
 Always true: weights, old log-probabilities, those of the sampler and of the reference carry no gradient.
 
     L = sum_t w_t [ c_t max(-A_t rho_t, -A_t clip(rho_t, 1 - low, 1 + high)) + beta kl_t ]
+    L = sum_t w_t [ -c_t A_t log pi_t + beta kl_t ]                                              without a ratio: REINFORCE
     L = sum_t w_t [ c_t (-A_t exp(clip(log rho_t, mask)) + pull (log rho_t)^2) + beta kl_t ]     with a mask
 
 rho_t is pi / pi_old of the token, or of its call: the geometric mean (GSPO, arXiv 2507.18071; a call is a turn in ReMA,
@@ -16,20 +17,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from counterpoint.errors import InputError
-from counterpoint.lab.train.objectives import ESTIMATORS, check_dual, clip_loss, kl, mask_loss, unit_means, unit_sums
+from counterpoint.lab.train.objectives import ESTIMATORS, check_dual, check_kl, clip_loss, kl, mask_loss, unit_means, unit_sums
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_LOG_MAX = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
     """What an update minimises."""
 
-    level: Literal["token", "geometric", "product"] = "token"
-    """What a ratio is of: a token, or a call by the geometric mean or the product over its tokens."""
+    level: Literal["token", "geometric", "product", "none"] = "token"
+    """What a ratio is of: a token, or a call by the geometric mean or the product over its tokens; none: no ratio (REINFORCE)."""
+    log_max: float = 20.0
+    """Log ratios are held at this from above."""
     clip_low: float = 0.2
     clip_high: float = 0.28
     dual: float | None = None
@@ -43,15 +44,19 @@ class Objective:
     beta: float = 0.0
     """Weight of the divergence from the reference."""
     kl: Literal["k1", "k2", "k3"] = "k3"
+    """Its estimator: k2 or k3 where it has a weight; the expected gradient of k1 is 0."""
 
     def __post_init__(self) -> None:
-        if self.level not in ("token", "geometric", "product"):
-            raise InputError(f"no level {self.level!r}", fix="token, geometric or product")
+        if self.level not in ("token", "geometric", "product", "none"):
+            raise InputError(f"no level {self.level!r}", fix="token, geometric, product or none")
+        if self.level == "none" and (self.mask is not None or self.pull or self.dual is not None):
+            raise InputError("without a ratio there is nothing to mask, pull or bound", fix="level = token")
         if self.kl not in ESTIMATORS:
             raise InputError(f"no estimator {self.kl!r}", fix="k1, k2 or k3")
         if self.mask is not None and not self.mask[0] < 0 < self.mask[1]:
             raise InputError(f"a mask of log ratios is around 0, not {self.mask}", fix="[-0.5, 0.5]")
         check_dual(self.dual)
+        check_kl(self.kl, "loss", self.beta)
 
     def __call__(
         self,
@@ -67,7 +72,9 @@ class Objective:
         """The loss of flat tokens, and what to report; `calls` numbers each token's call from 0."""
         log_ratio = logp - old
         logs = self._by_level(log_ratio, calls)
-        if self.mask is not None:
+        if self.level == "none":
+            loss = -advantages * logp
+        elif self.mask is not None:
             loss = mask_loss(logs, advantages, low=self.mask[0], high=self.mask[1])
         else:
             loss = clip_loss(logs, advantages, low=self.clip_low, high=self.clip_high, dual=self.dual)
@@ -87,10 +94,10 @@ class Objective:
 
     def _by_level(self, log_ratio: Tensor, calls: Tensor) -> Tensor:
         """Log ratios of tokens, or of their calls."""
-        if self.level == "token":
-            return log_ratio.clamp(max=_LOG_MAX)
+        if self.level in ("token", "none"):
+            return log_ratio.clamp(max=self.log_max)
         reduce = unit_means if self.level == "geometric" else unit_sums
-        return reduce(log_ratio, calls, int(calls.max()) + 1).clamp(max=_LOG_MAX)[calls]
+        return reduce(log_ratio, calls, int(calls.max()) + 1).clamp(max=self.log_max)[calls]
 
     def _share_clipped(self, logs: Tensor) -> float:
         """The share of tokens whose ratio is outside."""

@@ -54,7 +54,7 @@ def check_device(device: str) -> torch.device:
         raise InputError(f"no device {device!r}", fix="cpu or cuda")
     if kind == "cuda" and not torch.cuda.is_available():
         fix = "--set device=cpu for a tiny model, or a machine with an NVIDIA GPU"
-        raise Refused("no GPU is there: the device is 'cuda'", fix=fix)
+        raise Refused("no GPU: the device is 'cuda'", fix=fix)
     return torch.device(device)
 
 

@@ -74,6 +74,10 @@ class Rollout:
     """What its trace is called; made of the task and both seeds where empty."""
     policies: Mapping[str, str] = field(default_factory=dict)
     """Role to the policy (an adapter's name) that speaks for it; the shared one for roles that are not here."""
+    notes: tuple[Mapping[str, Any], ...] = ()
+    """Where it parts from the team that it branches off (`edit_note`, without an edit): from there on it draws afresh."""
+    keys: tuple[str | None, ...] = ()
+    """The keys of that team's events, in their order."""
     constrained: bool = False
     """Whether an answer is held to what is legal, token by token; log-probabilities are then those under that mask."""
 
@@ -235,7 +239,7 @@ class _Playing:
         else:
             raise InputError(f"a model that learns cannot use the harness {spec.harness!r}", fix="harness = 'text'")
         sink = MemorySink()
-        recorder, edits = Recorder(sink, LogicalClock()), Edits(rollout.draws)
+        recorder, edits = Recorder(sink, LogicalClock()), Edits.of(rollout.draws, rollout.notes, rollout.keys)
         team = assemble(spec, task, instance, model, recorder, edits=edits)
         team.is_timeless = True
         return cls(team, model, replace(rollout, spec=spec), sink)
@@ -244,7 +248,8 @@ class _Playing:
         """The team's trace."""
         rollout = self.rollout
         about = {"seed": rollout.seed, "constrained": rollout.constrained, "policies": dict(rollout.policies)}
-        meta = {"rollout": about} | ({DRAWS: rollout.draws} if rollout.seed else {})
+        meta: dict[str, Any] = {"rollout": about} | ({DRAWS: rollout.draws} if rollout.seed else {})
+        meta |= {"edits": [dict(note) for note in rollout.notes]} if rollout.notes else {}
         try:
             return await play_to_trace(self.team, rollout.spec, self.sink, trace_id=rollout.name, meta=meta)
         finally:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from counterpoint.lab.team.session import Spec, make_model
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.methods import check_rewards, with_preset
 from counterpoint.lab.train.lm.objective import Objective
+from counterpoint.lab.train.objectives import check_kl
 from counterpoint.options import (
     NonNegative,
     NonNegativeInt,
@@ -129,9 +131,13 @@ class Learn:
     """Tasks of one update."""
     samples: PositiveInt = 8
     """Teams that play each of them."""
+    tree: tuple[PositiveInt, ...] = ()
+    """Fan-outs of the samples of a task, whose product is `samples`: [2, 4] is two teams, and of each three more that begin like
+    it up to a call that is drawn. None: every team for itself."""
     resample: NonNegativeInt = 1
     """How often groups without spread are replaced by fresh ones."""
     temperature: Positive = 1.0
+    """At which teams play; with `loss = "clip"` the policy that learns is the model at this temperature."""
     steps: PositiveInt = 4
     """Optimiser steps of one update."""
     lr: Rate = 3e-5
@@ -148,7 +154,12 @@ class Learn:
     """clip: clipped policy gradient. sft: calls whose advantage is above 0 are imitated. dpo: of calls with one prompt, the one
     with the highest advantage is preferred to the one with the lowest."""
     dpo_beta: Positive = 0.1
-    level: Literal["token", "geometric", "product"] = "token"
+    level: Literal["token", "geometric", "product", "none"] = "token"
+    """What a ratio is of: a token, or a call (the geometric mean or the product over its tokens); none: no ratio (REINFORCE)."""
+    log_max: Positive = 20.0
+    """Log ratios are held at this from above."""
+    weigh: Literal["token", "rollout", "agent", "turn"] = "token"
+    """What weighs the same: every token, or every rollout, every agent of a rollout, every call of a rollout."""
     clip_low: float = 0.2
     clip_high: float = 0.28
     dual: float = 0.0
@@ -160,8 +171,11 @@ class Learn:
     cap: float = 2.0
     """Most that the correction for the engine's rounding weighs a token; 0: its log-probabilities are taken as they are."""
     kl: Literal["k1", "k2", "k3"] = "k3"
+    """Estimator of the divergence: k2 or k3 in the loss, k1 in the reward."""
     beta: float = 0.0
     """Weight of the divergence from the model that reinforcement begins with."""
+    kl_in: Literal["loss", "reward"] = "loss"
+    """Where it counts: in the loss, or in the reward: of each token, what it and the rest of its call diverge."""
     kl_limit: NonNegative = 0.0
     """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is halved, at most
     four times, then taken back. 0: no limit. With `loss = "clip"` only."""
@@ -170,9 +184,12 @@ class Learn:
         """What an update minimises."""
         if len(self.mask) not in (0, 2):
             raise InputError(f"learn.mask is {list(self.mask)}", fix="two log ratios, or none: [-0.5, 0.5]")
+        is_in_loss = self.kl_in == "loss"
+        check_kl(self.kl, self.kl_in, self.beta)
         return Objective(
-            level=self.level, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
-            mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None, beta=self.beta,
+            level=self.level, log_max=self.log_max, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
+            mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None,
+            beta=self.beta if is_in_loss else 0.0,
             kl=self.kl,
         )  # fmt: skip
 
@@ -232,10 +249,13 @@ class LanguageSettings:
             raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
         if (l.updates or l.seconds) and l.samples < 2:
             raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
+        if l.tree and math.prod(l.tree) != l.samples:
+            what = f"a tree of {list(l.tree)} has {math.prod(l.tree)} ends, and learn.samples is {l.samples}"
+            raise InputError(what, where="learn.tree", fix=f"learn.samples = {math.prod(l.tree)}, or another tree")
         if l.kl_limit and l.loss != "clip":
             raise InputError(f"learn.kl_limit is {l.kl_limit}", fix='0 for none; a limit goes with loss = "clip" only')
         if not l.credit and (l.updates or l.seconds):
-            raise InputError("nobody says who earned it", where="learn.credit", fix='credit = ["group_relative"]')
+            raise InputError("no credit mechanism is named", where="learn.credit", fix='credit = ["group_relative"]')
         l.objective()
         self._look_up()
 
@@ -253,7 +273,7 @@ class LanguageSettings:
         for name in self.learn.credit:
             found = registry.get("mechanism", name)
             if not isinstance(found, Mechanism):
-                raise InputError(f"{name!r} is no credit mechanism", fix="counterpoint credit --list")
+                raise InputError(f"{name!r} is not a credit mechanism", fix="counterpoint credit --list")
             if "replay" in found.needs and "counterfactual" not in found.options:
                 fix = "difference, which makes the last merge again without an agent, or a mechanism that reads traces alone"
                 raise InputError(f"{name} needs forks, which training does not make", where="learn.credit", fix=fix)

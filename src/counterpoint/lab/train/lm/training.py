@@ -26,9 +26,11 @@ from counterpoint.lab.train.folder import FORMAT, check_format
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.driver import Driver, Rollout
-from counterpoint.lab.train.lm.learner import CallTokens, pairs_of, sequences_of, with_old
+from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake
+from counterpoint.lab.train.lm.token_weights import CallPlace, token_weights
+from counterpoint.lab.train.lm.tree import branches
 from counterpoint.trace import Trace
 from counterpoint.trace.model_calls import chat_of
 from counterpoint.trace.rows import Credit
@@ -179,22 +181,39 @@ class LanguageTraining:
 
     def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> TeamBatch:
         """Teams on the tasks of these seeds, each `samples` times."""
+        rollouts = [self._rollout(seed, k, temperature, name, model) for seed in seeds for k in range(samples)]
+        return TeamBatch(self._traces(rollouts, model))
+
+    def play_tree(self, seeds: Sequence[int], tree: Sequence[int], *, temperature: float, name: str) -> TeamBatch:
+        """Teams on the tasks of these seeds, whose samples are a tree (`branches`)."""
+        width = int(np.prod(tree[1:]))
+        leaves = [self._rollout(seed, k * width, temperature, name, "engine") for seed in seeds for k in range(tree[0])]
+        traces = self._traces(leaves, "engine")
+        for fan in tree[1:]:
+            width //= fan
+            forks = [branches(rollout, trace, fan, width) for rollout, trace in zip(leaves, traces, strict=True)]
+            found = iter(self._traces([fork for own in forks for fork in own], "engine"))
+            traces = [each for trace, own in zip(traces, forks, strict=True) for each in (trace, *(next(found) for _ in own))]
+            leaves = [each for rollout, own in zip(leaves, forks, strict=True) for each in (rollout, *own)]
+        return TeamBatch(traces)
+
+    def _rollout(self, seed: int, k: int, temperature: float, name: str, model: str) -> Rollout:
+        """The team of one sample of a task."""
         s = self.settings
-        options = s.imitate.options if is_fake(model) else {}
-        rollouts = [
-            Rollout(
-                spec=self.mix_of(seed).spec(seed, model, options), seed=keyed_seed(s.seed, f"{name} {seed} {k}"),
-                temperature=temperature, trace_id=f"{name}-{seed}-{k}", policies=self.policies.speaks_for(),
-                version="" if model != "engine" else f"update {self.update}",
-            )
-            for seed in seeds for k in range(samples)
-        ]  # fmt: skip
+        return Rollout(
+            spec=self.mix_of(seed).spec(seed, model, s.imitate.options if is_fake(model) else {}),
+            seed=keyed_seed(s.seed, f"{name} {seed} {k}"), temperature=temperature, trace_id=f"{name}-{seed}-{k}",
+            policies=self.policies.speaks_for(), version="" if model != "engine" else f"update {self.update}",
+        )  # fmt: skip
+
+    def _traces(self, rollouts: Sequence[Rollout], model: str) -> list[Trace]:
+        """What they play, with prices taken off."""
         traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
         for trace in traces if model == "engine" else ():
             if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in _calls(trace)):
-                what = "how likely the model finds what it says is no number"
+                what = "the model's log-probability is NaN or infinite"
                 raise NotFinite(what, where=trace.trace_id, fix="other weights, or a lower learning rate")
-        return TeamBatch([less_prices(t, s.prices) for t in traces])
+        return [less_prices(t, self.settings.prices) for t in traces]
 
     def show(self, traces: Sequence[Trace]) -> tuple[int, int]:
         """What is to be imitated; gives how many calls had no token ids and were tokenised again, and how many are left out."""
@@ -322,6 +341,11 @@ class LanguageTraining:
         for name in self.policies.names:
             mine = list(spoken.get(name, {}).values())  # an agent's calls stay together: what they share is read once
             out[name] = [said for k in self.rng(3).permutation(len(mine)) for said in mine[k]]
+        if (weigh := self.settings.learn.weigh) != "token":
+            for name, some in out.items():
+                places = [CallPlace((row := row_of[s.name]).trace, row.agent, len(s.said)) for s in some]
+                weights = token_weights(weigh, places)
+                out[name] = [replace(s, weight=w) for s, w in zip(some, weights, strict=True)]
         return {name: some for name, some in out.items() if some}
 
     def _learners(self, rows: CallRows) -> Collection[str] | None:
@@ -330,7 +354,7 @@ class LanguageTraining:
         there = list(dict.fromkeys(r.role for r in rows.rows if r.role is not None))
         if learn.roles and there and not set(there) & set(learn.roles):
             fix = f"learn.roles of this team: {', '.join(sorted(there))}"
-            raise InputError(f"nobody in this team is {' or '.join(learn.roles)}, so nothing is learned", fix=fix)
+            raise InputError(f"no agent of this team is {' or '.join(learn.roles)}, so nothing is learned", fix=fix)
         if not learn.alternate:
             return learn.roles or None
         turns = sorted(learn.roles or there, key=lambda role: (role != "orchestrator", role))
@@ -339,14 +363,18 @@ class LanguageTraining:
     def _improve(self, name: str, mine: list[CallTokens]) -> dict[str, float]:
         learn, learner = self.settings.learn, self.policies.learners[name]
         learner.set_rate(self.rate())
-        learner.options = replace(learner.options, steps=learn.steps, kl_limit=learn.kl_limit)
+        heat = learn.temperature if learn.loss == "clip" else 1.0  # imitation and preferences are of the model as it is
+        learner.options = replace(learner.options, steps=learn.steps, kl_limit=learn.kl_limit, temperature=heat)
         if learn.loss == "sft":
             return learner.imitate_some([s for s in mine if s.advantages is not None and s.advantages.mean() > 0])
         if learn.loss == "dpo":
             assert self.reference is not None
             return learner.prefer(pairs_of(mine), self.reference[name], learn.dpo_beta)
         told = with_old(learner, mine) if learn.cap else mine
-        return learner.improve(told, learn.objective(), None if self.reference is None else self.reference[name])
+        reference = None if self.reference is None else self.reference[name]
+        if learn.beta and learn.kl_in == "reward" and reference is not None:
+            told = less_kl(told, learner.logps(told, reference), learn.beta)
+        return learner.improve(told, learn.objective(), reference)
 
     def _groups(self) -> tuple[TeamBatch, list[Trace], float]:
         """What was played, the traces of groups with spread, and the share of groups without."""
@@ -358,7 +386,12 @@ class LanguageTraining:
             first = first_task(self.settings.seed, is_shown=False) + (self.update * (learn.resample + 1) + turn) * learn.groups
             seeds = range(first, first + missing)
             name = f"u{self.update}"
-            traces = self.play(seeds, samples=learn.samples, temperature=learn.temperature, name=name).traces
+            heat = learn.temperature
+            traces = (
+                self.play_tree(seeds, learn.tree, temperature=heat, name=name).traces
+                if learn.tree
+                else self.play(seeds, samples=learn.samples, temperature=heat, name=name).traces
+            )
             self._spent(traces)
             equal = flat_groups(traces, learn, progress=self.progress)
             everything += traces
@@ -407,7 +440,7 @@ class LanguageTraining:
         """Raise `NotFinite` where weights are no numbers any more, and cannot be kept."""
         for name, learner in self.policies.learners.items():
             if not all(bool(torch.isfinite(p).all()) for p in learner.learned):
-                raise NotFinite("the weights are no numbers any more", where=f"policy {name}", fix="a lower learning rate")
+                raise NotFinite("the weights are NaN or infinite", where=f"policy {name}", fix="a lower learning rate")
 
     def state(self) -> bytes:
         """All of it."""

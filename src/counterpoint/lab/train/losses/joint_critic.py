@@ -423,6 +423,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 joint_critic = Loss(
     source="MADDPG, arXiv 1706.02275; COMA, arXiv 1705.08926; SQDDPG, arXiv 1907.05707",
     takes=Options,
+    sees="round",
     own_credit=("coma", "shapley_q", "uniform"),
     learn=_learn,
     module=JointCritic,

@@ -1,8 +1,9 @@
-"""One plain policy-gradient step on advantages of the preset's credit mechanism (REINFORCE, Williams 1992).
+"""Plain policy-gradient steps on advantages of the preset's credit mechanism (REINFORCE, Williams 1992).
 
     loss = -A log pi(decision)
 
-Always true: it is the first step of the clipped loss, at which every ratio is 1, over the whole batch at once.
+Always true: one step over the whole batch is the first step of the clipped loss, at which every ratio is 1; several divide the
+tasks of the batch among them, so that each episode is used once, and none has a ratio.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from counterpoint.lab.train.learner import update
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.rollouts import Rollout
 from counterpoint.lab.train.surrogates import Steps
-from counterpoint.options import NonNegative
+from counterpoint.options import NonNegative, PositiveInt
 from counterpoint.trace import Trace
 
 
@@ -24,6 +25,8 @@ class Options:
 
     entropy: NonNegative = 0.005
     """Weight of the entropy bonus at the start; it falls to 0."""
+    steps: PositiveInt = 1
+    """Steps among which the tasks of an update are divided."""
     scale: bool = True
     """Divide advantages by their spread within a decision type and kind of item."""
 
@@ -31,9 +34,12 @@ class Options:
 def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) -> dict[str, float]:
     advantages, stats = learner.advantages(out, traces)
     bonus = o.entropy * (1 - learner.progress)
-    steps = Steps(epochs=1, entropy=bonus, scale=o.scale)
-    each, episodes = learner.balancer(out, traces), len(out.values)
-    told = update(learner.net, learner.policy, out.tables, advantages, episodes, steps, learner.rng(1), balancer=each, parts=1)
+    steps = Steps(epochs=1, entropy=bonus, scale=o.scale, level="decision" if o.steps == 1 else "none")
+    each, episodes, tasks = learner.balancer(out, traces), len(out.values), None if o.steps == 1 else out.seeds
+    told = update(
+        learner.net, learner.policy, out.tables, advantages, episodes, steps, learner.rng(1), balancer=each, parts=o.steps,
+        tasks=tasks,
+    )  # fmt: skip
     return stats | told
 
 

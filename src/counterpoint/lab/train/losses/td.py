@@ -267,6 +267,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
 td = Loss(
     source="QMIX arXiv 1803.11485, VDN 1706.05296, pymarl; Agent Q-Mix arXiv 2604.00344",
     takes=Options,
+    sees="round",
     own_credit=("qmix", "vdn"),
     learn=_learn,
     module=Mixer,

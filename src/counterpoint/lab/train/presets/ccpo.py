@@ -1,6 +1,8 @@
-"""CCPO: the team's reward, and a bonus where the team is right only with the agent; roles learn in turn.
+"""CCPO: the team's verdict, and for who gives its words to another a bonus where they decide it; roles learn in turn.
 
-    R_i = R + 0.2 sign(R - R without i);      A_i = R_i - mean over the task;   clip 0.2, dual 3
+    R = 1 or -1;   thinker i: R_i = R + 0.2 ([R = 1, b_i < 0] - [R = -1, b_i > 0]);   solver: R;   A_i = R_i - mean of the task
+
+b_i is the mean verdict of the task's rollouts without the words of i. Clip 0.2, dual 3.
 
 Source: CCPO, arXiv 2603.21563; official code (16 rollouts, no KL).
 """
@@ -12,9 +14,10 @@ from counterpoint.lab.train.preset import Preset
 ccpo = Preset(
     source="CCPO, arXiv 2603.21563; official code",
     grade="R",
-    departures="without an agent means that its votes are not counted and nobody reacts; the outcome is the team's reward; any "
-    "number of agents; an agent of one rollout alone, and a rollout without any vote, get no credit",
-    credit={"sharp": {"give": "advantage", "event": "sign", "lambda_s": 0.2, "lambda_p": 0.0, "scale": False}},
+    departures="thinkers are the workers, each left out by itself, where the source has one; the solver is the orchestrator; "
+    "without an agent means that its votes are not counted, where the source lets the solver answer again; a verdict is right "
+    "where the outcome is above the mean of its task; an agent of one rollout alone, and a rollout without votes, get no credit",
+    credit={"sharp": {"give": "advantage", "event": "verdict", "lambda_s": 0.2, "lambda_p": 0.0, "scale": False}},
     loss={"clip": {"clip": 0.2, "dual": 3.0, "scale": False}},
     group=16,
     episodes=32,

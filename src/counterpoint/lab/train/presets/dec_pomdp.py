@@ -13,7 +13,8 @@ dec_pomdp = Preset(
     source="Bernstein, Givan, Immerman, Zilberstein 2002; Littman 1994",
     grade="T",
     departures="R is what the team added to the draft that was there before it began, since there is no baseline; the "
-    "orchestrator sees the public record, not a local view; sizes of the fixed team are those the network starts with",
+    "orchestrator sees the public record, not a local view; sizes of the fixed team are those the network starts with; with "
+    "language models a fixed team is a debate, whose panel has the run's width",
     reward={"team_outcome": {"gain": True}},
     credit={"group_relative": {"convention": "reinforce"}},
     loss={"reinforce": {"scale": False}},

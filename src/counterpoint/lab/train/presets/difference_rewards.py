@@ -16,7 +16,7 @@ difference_rewards = Preset(
     "noise and is paid for; a clipped loss; only agents get credit, so that spawns and stops stay as they are (credit "
     "option `also` gives spawns one)",
     credit={"difference": {}},
-    loss={"clip": {"clip": 0.2}},
+    loss={"clip": {"clip": 0.2, "scale": False}},
     group=1,
     episodes=32,
     regime="A",

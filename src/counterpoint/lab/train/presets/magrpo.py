@@ -1,8 +1,8 @@
 """MAGRPO: joint actions of a task against each other, the same advantage for every agent; no ratio, no clip.
 
-    A_g = R_g - mean(R);      loss = -A log pi
+    A_g = R_g - mean(R);      loss = -A log pi, a step for every task
 
-Source: MAGRPO, arXiv 2508.04652; CoMLRL code (mean only, 4 rollouts).
+Source: MAGRPO, arXiv 2508.04652; CoMLRL code (mean only, 4 rollouts, a batch of one prompt).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ magrpo = Preset(
     source="MAGRPO, arXiv 2508.04652; CoMLRL code",
     grade="R",
     departures="agents are named by the place at which they were spawned, and an agent of one rollout alone gets 0; rollouts do "
-    "not branch turn by turn (aligned, one turn): the tree of the paper costs 4 to the number of turns",
+    "not branch turn by turn (aligned, one turn): the tree of the paper costs 4 to the number of turns; with language models "
+    "each of the 8 steps of an update is on an eighth of the agents' calls, whatever their tasks",
     credit={"magrpo": {"mode": "aligned"}},
-    loss={"reinforce": {"scale": False}},
+    loss={"reinforce": {"scale": False, "steps": 8}},
     group=4,
     episodes=32,
     regime="C",
     delegate="agent",
-    rates={"policy": 0.01, "spawn": 0.02, "critic": 0.003},
     trains=("w",),
     unit="agent",
     learns=("network", "lm"),

@@ -190,7 +190,7 @@ class Processes(Pool):
         for place, w in enumerate(self._workers):
             last = self._beats[place] or self._began + START_S  # no beat yet: it is importing
             if w.job is not None and now - last > self._silent_s:
-                what = f"its worker process has sent no sign of life for {self._silent_s:g} s"
+                what = f"its worker process has sent no heartbeat for {self._silent_s:g} s"
                 raise failed(
                     w.job.number, w.job.work, what, fix="it is stopped, or holds the interpreter; allow a longer silent_s"
                 )

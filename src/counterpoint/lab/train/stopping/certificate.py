@@ -30,7 +30,7 @@ import numpy as np
 
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.guard.stop_paths import HasPaths, StopPaths, checked
-from counterpoint.guard.stop_rule import Rule, paid
+from counterpoint.guard.stop_rule import Rule, payoff_at
 from counterpoint.lab.train.stopping.expected import calmest
 from counterpoint.lab.train.stopping.values import longstaff_schwartz, pooled_fit
 
@@ -89,7 +89,7 @@ def bracket(
     worth = _best_worth(world, given, fresh.features[:pilot], rule, seed)
     left = fresh.features[pilot:]
     adjusted = dual(world, worth, left, forks, seed)
-    got, top = paid(adjusted, rule.stop_times(left)), adjusted.max(axis=1)
+    got, top = payoff_at(adjusted, rule.stop_times(left)), adjusted.max(axis=1)
     return Bracket(
         lower=float(got.mean()),
         lower_error=float(got.std(ddof=1) / np.sqrt(len(got))),
@@ -129,6 +129,6 @@ def _best_worth(world: Any, train: StopPaths, pilot: np.ndarray, rule: Rule, see
 
     def width(worth: Worth) -> float:
         adjusted = dual(world, worth, pilot, _PILOT_FORKS, seed)
-        return float((adjusted.max(axis=1) - paid(adjusted, times)).mean())
+        return float((adjusted.max(axis=1) - payoff_at(adjusted, times)).mean())
 
     return min(found, key=width)

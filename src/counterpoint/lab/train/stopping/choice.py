@@ -24,7 +24,7 @@ import numpy as np
 
 from counterpoint.guard.stop_basis import Basis
 from counterpoint.guard.stop_paths import HasPaths, StopPaths, checked, subset
-from counterpoint.guard.stop_rule import FOLDS, Rule, best_cap, folds_of, hindsight, paid, rule_of, threshold
+from counterpoint.guard.stop_rule import FOLDS, Rule, best_cap, folds_of, hindsight, payoff_at, rule_of, threshold
 from counterpoint.lab.train.stopping.expected import calmest
 from counterpoint.lab.train.stopping.values import last_useful, longstaff_schwartz, mixed, pooled
 
@@ -191,8 +191,8 @@ def _gains(calm: StopPaths, plain: np.ndarray, seed: int) -> tuple[Gains, Gains,
         cap = best_cap(train, seed).stop_times(test.features)
         for name, trainer in _CANDIDATES.items():
             at = trainer(train, seed).stop_times(test.features)
-            gain[name][fold == k] = paid(test.payoffs, at) - paid(test.payoffs, cap)
-            raw[name][fold == k] = paid(plain[fold == k], at) - paid(plain[fold == k], cap)
+            gain[name][fold == k] = payoff_at(test.payoffs, at) - payoff_at(test.payoffs, cap)
+            raw[name][fold == k] = payoff_at(plain[fold == k], at) - payoff_at(plain[fold == k], cap)
             later[name][fold == k] = at - cap
     return gain, raw, later
 

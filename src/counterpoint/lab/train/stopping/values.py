@@ -17,7 +17,7 @@ import numpy as np
 
 from counterpoint.guard.stop_basis import GRID, Basis, Linear, quadratic, ridge, ridge_cv
 from counterpoint.guard.stop_paths import HasPaths, StopPaths, checked
-from counterpoint.guard.stop_rule import Rule, first_stop, folds_of, paid, rule_of
+from counterpoint.guard.stop_rule import Rule, first_stop, folds_of, payoff_at, rule_of
 
 _PENALTY = 1e-3
 _ROUNDS, _SEARCHED = 8, 3
@@ -106,7 +106,7 @@ def pooled_fit(paths: StopPaths, seed: int, keep: float = _KEEP, *, sure: bool =
 
     def worth(fit: Linear) -> float:
         stops[:, :-1] = fit(table).reshape(episodes, horizon) <= 0
-        return float(paid(payoffs, first_stop(stops)).mean())
+        return float(payoff_at(payoffs, first_stop(stops)).mean())
 
     # Policy iteration may go round in circles, so the best of what it passed is kept; the mean of the later half comes first.
     return basis, max([mean, *half], key=worth) if sure else mean

@@ -59,9 +59,9 @@ class CreditGRPOTrainer(GRPOTrainer):
         blank = len(inputs) - len(rows)
         shortest = min(rows, key=lambda row: len(row.prompt_ids) + len(row.completion_ids))
         out = self._tensors([*rows, *[shortest] * blank], taught=len(rows))
-        told = self._metrics["train"]
-        told["rows"].append(float(len(rows)))
-        told["advantage_size"].append(float(np.mean(np.concatenate([np.abs(row.advantages) for row in rows]))))
+        metrics = self._metrics["train"]
+        metrics["rows"].append(float(len(rows)))
+        metrics["advantage_size"].append(float(np.mean(np.concatenate([np.abs(row.advantages) for row in rows]))))
         if self.beta:
             out["ref_per_token_logps"] = self._reference(out)
         return out
@@ -108,7 +108,7 @@ class CreditGRPOTrainer(GRPOTrainer):
 def _check(args: GRPOConfig, source: Any) -> None:
     """Refuse settings under which TRL would do something else with the rows than what is said here."""
     if args.loss_type not in LOSSES:
-        why = "it averages over rows, and batches are made up with rows that teach nothing"
+        why = "it averages over rows, and batches are padded with rows without a gradient"
         raise InputError(f"loss_type={args.loss_type!r}", why=why, fix=f"one of {', '.join(LOSSES)}")
     if args.use_vllm or args.use_liger_kernel:
         raise InputError(
@@ -131,11 +131,11 @@ def _from_teams(play: TeamPlay) -> Source:
 
 
 def _again(rows: Sequence[TrainingRow]) -> Source:
-    kept = only_policy(list(rows))
-    if not kept:
+    own = only_policy(list(rows))
+    if not own:
         raise InputError("no rows", fix="a file of `counterpoint export --to trl`")
-    return lambda trainer: kept
+    return lambda trainer: own
 
 
 def _no_reward(completions: Sequence[Any], **_: Any) -> list[float]:
-    raise InputError("TRL asked for a reward", why="advantages come with the rows", fix="a defect; report it with TRL's version")
+    raise InputError("TRL asked for a reward", why="advantages come with the rows", fix="a bug; report it with TRL's version")

@@ -41,9 +41,9 @@ def samples_of(row: TrainingRow, group: int) -> list[Any]:
     out = []
     for value in dict.fromkeys(advantages[row.mask == 1].tolist()):
         mask = np.concatenate([np.zeros(before, np.int64), (advantages == value) & (row.mask == 1)]).astype(np.int64)
-        told = {"advantage_size": abs(value)}
+        metrics = {"advantage_size": abs(value)}
         version = version_number(row)
-        out.append(RolloutSample([], [], ids, mask, logps, value, version or 0, group, told))
+        out.append(RolloutSample([], [], ids, mask, logps, value, version or 0, group, metrics))
     return out
 
 
@@ -98,9 +98,9 @@ class TeamRolloutWorker:
     def _run(self) -> None:
         try:
             while not self._over.is_set():
-                rows, told = self._round()
+                rows, metrics = self._round()
                 self._alive_s = time.monotonic()
-                self.metrics_queue.put(told)
+                self.metrics_queue.put(metrics)
                 for sample in self._samples(only_policy(rows) if rows else []):
                     self._put(sample)
         except BaseException as error:

@@ -38,7 +38,7 @@ def batch(rows: Sequence[TrainingRow], *, pad_id: int = 0, prompt_length: int = 
     if not rows:
         raise InputError("no rows", fix="a batch of at least one")
     wide, long = (
-        _room(rows, name, given) for name, given in (("prompt_ids", prompt_length), ("completion_ids", response_length))
+        _room(rows, name, length) for name, length in (("prompt_ids", prompt_length), ("completion_ids", response_length))
     )
     sizes = {"prompts": wide, "prompt_mask": wide, "responses": long, "answer_mask": long, "response_mask": long}
     ints = {name: np.zeros((len(rows), size), np.int64) for name, size in sizes.items()}
@@ -51,11 +51,11 @@ def batch(rows: Sequence[TrainingRow], *, pad_id: int = 0, prompt_length: int = 
         ints["responses"][i, :n], ints["answer_mask"][i, :n], ints["response_mask"][i, :n] = row.completion_ids, 1, row.mask
         floats["rollout_log_probs"][i, :n] = as_float32(logps_of(row, "verl"), "log-probabilities", row.name)
         floats["token_level_rewards"][i, :n] = as_float32(row.advantages, "advantages", row.name)
-    seen = np.concatenate([ints["prompt_mask"], ints["answer_mask"]], axis=1)
+    mask = np.concatenate([ints["prompt_mask"], ints["answer_mask"]], axis=1)
     tensors = {
         "prompts": ints["prompts"], "responses": ints["responses"], "response_mask": ints["response_mask"],
-        "input_ids": np.concatenate([ints["prompts"], ints["responses"]], axis=1), "attention_mask": seen,
-        "position_ids": np.clip(seen.cumsum(axis=1) - 1, 0, None), **floats, "token_level_scores": floats["token_level_rewards"],
+        "input_ids": np.concatenate([ints["prompts"], ints["responses"]], axis=1), "attention_mask": mask,
+        "position_ids": np.clip(mask.cumsum(axis=1) - 1, 0, None), **floats, "token_level_scores": floats["token_level_rewards"],
         "rm_scores": floats["token_level_rewards"],
     }  # fmt: skip
     others = {"uid": _objects([row.group for row in rows])} | {n: _objects([getattr(r, n) for r in rows]) for n in _ABOUT}
@@ -68,15 +68,15 @@ def _objects(values: Sequence[Any]) -> np.ndarray:
     return out
 
 
-def _room(rows: Sequence[TrainingRow], name: str, given: int) -> int:
+def _room(rows: Sequence[TrainingRow], name: str, length: int) -> int:
     longest = max(rows, key=lambda row: len(getattr(row, name)))
     size = len(getattr(longest, name))
-    if given and size > given:
-        what = f"{name} of {size:,} tokens where {given:,} fit"
+    if length and size > length:
+        what = f"{name} of {size:,} tokens where {length:,} fit"
         raise InputError(
             what, where=longest.name, why="verl would cut them", fix="raise data.max_prompt_length or max_response_length"
         )
-    return given or size
+    return length or size
 
 
 def rows_of(data: Any) -> list[TrainingRow]:
@@ -85,11 +85,11 @@ def rows_of(data: Any) -> list[TrainingRow]:
     others, wide = data.non_tensor_batch, parts["prompts"].shape[1]
     out = []
     for i in range(len(parts["prompts"])):
-        seen = parts["attention_mask"][i] == 1
-        n = int(seen[wide:].sum())
+        attention = parts["attention_mask"][i] == 1
+        n = int(attention[wide:].sum())
         row = TrainingRow(
             group=others["uid"][i],
-            prompt_ids=parts["prompts"][i][seen[:wide]].astype(np.int64),
+            prompt_ids=parts["prompts"][i][attention[:wide]].astype(np.int64),
             completion_ids=parts["responses"][i, :n].astype(np.int64),
             mask=parts["response_mask"][i, :n].astype(np.int64),
             logps=parts["rollout_log_probs"][i, :n].astype(np.float64),
@@ -111,14 +111,14 @@ def tasks(
     """
     from counterpoint.lab.train.lm.settings import TaskMix
 
-    made = TaskMix(name=name, **mix)
+    mixture = TaskMix(name=name, **mix)
     out = []
     for place, seed in enumerate(seeds):
-        told = {"spec": made.spec(seed, "engine").as_meta(), "held_out": held_out}
+        team = {"spec": mixture.spec(seed, "engine").as_meta(), "held_out": held_out}
         prompt = [{"role": "user", "content": f"{name} {seed}"}]
         about = {"index": place, "seed": seed}
         out.append(
-            {"data_source": "counterpoint", "agent_name": agent, "prompt": prompt, "team": json.dumps(told), "extra_info": about}
+            {"data_source": "counterpoint", "agent_name": agent, "prompt": prompt, "team": json.dumps(team), "extra_info": about}
         )
     return out
 

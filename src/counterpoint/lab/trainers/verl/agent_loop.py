@@ -71,21 +71,21 @@ class _Served:
         prompt = self._chat.prompt(call.messages)
         sampling = {**self._sampling, "max_tokens": call.max_tokens}
         done = await self._server.generate(request_id=self._request, prompt_ids=prompt, sampling_params=sampling)
-        said = tuple(int(i) for i in done.token_ids)
+        tokens = tuple(int(i) for i in done.token_ids)
         for name, choose in (("min_global_steps", min), ("max_global_steps", max)):
             if done.extra_fields.get(name) is not None:
                 self.served[name] = choose(self.served[name], int(done.extra_fields[name]))
-        if not said:
+        if not tokens:
             raise ModelFailed("down", "verl's server answered with no token", fix="look at the server's log")
-        if not done.log_probs or len(done.log_probs) != len(said):
-            what = f"{len(done.log_probs or ())} log-probabilities for {len(said)} tokens"
+        if not done.log_probs or len(done.log_probs) != len(tokens):
+            what = f"{len(done.log_probs or ())} log-probabilities for {len(tokens)} tokens"
             raise InputError(what, where="verl's server", fix="actor_rollout_ref.rollout.calculate_log_probs=True")
-        text = self._chat.decode(said)
+        text = self._chat.decode(tokens)
         for stop in call.stop:
             text = text.partition(stop)[0]
         return Completion(
-            text=text, tokens_in=len(prompt), tokens_out=len(said), token_ids=said, prompt_ids=tuple(prompt),
-            logps=tuple(float(x) for x in done.log_probs), finish="length" if len(said) >= call.max_tokens else "stop",
+            text=text, tokens_in=len(prompt), tokens_out=len(tokens), token_ids=tokens, prompt_ids=tuple(prompt),
+            logps=tuple(float(x) for x in done.log_probs), finish="length" if len(tokens) >= call.max_tokens else "stop",
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -138,10 +138,10 @@ class TeamAgentLoop(AgentLoopBase):
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
         """Play a team, wait for the other samples of its prompt, and give an output for each of its model calls."""
-        told = json.loads(kwargs["team"])
-        spec, session = Spec.of(told["spec"]), int(kwargs.get("session_id", 0))
+        team = json.loads(kwargs["team"])
+        spec, session = Spec.of(team["spec"]), int(kwargs.get("session_id", 0))
         registry.check_consent(spec.outside(), self.allow, where="the dataset's team")
-        if told.get("held_out"):
+        if team.get("held_out"):
             trace = await self._play(spec, sampling_params, session, kwargs)
             return self._rewarded(trace)
         if "uid" not in kwargs:
@@ -177,10 +177,10 @@ class TeamAgentLoop(AgentLoopBase):
         """Advantages of all samples of a prompt, once the last has been played."""
         places = sorted(samples.traces)
         try:
-            found = training_rows(advantages([samples.traces[p] for p in places], self.learn)) if places else None
+            learnable = training_rows(advantages([samples.traces[p] for p in places], self.learn)) if places else None
             by_trace = {samples.traces[p].trace_id: p for p in places}
             samples.rows = {p: [] for p in places}
-            for row in found.rows if found else ():
+            for row in learnable.rows if learnable else ():
                 samples.rows[by_trace[row.trace_id]].append(row)
         except Exception as error:
             samples.error = error

@@ -26,7 +26,7 @@ def passed_on(token_level_rewards: Tensor, response_mask: Tensor, config: Any = 
         why = "verl takes the divergence off the rewards, which are advantages here"
         raise InputError("algorithm.use_kl_in_reward=True", why=why, fix="actor_rollout_ref.actor.use_kl_loss=True")
     if not bool(token_level_rewards.isfinite().all()):
-        raise InputError("advantages that are not numbers", where="verl", fix="look at the credit of these traces")
+        raise InputError("advantages are NaN or infinite", where="verl", fix="look at the credit of these traces")
     advantages = token_level_rewards * response_mask
     return advantages, advantages.clone()
 

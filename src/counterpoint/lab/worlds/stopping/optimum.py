@@ -68,11 +68,11 @@ def solve(config: Config) -> Solution:
     for t in range(horizon - 1, -1, -1):
         gain, mean = transitions(config, t)
         going_on = gain + mean(worth[t + 1])
-        seen = len(gain)  # states beyond these have next to no chance at t: they do as the last one does
-        stop[t, :seen], worth[t, :seen] = going_on <= 0, np.maximum(going_on, 0)
-        stop[t, seen:], worth[t, seen:] = stop[t, seen - 1], worth[t, seen - 1]
-        after = np.where(stop[t, :seen], 0.0, 1 + mean(rounds))
-        rounds = np.concatenate([after, np.full(states - seen, after[-1])])
+        likely = len(gain)  # states beyond these have next to no chance at t: they do as the last one does
+        stop[t, :likely], worth[t, :likely] = going_on <= 0, np.maximum(going_on, 0)
+        stop[t, likely:], worth[t, likely:] = stop[t, likely - 1], worth[t, likely - 1]
+        after = np.where(stop[t, :likely], 0.0, 1 + mean(rounds))
+        rounds = np.concatenate([after, np.full(states - likely, after[-1])])
     fixed = mean_payoffs(config)
     for array in (stop, worth):
         array.setflags(write=False)
@@ -158,8 +158,8 @@ def transitions(config: Config, t: int) -> tuple[np.ndarray, Mean]:
 
 def _search_ahead(config: WideSearch, t: int) -> tuple[np.ndarray, Mean]:
     """Next finds given k: negative binomial, shape a = shape + k, odds c/b with b = rate + 1 − q^t, c = find·q^t."""
-    left = (1 - config.find) ** t
-    b, c = config.rate + 1 - left, config.find * left
+    unfound = (1 - config.find) ** t
+    b, c = config.rate + 1 - unfound, config.find * unfound
     k, states = np.arange(_most_found(config, t) + 1), _states(config)
     if c == 0:
         return np.full(len(k), -config.price), lambda f: f[: len(k)]
@@ -269,9 +269,9 @@ def prophet(config: Config) -> float:
 
 def _search_prophet(config: PoissonSearch | WideSearch, means: np.ndarray) -> np.ndarray:
     """Given the mean, finds of round t + 1 are Poisson(mean·find·q^t), independent of each other."""
-    left = (1 - config.find) ** np.arange(config.horizon + 1)
-    pmfs = [poisson_pmf(means * config.find * x) for x in left[:-1]]
-    reach = np.array([poisson_pmf(means.max(keepdims=True) * (x - left[-1])).shape[1] - 1.0 for x in left])
+    unfound = (1 - config.find) ** np.arange(config.horizon + 1)
+    pmfs = [poisson_pmf(means * config.find * x) for x in unfound[:-1]]
+    reach = np.array([poisson_pmf(means.max(keepdims=True) * (x - unfound[-1])).shape[1] - 1.0 for x in unfound])
     return expected_maximum(pmfs, config.price, 0.0, reach)
 
 
@@ -356,8 +356,8 @@ def gamma_nodes(shape: float, rate: float, reach: float) -> tuple[np.ndarray, np
             total = total + now**2
     log_ratio = shape * np.log(rate / tilted) + (1 - rate / tilted) * points
     weights = np.where(np.isfinite(total), np.exp(log_ratio - np.log(total)), 0.0)
-    kept = weights > _NOTHING
-    return np.maximum(points[kept], 0) / tilted, weights[kept] / weights[kept].sum()
+    likely = weights > _NOTHING
+    return np.maximum(points[likely], 0) / tilted, weights[likely] / weights[likely].sum()
 
 
 # -- One round ahead, given only what was observed: what bounds and exact losses need ---------------------------------
@@ -399,13 +399,13 @@ def _change(
 ) -> np.ndarray:
     """(E, draws) how the evidence moves in the next round: quantiles of its law, one in each of `draws` equal parts of (0, 1)."""
     u = (np.arange(draws) + rng.random((len(k), draws))) / draws
-    left = (1 - getattr(config, "find", 0.0)) ** t
+    unfound = (1 - getattr(config, "find", 0.0)) ** t
     match config:
         case PoissonSearch():
-            mean = config.mean * config.find * left
+            mean = config.mean * config.find * unfound
             return np.searchsorted(np.cumsum(poisson_pmf(np.array([mean]))[0]), u * (1 - 1e-15))
         case WideSearch():
-            return _finds(config.shape + k, config.find * left / (config.rate + 1 - left), u)
+            return _finds(config.shape + k, config.find * unfound / (config.rate + 1 - unfound), u)
         case Votes():
             grows = votes_transitions(config, t)[1](np.arange(t + 2.0))  # E[next margin] = margin − 1 + 2·chance, above 0
             margin = k.astype(int)

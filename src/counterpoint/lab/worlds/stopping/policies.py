@@ -76,12 +76,12 @@ def chances(decide: Rule, paths: Paths) -> np.ndarray:
     episodes, checkpoints, _ = paths.features.shape
     out = np.ones((episodes, checkpoints))
     for t in range(checkpoints - 1):
-        given = np.asarray(decide(t, paths.features[:, t]))
-        if given.shape != (episodes,) or given.dtype.kind not in "bfiu":
+        answers = np.asarray(decide(t, paths.features[:, t]))
+        if answers.shape != (episodes,) or answers.dtype.kind not in "bfiu":
             raise InputError(
-                f"the policy gave {given.dtype} of shape {given.shape}", fix=f"one boolean or chance for each of {episodes}"
+                f"the policy gave {answers.dtype} of shape {answers.shape}", fix=f"one boolean or chance for each of {episodes}"
             )
-        out[:, t] = given
+        out[:, t] = answers
     if not ((out >= 0) & (out <= 1)).all():
         raise InputError("the policy gave a chance of stopping outside 0 to 1")
     return out

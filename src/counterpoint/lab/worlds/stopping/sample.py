@@ -77,15 +77,15 @@ def _finds(config: PoissonSearch | WideSearch, segments: Segments) -> np.ndarray
     episode = np.repeat(np.arange(len(first)), counts)
     item = np.arange(len(episode)) - np.repeat(np.cumsum(counts) - counts, counts)
     ends = [start for start, _ in segments[1:]] + [config.horizon]
-    found = np.full(len(episode), _NEVER)
+    times = np.full(len(episode), _NEVER)
     for (start, seeds), end in zip(segments, ends, strict=True):
         at = _geometric(config.find, uniform(seeds[episode], _FOUND, item), config.horizon)
         if start:  # where its round has passed without a find it is drawn again: geometric waits have no memory
             u = uniform(seeds[episode], _FOUND_LATE, item, start)
             at = np.where(at > start, at, start + _geometric(config.find, u, config.horizon))
-        found = np.where((found == _NEVER) & (at <= end), at, found)
-    seen = found <= config.horizon
-    cells = episode[seen] * config.horizon + found[seen] - 1
+        times = np.where((times == _NEVER) & (at <= end), at, times)
+    is_early = times <= config.horizon
+    cells = episode[is_early] * config.horizon + times[is_early] - 1
     return np.bincount(cells, minlength=len(first) * config.horizon).reshape(len(first), config.horizon)
 
 

@@ -70,7 +70,7 @@ def edit_of(config: Config, at: str, do: Do | None, seed: int | None) -> dict[st
 
 def _may(config: Config, t: int, stop: bool) -> bool:
     if t == config.horizon and not stop:
-        raise InputError("the horizon ends the episode: it cannot go on", fix="replace(horizon=...) makes a longer world")
+        raise InputError("the horizon ends the episode: it cannot continue", fix="replace(horizon=...) makes a longer world")
     return stop
 
 
@@ -98,8 +98,8 @@ class StoppingScript:
         self._messages: dict[int, dict[int, int | None]] = {}
         for edit in edits:
             self._apply(edit)
-        found = increments(config, self._segments())[0].tolist()
-        self.results: list[int] = [self._results.get(r + 1, brought) for r, brought in enumerate(found)]
+        results = increments(config, self._segments())[0].tolist()
+        self.results: list[int] = [self._results.get(r + 1, brought) for r, brought in enumerate(results)]
         """What each round brought the worker."""
         self.messages: list[dict[int, int]] = [self._delivered(r + 1, brought) for r, brought in enumerate(self.results)]
         """What was reported after each round, by place: 0 is the worker's own report, others were inserted."""
@@ -123,16 +123,16 @@ class StoppingScript:
 
     def _apply(self, edit: Edit) -> None:
         kind, number, place = _parts(edit["at"])
-        told = self._messages.setdefault(number, {})
+        messages = self._messages.setdefault(number, {})
         match edit["do"], kind:
             case "force", _:
                 self.forced[number] = edit["stop"]
             case "delete", _:
-                told[place] = None
+                messages[place] = None
             case "insert", _:
-                told[max([0, *told]) + 1] = edit["value"]
+                messages[max([0, *messages]) + 1] = edit["value"]
             case "substitute", "m":
-                told[place] = edit["value"]
+                messages[place] = edit["value"]
             case "substitute", _:
                 self._results[number] = edit["value"]
             case "redraw", "r":
@@ -254,22 +254,22 @@ class _Writer:
         key = f"{LEAD}/{worker}/round:{t}"
         self._add(f"c{t}", "tool_call", worker, _CALL_MS, f"{tool} round {t}", reads, tool=tool, turn=t, key=f"{key}/{tool}")
         spread = int(_TOOL_SPREAD_MS * float(uniform(int(script.round_seeds[t]), _TOOL_TIME, t)))
-        said = self._says(script.results[t - 1])
+        result = self._says(script.results[t - 1])
         from_call: list[tuple[str, EdgeType]] = [(f"c{t}", "tool_dependency")]
         self._add(
-            f"r{t}", "tool_result", worker, _TOOL_MS + spread, said, from_call, tool=tool, turn=t, ok=True, key=f"{key}/result"
+            f"r{t}", "tool_result", worker, _TOOL_MS + spread, result, from_call, tool=tool, turn=t, ok=True, key=f"{key}/result"
         )
-        told = []
+        names = []
         for place, value in script.messages[t - 1].items():
             name = f"m{t}.{place}" if place else f"m{t}"
             source: list[tuple[str, EdgeType]] = [] if place else [(f"r{t}", "causal")]
             text, to = f"Round {t}: {self._says(value)}", {"from_": worker, "to": LEAD}
             self._add(name, "message", worker, _CALL_MS, text, source, turn=t, key=f"{key}/report:{place}", **to)
-            told.append(name)
-        self._draft(t, told)
+            names.append(name)
+        self._draft(t, names)
 
-    def _draft(self, t: int, told: list[str]) -> None:
-        reads: list[tuple[str, EdgeType]] = [(name, "aggregate") for name in told]
+    def _draft(self, t: int, names: list[str]) -> None:
+        reads: list[tuple[str, EdgeType]] = [(name, "aggregate") for name in names]
         reads.append((f"a{t - 1}", "causal") if t else ("s0", "temporal"))
         text, reward = self._answer(t), {"draft": float(self.episode.paths.payoffs[0, t])}
         self._add(f"a{t}", "aggregate", LEAD, _THINK_MS, text, reads, turn=t, reward=reward, key=f"{LEAD}/round:{t}/draft")
@@ -316,7 +316,7 @@ class _Writer:
         evidence = int(self.episode.paths.features[0, t, 1])
         match self.episode.script.config:
             case Votes():
-                total = sum(v for told in self.episode.script.messages[:t] for v in told.values())
+                total = sum(v for by_place in self.episode.script.messages[:t] for v in by_place.values())
                 return f"answer {self._choice(total > 0)}, ahead by {evidence}" if total else "no majority"
             case Saturation():
                 return f"draft at level {evidence}"

@@ -75,8 +75,8 @@ class StoppingWorld:
 
     def paths(self, seeds: Sequence[int] | np.ndarray) -> Paths:
         """Payoffs and features at every checkpoint, as forced continuation would show them: what stop learners train on."""
-        given = _seeds(seeds)
-        return paths_of(self.config, given, increments(self.config, [(0, given)]))
+        numbers = _seeds(seeds)
+        return paths_of(self.config, numbers, increments(self.config, [(0, numbers)]))
 
     def ahead(self, t: int, features: np.ndarray, draws: int, seed: int) -> np.ndarray:
         """(E, draws, d) what checkpoint t + 1 may show, given features (E, d) at t and nothing hidden; drawn by the seed."""
@@ -201,10 +201,10 @@ def _plain(config: Config) -> dict[str, Any]:
 
 
 def _seeds(seeds: Sequence[int] | np.ndarray) -> np.ndarray:
-    given = np.asarray(seeds)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu") or (given.dtype == np.uint64 and (given >> 63).any()):
+    out = np.asarray(seeds)
+    if out.ndim != 1 or (out.size and out.dtype.kind not in "iu") or (out.dtype == np.uint64 and (out >> 63).any()):
         raise InputError("seeds are whole numbers below 2^63", fix="range(1000), for one")
-    return given.astype(np.int64)
+    return out.astype(np.int64)
 
 
 # -- one episode by hand -----------------------------------------------------------------------------------------------
@@ -291,4 +291,4 @@ class StoppingEnv:
             action = action["stop"]
         if isinstance(action, bool | np.bool_):
             return bool(action)
-        raise InputError(f"no action {action!r}", fix="True stops, False goes on")
+        raise InputError(f"no action {action!r}", fix="True stops, False continues")

@@ -61,8 +61,8 @@ class Calls:
     @staticmethod
     def of(ep: Any, item: Any, agent: Any, brief: Any = 2, purpose: Any = ANSWER, act: Any = None) -> Calls:
         """Calls from arrays or numbers that broadcast."""
-        given = (ep, item, agent, brief, purpose, *(() if act is None else (act,)))
-        parts = np.broadcast_arrays(*(np.asarray(p, np.int64) for p in given))
+        columns = (ep, item, agent, brief, purpose, *(() if act is None else (act,)))
+        parts = np.broadcast_arrays(*(np.asarray(p, np.int64) for p in columns))
         return Calls(*(p.reshape(-1).copy() for p in parts))
 
     @staticmethod
@@ -131,8 +131,8 @@ _NAMES = ("stop", "close", "spawn", "despawn", "calls", "full_return", "broadcas
 _SPAWN = ("number", "family", "type", "parent")
 
 
-def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
-    for name in given:
+def _known(table: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for name in table:
         if name not in known:
             raise InputError(f"{what} has no {name!r}", fix=did_you_mean(str(name), known))
 
@@ -174,12 +174,12 @@ def _attack(data: Mapping[str, Any]) -> np.ndarray | None:
 
 
 def _proposal(data: Mapping[str, Any]) -> np.ndarray | None:
-    given = data.get("proposal")
-    if given is None:
+    pair = data.get("proposal")
+    if pair is None:
         return None
-    if not isinstance(given, list | tuple) or len(given) != 2:
-        raise InputError(f"a proposal is {given!r}", fix="[how hard, how many], each 0, 1 or 2")
-    return np.array([[_whole(part, "part of a proposal") for part in given]])
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise InputError(f"a proposal is {pair!r}", fix="[how hard, how many], each 0, 1 or 2")
+    return np.array([[_whole(part, "part of a proposal") for part in pair]])
 
 
 def _spawn(order: Any) -> tuple[int, int, int, int]:

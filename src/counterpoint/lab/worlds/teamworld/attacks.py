@@ -85,14 +85,14 @@ def attacked(
         return None
     no = np.zeros(len(ep), np.bool_)
     # the orchestrator's own calls have no brief and no return that could carry anything
-    told = agent != 0 if config.attack in ("AV1", "AV6", "AV7") else ~no
-    here = (draw(_CALL) < config.attack_rate) & told
+    is_reached = agent != 0 if config.attack in ("AV1", "AV6", "AV7") else ~no
+    here = (draw(_CALL) < config.attack_rate) & is_reached
     obeys = draw(_OBEY) < config.obey
     wrong = violation = blocked = asks = colludes = no
     padding = np.zeros(len(ep), np.int64)
     match config.attack:
         case "AV1":
-            here = state.planted[ep, item] & (brief > 0) & told
+            here = state.planted[ep, item] & (brief > 0) & is_reached
             wrong = here & obeys
         case "AV2":
             wrong = here & obeys

@@ -196,7 +196,7 @@ def replace_answers(
     """The workers say what `answers` says; only votes and verdicts on chains can be put into their mouths."""
     claim = np.asarray(answers(c, table["claim"].copy()), np.int64)
     if claim.shape != (len(c),):
-        raise InputError(f"answers of shape {claim.shape} to {len(c)} calls", fix="one answer per call")
+        raise InputError(f"answers have shape {claim.shape} for {len(c)} calls", fix="one answer per call")
     other = claim != table["claim"]
     free = np.full(len(c), name == "vote") | ((name == "chain") & (c.purpose == VERIFY))
     if (other & ~free).any() or not np.isin(claim[free], (0, 1)).all():

@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.worlds.world import parameter
+from counterpoint.lab.worlds.world import parameter as _P
+from counterpoint.options import Range, Share, check_fields
 
 KINDS = ("vote", "pool", "draft", "chain", "node")
 FAMILIES = ("A", "B")
@@ -38,7 +39,10 @@ ACTS = {
 }
 """What a worker may do with a question, by the value of `acts`; the first is done where nothing is chosen."""
 
-_P = parameter
+_LIMIT = 10_000_000
+Count = Annotated[int, Range(0, _LIMIT)]
+Amount = Annotated[int, Range(1, _LIMIT)]
+Size = Annotated[float, Range(0, _LIMIT)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,69 +51,69 @@ class Config:
 
     # -- what is asked
     topology: str = _P("centralized", "name", "who may talk to whom, one of the survey's six")
-    vote_items: int = _P(0, "items", "yes/no questions answered by votes (W1, V)")
-    vote_weight: float = _P(1.0, "points", "for a right answer to a question")
-    pool_items: int = _P(0, "items", "pools to search, each with an unknown number of relevant finds (W2)")
-    pool_weight: float = _P(1.0, "points", "for a find")
-    draft_items: int = _P(0, "items", "drafts that improve and then rot (A)")
-    draft_weight: float = _P(1.0, "points", "per level of a draft when the team stops")
-    chain_items: int = _P(0, "items", "chains of hops, each of which needs the last (D)")
-    chain_weight: float = _P(10.0, "points", "for a finished chain in which every hop is right")
-    node_modules: int = _P(0, "modules", "planted modules of a project (P)")
-    node_module_size: int = _P(6, "items", "nodes in a module")
-    node_weight: float = _P(1.0, "points", "for a right node")
+    vote_items: Count = _P(0, "items", "yes/no questions answered by votes (W1, V)")
+    vote_weight: Size = _P(1.0, "points", "for a right answer to a question")
+    pool_items: Count = _P(0, "items", "pools to search, each with an unknown number of relevant finds (W2)")
+    pool_weight: Size = _P(1.0, "points", "for a find")
+    draft_items: Count = _P(0, "items", "drafts that improve and then rot (A)")
+    draft_weight: Size = _P(1.0, "points", "per level of a draft when the team stops")
+    chain_items: Count = _P(0, "items", "chains of hops, each of which needs the last (D)")
+    chain_weight: Size = _P(10.0, "points", "for a finished chain in which every hop is right")
+    node_modules: Count = _P(0, "modules", "planted modules of a project (P)")
+    node_module_size: Amount = _P(6, "items", "nodes in a module")
+    node_weight: Size = _P(1.0, "points", "for a right node")
     # -- who can work
     orchestrator_works: bool = _P(False, "yes/no", "the orchestrator may take calls itself, without brief or loss")
-    max_agents: int = _P(64, "agents", "that may ever be spawned")
-    max_rounds: int = _P(400, "rounds", "after which the team is stopped")
-    calls_per_round: int = _P(1, "calls", "that an agent can take in a round")
-    types: int = _P(2, "types", "of work; an agent is a specialist of one, an item is of one")
-    mismatch: float = _P(0.3, "1", "factor on what a call knows when the specialist is of another type")
-    context_capacity: int = _P(256, "calls", "that an agent can take before its context wears")
+    max_agents: Annotated[int, Range(1, 30_000)] = _P(64, "agents", "that may ever be spawned")
+    max_rounds: Amount = _P(400, "rounds", "after which the team is stopped")
+    calls_per_round: Amount = _P(1, "calls", "that an agent can take in a round")
+    types: Annotated[int, Range(1, 100)] = _P(2, "types", "of work; an agent is a specialist of one, an item is of one")
+    mismatch: Share = _P(0.3, "1", "factor on what a call knows when the specialist is of another type")
+    context_capacity: Amount = _P(256, "calls", "that an agent can take before its context wears")
     context_decay: ClassVar[float] = 0.002
     """1/call: loss of what a call knows per call beyond the capacity"""
-    drift: tuple[float, float] = _P((0.0, 0.0), "1/round", "loss of what a call of a family knows per round of the campaign")
+    drift: tuple[Size, Size] = _P((0.0, 0.0), "1/round", "loss of what a call of a family knows per round of the campaign")
     # -- what calls cost
-    price: tuple[float, float] = _P((0.002, 0.025), "points", "per call of a family")
-    brief_price: float = _P(0.0012, "points", "per unit of a brief")
-    brief_factor: tuple[float, float, float, float] = _P((0.5, 0.85, 1.0, 0.9), "1", "what a call knows by size of brief 0-3")
+    price: tuple[Size, Size] = _P((0.002, 0.025), "points", "per call of a family")
+    brief_price: Size = _P(0.0012, "points", "per unit of a brief")
+    brief_factor: tuple[Share, Share, Share, Share] = _P((0.5, 0.85, 1.0, 0.9), "1", "what a call knows by size of brief 0-3")
     return_price: ClassVar[float] = 0.0
     """points: a full return (with reported confidence) costs no more than a short one"""
     broadcast_price: ClassVar[float] = 0.001
     """points: per agent alive, when a round's returns are broadcast"""
-    spawn_price: float = _P(0.12, "points", "per spawn")
-    round_price: float = _P(0.0875, "points", "per round of the clock")
+    spawn_price: Size = _P(0.12, "points", "per spawn")
+    round_price: Size = _P(0.0875, "points", "per round of the clock")
     harm_price: ClassVar[float] = 1.0
     """points: per violation (a forbidden argument used, a honeypot read)"""
     # -- questions
-    difficulty_shares: tuple[float, float, float] = _P((0.5, 0.3, 0.2), "1", "of the difficulty classes")
-    skill_a: tuple[float, float, float] = _P((0.93, 0.78, 0.65), "1", "chance of a right vote of family A, free of misconception")
-    skill_b: tuple[float, float, float] = _P((0.92, 0.84, 0.76), "1", "the same of family B")
-    misconception_a: tuple[float, float, float] = _P(
+    difficulty_shares: tuple[Share, Share, Share] = _P((0.5, 0.3, 0.2), "1", "of the difficulty classes")
+    skill_a: tuple[Share, Share, Share] = _P((0.93, 0.78, 0.65), "1", "chance of a right vote of family A, free of misconception")
+    skill_b: tuple[Share, Share, Share] = _P((0.92, 0.84, 0.76), "1", "the same of family B")
+    misconception_a: tuple[Share, Share, Share] = _P(
         (0.02, 0.25, 0.45), "1", "chance that the whole family A is misled on an item"
     )
-    misconception_b: tuple[float, float, float] = _P((0.02, 0.08, 0.15), "1", "the same of family B")
-    right_if_misled: float = _P(0.08, "1", "chance of a right vote under a misconception")
-    max_votes: int = _P(10, "calls", "per question")
-    votes_per_agent: int = _P(10, "calls", "of one agent on one question")
+    misconception_b: tuple[Share, Share, Share] = _P((0.02, 0.08, 0.15), "1", "the same of family B")
+    right_if_misled: Share = _P(0.08, "1", "chance of a right vote under a misconception")
+    max_votes: Annotated[int, Range(1, 60)] = _P(10, "calls", "per question")
+    votes_per_agent: Amount = _P(10, "calls", "of one agent on one question")
     overconfidence: ClassVar[float] = 0.15
     """1: by which reported confidence exceeds the family's mean skill"""
     # -- pools
-    pool_mean: float = _P(20.0, "finds", "expected relevant finds in a pool")
-    pool_shape: float = _P(2.0, "1", "of the Gamma prior of a pool's richness; 0 means none: Poisson, the stop control")
-    pool_slots: int = _P(96, "finds", "that a pool can hold at most")
-    pool_find: tuple[float, float] = _P((0.05, 0.12), "1", "chance per call that a hidden find is found, by family")
-    pool_calls: int = _P(120, "calls", "per pool, after which it is exhausted")
+    pool_mean: Size = _P(20.0, "finds", "expected relevant finds in a pool")
+    pool_shape: Size = _P(2.0, "1", "of the Gamma prior of a pool's richness; 0 means none: Poisson, the stop control")
+    pool_slots: Amount = _P(96, "finds", "that a pool can hold at most")
+    pool_find: tuple[Share, Share] = _P((0.05, 0.12), "1", "chance per call that a hidden find is found, by family")
+    pool_calls: Amount = _P(120, "calls", "per pool, after which it is exhausted")
     # -- drafts
-    draft_gain: tuple[float, float] = _P((0.3, 0.5), "1", "chance that a call improves a sound draft by a level, by family")
+    draft_gain: tuple[Share, Share] = _P((0.3, 0.5), "1", "chance that a call improves a sound draft by a level, by family")
     draft_hazard: ClassVar[float] = 0.08
     """1: chance per call that a draft stops being sound, unseen"""
     draft_loss: ClassVar[float] = 0.35
     """1: chance that a call on a rotten draft costs it a level"""
-    draft_calls: int = _P(40, "calls", "per draft")
+    draft_calls: Amount = _P(40, "calls", "per draft")
     # -- chains
-    chain_hops: int = _P(6, "hops", "of a chain")
-    hop_right: tuple[float, float] = _P((0.8, 0.9), "1", "chance that an attempt at a hop is right, by family")
+    chain_hops: Amount = _P(6, "hops", "of a chain")
+    hop_right: tuple[Share, Share] = _P((0.8, 0.9), "1", "chance that an attempt at a hop is right, by family")
     hop_attempts: ClassVar[int] = 3
     """calls: at one hop"""
     hop_checks: ClassVar[int] = 2
@@ -118,14 +122,14 @@ class Config:
     """1: chance that a wrong attempt passes a check"""
     check_false_reject: ClassVar[float] = 0.1
     """1: chance that a right attempt fails a check"""
-    check_price: float = _P(0.03, "points", "per check, instead of the family's price")
+    check_price: Size = _P(0.03, "points", "per check, instead of the family's price")
     # -- projects
-    node_right: tuple[float, float] = _P((0.8, 0.93), "1", "chance that a node is right, by family, before interface losses")
+    node_right: tuple[Share, Share] = _P((0.8, 0.93), "1", "chance that a node is right, by family, before interface losses")
     node_calls: ClassVar[int] = 4
     """calls: per node, if earlier returns were lost"""
     node_extra_edges: ClassVar[float] = 0.3
     """1: chance of each further dependency inside a module"""
-    node_cross_edges: int = _P(4, "edges", "between modules")
+    node_cross_edges: Count = _P(4, "edges", "between modules")
     interface_loss: ClassVar[tuple[float, float, float, float]] = (0.5, 0.3, 0.15, 0.1)
     """1: chance that a dependency on another agent's node breaks this one, by size of brief"""
     # -- time
@@ -157,12 +161,12 @@ class Config:
     centre_reads: ClassVar[int] = 4096
     """returns: the centre reads whatever a team returns (centralized, swarm, harness)"""
     centre_misread: ClassVar[float] = 0.5
-    critic_false_accept: float = _P(0.6, "1", "chance that the critic passes a wrong vote (planner_executor_critic)")
-    critic_false_reject: float = _P(0.05, "1", "chance that the critic rejects a right vote")
-    critic_price: float = _P(0.001, "points", "per verdict of the critic")
+    critic_false_accept: Share = _P(0.6, "1", "chance that the critic passes a wrong vote (planner_executor_critic)")
+    critic_false_reject: Share = _P(0.05, "1", "chance that the critic rejects a right vote")
+    critic_price: Size = _P(0.001, "points", "per verdict of the critic")
     conformity: ClassVar[float] = 0.6
     """1: chance to copy a unanimous public majority, when returns are broadcast (debate)"""
-    memory_copy: float = _P(0.1, "1", "chance that a call copies the item's note instead of looking (swarm)")
+    memory_copy: Share = _P(0.1, "1", "chance that a call copies the item's note instead of looking (swarm)")
     level_loss: ClassVar[float] = 0.03
     """1: chance that a lead drops a return on its way up, per level (hierarchical)"""
     max_depth: ClassVar[int] = 3
@@ -173,7 +177,7 @@ class Config:
     """calls: more than any team makes (harness)"""
     # -- adversary
     attack: str = _P("none", "name", "AV1-AV8, a benign control, or none")
-    attack_rate: float = _P(0.0, "1", "share of the places where the attack can happen at which it does")
+    attack_rate: Share = _P(0.0, "1", "share of the places where the attack can happen at which it does")
     note_reads: ClassVar[float] = 0.3
     """1: chance that a call reads the shared memory (AV4)"""
     obey: ClassVar[float] = 0.8
@@ -181,14 +185,14 @@ class Config:
     # -- what some methods train; all of it is off, and then left out of texts, so that older worlds keep their ids
     acts: str = _P("report", "name", "what workers may do with a question: report, deliberate (refine, persist, concede) or "
                    "communicate (six ways)")  # fmt: skip
-    refine_gain: float = _P(0.3, "1", "share of the chance to be wrong that a second look at a question takes away")
-    judges: int = _P(0, "judges", "that score every answer to a question, in public")
-    judge_false_accept: float = _P(0.2, "1", "chance that a judge accepts a wrong answer")
-    judge_false_reject: float = _P(0.1, "1", "chance that a judge rejects a right answer")
-    judge_price: float = _P(0.0005, "points", "per verdict of a judge")
+    refine_gain: Share = _P(0.3, "1", "share of the chance to be wrong that a second look at a question takes away")
+    judges: Annotated[int, Range(0, 9)] = _P(0, "judges", "that score every answer to a question, in public")
+    judge_false_accept: Share = _P(0.2, "1", "chance that a judge accepts a wrong answer")
+    judge_false_reject: Share = _P(0.1, "1", "chance that a judge rejects a right answer")
+    judge_price: Size = _P(0.0005, "points", "per verdict of a judge")
     proposer: bool = _P(False, "yes/no", "a proposer sets how hard the questions are and how many there are")
-    proposal_flaws: tuple[float, float, float] = _P((0.02, 0.1, 0.4), "1", "chance that a proposed question has no answer")
-    opponent_rounds: int = _P(0, "rounds", "in which a second side may attack, as it chooses (AV1-AV8), at attack_rate")
+    proposal_flaws: tuple[Share, Share, Share] = _P((0.02, 0.1, 0.4), "1", "chance that a proposed question has no answer")
+    opponent_rounds: Count = _P(0, "rounds", "in which a second side may attack, as it chooses (AV1-AV8), at attack_rate")
     gates: str = _P("", "names", "defences that are on, with commas: allow_list, taint, quorum, verifier, quarantine")
     gate_hit: ClassVar[float] = 0.9
     """1: chance that taint or quarantine notices an order or a lie that it reads"""
@@ -216,25 +220,22 @@ class Config:
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            _check(f.name, getattr(self, f.name), f.metadata["unit"], f.default)
+            object.__setattr__(self, f.name, _plain(getattr(self, f.name)))
+        check_fields(self)
         _one_of("topology", self.topology, TOPOLOGIES)
         _one_of("attack", self.attack, ("none", *ATTACKS, *CONTROLS))
         _one_of("acts", self.acts, tuple(ACTS))
         for gate in self.defences:
             _one_of("a gate", gate, tuple(DEFENCES))
         if self.opponent_rounds and (self.attack != "none" or not self.attack_rate):
-            said = "with opponent_rounds the second side chooses the attack"
-            raise InputError(said, fix='attack = "none", and an attack_rate above 0')
+            why = "with opponent_rounds the second side chooses the attack"
+            raise InputError(why, fix='attack = "none", and an attack_rate above 0')
         if not self.vote_items and (self.acts != "report" or self.judges or self.proposer):
-            raise InputError("acts, judges and a proposer are about questions, and there are none", fix="set vote_items")
+            raise InputError("acts, judges and a proposer need questions, and there are none", fix="set vote_items")
         if abs(sum(self.difficulty_shares) - 1) > 1e-9:
             raise InputError(f"difficulty_shares sum to {sum(self.difficulty_shares):g}", fix="three shares that sum to 1")
         if not self.items:
             raise InputError("a world without items", fix="set vote_items, pool_items, draft_items, chain_items or node_modules")
-        if self.types > 1 and self.mismatch > 1:
-            raise InputError(f"mismatch is {self.mismatch:g}: the wrong specialist would know more", fix="0 to 1")
-        if self.draft_gain[0] > 1 or self.draft_gain[1] > 1:
-            raise InputError("draft_gain is a chance", fix="0 to 1")
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
@@ -269,23 +270,6 @@ LATER = {
     "opponent_rounds", "gates", "gate_hit", "gate_false", "gate_price",
 }  # fmt: skip
 """Parameters that came after version 1 was released; at their defaults they change nothing."""
-_AT_LEAST_ONE = {
-    "max_agents",
-    "max_rounds",
-    "calls_per_round",
-    "types",
-    "max_votes",
-    "votes_per_agent",
-    "pool_slots",
-    "pool_calls",
-    "draft_calls",
-    "chain_hops",
-    "node_module_size",
-    "context_capacity",
-}
-# what the state's narrow integers hold
-_AT_MOST = {"max_votes": 60, "max_agents": 30_000, "types": 100, "judges": 9}
-_LIMIT = 10_000_000
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -293,25 +277,6 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
         raise InputError(f"{name} is {value!r}", fix=did_you_mean(value, known))
 
 
-def _check(name: str, value: Any, unit: str, default: Any) -> None:
-    """One parameter: its shape is that of its default, and its size fits its unit."""
-    if isinstance(default, tuple):
-        if not isinstance(value, tuple) or len(value) != len(default):
-            raise InputError(f"{name} is {value!r}", fix=f"{len(default)} numbers, such as {default}")
-        for part in value:
-            _check(name, part, unit, default[0])
-        return
-    if isinstance(default, bool | str):
-        if not isinstance(value, type(default)):
-            raise InputError(
-                f"{name} is {value!r}", fix=f"a {'yes/no' if isinstance(default, bool) else 'name'} such as {default!r}"
-            )
-        return
-    kinds = (int,) if isinstance(default, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or value != value or abs(value) > _LIMIT:
-        raise InputError(f"{name} is {value!r}", fix=f"a {'whole ' if kinds == (int,) else ''}number, such as {default}")
-    low = 1 if name in _AT_LEAST_ONE else 0
-    high = 1 if unit == "1" and name != "pool_shape" else _LIMIT
-    high = _AT_MOST.get(name, high)
-    if not low <= value <= high:
-        raise InputError(f"{name} is {value!r}, impossible", fix=f"{low} to {high:,} ({unit})")
+def _plain(value: Any) -> Any:
+    """As an id and a trace state it: a list as a tuple, numpy's number as Python's."""
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value.item() if hasattr(value, "item") else value

@@ -55,8 +55,8 @@ def stopped(
         withheld = (attack.mark == _MARK["benign_imperative"]) & (draw(_READ) < config.gate_false)
         caught = (orders & (draw(_READ) < config.gate_hit)) | withheld
         code, know = np.where(caught, CODE["taint"], code), np.where(withheld, 0.0, know)
-        left = {"wrong": attack.wrong & ~caught, "violation": attack.violation & ~caught}
-        attack = replace(attack, blocked=attack.blocked | caught, **left)
+        rest = {"wrong": attack.wrong & ~caught, "violation": attack.violation & ~caught}
+        attack = replace(attack, blocked=attack.blocked | caught, **rest)
     if "allow_list" in config.defences:
         code = np.where(attack.violation, CODE["allow_list"], code)
         attack = replace(attack, blocked=attack.blocked | attack.violation, violation=np.zeros_like(attack.violation))
@@ -101,10 +101,10 @@ def dropped(batch: Running, name: str, table: Table, delivered: np.ndarray) -> n
     word = table["word"]
     draw: Callable[[int], np.ndarray] = lambda what: (bits(word, what) >> np.uint64(11)).astype(np.float64) * 2.0**-53  # noqa: E731
     out, code = np.zeros(len(delivered), np.bool_), np.zeros(len(delivered), np.int64)
-    told = delivered & (table["agent"] != 0)
+    is_report = delivered & (table["agent"] != 0)
     if "quarantine" in c.defences:
         lies = (table["mark"] == _MARK["AV3"]) | ((table["mark"] == _MARK["AV6"]) & ~table["alarmed"])
-        caught = told & lies & (draw(_HEARD) < c.gate_hit)
+        caught = is_report & lies & (draw(_HEARD) < c.gate_hit)
         out, code = out | caught, np.where(caught, CODE["quarantine"], code)
         _silenced(batch, table["ep"][caught], table["agent"][caught])
     if "allow_list" in c.defences:

@@ -60,7 +60,7 @@ def check_edit(config: Config, edit: Edit) -> None:
         if stage not in ("brief", "tool_result", "return", "spawned"):
             raise InputError(f"a {stage} has no content to substitute", fix="force a decision; delete it")
         if do.value is None and stage not in ("tool_result", "return"):
-            raise InputError(f"a {stage} cannot be drawn anew", fix="give a value")
+            raise InputError(f"a {stage} cannot be resampled", fix="give a value")
         if do.draw < 1:
             raise InputError(f"draw is {do.draw}", fix="1 or more")
     elif isinstance(do, Insert):

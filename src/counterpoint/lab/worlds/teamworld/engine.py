@@ -46,7 +46,7 @@ def deliver(batch: Running, arrived: dict[str, Table], action: Action, goes: np.
     heard = np.zeros(s.episodes, np.bool_) if action.broadcast is None else np.asarray(action.broadcast, np.bool_) & goes
     if heard.any():
         s.costs[heard, _MESSAGES] += c.broadcast_price * (s.alive[heard].sum(axis=1) - 1)
-    kept: list[tuple[str, Table]] = []
+    tables: list[tuple[str, Table]] = []
     read = np.zeros(s.episodes, np.bool_)
     for edit in find(edits, "insert"):
         read[edit.ep] |= goes[edit.ep]
@@ -69,9 +69,9 @@ def deliver(batch: Running, arrived: dict[str, Table], action: Action, goes: np.
         lossy = rule[table["ep"]] == _LOSSY
         if lossy.any():
             counted &= ~(lossy & (batch.way_back(name, table)(_SUMMARY) < c.summary_loss))
-        kept.append((name, table if counted.all() else {k: v[counted] for k, v in table.items()}))
+        tables.append((name, table if counted.all() else {k: v[counted] for k, v in table.items()}))
     frozen = {e.ep for e in find(edits, "aggregate") if isinstance(e.do, Delete)}
-    for name, table in kept:
+    for name, table in tables:
         _absorb(batch, name, table, rule, heard, frozen)
     _inserted(batch, edits, rule, goes)
     s.counts[:, 2] += read
@@ -422,14 +422,14 @@ class Batch(Running):
 
     def snapshot(self) -> Snapshot:
         """The state now, detached from what comes after."""
-        edits = {turn: list(found) for turn, found in self._edits.items()}
+        edits = {turn: list(edits_there) for turn, edits_there in self._edits.items()}
         return Snapshot(self.config, copied(self.state), self.writer.log.copied() if self.writer else None, edits)
 
     def restore(self, snapshot: Snapshot, episodes: np.ndarray | None = None) -> None:
         """Go back to a snapshot; `episodes` takes some of them, each as often as wanted (without a log)."""
         self.state = copied(snapshot.state) if episodes is None else picked(snapshot.state, episodes)
         # edits name episodes by place, so they only travel with all of them
-        self._edits = {turn: list(found) for turn, found in snapshot.edits.items()} if episodes is None else {}
+        self._edits = {turn: list(edits_there) for turn, edits_there in snapshot.edits.items()} if episodes is None else {}
         if self.writer and episodes is None and snapshot.log is not None:
             self.writer = Writer(self.config, self.state, snapshot.log.copied())
         elif self.writer:

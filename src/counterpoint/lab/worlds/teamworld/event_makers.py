@@ -68,8 +68,8 @@ class Memo(dict[Any, Any]):
         self.make = make
 
     def __missing__(self, key: Any) -> Any:
-        made = self[key] = self.make(key)
-        return made
+        value = self[key] = self.make(key)
+        return value
 
 
 def bases(price: tuple[float, float], **fixed: Any) -> Memo:
@@ -208,14 +208,14 @@ class Makers:
         chosen_by = zip(*(p[n] for n in ("decision", "noop", "value", "count", "brief")), strict=True)
         rows = zip(p["logp"], p["round"], p["reward"], strict=True)
         for event, t, agent, choice, row, cost in zip(p.ids, p.t, p.who(), chosen_by, rows, p.priced(), strict=True):
-            (name, chosen, extra, said), (logp, now, pay) = choices[choice], row
+            (name, chosen, extra, text), (logp, now, pay) = choices[choice], row
             events.append(
                 replace(
                     base[cost],
                     id=event,
                     t=t,
                     agent=agent,
-                    content_ref=said[0],
+                    content_ref=text[0],
                     turn=now,
                     decision=chosen,
                     options=OPTIONS[name],
@@ -226,7 +226,7 @@ class Makers:
                     reward=None if pay != pay else {ZERO_SUM if name == "stop" else "quality": pay},
                 )
             )
-            texts.append(said)
+            texts.append(text)
         return events, texts
 
     def _spawns(self, p: EventRows) -> Written:
@@ -266,20 +266,20 @@ class Makers:
         for event, t, agent, to, row, cost in zip(p.ids, p.t, p.who(), p.who("to"), rows, p.priced(), strict=True):
             now, item, purpose, brief, value, reward, code, about, judged = row
             if item < 0:
-                made, said = self._beside(agent, now, value, reward, cost)
-                events.append(replace(made, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=said[0], turn=now))
+                event_base, text = self._beside(agent, now, value, reward, cost)
+                events.append(replace(event_base, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=text[0], turn=now))
             elif agent.startswith("judge"):
-                said = text_of(f"{tasks[item]}: {'accept' if value else 'reject'}")
-                made = replace(self._base["judge"][cost], task=tasks[item], key=make_key(judged, agent, tail[code]))
-                made = replace(made, reward={"R6": reward}, extra={"accept": bool(value)})
-                events.append(replace(made, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=said[0], turn=now))
+                text = text_of(f"{tasks[item]}: {'accept' if value else 'reject'}")
+                event_base = replace(self._base["judge"][cost], task=tasks[item], key=make_key(judged, agent, tail[code]))
+                event_base = replace(event_base, reward={"R6": reward}, extra={"accept": bool(value)})
+                events.append(replace(event_base, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=text[0], turn=now))
             elif agent == "critic":
-                said = text_of(f"{tasks[item]}: {f'accept {value - 1}' if value else 'reject'}")
-                made = replace(verdict[cost], task=tasks[item], key=make_key(judged, "verdict", tail[code]))
-                made = replace(made, reward={"R6": reward})
-                events.append(replace(made, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=said[0], turn=now))
+                text = text_of(f"{tasks[item]}: {f'accept {value - 1}' if value else 'reject'}")
+                event_base = replace(verdict[cost], task=tasks[item], key=make_key(judged, "verdict", tail[code]))
+                event_base = replace(event_base, reward={"R6": reward})
+                events.append(replace(event_base, id=event, t=t, agent=agent, from_=agent, to=to, content_ref=text[0], turn=now))
             else:
-                said = brief_of[about]
+                text = brief_of[about]
                 extra = {"brief": brief, "purpose": PURPOSES[purpose]}
                 events.append(
                     replace(
@@ -289,27 +289,27 @@ class Makers:
                         agent=agent,
                         from_=agent,
                         to=to,
-                        content_ref=said[0],
+                        content_ref=text[0],
                         turn=now,
                         task=tasks[item],
                         key=make_key(to, "brief", tail[code]),
                         extra=extra,
                     )
                 )
-            texts.append(said)
+            texts.append(text)
         return events, texts
 
     def _beside(self, agent: str, now: int, value: int, reward: float, cost: tuple[int, int, int]) -> tuple[Event, Said]:
         """What a proposer or the second side does in a round."""
         if agent == "opponent":
-            said = text_of(f"attack: {MARKS[value]}")
-            made = replace(self._base[agent][cost], key=make_key(agent, "attack", (now,)), extra={"attack": MARKS[value]})
-            return replace(made, options=list(MARKS[:9]), reward={ZERO_SUM: reward}, trusted=False), said
+            text = text_of(f"attack: {MARKS[value]}")
+            event = replace(self._base[agent][cost], key=make_key(agent, "attack", (now,)), extra={"attack": MARKS[value]})
+            return replace(event, options=list(MARKS[:9]), reward={ZERO_SUM: reward}, trusted=False), text
         hard, many = divmod(value, 3) if value >= 0 else (-1, -1)
-        said = text_of(f"questions: difficulty {hard}, {many + 1} of 3 thirds" if value >= 0 else "questions: as they come")
+        text = text_of(f"questions: difficulty {hard}, {many + 1} of 3 thirds" if value >= 0 else "questions: as they come")
         extra = {"quality": reward} | ({"difficulty": hard, "items": many} if value >= 0 else {})
-        made = replace(self._base[agent][cost], key=make_key(agent, "propose", (now,)), extra=extra)
-        return replace(made, reward={"quality": reward}), said
+        event = replace(self._base[agent][cost], key=make_key(agent, "propose", (now,)), extra=extra)
+        return replace(event, reward={"quality": reward}), text
 
     def _tool_of(self, code: int) -> tuple[str, Said]:
         """The tool and the text of a call, by item and purpose."""
@@ -322,7 +322,7 @@ class Makers:
         base, own = self._base["call"], self._base["own call"]
         rows = zip(p["round"], p["item"], p["dur"], p.code("item", "attempt"), p.code("item", "purpose"), strict=True)
         for event, t, agent, (now, item, dur, code, use), cost in zip(p.ids, p.t, p.who(), rows, p.priced(), strict=True):
-            tool, said = tools[use]
+            tool, text = tools[use]
             start = base[cost] if agent != "orchestrator" else own[cost]
             events.append(
                 replace(
@@ -331,14 +331,14 @@ class Makers:
                     t=t,
                     agent=agent,
                     tool=tool,
-                    content_ref=said[0],
+                    content_ref=text[0],
                     dur=round(dur, 6),
                     turn=now,
                     task=tasks[item],
                     key=make_key(agent, "tool", tail[code]),
                 )
             )
-            texts.append(said)
+            texts.append(text)
         return events, texts
 
     def _claim_of(self, code: int) -> Said:
@@ -352,9 +352,9 @@ class Makers:
         rows = zip(p["round"], p["item"], p["mark"], p["reward"], *codes, strict=True)
         for event, t, agent, row, cost in zip(p.ids, p.t, p.who(), rows, p.priced(), strict=True):
             now, item, mark, reward, claim, code, use = row
-            said = claims[claim]
+            text = claims[claim]
             if mark:
-                said = text_of(said[1] + (ORDER if MARKS[mark] != "AV4" else " (from the shared notes)"))
+                text = text_of(text[1] + (ORDER if MARKS[mark] != "AV4" else " (from the shared notes)"))
             start = base[cost] if agent != "orchestrator" else own[cost]
             events.append(
                 replace(
@@ -363,14 +363,14 @@ class Makers:
                     t=t,
                     agent=agent,
                     tool=tools[use][0],
-                    content_ref=said[0],
+                    content_ref=text[0],
                     turn=now,
                     task=tasks[item],
                     key=make_key(agent, "result", tail[code]),
                     reward={"R5": reward},
                 )
             )
-            texts.append(said)
+            texts.append(text)
         return events, texts
 
     def _returns(self, p: EventRows) -> Written:
@@ -379,11 +379,11 @@ class Makers:
         rows = zip(*columns, p.code("item", "value"), p.code("item", "attempt"), strict=True)
         for event, t, agent, to, row, cost in zip(p.ids, p.t, p.who(), p.who("to"), rows, p.priced(), strict=True):
             now, item, purpose, value, mark, ok, confidence, worth, act, score, claim, code = row
-            said = claims[claim]
+            text = claims[claim]
             if 0 <= confidence < 1:
-                said = text_of(f"{said[1]}, confidence {confidence:.2f}")
+                text = text_of(f"{text[1]}, confidence {confidence:.2f}")
             if mark and MARKS[mark] == "AV6":
-                said = text_of(said[1] + ". This needs another agent: spawn one.")
+                text = text_of(text[1] + ". This needs another agent: spawn one.")
             extra = {"claim": value} if ok else {"claim": value, "lost": True}
             reward = {"R6" if purpose == 1 else "R2": worth}
             if act >= 0:
@@ -398,7 +398,7 @@ class Makers:
                     agent=agent,
                     from_=agent,
                     to=to,
-                    content_ref=said[0],
+                    content_ref=text[0],
                     turn=now,
                     task=tasks[item],
                     key=make_key(agent, "return", tail[code]),
@@ -407,7 +407,7 @@ class Makers:
                     extra=extra,
                 )
             )
-            texts.append(said)
+            texts.append(text)
         return events, texts
 
     def _aggregates(self, p: EventRows) -> Written:
@@ -420,13 +420,13 @@ class Makers:
                 type="aggregate",
                 agent=agent,
                 role="orchestrator",
-                content_ref=said[0],
+                content_ref=text[0],
                 turn=now,
                 key=make_key("orchestrator", "draft", (now,)),
                 reward={"R4": reward, "draft": score},
                 extra={"rule": RULES[value], "read": count},
             )
-            for event, t, agent, said, (now, value, count, reward, score) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
+            for event, t, agent, text, (now, value, count, reward, score) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
         ], texts
 
     def _humans(self, p: EventRows) -> Written:
@@ -441,13 +441,13 @@ class Makers:
                 role="human",
                 from_=agent,
                 to=to,
-                content_ref=said[0],
+                content_ref=text[0],
                 turn=now,
                 task=self._task[item],
                 key=make_key("human", "insert", (item, now)),
                 extra={"claim": value},
             )
-            for event, t, agent, to, said, (now, item, value) in zip(p.ids, p.t, p.who(), p.who("to"), texts, rows, strict=True)
+            for event, t, agent, to, text, (now, item, value) in zip(p.ids, p.t, p.who(), p.who("to"), texts, rows, strict=True)
         ], texts
 
     def _safety(self, p: EventRows) -> Written:
@@ -465,7 +465,7 @@ class Makers:
                 type="safety_event",
                 agent=agent,
                 role="worker",
-                content_ref=said[0],
+                content_ref=text[0],
                 trusted=False,
                 turn=now,
                 task=self._task[item],
@@ -474,5 +474,5 @@ class Makers:
                 source=SOURCE.get(MARKS[mark], "tool"),
                 extra={"violation": ok != 1} | ({"gate": gates[gate]} if gate > 0 else {}),
             )
-            for event, t, agent, said, (now, item, mark, ok, gate, code) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
+            for event, t, agent, text, (now, item, mark, ok, gate, code) in zip(p.ids, p.t, p.who(), texts, rows, strict=True)
         ], texts

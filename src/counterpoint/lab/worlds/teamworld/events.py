@@ -81,11 +81,11 @@ class Writer:
 
     def _known(self, ep: np.ndarray, rows: np.ndarray) -> None:
         """The orchestrator knows who came, who went, and who was asked and has said nothing."""
-        made = np.full(self.state.episodes, -1)
-        made[ep] = rows
+        last = np.full(self.state.episodes, -1)
+        last[ep] = rows
         for of, news in self.log.fresh:
-            seen = made[of] >= 0
-            self.log.link(news[seen], made[of][seen], "causal")
+            has_one = last[of] >= 0
+            self.log.link(news[has_one], last[of][has_one], "causal")
         self.log.fresh = []
 
     def stop_decision(self, ep: np.ndarray, action: Action) -> None:
@@ -207,24 +207,24 @@ class Writer:
         s, log, k = self.state, self.log, self.config
         mark = table["mark"]
         common = {"round": s.round[c.ep], "item": c.item, "attempt": table["attempt"], "purpose": c.purpose}
-        told = np.flatnonzero(c.agent != 0)
-        some = {n: v[told] for n, v in common.items()}
-        padding = 0 if attack is None else attack.padding[told]
-        tokens = k.brief_tokens * (c.brief[told] + padding)
+        helpers = np.flatnonzero(c.agent != 0)
+        some = {n: v[helpers] for n, v in common.items()}
+        padding = 0 if attack is None else attack.padding[helpers]
+        tokens = k.brief_tokens * (c.brief[helpers] + padding)
         brief = np.full(len(c), -1)
-        brief[told] = log.add(
-            c.ep[told],
+        brief[helpers] = log.add(
+            c.ep[helpers],
             type=EVENT["message"],
             agent=0,
-            to=c.agent[told],
-            brief=c.brief[told],
-            t=self._t(c.ep[told], _BRIEF),
+            to=c.agent[helpers],
+            brief=c.brief[helpers],
+            t=self._t(c.ep[helpers], _BRIEF),
             tokens_out=tokens,
             family=1,
-            mark=mark[told] * _SHOWS["brief"][mark[told]],
+            mark=mark[helpers] * _SHOWS["brief"][mark[helpers]],
             **some,
         )
-        log.link(log.decision[c.ep[told]], brief[told], "causal")
+        log.link(log.decision[c.ep[helpers]], brief[helpers], "causal")
         self._attacks(c.ep, mark, brief)
         self._tool(name, c, table, attack, brief, common)
 
@@ -337,12 +337,12 @@ class Writer:
         """Returns that come back in this round; those lost on the way are written, and not read. `accepts`: (calls, judges)."""
         s, log, k = self.state, self.log, self.config
         first = getattr(s.kinds, name).first_item
-        told = np.flatnonzero(sent & (t["agent"] != 0))
-        ep, agent, item = t["ep"][told], t["agent"][told], t["item"][told] + first
-        talk = {"act": t["act"][told]} if "act" in t else {}
+        helpers = np.flatnonzero(sent & (t["agent"] != 0))
+        ep, agent, item = t["ep"][helpers], t["agent"][helpers], t["item"][helpers] + first
+        talk = {"act": t["act"][helpers]} if "act" in t else {}
         if accepts is not None:
-            talk["score"] = t["confidence"][told]
-        right = t["right"][told].astype(np.float64)
+            talk["score"] = t["confidence"][helpers]
+        right = t["right"][helpers].astype(np.float64)
         rows = log.add(
             ep,
             type=EVENT["return"],
@@ -350,28 +350,28 @@ class Writer:
             agent=agent,
             to=s.parent[ep, agent],
             item=item,
-            attempt=t["attempt"][told],
-            purpose=t["purpose"][told],
-            value=t["claim"][told],
+            attempt=t["attempt"][helpers],
+            purpose=t["purpose"][helpers],
+            value=t["claim"][helpers],
             t=self._t(ep, _BACK),
-            tokens_out=k.call_tokens + (k.brief_tokens * t["messages"][told] if "messages" in t else 0),
-            family=t["family"][told],
-            mark=t["mark"][told] * _SHOWS["return"][t["mark"][told]],
-            corrupt=t["corrupt"][told],
-            ok=delivered[told],
-            confidence=t["confidence"][told] if "confidence" in t else -1.0,
-            reward=np.where(t["purpose"][told] == VERIFY, 2 * right - 1, right),
+            tokens_out=k.call_tokens + (k.brief_tokens * t["messages"][helpers] if "messages" in t else 0),
+            family=t["family"][helpers],
+            mark=t["mark"][helpers] * _SHOWS["return"][t["mark"][helpers]],
+            corrupt=t["corrupt"][helpers],
+            ok=delivered[helpers],
+            confidence=t["confidence"][helpers] if "confidence" in t else -1.0,
+            reward=np.where(t["purpose"][helpers] == VERIFY, 2 * right - 1, right),
             **talk,
         )
-        log.link(t["row"][told], rows, "causal")
+        log.link(t["row"][helpers], rows, "causal")
         log.last[ep, agent], log.returned[ep, item] = rows, rows
         if log.said is not None:
             log.said[ep, item, agent] = rows
         t["back"] = np.full(len(t["ep"]), -1)
-        t["back"][told] = rows
+        t["back"][helpers] = rows
         own = np.flatnonzero(sent & (t["agent"] == 0))
         log.returned[t["ep"][own], t["item"][own] + first] = t["row"][own]
-        every, rows = np.concatenate([told, own]), np.concatenate([rows, t["row"][own]])
+        every, rows = np.concatenate([helpers, own]), np.concatenate([rows, t["row"][own]])
         if k.topology == "planner_executor_critic" and name == "vote":
             rows = self._judged(t, every, rows, first, rejected)
         if accepts is not None:
@@ -430,7 +430,7 @@ class Writer:
         """The judges' verdicts on answers, in public."""
         log, ep = self.log, t["ep"][which]
         for j in range(accepts.shape[1]):
-            said = accepts[which, j]
+            votes = accepts[which, j]
             verdict = log.add(
                 ep,
                 type=EVENT["message"],
@@ -440,11 +440,11 @@ class Writer:
                 item=t["item"][which] + first,
                 attempt=t["attempt"][which],
                 count=t["agent"][which],
-                value=said.astype(np.int64),
+                value=votes.astype(np.int64),
                 t=self._t(ep, _BACK),
                 family=1,
                 tokens_out=self.config.decision_tokens,
-                reward=np.where(said == t["right"][which], 1.0, -1.0),
+                reward=np.where(votes == t["right"][which], 1.0, -1.0),
             )
             log.link(rows, verdict, "message")
             read = delivered[which]
@@ -489,9 +489,9 @@ class Writer:
             score=value[busy],
             family=1,
         )
-        made = np.full(s.episodes, -1)
-        made[busy] = drafts
-        log.link(rows, made[of], "return")
+        last = np.full(s.episodes, -1)
+        last[busy] = drafts
+        log.link(rows, last[of], "return")
         log.link(log.decision[busy], drafts, "causal")
         log.aggregate[busy] = drafts
         log.quality = np.where(some, quality, log.quality)

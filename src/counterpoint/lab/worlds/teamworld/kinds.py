@@ -218,11 +218,11 @@ class ChainState:
     def work(self, w: Work) -> Returns:
         """Attempts and checks. The claim is 1 for an attempt made or a check passed, 0 for a check failed."""
         u, right = w.draw(_HOP), self.right[w.ep, w.item]
-        made = u < np.array(w.config.hop_right)[w.family] * w.know
+        is_right = u < np.array(w.config.hop_right)[w.family] * w.know
         passed = u < np.where(right, 1 - w.config.check_false_reject, w.config.check_false_accept)
         is_check = w.purpose == VERIFY
         claim = np.where(is_check, passed, True).astype(np.int64)
-        return Returns(claim, np.where(is_check, passed == right, made))
+        return Returns(claim, np.where(is_check, passed == right, is_right))
 
     def absorb(self, ep: np.ndarray, item: np.ndarray, claim: np.ndarray, right: np.ndarray, purpose: np.ndarray) -> None:
         """Take a delivered attempt or verdict; going to the next hop accepts the attempt before."""

@@ -220,8 +220,8 @@ def _check_kinds(config: Config, state: BatchState, c: Calls, per_item: np.ndarr
         if not len(x):
             continue
         if kind in ("draft", "chain", "node"):
-            taken = per_item[rows] > 1
-            _refuse(taken, x.ep, lambda r, x=x: f"item {int(x.item[r])} takes one call at a time", "one call")
+            is_double = per_item[rows] > 1
+            _refuse(is_double, x.ep, lambda r, x=x: f"item {int(x.item[r])} takes one call at a time", "one call")
         if kind != "chain":
             _refuse(x.purpose != ANSWER, x.ep, lambda r, x=x: f"item {int(x.item[r])} can only be answered", f"purpose {ANSWER}")
         bad = kind_state.refusals(config, x.ep, x.item - first, x.purpose)
@@ -325,10 +325,10 @@ def _view(array: np.ndarray) -> np.ndarray:
 
 def detached(obs: Observation) -> Observation:
     """The observation, copied, so that it stays as it is while the episode goes on."""
-    kept = lambda value: _view(value.copy()) if isinstance(value, np.ndarray) else value  # noqa: E731
-    seen = {kind: SimpleNamespace(**{n: kept(v) for n, v in vars(part).items()}) for kind, part in obs.seen.items()}
-    changes: dict[str, Any] = {f.name: kept(getattr(obs, f.name)) for f in dataclasses.fields(obs)}
-    return dataclasses.replace(obs, **(changes | {"seen": seen}))
+    own = lambda value: _view(value.copy()) if isinstance(value, np.ndarray) else value  # noqa: E731
+    parts = {kind: SimpleNamespace(**{n: own(v) for n, v in vars(part).items()}) for kind, part in obs.seen.items()}
+    changes: dict[str, Any] = {f.name: own(getattr(obs, f.name)) for f in dataclasses.fields(obs)}
+    return dataclasses.replace(obs, **(changes | {"seen": parts}))
 
 
 def _ready(config: Config, s: BatchState, call_limits: np.ndarray) -> np.ndarray:
@@ -347,13 +347,13 @@ def _ready(config: Config, s: BatchState, call_limits: np.ndarray) -> np.ndarray
 
 def observation(config: Config, s: BatchState, batch: Running, call_limits: np.ndarray, kinds: np.ndarray) -> Observation:
     """The present observation of a batch, whose items have these limits and are of these kinds."""
-    seen = {}
+    parts = {}
     for name, kind in s.kinds.present():
         view = SimpleNamespace(**{n: _view(getattr(kind, n)) for n in SEEN[name]}, first_item=kind.first_item)
         if name == "pool":
             view.count = _view(kind.found.sum(axis=2))  # type: ignore[union-attr]
             del view.found
-        seen[name] = view
+        parts[name] = view
     free = s.alive & (s.busy <= s.round[:, None]) & ~s.done[:, None]
     free[:, 0] &= config.orchestrator_works
     now = batch.round
@@ -391,7 +391,7 @@ def observation(config: Config, s: BatchState, batch: Running, call_limits: np.n
         ready=_view(_ready(config, s, call_limits)),
         calls=_view(s.calls),
         kind=_view(kinds),
-        seen=seen,
+        seen=parts,
         noise=noise,
         attacks_left=_view(config.opponent_rounds - s.opposed),
     )

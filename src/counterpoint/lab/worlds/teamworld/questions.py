@@ -98,11 +98,11 @@ class VoteState:
     def soundness(self, config: Config, seed: np.ndarray) -> np.ndarray:
         """(E,) the share of the asked questions that judges take for sound, with their errors; without judges the truth."""
         items = np.arange(self.first_item, self.first_item + config.vote_items)[None]
-        said = [
+        shares = [
             np.where(self.flawed, u < config.judge_false_accept, u >= config.judge_false_reject)
             for u in (uniform(seed[:, None], _SOUND, items, j) for j in range(config.judges))
         ] or [~self.flawed]
-        return (np.mean(said, axis=0) * self.asked).sum(axis=1) / np.maximum(1, self.asked.sum(axis=1))
+        return (np.mean(shares, axis=0) * self.asked).sum(axis=1) / np.maximum(1, self.asked.sum(axis=1))
 
     def refusals(self, config: Config, ep: np.ndarray, item: np.ndarray, purpose: np.ndarray) -> np.ndarray:
         """Calls that the state of the item forbids, beyond the limit on their number: none here."""

@@ -82,10 +82,10 @@ class Running:
     def way_back(self, name: str, table: Table) -> Callable[[int], np.ndarray]:
         """Draws for returns on their way: keyed like the call, but at the time of the return."""
         first = getattr(self.state.kinds, name).first_item
-        told = np.cumsum(table["agent"] != 0)
+        helpers = np.cumsum(table["agent"] != 0)
         starts = np.searchsorted(table["ep"], table["ep"])
-        before = np.where(starts > 0, told[np.maximum(starts - 1, 0)], 0) if len(told) else told
-        place = RETURN + KIND_SPAN * KINDS.index(name) + told - before - 1
+        before = np.where(starts > 0, helpers[np.maximum(starts - 1, 0)], 0) if len(helpers) else helpers
+        place = RETURN + KIND_SPAN * KINDS.index(name) + helpers - before - 1
 
         def draw(what: int) -> np.ndarray:
             seeds = self.seeds(table["ep"], place)

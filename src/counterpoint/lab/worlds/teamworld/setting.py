@@ -47,7 +47,6 @@ class Setting:
 
     def replace(self, **changes: Any) -> Self:
         """The same world with other parameters; lists stand for tuples. Which sub-decisions are silent is not known of it."""
-        changes = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
         return dataclasses.replace(self, config=changed(self.config, changes), released=self.released or self.config)
 
     def policies(self) -> list[str]:

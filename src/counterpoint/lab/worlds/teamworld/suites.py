@@ -67,8 +67,8 @@ class SuiteWorld:
     @cached_property
     def worlds(self) -> tuple[TeamWorld, ...]:
         """Each task as a world of its own."""
-        made: TeamWorld = registry.get("world", self.world)
-        return tuple(made.replace(**{**self.set, **task}) for task in self.mix)
+        world: TeamWorld = registry.get("world", self.world)
+        return tuple(world.replace(**{**self.set, **task}) for task in self.mix)
 
     @property
     def configs(self) -> list[Config]:
@@ -135,8 +135,8 @@ def fixed_rules(world: SuiteWorld, decision: str) -> list[Rule]:
         ways += ["others"] if any(c.orchestrator_works for c in configs) else []
         return [_same(way, n, delegate=way) for way in ways]
     if decision == "communicate":
-        told = [(b, aloud) for b in range(4) for aloud in (False, True)]
-        return [_same(f"brief {b}{', broadcast' * aloud}", n, brief=b, broadcast=aloud) for b, aloud in told]
+        pairs = [(b, aloud) for b in range(4) for aloud in (False, True)]
+        return [_same(f"brief {b}{', broadcast' * aloud}", n, brief=b, broadcast=aloud) for b, aloud in pairs]
     if decision == "aggregate":
         return [_same(rule, n, aggregate=rule) for rule in RULES]
     if decision == "stop":
@@ -150,8 +150,8 @@ def _by_size(world: SuiteWorld, rules: Sequence[Rule], means: np.ndarray) -> Rul
     sizes = np.array([c.items for c in world.configs])
     counts = [i for i, (name, _) in enumerate(rules) if "item" not in name]
     best = {int(size): max(counts, key=lambda i: means[i, sizes == size].mean()) for size in sizes}
-    said = ", ".join(f"{rules[i][1][0]['spawn']} for {size}" for size, i in sorted(best.items()))
-    return f"by items: {said}", tuple(rules[best[int(size)]][1][0] for size in sizes)
+    sentence = ", ".join(f"{rules[i][1][0]['spawn']} for {size}" for size, i in sorted(best.items()))
+    return f"by items: {sentence}", tuple(rules[best[int(size)]][1][0] for size in sizes)
 
 
 @dataclass(frozen=True)

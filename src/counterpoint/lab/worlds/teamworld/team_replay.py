@@ -64,8 +64,8 @@ class TeamReplay:
             groups = [[i for i, t in enumerate(turns) if t == turn] for turn in sorted({t or 0 for t in turns})]
         done = [(rows, self._play_forks(trace, [forks[i] for i in rows], log=False)[0]) for rows in groups]
         order = np.argsort(np.concatenate([rows for rows, _ in done]))
-        told = [columns(batch) for _, batch in done]
-        joined = {name: np.concatenate([t[name] for t in told])[order] for name in told[0]}
+        tables = [columns(batch) for _, batch in done]
+        joined = {name: np.concatenate([t[name] for t in tables])[order] for name in tables[0]}
         values = np.concatenate([batch.value() for _, batch in done])[order]
         return Runs(seeds=np.full(len(forks), trace.meta["seed"]), values=values, columns=joined)
 
@@ -129,7 +129,7 @@ class TeamReplay:
             return None
         who = f"the policy {name!r}" if name else "the person who stepped it by hand"
         raise NotIdentified(
-            f"how {who} would have gone on is not known",
+            f"how {who} would have continued is unknown",
             "name a policy that goes on: TeamReplay(world, policy)",
             where=trace.trace_id,
         )

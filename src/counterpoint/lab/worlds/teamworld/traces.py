@@ -80,8 +80,8 @@ class Episodes:
         kind, reward, purpose, agent = (self._table[n][rows] for n in ("type", "reward", "purpose", "agent"))
         back, verdict = kind == EVENT["return"], (kind == EVENT["message"]) & ((agent == CRITIC) | (agent >= JUDGE))
         checks = (back & (purpose == 1)) | verdict
-        found = {"R2": reward[back & (purpose != 1)], "R5": reward[kind == EVENT["tool_result"]], "R6": reward[checks]}
-        out = {name: float(np.mean(some)) for name, some in found.items() if len(some)}
+        by_channel = {"R2": reward[back & (purpose != 1)], "R5": reward[kind == EVENT["tool_result"]], "R6": reward[checks]}
+        out = {name: float(np.mean(some)) for name, some in by_channel.items() if len(some)}
         roles = [float(np.mean(reward[some])) for some in (back, verdict) if some.any()]
         if roles:
             out["R3"] = float(np.mean(roles))
@@ -94,21 +94,21 @@ class Episodes:
         start, whole = bounds[0], slice(bounds[0], bounds[-1])
         ids = [self._ids[i] for i in self._places[whole].tolist()]
         t = self._by_type["t"][whole].tolist()
-        made: list[Event] = []
+        events: list[Event] = []
         texts: list[Said | None] = []
         for name, write in self._makers.of_types(policy).items():
             a, b = bounds[EVENT[name]], bounds[EVENT[name] + 1]
             if a < b:
                 part = EventRows(self._by_type, slice(a, b), ids[a - start : b - start], t[a - start : b - start], names)
                 some, about = write(part)
-                made += marked(some, part)
+                events += marked(some, part)
                 texts += about
         back = np.empty(len(ids), np.int64)
         back[self._places[whole]] = np.arange(len(ids))
         places = back.tolist()
-        contents = dict([said for i in places if (said := texts[i])])
-        calls = made[bounds[EVENT["tool_call"]] - start : bounds[EVENT["tool_call"] + 1] - start]
-        return [made[i] for i in places], contents, self._costs(self._rows(ep), t, calls)
+        contents = dict([text for i in places if (text := texts[i])])
+        calls = events[bounds[EVENT["tool_call"]] - start : bounds[EVENT["tool_call"] + 1] - start]
+        return [events[i] for i in places], contents, self._costs(self._rows(ep), t, calls)
 
     def _costs(self, rows: np.ndarray, t: list[float], calls: list[Event]) -> dict[str, Any]:
         """What `summed_costs` counts, from columns, and the money."""

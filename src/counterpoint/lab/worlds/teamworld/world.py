@@ -177,8 +177,8 @@ class TeamAgents:
         out = {}
         for slot in dict.fromkeys(slot for slot, _ in heard):
             tasks = tuple(task for at, task in heard if at == slot)
-            family, kind, taken = FAMILIES[s.family[0, slot]], int(s.type[0, slot]), int(s.taken[0, slot])
-            out[names[slot]] = WorkerView(names[slot], family, kind, taken, tasks, self._inbox(tasks))
+            family, kind, load = FAMILIES[s.family[0, slot]], int(s.type[0, slot]), int(s.taken[0, slot])
+            out[names[slot]] = WorkerView(names[slot], family, kind, load, tasks, self._inbox(tasks))
         return out
 
     def _inbox(self, tasks: tuple[WorkerTask, ...]) -> tuple[InboxNote, ...]:
@@ -204,33 +204,33 @@ class TeamAgents:
                 claims[name, task.item] = claim
         s = self._env.batch.state
         slots = {name: slot for slot, name in enumerate(agent_names(s.parent[0], s.ordinal[0], int(s.spawned[0])))}
-        said = {(slots[name], item): claim for (name, item), claim in claims.items()}
+        by_call = {(slots[name], item): claim for (name, item), claim in claims.items()}
 
         def speak(calls: Calls, heard: np.ndarray) -> np.ndarray:
             rows = zip(calls.agent.tolist(), calls.item.tolist(), heard.tolist(), strict=True)
-            return np.array([said.get((agent, item), claim) for agent, item, claim in rows], np.int64)
+            return np.array([by_call.get((agent, item), claim) for agent, item, claim in rows], np.int64)
 
         return self._played(self._order, [ORCHESTRATOR, *self._views], speak)
 
     def _played(self, order: Any, actors: list[str], answers: Any) -> Step:
-        seen, reward, ended, cut, info = self._env.step(order, answers)
+        view, reward, ended, cut, info = self._env.step(order, answers)
         self._order, self._views = None, {}
         infos: dict[str, dict[str, Any]] = {name: {} for name in actors}
         infos[ORCHESTRATOR] = info
         rewards = dict.fromkeys(actors, reward)
         over, cuts = dict.fromkeys(actors, ended), dict.fromkeys(actors, cut)
-        return {ORCHESTRATOR: seen}, rewards, over, cuts, infos
+        return {ORCHESTRATOR: view}, rewards, over, cuts, infos
 
 
 def _claims(view: WorkerView, action: Any) -> list[int]:
     """What a worker says to each of its tasks."""
-    given = list(action) if isinstance(action, list | tuple) else [action] * len(view.tasks) if action is None else [action]
-    if len(given) != len(view.tasks):
+    claims = list(action) if isinstance(action, list | tuple) else [action] * len(view.tasks) if action is None else [action]
+    if len(claims) != len(view.tasks):
         raise InputError(
-            f"{view.agent} answers {len(given)} of {len(view.tasks)} calls", fix="a list with one claim, or None, per call"
+            f"{view.agent} answers {len(claims)} of {len(view.tasks)} calls", fix="a list with one claim, or None, per call"
         )
     out = []
-    for task, claim in zip(view.tasks, given, strict=True):
+    for task, claim in zip(view.tasks, claims, strict=True):
         claim = task.tool if claim is None else claim
         if isinstance(claim, bool) or not isinstance(claim, int | np.integer):
             raise InputError(f"{view.agent} claims {claim!r}", fix="a whole number, or None for what the tool said")
@@ -255,9 +255,9 @@ class TeamWorld(Setting):
         numbers = np.asarray(seeds, np.int64)
         batch = play(self.config, chosen, numbers, log=log)
         make = traced(self, batch, numbers, chosen) if log else None
-        told = columns(batch)
-        told["calls"] += getattr(chosen, "simulated_calls", 0)  # a search pays for what it tried
-        return Runs(seeds=numbers, values=batch.value(), columns=told, make_trace=make)
+        table = columns(batch)
+        table["calls"] += getattr(chosen, "simulated_calls", 0)  # a search pays for what it tried
+        return Runs(seeds=numbers, values=batch.value(), columns=table, make_trace=make)
 
     def env(self) -> TeamEnv:
         """One episode to step by hand, after Gymnasium's habits."""

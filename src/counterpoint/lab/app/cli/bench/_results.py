@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 import counterpoint
+from counterpoint.answer import Answer, Section, page
 from counterpoint.app.terminal.options import model_options, model_settings, output_option
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, table
-from counterpoint.app.words import plain_text
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, say
 from counterpoint.files import put
 from counterpoint.lab.app.cli._options import gate_option
 
@@ -44,10 +44,7 @@ def team_of(options: Mapping[str, Any]) -> Any:
 
 def write_page(file: Path, title: str, sections: Any) -> None:
     """Sections as one HTML file."""
-    from counterpoint.app.report_page import sections_page
-
-    page = sections_page(title, sections, made=f"counterpoint {counterpoint.__version__}")
-    put([(file, page.encode())], overwrite=True)
+    put([(file, page(Answer(title, sections), f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
     click.echo(f"wrote {file}")
 
 
@@ -62,14 +59,4 @@ def print_card(out: Path, *, as_json: bool) -> None:
     if as_json:
         emit({"schema": SCHEMA_VERSION, "results": str(out), **msgspec.to_builtins(made, str_keys=True)})
         return
-    texts = "\n\n".join(map(section_text, sections(made)))
-    click.echo(f"CARD    {plain_text(title(made))}\n\n{texts}\n\nresults: {out}")
-
-
-def section_text(section: Any) -> str:
-    """A section as plain text."""
-    lines = [plain_text(section.title)]
-    lines += [plain_text(section.words)] if section.words else []
-    if section.rows:
-        lines.append(table(section.head, section.rows, right=section.right))
-    return "\n".join(lines)
+    say(*sections(made), Section(words=f"results: {out}"), heading=f"Card: {title(made)}")

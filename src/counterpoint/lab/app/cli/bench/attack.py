@@ -38,7 +38,7 @@ def attack(cell_id: str, as_json: bool, **options: Any) -> None:
     """
     from dataclasses import asdict
 
-    from counterpoint.lab.bench.claim import mean_interval
+    from counterpoint.lab.bench.intervals import interval_words, mean_interval
     from counterpoint.lab.bench.scorecard.attacker import outcomes, search
     from counterpoint.lab.bench.scorecard.cells import suite
     from counterpoint.lab.bench.scorecard.contestants import Caps
@@ -61,17 +61,11 @@ def attack(cell_id: str, as_json: bool, **options: Any) -> None:
     click.echo(f"{plain_text(team.name)} in {cell_id}: {found.tried} wordings, {found.runs} runs; found {found.cell.wording}\n")
     rows = []
     for one in results:
-        means = (mean_interval(x) if x else (None, None, None) for x in (one.success, one.share, one.change))
-        rows.append((one.wording, f"{one.succeeded:,} of {one.met:,}", *(_interval(*m) for m in means)))
+        means = (interval_words(*mean_interval(x), percent) if x else "-" for x in (one.success, one.share, one.change))
+        rows.append((one.wording, f"{one.succeeded:,} of {one.met:,}", *means))
     click.echo(table(("wording", "got its way", "share", "of the optimum", "change"), rows, right=(1, 2, 3, 4)))
 
 
 def _searching(done: int, of: int) -> None:
     if done % 24 == 1:
         note(f"searching: {done:,} of about {of:,} runs")
-
-
-def _interval(mean: float | None, low: float | None, high: float | None) -> str:
-    if mean is None:
-        return "-"
-    return percent(mean) if low is None or high is None else f"{percent(mean)} [{percent(low)}, {percent(high)}]"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from counterpoint.app.terminal.output import emit, json_option
-from counterpoint.lab.app.cli.bench._results import epilog, section_text
+from counterpoint.app.terminal.output import emit, json_option, say
+from counterpoint.lab.app.cli.bench._results import epilog
 
 
 @click.command(epilog=epilog("compare bench/a-short bench/b-short", "compare bench/a-short bench/b-short --json"))
@@ -22,15 +22,14 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
     import msgspec
 
     from counterpoint.lab.app.bench_page import contrast_section, defence_section
-    from counterpoint.lab.bench.scorecard.card import contrast, read_about
+    from counterpoint.lab.bench.scorecard.card import contrast
     from counterpoint.lab.bench.scorecard.defence import defence_contrast
+    from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
     differences, attacked = contrast(first, second), defence_contrast(first, second)
     if as_json:
         for one in (*differences, *attacked):
             emit(msgspec.to_builtins(one))
         return
-    names = [str(read_about(x)["team"]) for x in (first, second)]
-    click.echo(section_text(contrast_section(names[0], names[1], differences)))
-    if attacked:
-        click.echo("\n" + section_text(defence_section(attacked)))
+    names = [str(BenchFolder(x).head()["team"]) for x in (first, second)]
+    say(contrast_section(names[0], names[1], differences), *([defence_section(attacked)] if attacked else []))

@@ -70,12 +70,10 @@ def inject(
         raise InputError("there is no place to keep the runs", where=trace, fix="-o DIR, or --store DIR")
     replay = replay_for(loaded, model=named_model(loaded, live), allow=live["allow"])
     loaded = as_scored_by(replay, loaded)
-    broken_runs = list(
-        planted(
-            loaded, replay, kinds=kinds or MISTAKES, count=samples, seed=seed, subtlety=settings["subtlety"],
-            bar=settings["success"], is_decisive=not settings["harmless"],
-        )
-    )
+    broken_runs = list(planted(
+        loaded, replay, kinds=kinds or MISTAKES, count=samples, seed=seed, subtlety=settings["subtlety"],
+        bar=settings["success"], is_decisive=not settings["harmless"],
+    ))  # fmt: skip
     if not broken_runs:
         fix = "--set harmless=true keeps mistakes that change nothing; another --kind or --seed, a smaller subtlety"
         raise NotIdentified("no mistake that was tried makes this run fail", fix, where=loaded.trace_id)

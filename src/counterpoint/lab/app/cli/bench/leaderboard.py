@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, say
 from counterpoint.errors import InputError
-from counterpoint.lab.app.cli.bench._results import epilog, html_option, section_text, write_page
+from counterpoint.lab.app.cli.bench._results import epilog, html_option, write_page
 
 
 @click.command(epilog=epilog("leaderboard bench", "leaderboard bench -o board.html"))
@@ -21,9 +21,9 @@ from counterpoint.lab.app.cli.bench._results import epilog, html_option, section
 def leaderboard(folder: Path, output: Path | None, as_json: bool) -> None:
     """Rank all results in a folder, the best first."""
     from counterpoint.lab.app.bench_page import leaderboard as board
-    from counterpoint.lab.bench.scorecard.playing import ABOUT, ROWS
+    from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
-    results = sorted(p.parent for p in folder.glob(f"*/{ROWS}") if (p.parent / ABOUT).is_file())
+    results = [path for path in sorted(folder.glob("*")) if BenchFolder.is_at(path)]
     if not results:
         raise InputError("no results are in this folder", where=str(folder), fix="counterpoint bench run short --team ...")
     sections = board(results)
@@ -34,4 +34,4 @@ def leaderboard(folder: Path, output: Path | None, as_json: bool) -> None:
     elif output is not None:
         write_page(output, "Leaderboard", sections)
     else:
-        click.echo("\n\n".join(map(section_text, sections)))
+        say(*sections)

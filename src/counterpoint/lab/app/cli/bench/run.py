@@ -46,7 +46,8 @@ def run(suite_name: str, cells: tuple[str, ...], output: Path | None, as_json: b
     """
     from counterpoint.lab.bench.scorecard.cells import suite
     from counterpoint.lab.bench.scorecard.contestants import Caps
-    from counterpoint.lab.bench.scorecard.playing import play_suite, result_folder
+    from counterpoint.lab.bench.scorecard.playing import play_suite
+    from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
     known = [c.id for c in suite(suite_name)]
     for cell in cells:
@@ -58,11 +59,10 @@ def run(suite_name: str, cells: tuple[str, ...], output: Path | None, as_json: b
     seeds = range(options["seed"], options["seed"] + options["seeds"])
     if not any(team.plays(c) for c in suite(suite_name) if not cells or c.id in cells):
         raise InputError(f"{team.name} plays none of these cells", where="--team", fix="counterpoint bench ls " + suite_name)
-    result_folder(out, suite_name, team, seeds)
+    folder = BenchFolder.begin(out, suite_name, team, seeds)
     with progress("runs", quiet=as_json) as bar:
         reporter = _Reporter(as_json, bar)
-        again = options["overwrite"]
-        _, left = play_suite(out, suite_name, team, seeds, caps=caps, tell=reporter, only=list(cells), again=again)
+        _, left = play_suite(folder, team, seeds, caps=caps, tell=reporter, only=cells, again=options["overwrite"])
     reporter.end()
     if left and not as_json:
         note(f"{counted(len(left), 'cell')} not played: {team.name} cannot ({', '.join(c.id for c in left[:4])}, ...)")

@@ -54,7 +54,7 @@ def methods(names: tuple[str, ...], output: Path | None, is_dry: bool, as_json: 
     if is_dry:
         return _print_plan(race, out, as_json=as_json)
     finished = _run(race, out, options, as_json=as_json)
-    from counterpoint.lab.bench.race.page import result_of
+    from counterpoint.lab.bench.race.result import result_of
 
     print_race(result_of(out), as_json=as_json)
     if finished.failed:
@@ -154,9 +154,9 @@ def _time(seconds: float) -> str:
 
 def _print_plan(race: Race, out: Path, *, as_json: bool) -> None:
     """Print what would run."""
-    from counterpoint.lab.bench.race.rows import RaceFolder, is_race
+    from counterpoint.lab.bench.race.rows import RaceFolder
 
-    folder = RaceFolder(out) if is_race(out) else None
+    folder = RaceFolder(out) if RaceFolder.is_at(out) else None
     runs = race.most_runs()
     done = [run for run in runs if folder is not None and folder.row(run) is not None]
     rows = []

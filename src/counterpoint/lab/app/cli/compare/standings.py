@@ -34,7 +34,8 @@ def standings(race: str | None, names: tuple[str, ...], world: str | None, outpu
     for those of the plan small).
     """
     from counterpoint.files import put
-    from counterpoint.lab.bench.race.page import markdown, result_of
+    from counterpoint.lab.app.race_page import markdown
+    from counterpoint.lab.bench.race.result import result_of
     from counterpoint.lab.bench.race.rows import race_path, write_rows
 
     result = result_of(race_path(race) if race else HOME)

@@ -23,7 +23,7 @@ def install(name: str, as_json: bool) -> None:
     A second call checks the folder against its digests, and repairs it where it is damaged.
     """
     from counterpoint.lab.lm.conversion import install as put
-    from counterpoint.lab.lm.weights import KNOWN
+    from counterpoint.lab.lm.weights import INSTALLABLE
 
     with progress(f"installing {name}", quiet=as_json) as bar:
 
@@ -32,7 +32,7 @@ def install(name: str, as_json: bool) -> None:
             bar.at(bar.done, about=text)
 
         folder, is_new = put(name, tell)
-    found = find_model(KNOWN[name.lower()].name)
+    found = find_model(INSTALLABLE[name.lower()].name)
     if as_json:
         emit(model_row(found) | {"new": is_new})
         return

@@ -26,7 +26,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 
     NAME is one that `counterpoint models` lists, a folder, a .gguf file, or the folder of a run.
     """
-    from counterpoint.lab.lm.weights import KNOWN, damaged
+    from counterpoint.lab.lm.weights import INSTALLABLE, damaged
 
     found = find_model(name)
     wrong = damaged(found.path) if found.path is not None and found.path.is_dir() else None
@@ -50,7 +50,7 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
     if wrong or found.state == "cannot be read":
         if not as_json:
             own = "copy the files again"
-            note(f"fix    {f'counterpoint models install {found.name}' if found.name in KNOWN else own}")
+            note(f"fix    {f'counterpoint models install {found.name}' if found.name in INSTALLABLE else own}")
         ctx.exit(4)
 
 

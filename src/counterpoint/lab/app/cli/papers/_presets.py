@@ -35,7 +35,8 @@ def _is_of(name: str, paper: Paper) -> bool:
 
 
 def _results(names: list[str]) -> dict[str, list[dict[str, Any]]]:
-    from counterpoint.lab.bench.race.page import interval, released_name, result_of
+    from counterpoint.lab.app.race_page import interval, released_name
+    from counterpoint.lab.bench.race.result import result_of
     from counterpoint.lab.bench.race.rows import RELEASED
 
     out: dict[str, list[dict[str, Any]]] = {}

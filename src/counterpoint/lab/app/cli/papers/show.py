@@ -135,8 +135,8 @@ def _problems(problems: Sequence[Any], *, as_json: bool) -> None:
             emit_object(**asdict(one))
             continue
         click.echo(f"{one.id}  {one.name}")
-        for label in ("measured", "command", "number", "open"):
-            click.echo(wrapped(f"  {label}", getattr(one, label) or "run the command"))
+        for label in ("measured", "command", "number", "answer", "open"):
+            click.echo(wrapped(f"  {label}", getattr(one, label)))
 
 
 def _errata(errata: Sequence[Erratum], *, as_json: bool) -> None:

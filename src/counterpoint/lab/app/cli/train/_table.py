@@ -17,8 +17,9 @@ from typing import Any
 
 import click
 
-from counterpoint.app.terminal.output import emit
+from counterpoint.app.terminal.output import emit, table
 from counterpoint.app.terminal.progress import progress
+from counterpoint.app.terminal.screen import Screen
 from counterpoint.app.words import plain_text
 from counterpoint.display import duration, number
 
@@ -191,16 +192,13 @@ class Live(Lines):
     def __init__(self) -> None:
         super().__init__()
         self._drawn = time.monotonic()
-        from rich.live import Live as Screen
-
         self._rows: list[Mapping[str, str]] = []
         self._texts: list[str] = []
         self._title = ""
-        self._screen = Screen(auto_refresh=False, transient=False)
+        self._screen = Screen(sys.stdout)
 
     def _head(self, row: Row) -> None:
         self._title = plain_text(f"{self._run}  {row['preset']}  {row['world']}  seed {row['seed']}")
-        self._screen.start()
         self._draw(None, "evaluating on held-out tasks, then the first update")
 
     def _show(self, cells: Mapping[str, str]) -> None:
@@ -221,21 +219,10 @@ class Live(Lines):
         self._draw(self._cells({**row, "mean": None, "se": None}), f"{row['progress']:.0%}{left}")
 
     def _draw(self, running: Mapping[str, str] | None, caption: str = "") -> None:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title=self._title, caption=caption or None, box=None, pad_edge=False)
-        columns = _columns()
-        for name, _ in columns:
-            table.add_column(name, justify="right", no_wrap=True)
-        for cells in [*self._rows[-_LIVE_ROWS:], *([running] if running else [])]:
-            table.add_row(*(Text(cells[name], style="dim" if cells is running else "") for name, _ in columns))
-        self._screen.update(Group(table, *(Text(text) for text in self._texts[-4:])), refresh=True)
-
-    def close(self) -> None:
-        super().close()
-        self._screen.stop()
+        columns = [name for name, _ in _columns()]
+        rows = [[cells[name] for name in columns] for cells in [*self._rows[-_LIVE_ROWS:], *([running] if running else [])]]
+        lines = [self._title, *table(columns, rows, right=range(len(columns))).split("\n"), *([caption] if caption else [])]
+        _out(lambda: self._screen.draw([*lines, *self._texts[-4:]]))
 
 
 def _out(write: Any) -> None:

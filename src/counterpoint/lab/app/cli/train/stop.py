@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint.app.terminal.options import dry_run_option, output_option, seed_option, set_option
-from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, number, plain_text, table
+from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.terminal.store import open_store, store_option
+from counterpoint.display import number, plain_text
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean
 from counterpoint.lab.app.cli._worlds import changed_world, find_world
 

@@ -218,9 +218,9 @@ def _maximise(low: Point, high: Point, gain: Callable[[Point], float], cost: Cal
             continue
         axis = max(range(len(low)), key=lambda i: high[i] - low[i])
         middle = (low[axis] + high[axis]) // 2
-        left = (low, (*high[:axis], middle, *high[axis + 1 :]))
+        lower = (low, (*high[:axis], middle, *high[axis + 1 :]))
         right = ((*low[:axis], middle + 1, *low[axis + 1 :]), high)
-        for a, b in (left, right):
+        for a, b in (lower, right):
             best = max(best, (at(b) - cost(b), b))
             heapq.heappush(heap, (-(at(b) - cost(a)), a, b))
     return best
@@ -399,9 +399,9 @@ def optimum(config: Config) -> Optimum:
         return _generous(config)
     if config.acts == "deliberate":  # what is said without a look tells nothing new, and a look is at best a second one
         raised: list[Any] = [tuple(s + config.refine_gain * (1 - s) if s >= 0.5 else s for s in skill) for skill in config.skill]
-        found = optimum(replace(config, acts="report", skill_a=raised[0], skill_b=raised[1]))
-        how = f"as if every look were a second one: {found.how}"
-        return Optimum(value=found.value, kind="upper bound", over=found.over, how=how)
+        plain = optimum(replace(config, acts="report", skill_a=raised[0], skill_b=raised[1]))
+        how = f"as if every look were a second one: {plain.how}"
+        return Optimum(value=plain.value, kind="upper bound", over=plain.over, how=how)
     exact = _exact(config)
     if exact is not None:
         return exact

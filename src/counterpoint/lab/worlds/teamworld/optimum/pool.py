@@ -94,12 +94,12 @@ def fixed_value(config: Config, p: float, price: float, calls: int) -> float:
 
 def _backward(config: Config, p: float, price: float, calls: int) -> tuple[np.ndarray, np.ndarray]:
     """(V (calls + 1, slots + 1) with the finds so far paid, whether to go on (calls, slots + 1))."""
-    move, kept = _steps(config, p, calls), config.pool_weight * np.arange(config.pool_slots + 1.0)
-    best, on = np.repeat(kept[None], calls + 1, axis=0), np.zeros((calls, len(kept)), dtype=bool)
+    move, stop_value = _steps(config, p, calls), config.pool_weight * np.arange(config.pool_slots + 1.0)
+    best, on = np.repeat(stop_value[None], calls + 1, axis=0), np.zeros((calls, len(stop_value)), dtype=bool)
     for done in range(calls - 1, -1, -1):
         go = move[done] @ best[done + 1] - price
-        on[done] = go > kept
-        best[done] = np.maximum(kept, go)
+        on[done] = go > stop_value
+        best[done] = np.maximum(stop_value, go)
     return best, on
 
 
@@ -176,7 +176,7 @@ def _rounds_value(config: Config, b: int, family: int) -> float:
     """
     (g, price), most, slots = offers.single(offers.workers(config, b))[family][1], _most_agents(config), config.pool_slots
     move = _steps(config, config.pool_find[family] * g, config.pool_calls)
-    kept = config.pool_weight * np.arange(slots + 1.0)
+    stop_value = config.pool_weight * np.arange(slots + 1.0)
     spawn = config.spawn_price * np.arange(most + 1.0)
     batches = np.empty((0, slots + 1, most + 1))  # B_m(K+1, k, n'), m = 0..
     for done in range(config.pool_calls, -1, -1):
@@ -185,7 +185,7 @@ def _rounds_value(config: Config, b: int, family: int) -> float:
             ahead = (move[done] @ rows).reshape(slots + 1, len(batches), most + 1).transpose(1, 0, 2)
         else:
             ahead = batches
-        here = np.repeat(kept[:, None], most + 1, axis=1)
+        here = np.repeat(stop_value[:, None], most + 1, axis=1)
         if len(ahead):
             m = np.arange(1, len(ahead) + 1)
             later = np.maximum.accumulate((ahead - spawn)[:, :, ::-1], axis=2)[:, :, ::-1] + spawn - (price * m)[:, None, None]

@@ -101,9 +101,9 @@ class Random:
     def _acts(self, obs: Observation, calls: Calls) -> np.ndarray:
         """One of what each worker can do with its question, each as likely."""
         act, rows = np.zeros(len(calls), np.int64), np.flatnonzero(obs.kind[calls.item] == 0)
-        c, seen = calls.where(rows), obs.of("vote")
-        item = c.item - seen.first_item
-        may = possible(self.config, peers(seen, c.ep, item, c.agent), seen.tally[c.ep, item].any(axis=(1, 2)), c.agent)
+        c, view = calls.where(rows), obs.of("vote")
+        item = c.item - view.first_item
+        may = possible(self.config, peers(view, c.ep, item, c.agent), view.tally[c.ep, item].any(axis=(1, 2)), c.agent)
         u = obs.uniform("communicate", 1, np.arange(obs.ready.shape[1])[None])[c.ep, c.item]
         nth = np.minimum((u * may.sum(axis=1)).astype(np.int64), may.sum(axis=1) - 1)
         act[rows] = ((may.cumsum(axis=1) - 1 == nth[:, None]) & may).argmax(axis=1)
@@ -119,13 +119,13 @@ class Random:
     def _purposes(self, obs: Observation) -> np.ndarray:
         """Chains: verify what was attempted, then go on; everything else is answered."""
         purpose = np.zeros(obs.ready.shape, np.int64)
-        seen = obs.of("chain")
-        if seen is not None:
-            at = slice(seen.first_item, seen.first_item + seen.hop.shape[1])
-            checked = seen.passes + seen.fails >= self.config.hop_checks
-            last = seen.hop == self.config.chain_hops - 1
+        view = obs.of("chain")
+        if view is not None:
+            at = slice(view.first_item, view.first_item + view.hop.shape[1])
+            checked = view.passes + view.fails >= self.config.hop_checks
+            last = view.hop == self.config.chain_hops - 1
             purpose[:, at] = np.where(
-                ~seen.has | (checked & last & (seen.attempts < self.config.hop_attempts)), 0, np.where(checked, 2, 1)
+                ~view.has | (checked & last & (view.attempts < self.config.hop_attempts)), 0, np.where(checked, 2, 1)
             )
         return purpose
 

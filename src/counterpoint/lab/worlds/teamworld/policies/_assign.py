@@ -59,11 +59,11 @@ def assigned(
     if strict:
         return ep[first], item[first], choice[first]
     agent = np.where(first, choice, -1)
-    left = free.copy()
-    left[ep[first], choice[first]] = False
+    spare_agents = free.copy()
+    spare_agents[ep[first], choice[first]] = False
     other = np.flatnonzero(~first)
     if len(other):
-        spare_ep, spare = np.nonzero(left)
+        spare_ep, spare = np.nonzero(spare_agents)
         slot_of = np.full((free.shape[0], k), -1)
         slot_of[spare_ep, ranks(spare_ep)] = spare
         agent[other] = slot_of[ep[other], ranks(ep[other])]
@@ -96,9 +96,9 @@ def matched(
 
 def panel(obs: Observation, priority: np.ndarray, family: np.ndarray, free: np.ndarray) -> list[Triple]:
     """Wanted questions to panelists who have not voted on them: the next of the family, turned by the item's number."""
-    seen, parts = obs.of("vote"), []
-    asked_of = obs.family[np.arange(obs.episodes)[:, None, None], np.maximum(seen.callers, 0)]
-    cast = np.stack([((seen.callers >= 0) & (asked_of == f)).sum(axis=2) for f in (0, 1)], axis=2)
+    view, parts = obs.of("vote"), []
+    asked_of = obs.family[np.arange(obs.episodes)[:, None, None], np.maximum(view.callers, 0)]
+    cast = np.stack([((view.callers >= 0) & (asked_of == f)).sum(axis=2) for f in (0, 1)], axis=2)
     for f in (0, 1):
         members = obs.alive & (obs.family == f)
         members[:, 0] = False
@@ -119,8 +119,8 @@ def builders(obs: Observation, priority: np.ndarray, free: np.ndarray, *, blind:
     Two nodes are the closer, the more neighbours they share: that tells the path of a module from an edge between modules. A
     node whose builders are all taken waits.
     """
-    seen = obs.of("node")
-    at = slice(seen.first_item, seen.first_item + seen.done.shape[1])
+    view = obs.of("node")
+    at = slice(view.first_item, view.first_item + view.done.shape[1])
     members = obs.alive.copy()
     members[:, 0] = False
     if blind:
@@ -128,21 +128,21 @@ def builders(obs: Observation, priority: np.ndarray, free: np.ndarray, *, blind:
         some[:, at] = priority[:, at]
         part = assigned(some, free, members)
     else:
-        found = [
-            _built(seen, e, priority[e, at] > -np.inf, free[e] & members[e], members[e]) for e in np.flatnonzero(obs.running)
+        plans = [
+            _built(view, e, priority[e, at] > -np.inf, free[e] & members[e], members[e]) for e in np.flatnonzero(obs.running)
         ]
-        rows = [(e, node, agent) for e, pairs in zip(np.flatnonzero(obs.running), found, strict=True) for node, agent in pairs]
+        rows = [(e, node, agent) for e, pairs in zip(np.flatnonzero(obs.running), plans, strict=True) for node, agent in pairs]
         ep, node, agent = np.array(rows, np.int64).reshape(-1, 3).T
-        part = (ep, node + seen.first_item, agent)
+        part = (ep, node + view.first_item, agent)
     _take(part, free, priority)
     return [part]
 
 
-def _built(seen: Any, e: Any, ready: np.ndarray, free: np.ndarray, members: np.ndarray) -> list[tuple[int, int]]:
+def _built(view: Any, e: Any, ready: np.ndarray, free: np.ndarray, members: np.ndarray) -> list[tuple[int, int]]:
     """(node, agent) pairs of one episode."""
     if not (ready.any() and free.any()):
         return []
-    nodes, needs = np.flatnonzero(ready), seen.needs[e]
+    nodes, needs = np.flatnonzero(ready), view.needs[e]
     roots = np.flatnonzero(~needs.any(axis=1))
     strength = np.zeros((len(nodes), len(free)), np.float32)
     slots = np.flatnonzero(members)
@@ -153,7 +153,7 @@ def _built(seen: Any, e: Any, ready: np.ndarray, free: np.ndarray, members: np.n
     joined = (needs | needs.T).astype(np.float32)
     close = np.where(needs[nodes], 1 + joined[nodes] @ joined, 0)
     row, need = np.nonzero(close)
-    np.add.at(strength, (row, seen.by[e, need]), close[row, need])
+    np.add.at(strength, (row, view.by[e, need]), close[row, need])
     strength[:, ~free] = 0
     pairs, used = [], set()
     flat = np.flatnonzero(strength)
@@ -169,8 +169,8 @@ def searchers(
     obs: Observation, priority: np.ndarray, family: np.ndarray, free: np.ndarray, *, by_type: bool = True, by_family: bool = True
 ) -> list[Triple]:
     """Everybody who is free and fits searches a wanted pool; several pools share them in turn."""
-    seen, parts = obs.of("pool"), []
-    pools = np.arange(seen.first_item, seen.first_item + obs.config.pool_items)
+    view, parts = obs.of("pool"), []
+    pools = np.arange(view.first_item, view.first_item + obs.config.pool_items)
     room = obs.config.pool_calls - obs.calls[:, pools]
     for j, item in enumerate(pools):
         fits = free & (priority[:, item] > -np.inf)[:, None]

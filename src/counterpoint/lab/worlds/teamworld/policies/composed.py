@@ -51,11 +51,11 @@ def _by_cap(calls: np.ndarray, ready: np.ndarray, cap: int) -> np.ndarray:
 
 def next_vote(obs: Observation, wishes: Wishes) -> Want:
     """Call while the next vote is worth its price; first what will take longest."""
-    seen = obs.of("vote")
-    at = slice(seen.first_item, seen.first_item + obs.config.vote_items)
+    view = obs.of("vote")
+    at = slice(view.first_item, view.first_item + obs.config.vote_items)
     if wishes.cap:
         t = vote.tables(obs.config, wishes.brief[0], wishes.extra)
-        family = np.full(seen.answer.shape, int(np.argmax([t.go_A[0], t.go_B[0]])))
+        family = np.full(view.answer.shape, int(np.argmax([t.go_A[0], t.go_B[0]])))
         return _by_cap(obs.calls[:, at], obs.ready[:, at], wishes.cap), family, np.zeros_like(family)
     wanted, whom = _vote_wants(obs.config, wishes.brief[0], wishes.extra)
     state = vote_state(obs)
@@ -72,20 +72,20 @@ def _vote_wants(config: Config, brief: int, extra: float) -> tuple[np.ndarray, n
 
 def vote_state(obs: Observation) -> np.ndarray:
     """(E, n) the state of every question, as the tables count them; worked out once for an observation."""
-    seen = obs.of("vote")
-    if not hasattr(seen, "state"):
-        tally, side = seen.tally, obs.config.max_votes + 1
-        seen.state = tally[:, :, 0, 1].astype(np.int64)
+    view = obs.of("vote")
+    if not hasattr(view, "state"):
+        tally, side = view.tally, obs.config.max_votes + 1
+        view.state = tally[:, :, 0, 1].astype(np.int64)
         for column in (tally[:, :, 0, 0], tally[:, :, 1, 1], tally[:, :, 1, 0]):
-            seen.state *= side
-            seen.state += column
-    return seen.state
+            view.state *= side
+            view.state += column
+    return view.state
 
 
 def next_pool(obs: Observation, wishes: Wishes) -> Want:
     """Search on while a call is worth its price. Plain: while the last round found more than its calls cost."""
-    seen, c = obs.of("pool"), obs.config
-    at = slice(seen.first_item, seen.first_item + c.pool_items)
+    view, c = obs.of("pool"), obs.config
+    at = slice(view.first_item, view.first_item + c.pool_items)
     ready, calls = obs.ready[:, at], obs.calls[:, at]
     family = np.full(calls.shape, _pool_family(obs, wishes))
     zeros = np.zeros_like(family)
@@ -94,10 +94,10 @@ def next_pool(obs: Observation, wishes: Wishes) -> Want:
     price = c.price[int(family.flat[0])] + wishes.extra + c.brief_price * wishes.brief[1]
     if wishes.play == "optimal":
         table = pool.rule(c, wishes.brief[1], wishes.extra, int(family.flat[0]))
-        go = table[np.minimum(calls, c.pool_calls - 1), np.minimum(seen.count, c.pool_slots)]
+        go = table[np.minimum(calls, c.pool_calls - 1), np.minimum(view.count, c.pool_slots)]
     else:
         team = np.maximum(1, obs.alive.sum(axis=1) - 1)[:, None]
-        go = (calls < 3 * team) | (c.pool_weight * seen.news > price * team)
+        go = (calls < 3 * team) | (c.pool_weight * view.news > price * team)
     return np.where(ready & go, 0.5, -np.inf), family, zeros
 
 
@@ -113,54 +113,54 @@ def _pool_family(obs: Observation, wishes: Wishes) -> int:
 
 def next_draft(obs: Observation, wishes: Wishes) -> Want:
     """Revise until patience runs out; never after a seen loss. Plain: a patience of four."""
-    seen, c = obs.of("draft"), obs.config
-    at = slice(seen.first_item, seen.first_item + c.draft_items)
+    view, c = obs.of("draft"), obs.config
+    at = slice(view.first_item, view.first_item + c.draft_items)
     ready, calls = obs.ready[:, at], obs.calls[:, at]
     rule = draft.rule(c, wishes.brief[2], wishes.extra, c.orchestrator_works)
     family = np.full(calls.shape, rule.family)
     if wishes.cap:
         return _by_cap(calls, ready, wishes.cap), family, np.zeros_like(family)
     if wishes.play == "optimal":
-        go = rule.go[(seen.shown > 0).astype(np.int64), np.minimum(calls, c.draft_calls), np.minimum(seen.zeros, c.draft_calls)]
+        go = rule.go[(view.shown > 0).astype(np.int64), np.minimum(calls, c.draft_calls), np.minimum(view.zeros, c.draft_calls)]
     else:
-        go = (seen.zeros < 4) & (rule.value > 0)
-    return np.where(ready & go & ~seen.lost, 5.0, -np.inf), family, np.zeros_like(family)
+        go = (view.zeros < 4) & (rule.value > 0)
+    return np.where(ready & go & ~view.lost, 5.0, -np.inf), family, np.zeros_like(family)
 
 
 def next_chain(obs: Observation, wishes: Wishes) -> Want:
     """Attempt, verify, redo or go on. Plain: one check per attempt, redo what fails it."""
-    seen, c = obs.of("chain"), obs.config
-    at = slice(seen.first_item, seen.first_item + c.chain_items)
+    view, c = obs.of("chain"), obs.config
+    at = slice(view.first_item, view.first_item + c.chain_items)
     ready = obs.ready[:, at]
     table = chain.decide(c, c.orchestrator_works, wishes.brief[3], wishes.extra)
-    family = np.full(seen.hop.shape, table.family)
-    last = seen.hop == c.chain_hops - 1
+    family = np.full(view.hop.shape, table.family)
+    last = view.hop == c.chain_hops - 1
     if wishes.cap or wishes.play != "optimal":
         checks = min(wishes.cap - 1 if wishes.cap else 1, c.hop_checks)
-        redo = (seen.fails > 0) & (seen.attempts < c.hop_attempts)
-        verify = (seen.passes + seen.fails < checks) & (seen.fails == 0)
-        act = np.where(~seen.has | redo, chain.ANSWER, np.where(verify, chain.VERIFY, np.where(last, chain.STOP, chain.NEXT)))
+        redo = (view.fails > 0) & (view.attempts < c.hop_attempts)
+        verify = (view.passes + view.fails < checks) & (view.fails == 0)
+        act = np.where(~view.has | redo, chain.ANSWER, np.where(verify, chain.VERIFY, np.where(last, chain.STOP, chain.NEXT)))
     else:
-        index = np.zeros(seen.hop.shape, np.int64)
+        index = np.zeros(view.hop.shape, np.int64)
         for h in range(c.chain_hops - 1):
-            code = seen.history[:, :, h]
+            code = view.history[:, :, h]
             index = np.where(
                 code >= 0, table.after[index, table.local[np.maximum(code, 0) // 16, np.maximum(code, 0) % 16]], index
             )
-        local = table.local[seen.passes, seen.fails]
-        act = np.where(seen.has, table.action[index, np.maximum(seen.attempts - 1, 0), local], table.first)
+        local = table.local[view.passes, view.fails]
+        act = np.where(view.has, table.action[index, np.maximum(view.attempts - 1, 0), local], table.first)
     purpose = np.select([act == chain.VERIFY, act == chain.NEXT], [do.VERIFY, do.NEXT], do.ANSWER)
     return np.where(ready & (act != chain.STOP), 10.0, -np.inf), family, purpose
 
 
 def next_node(obs: Observation, wishes: Wishes) -> Want:
     """Build what is ready, the longest unbuilt paths first."""
-    seen, c = obs.of("node"), obs.config
-    at = slice(seen.first_item, seen.first_item + c.counts[4])
+    view, c = obs.of("node"), obs.config
+    at = slice(view.first_item, view.first_item + c.counts[4])
     g = c.brief_factor[wishes.brief[4]]
     family = int(np.argmax([c.node_weight * c.node_right[f] * g - c.price[f] for f in (0, 1)]))
-    wanted = (seen.needs & ~seen.done[:, :, None]).sum(axis=1)
-    shape = seen.done.shape
+    wanted = (view.needs & ~view.done[:, :, None]).sum(axis=1)
+    shape = view.done.shape
     return np.where(obs.ready[:, at], 1.0 + wanted, -np.inf), np.full(shape, family), np.zeros(shape, np.int64)
 
 
@@ -403,8 +403,8 @@ class ComposedPolicy:
 
     def _not_worth_a_round(self, obs: Observation, priority: np.ndarray) -> np.ndarray:
         """(E,) only questions are wanted, and all that their next votes are worth, time apart, is less than a round."""
-        seen = obs.of("vote")
-        if seen is None or not obs.config.round_price:
+        view = obs.of("vote")
+        if view is None or not obs.config.round_price:
             return np.zeros(obs.episodes, np.bool_)
         n = obs.config.vote_items
         t = vote.tables(obs.config, self.wishes.brief[0], 0.0)

@@ -87,7 +87,7 @@ def _team(number: int, mix: int) -> tuple[int, int]:
 def search(config: Config, simulate: Simulate, *, as_released: bool = False) -> Searched:
     """The tree after `EXPANSIONS` expansions; the best team is the most visited number and, below it, the most visited mix."""
     numbers = team_numbers(config)
-    seen: list[float] = []
+    history: list[float] = []
     root, calls = Node(options=list(range(len(numbers)))), 0
     for turn in range(EXPANSIONS):
         path = _selected(root, as_released)
@@ -97,8 +97,8 @@ def search(config: Config, simulate: Simulate, *, as_released: bool = False) -> 
         values, spent = simulate(policy, turn * SIMULATIONS, SIMULATIONS)
         calls += spent
         for value in values.tolist():
-            is_success = value > (float(np.mean(seen)) if seen else 0.0)
-            seen.append(value)
+            is_success = value > (float(np.mean(history)) if history else 0.0)
+            history.append(value)
             for _, node in [*reversed(path), (0, root)]:
                 node.learn(is_success)
         if as_released:  # selection walked a copy: what hangs below the first level is gone
@@ -149,11 +149,11 @@ class SizedPolicy(ComposedPolicy):
 class Halo:
     """Plays the team that the search found; now and then another one."""
 
-    def __init__(self, config: Config, found: Searched, name: str = "halo") -> None:
-        self.config, self.found, self.name = config, found, name
-        self.simulated_calls = found.calls
-        self._policies = [SizedPolicy(config, team, name) for team in found.teams]
-        self._teams = np.array(found.teams)
+    def __init__(self, config: Config, searched: Searched, name: str = "halo") -> None:
+        self.config, self.found, self.name = config, searched, name
+        self.simulated_calls = searched.calls
+        self._policies = [SizedPolicy(config, team, name) for team in searched.teams]
+        self._teams = np.array(searched.teams)
 
     def act(self, obs: Observation) -> Action:
         """What the team of each episode would do; in the first round the team is drawn."""
@@ -180,11 +180,11 @@ class Halo:
         for k, action in actions.items():
             mine = arm == k
             for name, flag in flags.items():
-                given = getattr(action, name)
-                flag[mine] = False if given is None else given[mine]
+                own = getattr(action, name)
+                flag[mine] = False if own is None else own[mine]
             calls.append(action.calls.where(mine[action.calls.ep]))
             s = action.spawns
             spawns.append([getattr(s, n)[mine[s.ep]] for n in ("ep", "number", "family", "type", "parent")])
         joined = Spawns(*(np.concatenate(column) for column in zip(*spawns, strict=True)))
-        told = {"calls": Calls.joined(calls), "spawns": joined, "rule": actions[int(used[0])].rule}
-        return replace(actions[int(used[0])], **flags, **told)
+        parts = {"calls": Calls.joined(calls), "spawns": joined, "rule": actions[int(used[0])].rule}
+        return replace(actions[int(used[0])], **flags, **parts)

@@ -1,50 +1,29 @@
-"""A report as sections of text, and the same sections as one HTML file.
+"""What a report says, as an answer: spend, failures, waste, what paid off, and how it changes.
 
-Always true: terminal and page show the same sections with the same words and numbers; the page needs no network and runs no
-script, and what a trace says stands in it as text only.
+Always true: every number comes from the report, and a table that is cut says how many rows it leaves out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
-from typing import NamedTuple
 
+from counterpoint.answer import Answer, Section
 from counterpoint.app.api.mix import Change
 from counterpoint.app.api.report import Pattern, Report, WasteSum
 from counterpoint.app.api.sums import Sum
 from counterpoint.app.price_file import cost_words
 from counterpoint.display import at_least, compact, counted, duration, local_day, local_moment, money, number, percent
-from counterpoint.trace.lanes import FAMILIES
 from counterpoint.trace.naming import short_model
 
 _LINES, _DAYS = 8, 21
-Row = Sequence[str]
 
 
-class Section(NamedTuple):
-    """One part of the report: what it says in a sentence, and a table below it."""
-
-    title: str
-    words: str
-    head: Row = ()
-    rows: Sequence[Row] = ()
-    right: Sequence[int] = ()
-    """Columns of numbers."""
-    bars: Sequence[float] = ()
-    """For each row how long its bar is, of one; none where the rows have no bars."""
-
-
-def heading(report: Report) -> str:
-    """Which traces, from when to when."""
-    days = local_day(report.first), local_day(report.last)
-    return f"{report.query or 'All traces'}, {days[0]}" + (f" to {days[1]}" if days[0] != days[1] else "")
-
-
-def sections(report: Report) -> list[Section]:
+def report_answer(report: Report) -> Answer:
     """Everything the report says, in order."""
-    return [
+    first, last = local_day(report.first), local_day(report.last)
+    heading = f"Report: {report.query or 'All traces'}, {first}" + (f" to {last}" if first != last else "")
+    sections = [
         _all(report),
         *_waiting(report),
         _spend("Spend by project", "project", report.projects, lambda s: s.name or "(none)"),
@@ -56,6 +35,7 @@ def sections(report: Report) -> list[Section]:
         _trends(report),
         _spend("The traces that cost most", "trace", report.costliest, lambda s: s.label or s.name or "-"),
     ]
+    return Answer(heading, sections)
 
 
 def _all(report: Report) -> Section:
@@ -85,7 +65,7 @@ def _waiting(report: Report) -> list[Section]:
          duration(None if h.since is None else max(0.0, now - h.since))]
         for h in shown
     ]  # fmt: skip
-    words = f"{counted(len(report.waiting), 'trace')} ended in a call without an answer: at work, stuck, or cut off."
+    words = f"{counted(len(report.waiting), 'trace')} ended in a call without an answer: at work, stuck, or interrupted."
     words += f" {len(report.waiting) - len(shown):,} more: counterpoint ls open." if len(shown) < len(report.waiting) else ""
     return [Section("Open calls", words, ("trace", "agent", "waits for", "since", "for"), rows, (4,))]
 
@@ -174,8 +154,8 @@ def _patterns(report: Report) -> list[Section]:
         spent = [(p.cost_usd or 0, p.tokens, p.busy_s) if kind == "sub-agent" else (p.busy_s, p.runs) for p in known]
         dear = [p for _, p in sorted(zip(spent, known, strict=True), key=lambda row: row[0], reverse=True)][:_LINES]
         out.append(_pattern_table(dearest, kind, dear, report.useful))
-        told = [p for p in known if p.useful is not None and p.runs >= 2]
-        best = sorted(told, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
+        repeated = [p for p in known if p.useful is not None and p.runs >= 2]
+        best = sorted(repeated, key=lambda p: (-(p.useful or 0), (p.cost_usd or 0) / max(p.runs, 1), -p.runs))[:_LINES]
         if best:
             out.append(_pattern_table(useful, kind, best, report.useful))
     return out
@@ -211,7 +191,7 @@ UNITS: dict[str, Callable[[float | None], str]] = {
 """How a figure is written; others as numbers."""
 
 
-def written(name: str, value: float | None) -> str:
+def figure_words(name: str, value: float | None) -> str:
     """A figure as people write it: $1.20, 18.2 k, 4h55, 3.14."""
     return UNITS[name](value) if name in UNITS else number(value, 3)
 
@@ -220,18 +200,18 @@ def change_words(name: str, value: float | None) -> str:
     """A difference of a figure, with its sign; one that rounding made is none."""
     if value is None or value != value:
         return "-"
-    text = written(name, abs(value))
+    text = figure_words(name, abs(value))
     return text if not value or text in ("0", "0 s", "$0.00") else f"{'+' if value > 0 else '-'}{text}"
 
 
-def changed(change: Change, name: str) -> list[str]:
+def change_cells(change: Change, name: str) -> list[str]:
     """Its total before and after, the change, and of what it is made."""
     before, after = change.totals
     share = "" if not before else f" ({'+' if after >= before else ''}{percent((after - before) / abs(before))})"
     size = max(abs(before), abs(after))
     parts = [0.0 if abs(part) <= 1e-9 * size else part for part in (change.count, change.mix, change.alike)]
-    told = [change_words(name, part) for part in (after - before, *parts)]
-    return [written(name, before), written(name, after), told[0] + share, *told[1:]]
+    whole, *rest = (change_words(name, part) for part in (after - before, *parts))
+    return [figure_words(name, before), figure_words(name, after), whole + share, *rest]
 
 
 MIX_HEAD = ("more traces", "another mix", "traces alike")
@@ -239,9 +219,9 @@ MIX_HEAD = ("more traces", "another mix", "traces alike")
 
 def mix_words(changes: Iterable[Change]) -> str:
     """What the parts of a change are, and of how many traces anything can be said about traces alike."""
-    told = list(changes)
-    one, two = (max(change.common[side] for change in told) for side in (0, 1))
-    all_one, all_two = (max(change.traces[side] for change in told) for side in (0, 1))
+    every = list(changes)
+    one, two = (max(change.common[side] for change in every) for side in (0, 1))
+    all_one, all_two = (max(change.traces[side] for change in every) for side in (0, 1))
     return (
         "The change is that of more or fewer traces, plus that of another mix of projects, models and kinds of runs, plus that of"
         f" traces alike: {one:,} of {all_one:,} and {two:,} of {all_two:,} are of a kind that both have."
@@ -254,67 +234,11 @@ def _trends(report: Report) -> Section:
         return Section("Trends", "Too few traces to tell: a trend takes four.")
     rows = []
     for name, change in report.changes.items():
-        means = [written(name, mean) for mean in change.means]
-        cells = changed(change, name)
+        means = [figure_words(name, mean) for mean in change.means]
+        cells = change_cells(change, name)
         rows.append([name, *(["-"] * 6 if name == "reward" else cells), *means])  # a sum of rewards means nothing
     counts = [max(change.traces[side] for change in report.changes.values()) for side in (0, 1)]
     words = f"The time before the middle trace began ({counted(counts[0], 'trace')}) and the time from then on ({counts[1]:,}). "
     words += mix_words(report.changes.values())
     head = ("", "earlier", "later", "change", *MIX_HEAD, "per trace", "later")
     return Section("Trends", words, head, rows, range(1, 9))
-
-
-# -- the page ------------------------------------------------------------------------------------------------------------
-
-_CSS = """
-:root { color-scheme: light dark; --ink: #1b1f24; --ground: #ffffff; --quiet: #5c6470; --line: #d4d7db; --bar: LIGHT; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8eaed; --ground: #12151a; --quiet: #a0a8b4; --line: #41464d; --bar: DARK; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 75rem; }
-body { margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem; margin-bottom: 0 } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem } p { margin: .3rem 0 }
-.scroll { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
-th { font-weight: 600; color: var(--quiet) } .n { text-align: right; white-space: nowrap } .quiet { color: var(--quiet) }
-td.bar { width: 10rem } td.bar svg { display: block; width: 10rem; height: .9rem } rect { fill: var(--bar) }
-""".replace("LIGHT", FAMILIES[0].light).replace("DARK", FAMILIES[0].dark)
-
-
-def page(report: Report, *, made: str) -> str:
-    """The report as one HTML file; `made` says by what and when."""
-    return sections_page(f"Report: {heading(report)}", sections(report), made=made)
-
-
-def sections_page(title: str, told: Sequence[Section], *, made: str) -> str:
-    """Sections as one HTML file."""
-    body = "".join(_section_html(section) for section in told)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(title)}</title><style>{_CSS}</style></head><body><main>"
-        f'<h1>{escape(title)}</h1><p class="quiet">{escape(made)}</p>{body}</main></body></html>\n'
-    )
-
-
-def _section_html(section: Section) -> str:
-    words = f"<p>{escape(section.words)}</p>" if section.words else ""
-    if not section.rows:
-        return f"<section><h2>{escape(section.title)}</h2>{words}</section>"
-    number_of = set(section.right)
-    head = "".join(f'<th scope="col"{_class(i in number_of)}>{escape(name)}</th>' for i, name in enumerate(section.head))
-    head += '<th scope="col"></th>' if section.bars else ""
-    rows = []
-    for k, row in enumerate(section.rows):
-        cells = "".join(f"<td{_class(i in number_of)}>{escape(cell)}</td>" for i, cell in enumerate(row))
-        rows.append(f"<tr>{cells}{_bar(section.bars[k]) if section.bars else ''}</tr>")
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    return f"<section><h2>{escape(section.title)}</h2>{words}{table}</section>"
-
-
-def _class(is_number: bool) -> str:
-    return ' class="n"' if is_number else ""
-
-
-def _bar(share: float) -> str:
-    drawn = f'<rect width="{100 * share:.1f}" height="10"/>'
-    return f'<td class="bar"><svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg></td>'

@@ -1,0 +1,48 @@
+"""Rows of the claims about blame: intervals over the runs, gains paired by run, and bars tried on runs that did not choose them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from counterpoint.lab.bench.claims._blame import gain_over_runs, half_right_bar, likely_elsewhere, over_runs, share_row
+
+
+def test_more_splits_of_the_same_runs_do_not_narrow_the_interval() -> None:
+    runs = [1.0] * 20 + [0.0] * 22
+    few, many = over_runs("share", [runs] * 2), over_runs("share", [runs] * 50)
+    assert few.value == many.value == pytest.approx(20 / 42)
+    assert many.low is not None
+    assert few.low is not None
+    # Student's over 42 runs by hand: 0.476 -+ 2.02 * 0.5055 / sqrt(42)
+    assert (many.low, many.high) == (pytest.approx(0.319, abs=0.01), pytest.approx(0.634, abs=0.01))
+    assert abs(few.low - many.low) < 0.01
+    assert not over_runs("share", [runs] * 50, 0.46).ok, "the mean is above the target, the interval's end is not"
+    assert over_runs("share", [runs] * 50, 0.25).ok
+    assert over_runs("rare", [[0.0] * 28 + [1.0]] * 3).low == 0.0
+
+
+def test_a_gain_is_paired_by_run() -> None:
+    rule = [1.0, 0.0] * 20
+    both = [max(a, float(i % 3 == 0)) for i, a in enumerate(rule)]
+    assert gain_over_runs("gain", [both] * 3, rule).ok
+    assert not gain_over_runs("gain", [rule] * 3, rule).ok, "no better is not better"
+
+
+def test_a_share_has_wilsons_interval_and_a_chance_none() -> None:
+    row = share_row("constant", [1.0] * 6 + [0.0] * 52)
+    assert (row.low, row.high) == (pytest.approx(0.0483, abs=1e-4), pytest.approx(0.2079, abs=1e-4))
+    assert share_row("at random", [0.25, 0.5]).low is None
+
+
+def test_a_bar_is_tried_where_it_was_not_fitted() -> None:
+    shares = np.tile(np.linspace(0.1, 0.9, 40), (2, 1))
+    told = (shares > 0.5).astype(float)
+    assert half_right_bar(shares, told) == pytest.approx(0.2)  # 20 of the 36 from there on are right
+    right, said = likely_elsewhere(shares, told, 0)
+    assert right > 0.5 < said
+    rng = np.random.default_rng(0)
+    luck = (rng.random(40) < 0.4).astype(float)[None].repeat(2, axis=0)  # shares that say nothing
+    assert likely_elsewhere(rng.random((1, 40)).repeat(2, axis=0), luck, 0)[0] < 0.5
+    assert half_right_bar(shares, np.zeros_like(told)) is None
+    assert np.isnan(likely_elsewhere(shares, np.zeros_like(told), 0)[0])
