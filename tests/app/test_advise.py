@@ -40,7 +40,7 @@ def test_advice_is_printed_kept_and_given_as_json(store: Path, run: Ends, tmp_pa
         (["wide_verify", "--kind", "merg"], 2, "no kind of change 'merg'"),
         (["wide_verify", "--cap", "trials=5"], 2, "trials each"),
         (["wide_verify", "--try-model", "worker"], 2, "names no role"),
-        (["wide_verify", "--kind", "topology"], 5, "nothing in this run"),
+        (["wide_verify", "--kind", "topology"], 5, "offers no change to try"),
     ],
 )
 def test_bad_input_is_one_clear_error(store: Path, run: Ends, words: list[str], code: int, says: str) -> None:

@@ -252,7 +252,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(28, "No space left on device", "/some/file"), 1, "no space left"),
         (PermissionError(13, "Permission denied", "/some/file"), 2, "permission denied"),
-        (RuntimeError("boom"), 1, "defect of Counterpoint"),
+        (RuntimeError("boom"), 1, "bug in Counterpoint"),
     ],
 )
 def test_every_way_to_fail_has_its_exit_code(error: BaseException, code: int, says: str, broken: Any, capsys: Any) -> None:

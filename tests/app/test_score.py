@@ -48,7 +48,7 @@ def test_an_outcome_is_kept_with_author_and_time_and_seen_everywhere(
     assert told["proposals"] == []
     assert json.loads(run(capsys, "ls", "--store", store, "--json")[1])["team_reward"] == 1
     assert "outcome  team 1 by bob: tests b" in run(capsys, "show", "log", "--store", store)[1]
-    assert "outcome: style 2 by ann: it is late" in run(capsys, "credit", "log", "--mechanism", "uniform", "--store", store)[1]
+    assert "style 2 by ann: it is late" in run(capsys, "credit", "log", "--mechanism", "uniform", "--store", store)[1]
     run(capsys, "export", "log", "--to", "jsonl", "-o", tmp_path / "out.jsonl", "--store", store)
     assert [o.by for o in outcomes(cpt.load(tmp_path / "out.jsonl"))] == ["ann", "ann", "bob"]
 

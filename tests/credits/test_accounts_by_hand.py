@@ -118,7 +118,7 @@ def test_a_ledger_of_given_leaves() -> None:
     assert book.children[()] == [("role:r",), ("residual",)]
     assert book.check() == 0.0
     assert Ledger.of(1.0, {("agent:a",): 1.0}).amounts["residual",] == 0.0
-    with pytest.raises(InputError, match="the team is not an account"):
+    with pytest.raises(InputError, match="the team's account cannot be refined"):
         Ledger.of(1.0, {(): 1.0})
     with pytest.raises(InputError, match="team/role:r is a leaf and has children"):
         Ledger.of(1.0, {("role:r",): 0.5, ("role:r", "agent:a"): 0.5})

@@ -58,7 +58,7 @@ def test_what_is_wrong_is_the_plug_ins(monkeypatch: pytest.MonkeyPatch, run: Cal
         asked(monkeypatch, run)
     assert what in error.value.what
     assert error.value.where == "my_lab_credit:mine"
-    assert "defect of Counterpoint" not in str(error.value)
+    assert "bug in Counterpoint" not in str(error.value)
 
 
 def test_what_is_right_is_taken_and_refusals_stay(monkeypatch: pytest.MonkeyPatch) -> None:

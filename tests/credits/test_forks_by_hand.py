@@ -258,7 +258,7 @@ def test_pairs_by_hand() -> None:
     with pytest.raises(NotFound, match="no event 'e7'") as error:
         pair_interaction(toy, trace, "e0", "e7")
     assert error.value.where == "t"
-    with pytest.raises(InputError, match="'e1' twice"):
+    with pytest.raises(InputError, match="'e1' is named twice"):
         pair_interaction(toy, trace, "e1", "e1")
 
 

@@ -228,7 +228,7 @@ def test_talk_is_messages_and_returns() -> None:
         ("R6", "return"): 2.5,
     }
     for options, said in (
-        ({"panel": "x"}, "no way 'x'"),
+        ({"panel": "x"}, "unknown combination 'x'"),
         ({"judge": ()}, "the panel has no judge"),
     ):
         with pytest.raises(InputError, match=said):

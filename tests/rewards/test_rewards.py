@@ -190,7 +190,7 @@ def test_hybrid_errors() -> None:
         pay("hybrid", small(), terms={"tool_uze": 1.0})
     with pytest.raises(InputError, match="did you mean 'failure'"):
         pay("hybrid", small(), terms={"tool_use": {"failur": 1.0}})
-    with pytest.raises(InputError, match="no rewards"):
+    with pytest.raises(InputError, match="at least one reward"):
         pay("hybrid", small(), terms={})
     with pytest.raises(InputError, match="term of itself"):
         pay("hybrid", small(), terms={"hybrid": 1.0})

@@ -184,7 +184,7 @@ def test_no_death_at_any_step_loses_an_acknowledged_trace(quick_folder: Path) ->
 
 def test_without_the_lock_the_same_orders_lose_traces(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the lock is for, and that these tests can fail: with it taken away, a number below a checkpoint is taken."""
-    monkeypatch.setattr(Head, "held", lambda self, shared=False: nullcontext())
+    monkeypatch.setattr(Head, "lock", lambda self, shared=False: nullcontext())
 
     def retrying(self: Log, change: Callable[[State], Commit | None]) -> Commit | None:
         while True:  # as the log did before it had a lock: who loses a number reads what won, and takes the next

@@ -586,7 +586,7 @@ def test_a_run_that_somebody_else_stored_meanwhile_does_not_replace_it(tmp_path:
     run.event(_event("e1"))
     other = Trace(trace_id="t1", task_id="demo", events=[_event("e2")])
     store._writer.add_many([other], None, is_open=lambda name: False)  # as one that looked before the run began
-    with pytest.raises(InputError, match="'t1' was stored by somebody else meanwhile"):
+    with pytest.raises(InputError, match="another process stored trace 't1' meanwhile"):
         run.finish()
     store.close()
     assert [e.id for e in Store(tmp_path).get("t1").events] == ["e2"]
@@ -610,7 +610,7 @@ def test_leaving_by_an_exception_leaves_the_trace_unfinished(tmp_path: Path) -> 
     assert store.ids() == []
     assert store.open_ids() == ["t1"]
     assert store.get("t1").meta == {"unfinished": True}
-    with pytest.raises(InputError, match=r"begun and not finished.*store\.resume"):
+    with pytest.raises(InputError, match=r"is unfinished.*store\.resume"):
         store.record("t1", task_id="demo")
     with store.resume("t1") as run, pytest.raises(InvalidTrace, match="used before"):
         run.event(_event("e1"))

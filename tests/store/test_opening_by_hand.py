@@ -155,7 +155,7 @@ def test_who_holds_a_journal(store: Store) -> None:
     assert not journal.is_held(path)
     with pytest.raises(InputError, match="this run is closed"):
         run._journal.append(b"")
-    with pytest.raises(InputError, match="begun and not finished"):
+    with pytest.raises(InputError, match="is unfinished"):
         store.record("t1", task_id="d")
     assert sorted(p.name for p in folder.iterdir()) == [path.name, path.with_suffix(".tally").name]
     assert Journal.drop(path, "t1")

@@ -124,7 +124,7 @@ def test_a_damaged_hot_file_is_named_and_set_aside(tmp_path: Path) -> None:
     done = repair(tmp_path)
     (line,) = done.done
     assert line.startswith("the hot file was damaged: ")
-    assert "changed since it was written; it is made anew" in line
+    assert "has changed since it was written; it is rebuilt on demand" in line
     assert (done.restored, done.lost) == ([], [])
     assert _aside(tmp_path) == sorted([f"hot/{file.name}", f"hot/{key.name}"])
     assert list((tmp_path / "hot").iterdir()) == []
@@ -277,7 +277,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     log.commit_path(4).write_bytes(b"y")
     reading = _Reading(log)
     assert list(reading.broken) == [log.checkpoint_path(3), log.commit_path(4)]
-    assert all("lie in lake/" in why for why in reading.broken.values())
+    assert all("are in lake/" in why for why in reading.broken.values())
     assert (reading.has_hole, reading.state.number) == (True, 4)
     assert _told(reading) == ({"b": "B"}, {"B": 1})
     assert reading.known == {"A", "B"}

@@ -72,7 +72,7 @@ def test_none_a_damaged_one_and_one_that_is_being_written(journal: Path, monkeyp
     none, error = tally_or_fault(journal)
     assert none is None
     assert str(path) in str(error)
-    assert f"counterpoint store repair --store {journal.parent.parent} keeps" in str(error)
+    assert f"counterpoint store repair --store {journal.parent.parent} recovers" in str(error)
     monkeypatch.setattr(module.time, "sleep", lambda seconds: path.write_bytes(of().encoded()))
     assert read_tally(journal) == of(), "its writer was in the middle of it"
 

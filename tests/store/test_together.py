@@ -269,7 +269,7 @@ def test_a_number_that_was_taken_without_the_lock_is_said(tmp_path: Path) -> Non
         log.commit_path(1).write_bytes(b"of an older Counterpoint")
         return Commit(at=0.0, drop=["x"])
 
-    with pytest.raises(InputError, match="does not hold the head's lock"):
+    with pytest.raises(InputError, match="did not hold the head's lock"):
         log.commit(change)
     assert log.commit_path(1).read_bytes() == b"of an older Counterpoint"
 

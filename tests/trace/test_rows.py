@@ -85,7 +85,7 @@ def test_additive_rows_sum_to_what_is_declared_unit_by_unit() -> None:
         with pytest.raises(InputError, match=r"m: the \w+ rows miss their sum by 0\.1"):
             credit(rows, np.array(wrong))
     assert credit(rows, np.array([0.9, 0.0]), additive=False).rows == tuple(rows)
-    with pytest.raises(InputError, match="does not say what its rows sum to"):
+    with pytest.raises(InputError, match="does not declare what its rows sum to"):
         credit(rows)
 
 

@@ -132,7 +132,7 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
     def hidden_states(network: Network, weights: Any, ids: Any, plan: Any) -> Any:
         rows = [(int(s), int(p), 1) for s, p in zip(plan.slot_T, plan.place_T, strict=True)]
         if isinstance(plan, cuda._Reading):
-            new, before, slot = (plan.told[i].tolist() for i in (3, 4, 5))
+            new, before, slot = (plan.plan_columns[i].tolist() for i in (3, 4, 5))
             rows = list(zip(slot, before, new, strict=True))
         out = network.hidden_states(weights, ids, plan.place_T, Cached(plan.slots, rows))
         return _rms(out, weights["norm"], network.shape.eps)

@@ -134,7 +134,7 @@ def test_refusals() -> None:
         cpt.advise(trace, kinds=["merg"])
     with pytest.raises(InputError, match="trials each"):
         cpt.advise(trace, budget=8)
-    with pytest.raises(NotIdentified, match="nothing in this run"):
+    with pytest.raises(NotIdentified, match="offers no change to try"):
         cpt.advise(trace, kinds=["topology"])
     with pytest.raises(InputError, match="sure is 2"):
         cpt.advise(trace, sure=2)

@@ -84,7 +84,7 @@ def test_the_traces_given_stay_as_they_were(net: Network, played: TracedRollout)
     assert [encode(t) for t in played.traces] == before
 
 
-PARTLY = {"c3_replay", "difference_rewards", "marti_mars2", "multiagent_ft"}
+PARTLY = {"at_grpo", "c3_replay", "difference_rewards", "marti_mars2", "multiagent_ft"}
 """Credit of forks, of trees that these rollouts are not, or of workers alone: what it does not cover is left alone."""
 
 

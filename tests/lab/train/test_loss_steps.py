@@ -49,7 +49,7 @@ def test_what_is_done_unless_asked_otherwise() -> None:
     defaults: dict[str, dict[str, object]] = {
         "clip": steps,
         "clone": {"steps": 12},
-        "reinforce": {"entropy": 0.005, "scale": True},
+        "reinforce": {"entropy": 0.005, "steps": 1, "scale": True},
         "soft": {"tau_from": 0.3, "tau_to": 0.03, "keep": 192, "lam": 0.9, "steps": 48},
         "td": {"mix": "qmix", "gamma": 0.99, "lam": 0.0, "tau_from": 1.0, "tau_to": 0.2, "epochs": 8, "warm": 0,
                "each_step": False, "shaped": False, "drop_last": False},

@@ -199,8 +199,8 @@ def test_what_the_critics_are_regressed_on() -> None:
     with torch.no_grad():
         net.point_key.weight.zero_()
         net.point_key.bias.zero_()
-        found = {k: float(v) for k, v in _losses(net, {"item": _prepared(item), "team": team, "rule": rule}).items()}
-        bare = _losses(net, {"item": _prepared(item), "team": team})
+        found = {k: float(v) for k, v in _losses(net, {"item": _prepared(item), "team": team, "rule": rule}, "draft").items()}
+        bare = _losses(net, {"item": _prepared(item), "team": team}, "draft")
     assert found == {
         "item": pytest.approx((1.0**2 + 0.9**2) / 2), "brief": pytest.approx((4 - 5) ** 2), "point": pytest.approx(((1 - 2) ** 2 + (2 - 5) ** 2) / 2),
         "level": pytest.approx(1 / 3), "work": pytest.approx((0.25 + 0.25 + 0.25) / 3),
@@ -210,7 +210,7 @@ def test_what_the_critics_are_regressed_on() -> None:
     assert float(bare["team"]) == pytest.approx(2.5)
     nobody = {**item, "choice": torch.zeros(3, dtype=torch.int64), "agent": torch.full((3,), -1)}
     with torch.no_grad():
-        none = _losses(net, {"item": _prepared(nobody), "team": team})
+        none = _losses(net, {"item": _prepared(nobody), "team": team}, "draft")
     assert [float(none[k]) for k in ("item", "brief", "point")] == [0, 0, 0]
 
 

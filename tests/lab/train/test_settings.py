@@ -130,7 +130,7 @@ def test_a_gpu_is_refused_whether_or_not_there_is_one(monkeypatch: pytest.Monkey
 def test_errors_say_where_only_where_it_is_known(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         settings_of({**LEAST, "seed": -1})
-    assert str(caught.value) == f"seed is -1; seed takes a whole number from 0 to {2**62:g}"
+    assert str(caught.value) == f"seed is -1; seed takes a whole number from 0 to {2**62:,}"
     path = tmp_path / "run.toml"
     path.write_text('preset = "counterpoint"\nworld = "W1"\nseeed = 3\n')
     with pytest.raises(InputError, match=r"run\.toml: no setting 'seeed'.*did you mean 'seed'"):

@@ -137,9 +137,9 @@ def needed(trace: Trace, *, can_replay: bool, others: int) -> NotIdentified | No
     if can_replay or others >= RUNS - 1:
         fix = f"counterpoint notes score {name} team=1"
         return NotIdentified("this run has no outcome that a change could improve", fix, where=name)
-    here = f"{counted(others, 'scored run')} of its task" if others else "no other run of its task"
+    stored = f"only {counted(others, 'other scored run')} of its task" if others else "no other run of its task"
     also = "" if is_scored else "; it has no outcome either, which alone would not do"
-    what = f"this run cannot be replayed, and {here} {'are' if others > 1 else 'is'} at hand{also}"
+    what = f"this run cannot be replayed, and the store has {stored}{also}"
     fix = (
         f"{RUNS} scored runs of the task, 20 with a change and 20 without, or a team that is played here: `counterpoint play`, "
         f"`play --world`; what went wrong in this one say `counterpoint audit {name} --failures` and `counterpoint blame {name}`"

@@ -288,11 +288,10 @@ def _placed(
     out = dict(rows)
     for name, r in rows.items():
         t = tables[_TABLE.get(name, name)]
-        who = t["agent"][r.at] if name in ("worker", "act") else np.zeros_like(t["ep"][r.at])
-        if options.is_joint:
-            out[name] = replace(out[name], unit=unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level))
-        if options.weigh == "agent":
-            out[name] = replace(out[name], who=who)
+        if options.is_joint or options.weigh == "agent":
+            who = t["agent"][r.at] if name in ("worker", "act") else np.zeros_like(t["ep"][r.at])
+            unit = unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level) if options.is_joint else None
+            out[name] = replace(out[name], unit=unit, who=who if options.weigh == "agent" else None)
         if options.kl_weight and options.kl_in == "loss":
             if ref is None:
                 raise InputError("a KL to the reference needs its log-probabilities", fix="loss clip keeps a reference")

@@ -239,7 +239,7 @@ def test_an_adapter_goes_to_a_file_and_back_and_fits_its_own_model_only() -> Non
         adapter.over({**weights, "0.qkv": torch.zeros(3, 16)})
     with pytest.raises(InputError, match="another model: there is no"):
         adapter.over({n: w for n, w in weights.items() if n != "1.o"})
-    with pytest.raises(InputError, match="no adapter"):
+    with pytest.raises(InputError, match="not an adapter"):
         Adapter.of_tensors({"x": torch.zeros(2)}, scale=1.0)
     with pytest.raises(InputError, match="rank 0"):
         Adapter.new(SHAPE, weights, rank=0)

@@ -188,7 +188,7 @@ def test_samples_differ_by_their_seed_and_tasks_that_are_shown_have_no_version()
 
 def test_words_whose_chance_is_no_number_end_the_run() -> None:
     wrong = Worth(1.0, events=[call(0, logps=[-1.0, float("nan")])])
-    with pytest.raises(NotFinite, match="no number"):
+    with pytest.raises(NotFinite, match="NaN or infinite"):
         training(wrong).play([1], temperature=1.0, name="u0")
     training(wrong).play([1], temperature=1.0, name="u0", model="fake:1")  # a demonstrator's numbers are not learned from
 
