@@ -149,7 +149,7 @@ def whole_run(preset: str, budget: int) -> tuple[int, float]:
     """(decisions, CPU seconds) of a run with its folder."""
     with tempfile.TemporaryDirectory() as place:
         begin = time.process_time()
-        made = train_run(os.path.join(place, "run"), _settings(preset, budget)).spent()["decisions"]
+        made = train_run(os.path.join(place, "run"), _settings(preset, budget)).spending()["decisions"]
         return made, time.process_time() - begin
 
 

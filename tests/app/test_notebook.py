@@ -16,7 +16,7 @@ import pytest
 
 from counterpoint.app.viewer import notebook, one_file
 from counterpoint.app.viewer.notebook import LIMIT
-from counterpoint.app.viewer.notebook import drawn as card
+from counterpoint.app.viewer.notebook import picture as card
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.rows import Shares

@@ -263,10 +263,10 @@ def test_torn_and_random_protobuf_raises_nothing_else() -> None:
 
 
 def test_answers_in_protobuf_are_what_the_library_expects() -> None:
-    taken = otlp.Taken({}, {}, {}, 300, "three hundred — too many")
+    taken = otlp.OtlpBatch({}, {}, {}, 300, "three hundred — too many")
     trace = ExportTraceServiceResponse.FromString(otlp.reply(taken, "traces", is_protobuf=True))
     assert (trace.partial_success.rejected_spans, trace.partial_success.error_message) == (300, taken.why)
     log = ExportLogsServiceResponse.FromString(otlp.reply(taken, "logs", is_protobuf=True))
     assert log.partial_success.rejected_log_records == 300
-    assert otlp.reply(otlp.Taken({}, {}, {}, 0, ""), "logs", is_protobuf=True) == b""
-    assert otlp.reply(otlp.Taken({}, {}, {}, 0, ""), "logs", is_protobuf=False) == b"{}"
+    assert otlp.reply(otlp.OtlpBatch({}, {}, {}, 0, ""), "logs", is_protobuf=True) == b""
+    assert otlp.reply(otlp.OtlpBatch({}, {}, {}, 0, ""), "logs", is_protobuf=False) == b"{}"

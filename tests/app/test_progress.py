@@ -73,7 +73,7 @@ def test_json_is_told_as_json_and_quiet_as_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stderr", out)
     list(track(range(3), "traces", quiet=True))
     assert out.getvalue() == ""
-    monkeypatch.setattr(_progress._Told, "as_json", True)
+    monkeypatch.setattr(_progress._State, "as_json", True)
     with progress("rows", quiet=True) as bar:
         bar.begin_at(5)
         bar.at(6, 10, "qmix")
@@ -103,7 +103,7 @@ _progress._AFTER_S = 0.05
 @cli.command("slow")
 def slow():
     end = time.monotonic() + 60
-    while not _progress._Told.bars[-1]._is_shown and time.monotonic() < end:
+    while not _progress._State.bars[-1]._is_shown and time.monotonic() < end:
         time.sleep(0.01)
     click.echo("result")
 main(["slow"])
@@ -140,7 +140,7 @@ def test_other_rooms_say_how_far_they_are_inside_a_command(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "stderr", out)
     assert list(tracked([1, 2], "seeds")) == [1, 2]  # nobody watches
     assert out.getvalue() == ""
-    with _progress.shown(["reproduce", "--json"]), progress("claims", 3) as bar:
+    with _progress.command_bar(["reproduce", "--json"]), progress("claims", 3) as bar:
         bar.at(1, about="hacks, 2 rows")
         assert list(tracked([1, 2], "seeds")) == [1, 2]
     told = [json.loads(line)["progress"] for line in out.getvalue().splitlines()]

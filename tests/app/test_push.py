@@ -45,7 +45,7 @@ def test_what_is_pushed_is_equal_and_pushed_once(tmp_path: Path) -> None:
         assert push.send(patience_s=0).counts == {}
         assert [live.store.get(f"t{i}") for i in range(5)] == [node.get(f"t{i}") for i in range(5)]
         again = Push(node, live.url)  # another process knows what was acknowledged
-        assert again.left() == []
+        assert again.backlog() == []
         for path in (tmp_path / "node" / "push").glob("*.acknowledged"):
             path.unlink()
         assert Push(node, live.url).send(patience_s=0).counts == {"unchanged": 5, "renamed": 0}
@@ -60,7 +60,7 @@ def test_one_id_of_two_machines_is_two_traces(tmp_path: Path) -> None:
             with Store(filled(tmp_path / who, ["same", f"own {who}"], n=n)) as node:
                 counts = Push(node, live.url).send(patience_s=0).counts
                 assert counts == {"added": 2, "renamed": who == "two"}
-                assert Push(node, live.url).left() == []
+                assert Push(node, live.url).backlog() == []
         writer = (tmp_path / "two" / "push" / "writer").read_text()
         assert sorted(live.store.ids()) == ["own one", "own two", "same", f"same-{writer}"]
         assert [len(live.store.get(name).events) for name in ("same", f"same-{writer}")] == [2, 3]

@@ -68,7 +68,7 @@ def test_what_a_collector_removed_is_acknowledged_and_left_out(tmp_path: Path) -
         node.add(trace("t2"))
         again = Push(node, live.url)
         assert again.send(patience_s=0).counts == {"removed": 1, "added": 1, "renamed": 0}
-        assert again.left() == []
+        assert again.backlog() == []
         assert sorted(live.store.ids()) == ["t0", "t2"]
         assert live.intake.status()["traces removed"] == 1
         node.remove("t1")

@@ -10,7 +10,7 @@ import pytest
 
 from counterpoint.app.viewer import notebook as picture
 from counterpoint.app.viewer.notebook import LIMIT
-from counterpoint.app.viewer.notebook import drawn as card
+from counterpoint.app.viewer.notebook import picture as card
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.lanes import EMPTY, FAMILIES, KINDS, WAIT, Clock, Lane, cells, folded, kind_of, stem
 from counterpoint.trace.rows import Shares

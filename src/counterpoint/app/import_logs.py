@@ -21,7 +21,7 @@ from pathlib import Path
 from counterpoint.app.discover import LogFiles, find, importer
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
-from counterpoint.app.import_memory import ImportMemory, Known, fingerprint
+from counterpoint.app.import_memory import ImportMemory, SessionRecord, fingerprint
 from counterpoint.app.import_removed import seen_before
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Session
@@ -137,10 +137,10 @@ def import_in_parallel(
                 memory.save()
 
 
-_Part = tuple[list[tuple[str, Session]], dict[str, Known]]
+_Part = tuple[list[tuple[str, Session]], dict[str, SessionRecord]]
 
 
-def _part(folder: Path, prices: Prices, given: _Part) -> tuple[list[Outcome], dict[str, Known]]:
+def _part(folder: Path, prices: Prices, given: _Part) -> tuple[list[Outcome], dict[str, SessionRecord]]:
     """In a worker: import some sessions; gives what became of them, and what there is to remember."""
     sessions, known = given
     with Store(folder, create=False) as store:

@@ -35,7 +35,7 @@ def _beginning(file: File, size: int) -> str:
     return digest.hexdigest()
 
 
-class Known(msgspec.Struct):
+class SessionRecord(msgspec.Struct):
     """What is remembered about a session: the fingerprint of its files, and the traces they gave."""
 
     fingerprint: str
@@ -49,17 +49,17 @@ class Known(msgspec.Struct):
 class ImportMemory:
     """What was imported when."""
 
-    def __init__(self, store: Store | None, known: Mapping[str, Known] | None = None) -> None:
+    def __init__(self, store: Store | None, known: Mapping[str, SessionRecord] | None = None) -> None:
         """What the store remembers; or `known`, what a process that shares out the work says of the sessions it gave."""
         self._store = store
         self._path = None if store is None or known is not None else store.path / "imports" / "sessions.json"
-        self._known: dict[str, Known] = dict(known or {})
-        self._files: dict[str, Known] = {}
-        self.learned: dict[str, Known] = {}
+        self._known: dict[str, SessionRecord] = dict(known or {})
+        self._files: dict[str, SessionRecord] = {}
+        self.learned: dict[str, SessionRecord] = {}
         """What was noted here."""
         if self._path is not None and self._path.exists():
             try:
-                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Known])
+                self._known = msgspec.json.decode(self._path.read_bytes(), type=dict[str, SessionRecord])
             except (msgspec.MsgspecError, UnicodeDecodeError, OSError):
                 self._known = {}  # then everything is imported once more, which changes nothing
 
@@ -79,7 +79,7 @@ class ImportMemory:
         if len(traces) != 1 or len(session.files) != 1 or (run := traces[0].meta["import"].get("run")) is None:
             return
         file, before = session.files[0], self._known.get(key)
-        self._files[key] = now = Known("", [], run, file.size, _beginning(file, file.size))
+        self._files[key] = now = SessionRecord("", [], run, file.size, _beginning(file, file.size))
         if not before or not before.run or len(before.traces) != 1 or not 0 < before.size <= file.size:
             return
         if _beginning(file, before.size) == before.began:
@@ -91,15 +91,15 @@ class ImportMemory:
     def note(self, key: str, fingerprint: str, outcome: Outcome) -> None:
         """Remember what became of a session."""
         if outcome.status not in ("failed", "kept"):  # kept: the files are not those of what is stored
-            known = self._files.pop(key, None) or Known("", [])
+            known = self._files.pop(key, None) or SessionRecord("", [])
             known.fingerprint, known.traces = fingerprint, outcome.traces
             self._known[key] = self.learned[key] = known
 
-    def about(self, keys: Iterable[str]) -> dict[str, Known]:
+    def about(self, keys: Iterable[str]) -> dict[str, SessionRecord]:
         """What is remembered of some sessions, for a process that imports them."""
         return {key: self._known[key] for key in keys if key in self._known}
 
-    def learn(self, learned: Mapping[str, Known]) -> None:
+    def learn(self, learned: Mapping[str, SessionRecord]) -> None:
         """Take over what such a process noted."""
         self._known.update(learned)
         self.learned.update(learned)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from counterpoint.app.receiver.collector import PARCEL, PATH, Kept, Parcel, Sent
+from counterpoint.app.receiver.collector import PARCEL, PATH, Parcel, ParcelTrace, Receipt
 from counterpoint.display import counted
 from counterpoint.errors import CounterpointError, InputError, Refused, TryAgain
 from counterpoint.store import Store, disk
@@ -76,7 +76,7 @@ class Push:
 
     # -- what to send
 
-    def left(self, ids: Iterable[str] | None = None) -> list[tuple[str, str]]:
+    def backlog(self, ids: Iterable[str] | None = None) -> list[tuple[str, str]]:
         """Id and digest of the finished traces that are not acknowledged yet, oldest first."""
         wanted = None if ids is None else set(ids)
         rows = [r.id for r in self._store.rows() if not r.is_open and (wanted is None or r.id in wanted)]
@@ -86,7 +86,7 @@ class Push:
     def send(self, ids: Iterable[str] | None = None, *, patience_s: float, stop: threading.Event | None = None) -> PushResult:
         """Send what is left; `TryAgain` where the collector has taken nothing for `patience_s`."""
         done, stop = PushResult(), stop or threading.Event()
-        waiting, size = self.left(ids), _TRACES
+        waiting, size = self.backlog(ids), _TRACES
         sources = {row.id: row.source for row in self._store.rows()}
         since, pause = time.monotonic(), _FIRST_S
         while waiting and not stop.is_set():
@@ -109,19 +109,19 @@ class Push:
             waiting, since, pause = waiting[len(batch) :], time.monotonic(), _FIRST_S
         return done
 
-    def _parcel(self, some: list[tuple[str, str]], sources: dict[str, str | None]) -> list[tuple[str, Sent]]:
+    def _parcel(self, some: list[tuple[str, str]], sources: dict[str, str | None]) -> list[tuple[str, ParcelTrace]]:
         """As many of them as fit, at least one."""
-        out: list[tuple[str, Sent]] = []
+        out: list[tuple[str, ParcelTrace]] = []
         size = 0
         for name, digest in some:
             lines = encode_lines(self._store.get(name))
             size += len(lines)
             if out and size > _BYTES:
                 break
-            out.append((name, Sent(digest, sources.get(name), lines)))
+            out.append((name, ParcelTrace(digest, sources.get(name), lines)))
         return out
 
-    def _acknowledge(self, batch: list[tuple[str, Sent]], kept: list[Kept], done: PushResult) -> None:
+    def _acknowledge(self, batch: list[tuple[str, ParcelTrace]], kept: list[Receipt], done: PushResult) -> None:
         fresh = []
         for (name, sent), one in zip(batch, kept, strict=True):
             done.counts[one.what] += 1
@@ -138,7 +138,7 @@ class Push:
 
     # -- one request
 
-    def _post(self, batch: list[tuple[str, Sent]]) -> list[Kept]:
+    def _post(self, batch: list[tuple[str, ParcelTrace]]) -> list[Receipt]:
         body = gzip.compress(msgspec.msgpack.encode(Parcel(self._writer, [sent for _, sent in batch])), 1)
         headers = {"Content-Type": PARCEL, "Content-Encoding": "gzip"}
         headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -154,7 +154,7 @@ class Push:
             self.close()
             self._refuse(answer.status, said)
         try:
-            kept = msgspec.json.decode(said, type=list[Kept])
+            kept = msgspec.json.decode(said, type=list[Receipt])
         except msgspec.MsgspecError as error:
             raise Refused(
                 "the server at this address is not a collector", where=self.address, fix="start one there: counterpoint serve"

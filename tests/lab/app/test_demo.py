@@ -52,7 +52,7 @@ def test_a_world_that_is_named_by_its_code_is_consent(tmp_path: Path, monkeypatc
 def test_the_second_way_is_given_what_the_first_was_charged(found: Any) -> None:
     first, second = ([RunFolder.open(Path(p)) for p in found["runs"][way]] for way in ("counterpoint", "grpo"))
     assert [run.about["seed"] for run in first] == [run.about["seed"] for run in second] == [3, 4]
-    charged = [run.spent()["charged"] for run in first]
+    charged = [run.spending()["charged"] for run in first]
     assert {run.config()["budget_calls"] for run in second} == {round(sum(charged) / 2)}
     assert found["spent"]["counterpoint"]["charged"] == sum(charged) / 2
 

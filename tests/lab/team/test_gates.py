@@ -42,13 +42,13 @@ def test_only_the_order_is_left_out() -> None:
 
 def test_each_gate_stands_at_its_place() -> None:
     gate = Gate(("taint",))
-    assert "ZQ-1" not in gate.heard(ViewItem("result", "search", ORDER))
-    assert gate.heard(ViewItem("return", "a", ORDER)) == ORDER
+    assert "ZQ-1" not in gate.filter(ViewItem("result", "search", ORDER))
+    assert gate.filter(ViewItem("return", "a", ORDER)) == ORDER
     gate = Gate(("quarantine",))
-    assert gate.heard(ViewItem("result", "search", ORDER)) == ORDER
-    assert "ZQ-1" not in gate.heard(ViewItem("return", "a", ORDER))
-    assert "withheld" in gate.heard(ViewItem("message", "a", "All is well."))  # nothing more is heard of it
-    assert gate.heard(ViewItem("message", "b", "All is well.")) == "All is well."
+    assert gate.filter(ViewItem("result", "search", ORDER)) == ORDER
+    assert "ZQ-1" not in gate.filter(ViewItem("return", "a", ORDER))
+    assert "withheld" in gate.filter(ViewItem("message", "a", "All is well."))  # nothing more is heard of it
+    assert gate.filter(ViewItem("message", "b", "All is well.")) == "All is well."
     with pytest.raises(InputError, match="no gate named 'tiant'"):
         Spec(task="ledger_hunt", gates=("tiant",))
 

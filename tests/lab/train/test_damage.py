@@ -37,7 +37,7 @@ def told(folder: Path) -> Any:
     run = RunFolder.open(folder)
     found = [run.latest_checkpoint(), run.best_checkpoint()]
     sums = [(path.name, hash(run.read_checkpoint(path))) for path in found if path is not None]
-    return repr([run.about, run.metrics(), run.evals(), run.alerts(), run.config(), run.notes(), run.spent(), sums])
+    return repr([run.about, run.metrics(), run.evals(), run.alerts(), run.config(), run.notes(), run.spending(), sums])
 
 
 def _outcome(folder: Path) -> Any:

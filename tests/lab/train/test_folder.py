@@ -177,13 +177,13 @@ def test_resuming_cuts_what_came_after(tmp_path: Path) -> None:
         run.set_status("failed", why="disk")
     with RunFolder.open(run.path, write=True) as run:
         assert run.about["why"] == "disk"
-        assert run.spent()["calls"] == 600
+        assert run.spending()["calls"] == 600
         run.resume(4)
         assert [len(run.metrics()), len(run.evals()), len(run.alerts())] == [4, 4, 4]
         assert run.about["status"] == "running"
         assert "why" not in run.about
         assert run.about["updates"] == 4
-        assert run.spent() == {"episodes": 32, "forks": 4, "calls": 400, "decisions": 200, "charged": 400}
+        assert run.spending() == {"episodes": 32, "forks": 4, "calls": 400, "decisions": 200, "charged": 400}
         latest = run.latest_checkpoint()
         assert latest is not None
         assert run.read_checkpoint(latest) == b"state 4"

@@ -31,7 +31,7 @@ def test_a_new_run_has_spent_nothing_and_names_its_versions(tmp_path: Path) -> N
     with run(tmp_path) as made:
         about = made.about
         assert (about["format"], about["run"], about["status"], about["updates"]) == (FORMAT, "run", "running", 0)
-        assert about["spent"] == dict.fromkeys(TOTALS, 0) == made.spent()
+        assert about["spent"] == dict.fromkeys(TOTALS, 0) == made.spending()
         assert about["versions"]["python"] == platform.python_version()
         assert about["versions"]["numpy"] == np.__version__
         assert set(about["versions"]) == {"counterpoint", "python", "numpy", "torch"}
@@ -76,11 +76,11 @@ def test_totals_are_those_of_the_last_update_until_it_is_finished(tmp_path: Path
     with run(tmp_path) as made:
         made.append_metrics(row(1))
         made.append_metrics(row(2, decisions=None))
-        assert made.spent() == {"episodes": 20, "forks": 2, "calls": 200, "decisions": 0, "charged": 200}
+        assert made.spending() == {"episodes": 20, "forks": 2, "calls": 200, "decisions": 0, "charged": 200}
         made.set_status("finished", spent={"episodes": 1, "calls": 5, "charged": 7})
-        assert made.spent() == {"episodes": 1, "forks": 0, "calls": 5, "decisions": 0, "charged": 7}
+        assert made.spending() == {"episodes": 1, "forks": 0, "calls": 5, "decisions": 0, "charged": 7}
         made.change(spent=None)
-        assert made.spent() == dict.fromkeys(TOTALS, 0)
+        assert made.spending() == dict.fromkeys(TOTALS, 0)
 
 
 def test_statuses(tmp_path: Path) -> None:

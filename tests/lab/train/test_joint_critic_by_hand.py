@@ -118,7 +118,7 @@ def test_acts_are_means_of_choices_or_of_chances(made: tuple[Training, TracedRol
     out, beats, net = played.rollout, beats_of(played.rollout), training.net
     acts = Acts(out, beats)
     with torch.no_grad():
-        got = acts.made(net, relaxed=relaxed).numpy()
+        got = acts.matrix(net, relaxed=relaxed).numpy()
         wanted = np.zeros_like(got)
         logits: list[torch.Tensor] = []
 
@@ -232,9 +232,9 @@ def test_actors_ascend_the_critic_and_leave_it_where_it_is() -> None:
     assert isinstance(critic, JointCritic)
     beats = beats_of(out)
     with torch.no_grad():
-        taken = Acts(out, beats).made(training.net, relaxed=False)
+        taken = Acts(out, beats).matrix(training.net, relaxed=False)
         acts = Acts(out, beats)
-        acts.made(training.net, relaxed=True)
+        acts.matrix(training.net, relaxed=True)
         wanted = 0.5 * float(acts.squared_logits())
     held = [p.detach().clone() for p in critic.net.parameters()]
     before = {k: v.copy() for k, v in training.weights().items()}
@@ -251,8 +251,8 @@ def test_what_the_actors_descend_by_hand(actor: str) -> None:
     out = played.rollout
     beats, critic = beats_of(out), rough(3)
     with torch.no_grad():
-        taken = Acts(out, beats).made(training.net, relaxed=False)
-        relaxed = Acts(out, beats).made(training.net, relaxed=True)
+        taken = Acts(out, beats).matrix(training.net, relaxed=False)
+        relaxed = Acts(out, beats).matrix(training.net, relaxed=True)
         x, wanted = critic.states(beats), 0.0
         orders = module._orders(training.rng(8), training.loss_options)
         starts = [STOP, SPAWN, DELEGATE, COMMUNICATE, AGGREGATE, ACTS]
@@ -273,7 +273,7 @@ def test_counterfactuals_by_brute_force(made: tuple[Training, TracedRollout]) ->
     found = coma_advantages(net, critic, out, beats)
     acts = Acts(out, beats)
     with torch.no_grad():
-        taken, x = acts.made(net, relaxed=False), critic.states(beats)
+        taken, x = acts.matrix(net, relaxed=False), critic.states(beats)
 
         def q(beat: int, column: int, change: np.ndarray) -> float:
             other = taken[beat].clone()

@@ -180,7 +180,7 @@ def test_comas_advantages_are_those_of_the_mechanism_on_traces() -> None:
     stop = out.tables["stop"]
     rows = np.flatnonzero(stop["ep"] == 0)
     with torch.no_grad():
-        taken = Acts(out, beats).made(training.net, relaxed=False)
+        taken = Acts(out, beats).matrix(training.net, relaxed=False)
         at = beats.place({"ep": stop["ep"][rows], "round": stop["round"][rows]}, len(out.value_TE))
         x, q = critic.states(beats), []
         for option in (1.0, 0.0):  # the options of the event: stop, continue

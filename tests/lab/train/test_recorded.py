@@ -154,7 +154,7 @@ def test_cloning_ends_near_what_was_recorded_and_resumes_bit_by_bit(world: TeamW
     train_run(tmp_path / "whole", config)
     run = RunFolder.open(tmp_path / "whole")
     first, last = run.evals()[0], run.evals()[-1]
-    assert (run.about["log"]["traces"], run.spent()["calls"]) == (12, 0)
+    assert (run.about["log"]["traces"], run.spending()["calls"]) == (12, 0)
     reference = world.run("reference", range(32)).values.mean()
     assert last["mean"] - first["mean"] > 0.5 * (reference - first["mean"])
 

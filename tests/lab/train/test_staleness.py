@@ -59,7 +59,7 @@ def test_a_prior_pulls_to_the_arm_and_never_seen_cells_have_a_weight() -> None:
     assert found.share(1.0, 0) == pytest.approx((3 + 0.75) / 4)
     assert found.share(1.0, 1) == pytest.approx(0.75 / 2)
     assert found.share(1.0, 9) == pytest.approx(0.75)
-    assert (found.launches, found.kept) == (4, 3)
+    assert (found.launches, found.arrivals) == (4, 3)
 
 
 def test_what_never_came_is_refused() -> None:
@@ -116,9 +116,9 @@ def test_the_least_share_is_the_callers_to_say() -> None:
 
 def test_fates_are_counted_over_all_arms() -> None:
     found = Inclusion()
-    assert (found.launches, found.kept) == (0, 0)
+    assert (found.launches, found.arrivals) == (0, 0)
     found.add([(1.0, 0, True), (1.0, 0, False), (2.0, 0, True), (2.0, 1, True)])
-    assert (found.launches, found.kept) == (4, 3)
+    assert (found.launches, found.arrivals) == (4, 3)
     assert (found.clip, found.prior) == (10.0, 1.0)
 
 

@@ -267,8 +267,8 @@ def test_a_team_that_calls_nobody_spends_its_budget_and_is_marked(
     monkeypatch.setattr(Network, "items", leaves)
     idle = {"keeps": 0.0, "forks": 0.0}
     run = train_run(tmp_path / "run", CONFIG | {"updates": 0, "budget_calls": 40, "change": idle})
-    assert (run.about["status"], run.about["collapsed"], run.spent()["calls"]) == ("finished", True, 0)
-    assert run.spent()["charged"] >= 40
+    assert (run.about["status"], run.about["collapsed"], run.spending()["calls"]) == ("finished", True, 0)
+    assert run.spending()["charged"] >= 40
     assert all(m["charged"] >= m["episodes"] for m in run.metrics()), "every episode costs something"
     assert not RunFolder.open(whole).about["collapsed"]
 

@@ -47,11 +47,11 @@ class TraceAudit:
     is_steered: bool
     measures: tuple[Measure, ...]
     findings: tuple[Finding, ...]
-    taken: tuple[Measure, ...] = field(repr=False)
+    all_measures: tuple[Measure, ...] = field(repr=False)
     """Every measure, asked for or not, where any was: a summary needs them in order."""
 
     @property
-    def found(self) -> tuple[Finding, ...]:
+    def hacks(self) -> tuple[Finding, ...]:
         """The reward hacks that were found."""
         return tuple(f for f in self.findings if f.status == "found")
 
@@ -61,7 +61,7 @@ class TraceAudit:
             "trace_id": self.trace_id,
             "task_id": self.task_id,
             "steered": self.is_steered,
-            "found": len(self.found),
+            "found": len(self.hacks),
             "measures": msgspec.to_builtins(self.measures),
             "findings": msgspec.to_builtins(self.findings),
         }
@@ -77,14 +77,14 @@ class Audit(Tabular):
     }  # fmt: skip
 
     traces: tuple[TraceAudit, ...]
-    chosen: frozenset[str] = field(repr=False)
+    scope: frozenset[str] = field(repr=False)
     audited: tuple[Trace, ...] = field(repr=False)
     """The traces themselves: a summary looks at all verifiers together."""
 
     @property
-    def found(self) -> tuple[Finding, ...]:
+    def hacks(self) -> tuple[Finding, ...]:
         """The reward hacks that were found, in any trace."""
-        return tuple(f for one in self.traces for f in one.found)
+        return tuple(f for one in self.traces for f in one.hacks)
 
     def values(self, measure: str) -> dict[str, float | int | None]:
         """Trace id to the value of one measure; None where it is missing."""
@@ -94,7 +94,7 @@ class Audit(Tabular):
 
     def summary(self) -> AuditSummary:
         """Means and intervals over the traces, as `counterpoint audit --summary` prints them."""
-        return summary_of(self.audited, self.traces, self.chosen)
+        return summary_of(self.audited, self.traces, self.scope)
 
     def taint(self) -> TaintAudit:
         """What untrusted content may have reached and decided, as `counterpoint audit --taint` prints it."""
@@ -116,7 +116,7 @@ class Audit(Tabular):
 
     def caption(self) -> str:
         """Which traces, and which reward hacks were found."""
-        names = ", ".join(dict.fromkeys(f.hack for f in self.found)) or "no reward hack found"
+        names = ", ".join(dict.fromkeys(f.hack for f in self.hacks)) or "no reward hack found"
         return (self.traces[0].trace_id if len(self.traces) == 1 else counted(len(self.traces), "trace")) + f": {names}"
 
 
@@ -173,15 +173,15 @@ def audit(
     >>> said = cpt.audit(trace, only=["scale", "hacks"])
     >>> said.values("events") == {trace.trace_id: len(trace.events)}
     True
-    >>> [finding.hack for finding in said.found]
+    >>> [finding.hack for finding in said.hacks]
     ['communication_padding', 'tool_spam']
     """
-    chosen = chosen_by([only] if isinstance(only, str) else only)
+    scope = scope_of([only] if isinstance(only, str) else only)
     prices = prices_of(price_token, price_tool)
     kept = tuple(once(each_trace(traces, store)))
     if not kept:
         raise InputError("no traces", fix="give at least one")
-    return Audit(tuple(audit_of(trace, chosen, prices=prices, alike=alike) for trace in kept), chosen, kept)
+    return Audit(tuple(audit_of(trace, scope, prices=prices, alike=alike) for trace in kept), scope, kept)
 
 
 def prices_of(token: float | None, tool: float | None) -> Prices:
@@ -189,16 +189,16 @@ def prices_of(token: float | None, tool: float | None) -> Prices:
     return Prices(token=None if token is None else token / 1e6, tool=tool)
 
 
-def audit_of(trace: Trace, chosen: frozenset[str], *, prices: Prices, alike: float = ALIKE) -> TraceAudit:
+def audit_of(trace: Trace, scope: frozenset[str], *, prices: Prices, alike: float = ALIKE) -> TraceAudit:
     """One trace: the measures and hacks that were chosen."""
     _facts = facts_of(trace)  # one for both
-    found = [f for f in hacks(trace) if f.hack in chosen] if chosen & set(HACKS) else []
-    values = measures(trace, prices=prices, threshold=alike) if chosen & set(DEFINITIONS) else []
-    shown = tuple(m for m in values if m.name in chosen)
+    found = [f for f in hacks(trace) if f.hack in scope] if scope & set(HACKS) else []
+    values = measures(trace, prices=prices, threshold=alike) if scope & set(DEFINITIONS) else []
+    shown = tuple(m for m in values if m.name in scope)
     return TraceAudit(trace.trace_id, trace.task_id, is_steered(trace), shown, tuple(found), tuple(values))
 
 
-def chosen_by(only: Sequence[str]) -> frozenset[str]:
+def scope_of(only: Sequence[str]) -> frozenset[str]:
     """The measures and hacks that were asked for: all, or those of the families and names given."""
     out: set[str] = set()
     for word in only:
@@ -214,14 +214,14 @@ def chosen_by(only: Sequence[str]) -> frozenset[str]:
     return frozenset(out or {*DEFINITIONS, *HACKS})
 
 
-def summary_of(traces: Sequence[Trace], audits: Iterable[TraceAudit], chosen: frozenset[str]) -> AuditSummary:
+def summary_of(traces: Sequence[Trace], audits: Iterable[TraceAudit], scope: frozenset[str]) -> AuditSummary:
     """What these audits say together, and what the batch itself shows of collusion."""
     audits = tuple(audits)
-    taken = [one.taken for one in audits]
-    rows = [s for s in summary(taken) if s.name in chosen] if all(taken) else []
-    batch = [collusion_over(traces)] if "verifier_collusion" in chosen else []
+    taken = [one.all_measures for one in audits]
+    rows = [s for s in summary(taken) if s.name in scope] if all(taken) else []
+    batch = [collusion_over(traces)] if "verifier_collusion" in scope else []
     counts: list[dict[str, Any]] = []
-    for name in (name for name in HACKS if name in chosen):
+    for name in (name for name in HACKS if name in scope):
         of = [next(f for f in one.findings if f.hack == name) for one in audits]
         where = [one.trace_id for one, f in zip(audits, of, strict=True) if f.status == "found"]
         tally = {status: sum(f.status == status for f in of) for status in ("found", "clear", "missing")}

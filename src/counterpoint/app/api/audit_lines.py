@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from counterpoint.app.api.audit import TraceAudit
@@ -33,7 +33,7 @@ class AuditLine(Struct, kw_only=True):
     name: str
     label: str | None = None
     traces: int = 0
-    found: int = 0
+    suspects: int = field(default=0, name="found")
     """Traces with a reward hack or an incident; of a role: agents that a reward hack names."""
     errors: int = 0
     tokens: float | None = None
@@ -78,9 +78,9 @@ class AuditLines:
         self._seconds = 0.0
 
     @property
-    def found(self) -> int:
+    def suspects(self) -> int:
         """Traces with a reward hack or an incident."""
-        return self._total.found
+        return self._total.suspects
 
     @property
     def is_whole(self) -> bool:
@@ -93,11 +93,11 @@ class AuditLines:
         self.traces += 1
         self.failed += line.errors > 0
         self._seconds += float(line.wall_clock_s or 0)
-        self.hacks.update(sorted({f.hack for f in said.found}))
+        self.hacks.update(sorted({f.hack for f in said.hacks}))
         self.incidents += incidents or 0
         self.unsearched += incidents is None
-        is_found = bool(said.found or incidents)
-        self._add(self._total, line, said, facts, is_found=is_found)
+        is_suspect = bool(said.hacks or incidents)
+        self._add(self._total, line, said, facts, is_suspect=is_suspect)
         if self.group == "role":
             self._roles(facts, said)
         elif self.group == "tool":
@@ -105,26 +105,26 @@ class AuditLines:
         elif self.group == "day":
             for day, part in line.by_day().items():
                 name = day or "(no date)"
-                self._add(self._lines.setdefault(name, AuditLine(name=name)), part, said, facts, is_found=is_found)
+                self._add(self._lines.setdefault(name, AuditLine(name=name)), part, said, facts, is_suspect=is_suspect)
         else:
             name = line.id if self.group == "trace" else next(iter(facet(line, self.group)), "(none)")
             first = AuditLine(name=name, label=line.title if self.group == "trace" else None)
-            self._add(self._lines.setdefault(name, first), line, said, facts, is_found=is_found)
+            self._add(self._lines.setdefault(name, first), line, said, facts, is_suspect=is_suspect)
 
-    def _add(self, into: AuditLine, line: Summary, said: TraceAudit, facts: Facts, *, is_found: bool) -> None:
+    def _add(self, into: AuditLine, line: Summary, said: TraceAudit, facts: Facts, *, is_suspect: bool) -> None:
         into.traces += 1
         into.acts += facts.sub_acts[0]
         into.useful += facts.sub_acts[1]
-        into.found += is_found
+        into.suspects += is_suspect
         into.errors += line.errors
         into.spend(line.tokens, line.cost_usd)
-        for measure in said.taken:
+        for measure in said.all_measures:
             if measure.name in _MEANS and measure.value is not None:
                 total, count = into.sums.get(measure.name, (0.0, 0))
                 into.sums[measure.name] = total + float(measure.value), count + 1
 
     def _roles(self, facts: Facts, said: TraceAudit) -> None:
-        team, named = facts.team, {agent for f in said.found for agent in f.agents}
+        team, named = facts.team, {agent for f in said.hacks for agent in f.agents}
         acts_A, useful_A = facts.acts_A
         met = set()
         for row in rollup(facts.trace, "agent"):
@@ -136,7 +136,7 @@ class AuditLines:
             line.traces += role not in met
             met.add(role)
             line.runs += 1
-            line.found += row.name in named
+            line.suspects += row.name in named
             line.errors += row.errors
             line.spend(row.tokens_own, row.cost_own)
             line.acts += int(acts_A[a]) if facts.is_sub_A[a] else 0
@@ -163,7 +163,7 @@ class AuditLines:
         found = list(self._lines.values())
         if self.group == "day":
             return sorted(found, key=lambda line: line.name)
-        return sorted(found, key=lambda x: (-x.found, -x.errors, -(x.cost_usd or 0), -(x.tokens or 0), x.name))
+        return sorted(found, key=lambda x: (-x.suspects, -x.errors, -(x.cost_usd or 0), -(x.tokens or 0), x.name))
 
     def sentences(self) -> list[str]:
         """What all of them took, how the teams worked, what failed."""
@@ -186,7 +186,7 @@ class AuditLines:
             return head, [self._whole(line) for line in rows]
         if self.group == "role":
             head = ["role", "agents", "traces", "to look at", "useful", "errors", "tokens", "cost"]
-            made = [[number(x.runs), number(x.traces), number(x.found), _share(x.useful, x.acts)] for x in rows]
+            made = [[number(x.runs), number(x.traces), number(x.suspects), _share(x.useful, x.acts)] for x in rows]
         else:
             head = ["tool", "calls", "traces", "repeated", "read", "errors", "tokens", "cost"]
             made = [[number(x.runs), number(x.traces), number(x.repeated), _share(x.useful, x.acts)] for x in rows]
@@ -197,14 +197,14 @@ class AuditLines:
         means = [number(line.mean(name), 3) for name in _MEANS[:2]]
         means += [percent(line.mean(_MEANS[2])), _share(line.useful, line.acts)]
         counts = [number(line.errors), compact(line.tokens), money(line.cost_usd)]
-        return [line.label or line.name, number(line.traces), number(line.found), *means, *counts]
+        return [line.label or line.name, number(line.traces), number(line.suspects), *means, *counts]
 
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint audit --by WHAT --json` prints."""
         rows = [msgspec.to_builtins(line) | {"means": {m: line.mean(m) for m in line.sums}} for line in self.rows()]
         for row in rows:
             del row["sums"]
-        about: dict[str, Any] = {"group": self.group, "traces": self.traces, "found": self.found, "failed": self.failed}
+        about: dict[str, Any] = {"group": self.group, "traces": self.traces, "found": self.suspects, "failed": self.failed}
         about |= {"hacks": dict(self.hacks), "incidents": self.incidents, "unsearched": self.unsearched}
         return about | {"sentences": self.sentences(), "rows": rows}
 

@@ -81,8 +81,9 @@ class Blamed(Tabular):
         for one in self.runs:
             for rank, suspect in enumerate(one.suspects, 1):
                 row = {"trace_id": one.trace_id, "rank": rank, **msgspec.to_builtins(suspect), "sure": one.sure}
-                about: dict[str, Any] = {"outcome": one.outcome, "agents": one.agents, "notes": one.notes, "stands_out": one.stands_out}
-                about |= {"verdict": one.verdict, "rate": None if one.rate is None else msgspec.to_builtins(one.rate)}
+                about: dict[str, Any] = {"outcome": one.outcome, "agents": one.agents, "notes": one.notes}
+                about |= {"stands_out": one.stands_out, "verdict": one.verdict}
+                about |= {"rate": None if one.rate is None else msgspec.to_builtins(one.rate)}
                 about |= {} if one.stands_out else {"failed": msgspec.to_builtins(one.failed)}
                 yield row | (about if rank == 1 else {})
             if self.decisive is not None:

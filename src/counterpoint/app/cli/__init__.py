@@ -120,10 +120,10 @@ def main(argv: list[str] | None = None) -> None:
     if not debug:
         warnings.showwarning = _show_warning
     args = [a for a in args if a != "--debug"]
-    from counterpoint.app.terminal.progress import shown
+    from counterpoint.app.terminal.progress import command_bar
 
     try:
-        with shown(args):
+        with command_bar(args):
             asked = next((name for name in COMPLETION_VARIABLES if name in os.environ), None)  # a shell asks what may stand here
             code = cli.main(args, prog_name="counterpoint", complete_var=asked, standalone_mode=False)
     except CounterpointError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masking import counts, hidden, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, mask_summary, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit
 from counterpoint.app.viewer.one_file import OneFile, page_around, reopened
 from counterpoint.app.viewer.share_file import share_file
@@ -67,7 +67,7 @@ def write_html(
         return
     lead = "would write " if is_dry else ""
     click.echo(f"{lead}{path}  {made.events:,} events  {len(made.data):,} bytes  sha256 {digest}")
-    click.echo(f"left out  {_left_out(made)}\nmasked    {hidden(secrets)}")
+    click.echo(f"left out  {_left_out(made)}\nmasked    {mask_summary(secrets)}")
     for note in notes:
         click.echo(f"note      {note}")
     if is_report:

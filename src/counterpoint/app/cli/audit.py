@@ -18,8 +18,8 @@ from counterpoint.app.api.audit import (
     AuditSummary,
     TraceAudit,
     audit_of,
-    chosen_by,
     prices_of,
+    scope_of,
     summary_of,
 )
 from counterpoint.app.api.audit_lines import AUDIT_GROUPS, AuditLines
@@ -102,7 +102,7 @@ def audit(words: tuple[str, ...], as_json: bool, **options: Any) -> None:
 
 
 def _audits(which: Selection, options: dict[str, Any], *, quiet: bool) -> Iterator[tuple[Facts, TraceAudit]]:
-    scope, prices = chosen_by(options["only"]), prices_of(*_prices(options["pairs"]))
+    scope, prices = scope_of(options["only"]), prices_of(*_prices(options["pairs"]))
     for name, trace in which.named(quiet=quiet):
         with about(name):
             facts = facts_of(trace)
@@ -113,20 +113,20 @@ def _each(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Every trace by itself; whether a reward hack was found."""
     has_hack, is_asked = False, bool(options["only"])
     for k, (facts, one) in enumerate(_audits(which, options, quiet=True)):
-        has_hack |= bool(one.found)
+        has_hack |= bool(one.hacks)
         if as_json:
             words = {} if is_asked else {"verdict": msgspec.to_builtins(_verdict_of(facts, one))}
             emit({"schema": SCHEMA_VERSION, **one.as_dict(), **words})
             continue
         parts = [] if is_asked else [_verdict_section(facts, one)]
-        parts += _full(facts, one) if options["is_full"] or is_asked else [_finding(f) for f in one.found]
+        parts += _full(facts, one) if options["is_full"] or is_asked else [_finding(f) for f in one.hacks]
         say(*parts, is_next=k > 0)
     return has_hack
 
 
 def _verdict_of(facts: Facts, one: TraceAudit) -> Verdict:
     """The words for a trace; incidents are left out where looking for them takes long."""
-    return verdict(facts, one.taken, one.findings, incidents=_incidents(facts.trace))
+    return verdict(facts, one.all_measures, one.findings, incidents=_incidents(facts.trace))
 
 
 def _incidents(trace: Trace) -> int | None:
@@ -145,7 +145,7 @@ def _verdict_section(facts: Facts, one: TraceAudit) -> Section:
 
 def _together(which: Selection, options: dict[str, Any], *, as_json: bool) -> bool:
     """Many traces at once: a summary, a line for each group, or what to look at; whether a reward hack was found."""
-    scope, group = chosen_by(options["only"]), options["group"]
+    scope, group = scope_of(options["only"]), options["group"]
     traces: list[Trace] = []
     audits: list[TraceAudit] = []
     lines = AuditLines(group or "trace")
@@ -156,7 +156,7 @@ def _together(which: Selection, options: dict[str, Any], *, as_json: bool) -> bo
         lines.take(facts, one, added=dates.get(one.trace_id, 0.0), incidents=incidents)
         if options["is_summary"]:
             traces.append(facts.trace)
-    has_hack = any(one.found for one in audits)
+    has_hack = any(one.hacks for one in audits)
     if options["is_summary"]:
         batch = summary_of(traces, audits, scope)
         _show_summary(batch, as_json=as_json)
@@ -180,8 +180,10 @@ def _lines(lines: AuditLines, most: int | None) -> list[Section]:
     total = counted(lines.traces, "trace")
     reasons = [f"{name.replace('_', ' ')} in {n:,}" for name, n in lines.hacks.most_common()]
     reasons += [counted(lines.incidents, "incident")] if lines.incidents else []
-    words = f"{lines.found:,} of {total} to look at: {', '.join(reasons)}" if reasons else f"nothing wrong was found in {total}"
-    first = rows if most is None else [row for row in rows if row.found][:most]
+    words = f"nothing wrong was found in {total}"
+    if reasons:
+        words = f"{lines.suspects:,} of {total} to look at: {', '.join(reasons)}"
+    first = rows if most is None else [row for row in rows if row.suspects][:most]
     head, cells = lines.table(first)
     groups = "|".join(AUDIT_GROUPS)
     more = f"{len(rows) - len(first):,} more: --full lists all; --group {groups} adds them up" if len(first) < len(rows) else ""

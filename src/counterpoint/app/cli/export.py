@@ -19,7 +19,7 @@ import click
 
 import counterpoint.registry as registry
 from counterpoint.app.load_save import load
-from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, many, mask_summary, report_lines, report_rows
 from counterpoint.app.terminal.options import (
     agent_option,
     dry_run_option,
@@ -276,7 +276,7 @@ def _summary(
         lines.append(f"{lead}{file.path}  {many(file.rows, unit)}  {len(file.data):,} bytes  sha256 {digest}")
     words = {"contents": "content text", "meta": "meta entry"}
     missing = " · ".join(many(n, words[name]) for name, n in left_out.items())
-    rest = [f"left out  {missing or 'nothing'}", f"masked    {hidden(secrets)}", f"lost      {format_.lost}"]
+    rest = [f"left out  {missing or 'nothing'}", f"masked    {mask_summary(secrets)}", f"lost      {format_.lost}"]
     return "\n".join([*lines, *rest])
 
 

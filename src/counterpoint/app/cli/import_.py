@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from counterpoint.app.terminal.masking import seen
+from counterpoint.app.terminal.masking import import_summary
 from counterpoint.app.terminal.options import dry_run_option, follow_option, workers_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import track
@@ -263,7 +263,7 @@ def summary(account: Account, found: LogFiles, *, is_dry: bool = False) -> str:
     least = "at least " if account.placeholders else ""
     lines.append(f"tokens   {least}{account.tokens:,} accounted{unaccounted}")
     if account.secrets:
-        lines.append(f"secrets  {seen(account.different())}")
+        lines.append(f"secrets  {import_summary(account.different())}")
     if report.broken_count:
         lines.append(f"broken   {counted(report.broken_count, 'record')} left out")
         places = [f"{b['file']}:{b['line']}: {b['what']}" if b["line"] else f"{b['file']}: {b['what']}" for b in report.broken]

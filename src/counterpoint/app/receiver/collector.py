@@ -29,7 +29,7 @@ _BYTES_TOGETHER = 32 << 20
 """Traces of at most so many bytes share a commit; they are in memory while they are written."""
 
 
-class Sent(Struct, frozen=True, array_like=True):
+class ParcelTrace(Struct, frozen=True, array_like=True):
     """One trace on its way."""
 
     digest: str
@@ -45,10 +45,10 @@ class Parcel(Struct, frozen=True, array_like=True):
 
     writer: str
     """The sender's store, by a name that it keeps."""
-    traces: list[Sent]
+    traces: list[ParcelTrace]
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
+class Receipt(Struct, frozen=True, omit_defaults=True):
     """What became of one trace, in the order of the request."""
 
     what: str
@@ -63,7 +63,7 @@ class _Waiting:
     """A request that waits for its commit."""
 
     def __init__(self, parcel: Parcel) -> None:
-        self.parcel, self.done = parcel, Future[list[Kept]]()
+        self.parcel, self.done = parcel, Future[list[Receipt]]()
         self.size = sum(len(sent.lines) for sent in parcel.traces)
 
 
@@ -78,7 +78,7 @@ class Collector:
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
         self._thread.start()
 
-    def put(self, body: bytes) -> Future[list[Kept]]:
+    def put(self, body: bytes) -> Future[list[Receipt]]:
         """Done when all that the body holds is durable, or known to be refused; `InputError` where it is no parcel."""
         try:
             waiting = _Waiting(msgspec.msgpack.decode(body, type=Parcel))
@@ -120,7 +120,7 @@ class Collector:
                 w.done.set_result(found[:n])
                 found = found[n:]
 
-    def _stored(self, sent: Sequence[tuple[str, Sent]]) -> list[Kept]:
+    def _stored(self, sent: Sequence[tuple[str, ParcelTrace]]) -> list[Receipt]:
         """All of them together, which is quicker; one by one where one of them cannot be."""
         read = [_read(one) for _, one in sent]
         pairs = [(trace, *one) for trace, one in zip(read, sent, strict=True)]
@@ -129,11 +129,13 @@ class Collector:
         try:
             whats = self._store.add_many([trace for trace, _ in good], [source for _, source in good])
         except InputError:
-            return [self._alone(w, one, x) if isinstance(x, Trace) else Kept("refused", why=x) for x, w, one in pairs]
+            return [self._alone(w, one, x) if isinstance(x, Trace) else Receipt("refused", why=x) for x, w, one in pairs]
         kept = {id(trace): what for (trace, _), what in zip(good, whats, strict=True)}
-        return [Kept(kept.get(id(x), "removed"), x.trace_id) if isinstance(x, Trace) else Kept("refused", why=x) for x in read]
+        return [
+            Receipt(kept.get(id(x), "removed"), x.trace_id) if isinstance(x, Trace) else Receipt("refused", why=x) for x in read
+        ]
 
-    def _alone(self, writer: str, sent: Sent, trace: Trace) -> Kept:
+    def _alone(self, writer: str, sent: ParcelTrace, trace: Trace) -> Receipt:
         source = _source(writer, sent)
         try:
             return self._put(trace, source)
@@ -142,19 +144,19 @@ class Collector:
         try:
             return self._put(own, source)
         except InputError as error:
-            return Kept("refused", why=error.one_line())
+            return Receipt("refused", why=error.one_line())
 
-    def _put(self, trace: Trace, source: str) -> Kept:
+    def _put(self, trace: Trace, source: str) -> Receipt:
         is_removed = self._store.removals.has_sent(trace, source)
-        return Kept("removed" if is_removed else self._store.add(trace, source), trace.trace_id)
+        return Receipt("removed" if is_removed else self._store.add(trace, source), trace.trace_id)
 
 
-def _source(writer: str, sent: Sent) -> str:
+def _source(writer: str, sent: ParcelTrace) -> str:
     """Where a trace is from, as the store tells writers apart."""
     return f"{writer}:{sent.source or ''}"
 
 
-def _read(sent: Sent) -> Trace | str:
+def _read(sent: ParcelTrace) -> Trace | str:
     """The trace, or why it is none."""
     try:
         trace = decode_lines(sent.lines)

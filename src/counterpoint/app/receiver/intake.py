@@ -107,7 +107,7 @@ class Intake:
         """Whether a trace was sealed so long ago that it takes no more."""
         return key not in self._units and self._sealed.is_over(key)
 
-    def put(self, taken: otlp.Taken) -> Future[None]:
+    def put(self, taken: otlp.OtlpBatch) -> Future[None]:
         """Done when what was taken is durable; from then on every later receiver finds it."""
 
         def then(places: Sequence[Place]) -> None:
@@ -116,7 +116,7 @@ class Intake:
 
         return self._spool.append(list(taken.lines.values()), then)
 
-    def _take(self, taken: otlp.Taken, places: Sequence[Place]) -> None:
+    def _take(self, taken: otlp.OtlpBatch, places: Sequence[Place]) -> None:
         for key, place in zip(taken.lines, places, strict=True):
             unit = self._units.setdefault(key, _Unit())
             unit.places.append(place)

@@ -88,7 +88,7 @@ _named = msgspec.json.Decoder(_Named)
 _encode = msgspec.json.Encoder().encode
 
 
-class Taken(NamedTuple):
+class OtlpBatch(NamedTuple):
     """What a body holds."""
 
     lines: dict[str, bytes]
@@ -102,7 +102,7 @@ class Taken(NamedTuple):
     """Of the rejected ones, the first reason."""
 
 
-def of_json(body: bytes, kind: Kind) -> Taken:
+def of_json(body: bytes, kind: Kind) -> OtlpBatch:
     """A request in JSON."""
     if body.count(b"{") + body.count(b"[") > MAX_VALUES:
         raise InputError(f"holds more than {MAX_VALUES:,} objects and lists", fix="send smaller batches")
@@ -119,7 +119,7 @@ def of_json(body: bytes, kind: Kind) -> Taken:
     return _sorted(found or [], kind)
 
 
-def of_protobuf(body: bytes, kind: Kind) -> Taken:
+def of_protobuf(body: bytes, kind: Kind) -> OtlpBatch:
     """A request in protobuf."""
     found = wire.decode(body, wire.TRACES if kind == "traces" else wire.LOGS, MAX_VALUES)
     return of_json(_encode(found), kind)
@@ -149,7 +149,7 @@ class _Unplaced(Exception):
     """A record that belongs to no trace, and why."""
 
 
-def _sorted(resources: Iterable[_Resource], kind: Kind) -> Taken:
+def _sorted(resources: Iterable[_Resource], kind: Kind) -> OtlpBatch:
     """The records by key, each still under its resource and scope."""
     by_key: dict[str, list[_Resource]] = {}
     counts: Counter[str] = Counter()
@@ -173,7 +173,7 @@ def _sorted(resources: Iterable[_Resource], kind: Kind) -> Taken:
                 _put(by_key.setdefault(key, []), resource, scope, raws, kind)
     name = "resourceSpans" if kind == "traces" else "resourceLogs"
     lines = {key: _encode(_Body(**{name: found})) + b"\n" for key, found in by_key.items()}
-    return Taken(lines, dict(counts), joins, len(whys), whys[0] if whys else "")
+    return OtlpBatch(lines, dict(counts), joins, len(whys), whys[0] if whys else "")
 
 
 def _put(found: list[_Resource], resource: _Resource, scope: _Scope, raws: list[Raw], kind: Kind) -> None:
@@ -249,7 +249,7 @@ def _id(value: str | None, size: int) -> str | None:
 # -- lines read again ------------------------------------------------------------------------------------------------------
 
 
-def read_again(line: bytes) -> Taken | None:
+def read_again(line: bytes) -> OtlpBatch | None:
     """What a line of the spool holds; None when it is damaged."""
     request = _whole(line)
     if request is None:
@@ -310,7 +310,7 @@ def _identity(raw: Raw) -> bytes:
 # -- answers ---------------------------------------------------------------------------------------------------------------
 
 
-def reply(taken: Taken, kind: Kind, *, is_protobuf: bool) -> bytes:
+def reply(taken: OtlpBatch, kind: Kind, *, is_protobuf: bool) -> bytes:
     """The answer to a request that was taken: empty, or what was rejected and why."""
     if not taken.rejected:
         return b"" if is_protobuf else b"{}"

@@ -135,15 +135,15 @@ class _Receiver:
     async def export(self, request: Request, kind: otlp.Kind) -> Response:
         """Take a request."""
         is_protobuf = _type(request) == PROTOBUF
-        held = _Held(self)
+        reservation = _Reservation(self)
         try:
-            taken = await self._taken(request, kind, held, is_protobuf=is_protobuf)
+            taken = await self._batch(request, kind, reservation, is_protobuf=is_protobuf)
         except _Refusal as refusal:
             self._intake.counts[f"answered {refusal.status}"] += 1
             await self._drop_rest(request, refusal)
             return _error(refusal, is_protobuf=is_protobuf)
         finally:
-            held.free()
+            reservation.free()
         self._intake.counts["spans" if kind == "traces" else "log records"] += sum(taken.counts.values())
         self._intake.counts["rejected"] += taken.rejected
         self._intake.counts["requests"] += 1
@@ -151,14 +151,14 @@ class _Receiver:
 
     async def collect(self, request: Request) -> Response:
         """Take whole traces: answered when they are in the store."""
-        held = _Held(self)
+        reservation = _Reservation(self)
         try:
             if self._collector is None:
                 raise _Refusal(404, "this receiver takes no whole traces")
             if _type(request) != PARCEL:
                 raise _Refusal(415, f"send {PARCEL}: counterpoint store push does")
-            body = await self._body(request, held)
-            held.begin()
+            body = await self._body(request, reservation)
+            reservation.begin()
             kept = await asyncio.wrap_future(self._collector.put(body))
         except _Refusal as refusal:
             self._intake.counts[f"answered {refusal.status}"] += 1
@@ -169,14 +169,14 @@ class _Receiver:
         except (CounterpointError, OSError) as error:
             return _error(_Refusal(503, f"cannot be kept now: {error}", again_s=10), is_protobuf=False)
         finally:
-            held.free()
+            reservation.free()
         return Response(msgspec.json.encode(kept), media_type=JSON)
 
-    async def _taken(self, request: Request, kind: otlp.Kind, held: _Held, *, is_protobuf: bool) -> otlp.Taken:
+    async def _batch(self, request: Request, kind: otlp.Kind, reservation: _Reservation, *, is_protobuf: bool) -> otlp.OtlpBatch:
         if _type(request) not in (JSON, PROTOBUF):
             raise _Refusal(415, f"send {PROTOBUF} or {JSON}")
-        body = await self._body(request, held)
-        held.begin()  # not before: who sends slowly takes nobody's place
+        body = await self._body(request, reservation)
+        reservation.begin()  # not before: who sends slowly takes nobody's place
         loop = asyncio.get_running_loop()
         read = partial(otlp.of_protobuf if is_protobuf else otlp.of_json, body, kind)
         try:
@@ -191,7 +191,7 @@ class _Receiver:
                 raise _Refusal(503, f"cannot be kept now: {error}", again_s=10) from error
         return taken
 
-    def _without_late(self, taken: otlp.Taken) -> otlp.Taken:
+    def _without_late(self, taken: otlp.OtlpBatch) -> otlp.OtlpBatch:
         late = [key for key in taken.lines if self._intake.is_over(key)]
         if not late:
             return taken
@@ -212,7 +212,7 @@ class _Receiver:
                 async for _ in request.stream():
                     pass
 
-    async def _body(self, request: Request, held: _Held) -> bytes:
+    async def _body(self, request: Request, reservation: _Reservation) -> bytes:
         limits = self._limits
         packing = request.headers.get("content-encoding", "identity").strip().lower()
         if packing not in ("identity", "gzip", ""):
@@ -233,7 +233,7 @@ class _Receiver:
                     more = None if unpack is None else partial(unpack.more, chunk)
                     part = chunk if more is None else await loop.run_in_executor(self._unpacking, more)
                     while part:
-                        held.take(len(part))
+                        reservation.take(len(part))
                         parts.append(part)
                         part = b"" if unpack is None else await loop.run_in_executor(self._unpacking, unpack.more)
         except TimeoutError:
@@ -245,7 +245,7 @@ class _Receiver:
         return b"".join(parts)
 
 
-class _Held:
+class _Reservation:
     """The bytes that one request holds."""
 
     def __init__(self, receiver: _Receiver) -> None:

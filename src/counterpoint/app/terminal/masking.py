@@ -24,7 +24,7 @@ def counts(done: MaskedTraces | Mapping[str, int] | None) -> dict[str, int] | No
     return dict(sorted((done if isinstance(done, Mapping) else done.by_kind).items()))
 
 
-def seen(different: Mapping[str, int]) -> str:
+def import_summary(different: Mapping[str, int]) -> str:
     """What an import saw, as different values: keys first, and apart from names and addresses, which open nothing."""
     keys, mails, users = (different.get(kind, 0) for kind in ("key", "email", "path"))
     mail_words = f"{mails:,} e-mail address{'' if mails == 1 else 'es'}" if mails else ""
@@ -34,7 +34,7 @@ def seen(different: Mapping[str, int]) -> str:
     return f"{first} at a quick look{rest}: every export masks them"
 
 
-def hidden(done: MaskedTraces | Mapping[str, int] | None) -> str:
+def mask_summary(done: MaskedTraces | Mapping[str, int] | None) -> str:
     """How much was masked, in a line."""
     found = counts(done)
     if found is None:

@@ -32,7 +32,7 @@ _WHOLE_S = 30.0, 60.0
 """Of a command that says nothing itself, where it is no terminal: when its first line comes, and how often."""
 
 
-class _Told:
+class _State:
     """What commands of this process say: whether as JSON, and the bar that is shown now."""
 
     as_json = False
@@ -54,9 +54,9 @@ class Bar:
         self._first = 0.0
         """Where the rate is counted from: what was there already took no time."""
         self._is_shown = self._is_drawn = False
-        self._outer = _Told.bars[-1] if _Told.bars else None
+        self._outer = _State.bars[-1] if _State.bars else None
         hidden = quiet or (self._outer is not None and self._outer._is_silent)  # who draws itself is not drawn over
-        self._is_silent: bool = (hidden and not _Told.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
+        self._is_silent: bool = (hidden and not _State.as_json) or os.environ.get("COUNTERPOINT_PROGRESS") == "off"
         self._ended = threading.Event()
 
     def step(self, count: float = 1, about: str = "") -> None:
@@ -118,16 +118,16 @@ class Bar:
     def tick(self) -> None:
         """Show it, where that is due."""
         now = time.monotonic()
-        is_terminal = sys.stderr.isatty() and not _Told.as_json
+        is_terminal = sys.stderr.isatty() and not _State.as_json
         after, every = (_AFTER_S, _DRAW_S) if is_terminal else (self.line_after_s, self.line_every_s)
-        since = _Told.bars[0]._begin if _Told.bars else self._begin  # a bar inside another one is waited for no longer
-        if self._is_silent or now - since < after or now - _Told.last < every:
+        since = _State.bars[0]._begin if _State.bars else self._begin  # a bar inside another one is waited for no longer
+        if self._is_silent or now - since < after or now - _State.last < every:
             return
-        with _Told.lock:
-            if not _Told.bars or _Told.bars[-1] is not self or self._ended.is_set():
+        with _State.lock:
+            if not _State.bars or _State.bars[-1] is not self or self._ended.is_set():
                 return  # the innermost one is shown
-            _Told.last, self._is_shown, self._is_drawn = now, True, is_terminal
-            if _Told.as_json:
+            _State.last, self._is_shown, self._is_drawn = now, True, is_terminal
+            if _State.as_json:
                 text = json.dumps({"progress": self.fields()})
             else:
                 text = self.line(width=shutil.get_terminal_size((100, 24)).columns if is_terminal else None)
@@ -139,7 +139,7 @@ class Bar:
         if self._is_drawn:
             _raw(sys.stderr).write("\r\x1b[K")
             _raw(sys.stderr).flush()
-            self._is_drawn, _Told.last = False, time.monotonic()
+            self._is_drawn, _State.last = False, time.monotonic()
 
     def run(self) -> None:
         """In its thread: draw until it ends."""
@@ -148,13 +148,13 @@ class Bar:
 
     def end(self) -> None:
         """Stop drawing."""
-        with _Told.lock:
+        with _State.lock:
             self._ended.set()
             self.clear()
 
 
 def _clear() -> None:
-    for bar in _Told.bars:
+    for bar in _State.bars:
         bar.clear()
 
 
@@ -166,19 +166,19 @@ def _drawn(share: float) -> str:
 @contextmanager
 def progress(what: str, total: float | None = None, *, quiet: bool = False) -> Iterator[Bar]:
     """A bar for as long as the block runs; inside another one, it is the one that shows."""
-    with _Told.lock:
+    with _State.lock:
         _clear()
-        _Told.last = _Told.last if _Told.bars else 0.0
+        _State.last = _State.last if _State.bars else 0.0
         bar = Bar(what, total, quiet=quiet)
-        _Told.bars.append(bar)
+        _State.bars.append(bar)
     drawer = threading.Thread(target=bar.run, name="progress", daemon=True)
     drawer.start()
     try:
         yield bar
     finally:
         bar.end()
-        with _Told.lock:
-            _Told.bars.remove(bar)
+        with _State.lock:
+            _State.bars.remove(bar)
 
 
 def track(items: Iterable[T], label: str, *, total: int | None = None, quiet: bool = False) -> Iterator[T]:
@@ -200,7 +200,7 @@ class _Stream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with _Told.lock:
+        with _State.lock:
             _clear()
             return self._stream.write(text)
 
@@ -221,15 +221,15 @@ _FOLLOWS = frozenset({"--follow", "-h", "--help"})
 
 
 @contextmanager
-def shown(args: list[str]) -> Iterator[None]:
+def command_bar(args: list[str]) -> Iterator[None]:
     """Around a command: after two seconds in which no bar of its own shows, its name and how long it has run."""
     name = next((arg for arg in args if not arg.startswith("-")), "")
-    _Told.as_json = "--json" in args
+    _State.as_json = "--json" in args
     if not name or name in _QUIET or _FOLLOWS & {*args}:
         try:
             yield
         finally:
-            _Told.as_json = False
+            _State.as_json = False
         return
     out, err = sys.stdout, sys.stderr
     if sys.stderr.isatty():
@@ -246,8 +246,8 @@ def shown(args: list[str]) -> Iterator[None]:
 
     try:
         with progress(name) as bar, watched_by(inner):
-            if not _Told.as_json:
+            if not _State.as_json:
                 bar.line_after_s, bar.line_every_s = _WHOLE_S
             yield
     finally:
-        sys.stdout, sys.stderr, _Told.as_json = out, err, False
+        sys.stdout, sys.stderr, _State.as_json = out, err, False

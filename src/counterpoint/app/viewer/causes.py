@@ -51,7 +51,7 @@ class RecurringCauses(Struct, frozen=True, kw_only=True):
 def recurring_causes(collection: Collection, query: str) -> RecurringCauses:
     """The causes over the failed runs that match a query of the search language."""
     matches = matcher(query, {} if collection.store is None else collection.store.datasets())
-    held = {trace.trace_id: trace for trace in collection.held()}
+    held = {trace.trace_id: trace for trace in collection.open_traces()}
     rows = [row for row in [*map(Summary.of_trace, held.values()), *reversed(collection.rows())] if matches(row)]
     failed: list[Trace] = []
     for row in rows:

@@ -129,7 +129,7 @@ class Collection:
 
     # -- traces --------------------------------------------------------------------------------------------------
 
-    def held(self) -> list[Trace]:
+    def open_traces(self) -> list[Trace]:
         """The traces that were opened from files, and forks of them."""
         with self._lock:
             return list(self._held.values())
@@ -261,7 +261,7 @@ class Listing:
         """The traces that match a query of the search language."""
         collection = self._collection
         matches = matcher(query, {} if collection.store is None else collection.store.datasets())
-        held = {trace.trace_id: trace for trace in collection.held()}
+        held = {trace.trace_id: trace for trace in collection.open_traces()}
         newest = sorted(collection.rows(), key=lambda row: (row.active, row.added), reverse=True)
         every = [*map(Summary.of_trace, held.values()), *newest]
         found = [row for row in every if matches(row)]

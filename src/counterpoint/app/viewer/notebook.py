@@ -82,7 +82,7 @@ class Viewing:
 
 def card(trace: Trace) -> str:
     """The picture that a notebook shows of a trace: a card, lanes, the credit bar where it is identified, and what was done."""
-    return drawn(trace, agent_shares(trace, replay=free_replay(trace), merged=last_merge))
+    return picture(trace, agent_shares(trace, replay=free_replay(trace), merged=last_merge))
 
 
 def save_html(trace: Trace, path: str | os.PathLike[str], *, masked: bool = True, overwrite: bool = True) -> Path:
@@ -136,7 +136,7 @@ _INK, _SOFT, _LINE, _GROUND = ("#1B1B1B", "#F2F2F2"), ("#595959", "#B5B5B5"), ("
 _PLUS, _MINUS = ("#0B5FA5", "#88CCEE"), ("#B34700", "#E69F00")
 
 
-def drawn(trace: Trace, shares: Shares | None = None) -> str:
+def picture(trace: Trace, shares: Shares | None = None) -> str:
     """The picture; `shares` makes the credit bar."""
     for most in (24, 16, 8, 3):
         html = _card(trace, shares, most)

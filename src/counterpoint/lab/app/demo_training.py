@@ -135,7 +135,7 @@ def _progress(job: Mapping[str, Any]) -> float:
     folder = Path(job["folder"])
     with suppress(CounterpointError, OSError, ValueError):
         if (folder / "about.json").exists():
-            return min(1.0, float(RunFolder.open(folder).spent()["charged"]) / job["config"]["budget_calls"])
+            return min(1.0, float(RunFolder.open(folder).spending()["charged"]) / job["config"]["budget_calls"])
     return 0.0
 
 
@@ -145,7 +145,7 @@ def train_job(payload: Mapping[str, Any], weights: object) -> int:
 
     try:
         with train_run(payload["folder"], payload["config"]) as run:
-            return int(run.spent()["charged"])
+            return int(run.spending()["charged"])
     except KeyboardInterrupt:  # the demo ends, and says so itself
         raise SystemExit(130) from None
 
@@ -199,7 +199,7 @@ def _found(
     return {
         "world": worlds[0].name,
         "tasks": tasks,
-        "spent": {group.label: group.spent for group in groups},
+        "spent": {group.label: group.spending for group in groups},
         "runs": {group.label: [os.fspath(run.path) for run in group.runs] for group in groups},
         "not_comparable": list(compared.reasons),
         "optimum": {"value": ours.optimum["value"], "kind": ours.optimum["kind"]},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from counterpoint.app.terminal.masking import counts, hidden, many, report_lines, report_rows
+from counterpoint.app.terminal.masking import counts, many, mask_summary, report_lines, report_rows
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
@@ -172,7 +172,7 @@ def placed_lines(leaving: Leaving) -> list[str]:
     for reason, n in why.items():
         amount = sum(u.value for u in placed.unplaced if u.why == reason)
         lines.append(f"unplaced  {amount:.6g} in {many(n, 'amount')}: {reason}")
-    return [*lines, f"masked    {hidden(leaving.secrets)}"] if counts(leaving.secrets) else lines
+    return [*lines, f"masked    {mask_summary(leaving.secrets)}"] if counts(leaving.secrets) else lines
 
 
 def _gains_and_losses(amounts: np.ndarray) -> str:

@@ -226,9 +226,9 @@ class Group:
         return [int(run.about["seed"]) for run in self.runs]
 
     @cached_property
-    def spent(self) -> dict[str, float]:
+    def spending(self) -> dict[str, float]:
         """What a run of this side cost: means of the totals."""
-        found = [run.spent() for run in self.runs]
+        found = [run.spending() for run in self.runs]
         return {name: math.fsum(one[name] for one in found) / len(found) for name in TOTALS}
 
     @property
@@ -256,8 +256,8 @@ def _tasks(final: dict[str, Any]) -> range:
 
 def budget_gap(groups: Sequence[Group], baseline: int = 0) -> float:
     """The largest share by which what a side's runs were charged differs from the baseline's."""
-    base = groups[baseline].spent["charged"]
-    gaps = [abs(group.spent["charged"] - base) for group in groups]
+    base = groups[baseline].spending["charged"]
+    gaps = [abs(group.spending["charged"] - base) for group in groups]
     return max(gap / base if base else math.inf if gap else 0.0 for gap in gaps)
 
 
@@ -274,7 +274,7 @@ def reasons(groups: Sequence[Group], baseline: int = 0) -> list[str]:
     for group in groups:
         gap = budget_gap([base, group])
         if gap > BUDGET:
-            its, theirs = (f"{g.spent['charged']:,.0f}" for g in (group, base))
+            its, theirs = (f"{g.spending['charged']:,.0f}" for g in (group, base))
             spent = f"{group.label} spent {its} calls and rounds a run, {base.label} {theirs}"
             out.append(f"{spent}: more than {BUDGET:.0%} apart (forks counted)")
     return out

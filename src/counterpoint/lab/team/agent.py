@@ -15,7 +15,7 @@ from counterpoint.lab.lm.model import BudgetExhausted
 from counterpoint.lab.tasks.task import Choice, Subtask, ViewItem
 from counterpoint.lab.team.state import AgentState, AgentStopped, TeamState
 from counterpoint.lab.team.tool_use import use_tool
-from counterpoint.lab.team.turn import Chosen, choose
+from counterpoint.lab.team.turn import TurnResult, choose
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Team(TeamState):
         )
         self.question_event, self.question = event, asked
         if event is not None:
-            agent.hear(ViewItem("question", "user", self.said(event)), event, "message")
+            agent.hear(ViewItem("question", "user", self.text_of(event)), event, "message")
         return agent
 
 
 class Agent(AgentState):
     """One agent: what it can do."""
 
-    async def choose(self, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None = None) -> Chosen:
+    async def choose(self, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None = None) -> TurnResult:
         """Ask the model for one of these; see `turn`."""
         await self.safe_point(key)
         return await choose(self, purpose, choices, key=key, item=item)
@@ -98,7 +98,7 @@ class Agent(AgentState):
         child.number, team.workers = worker, max(worker, team.workers)
         child.hear(ViewItem("question", "user", team.question), team.question_event, "message")
         if brief:
-            child.hear(ViewItem("brief", "user", team.said(event)), event, "spawn")
+            child.hear(ViewItem("brief", "user", team.text_of(event)), event, "spawn")
         else:
             child.unread.append((event, "spawn"))
         return child
@@ -112,7 +112,7 @@ class Agent(AgentState):
             self, "message", key=key, reads=reads, text=text, from_=self.name, to=to.name, role=self.role, task=task or None
         )
         if event is not None:
-            to.hear(ViewItem(kind, self.name, self.team.said(event), task), event, "message")  # type: ignore[arg-type]
+            to.hear(ViewItem(kind, self.name, self.team.text_of(event), task), event, "message")  # type: ignore[arg-type]
         return event
 
     async def work(self, subtask: Subtask, *, purpose: str = "work", more: Sequence[Choice] = ()) -> Returned:

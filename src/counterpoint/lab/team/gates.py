@@ -60,15 +60,15 @@ class Gate:
     counts: Counter[str] = field(default_factory=Counter)
     """How often something was withheld from an agent."""
 
-    def heard(self, seen: ViewItem) -> str:
+    def filter(self, seen: ViewItem) -> str:
         """What an agent hears of this."""
         if seen.kind == "result" and "taint" in self.names:
             return cleaned(seen.text, self.tools)[0]
         if seen.kind in ("return", "message") and "quarantine" in self.names:
-            return self.returned(seen.by, seen.text)
+            return self.filter_return(seen.by, seen.text)
         return seen.text
 
-    def returned(self, agent: str, text: str) -> str:
+    def filter_return(self, agent: str, text: str) -> str:
         """What comes of a sub-agent's text."""
         if "quarantine" not in self.names:
             return text

@@ -159,7 +159,7 @@ class Orchestration:
         self.merged = len(self.done)
         if event is None:
             return
-        self.draft = team.said(event)
+        self.draft = team.text_of(event)
         if lead.parent is None:
             team.draft = self.draft
         lead.hear(ViewItem("result", f"aggregate {rule}", self.draft), event, "aggregate")

@@ -119,7 +119,7 @@ class TeamState:
     question_event: str | None = None
 
     def __post_init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def emit(
         self,
@@ -132,7 +132,7 @@ class TeamState:
         agent_name: str | None = None,
         **fields: Any,
     ) -> str | None:
-        """Record an effect; None when an edit says that it never happens. What was said is `said(event)` after an edit."""
+        """Record an effect; None when an edit says that it never happens. What was said is `text_of(event)` after an edit."""
         do = self.edits.at(key)
         if isinstance(do, Delete):
             return None
@@ -144,7 +144,7 @@ class TeamState:
         if agent_name is None and agent.turn:
             fields.setdefault("turn", agent.turn)  # an effect belongs to the turn that brought it about
         event = self.recorder.event(who, type, key=key, reads=reads, text=text, extra=extra or None, **fields)
-        self._told[event] = text or ""
+        self._texts[event] = text or ""
         if self.watch is not None:
             self.watch(type, agent, {"id": event, "text": text, **fields})
         if isinstance(do, Insert):
@@ -160,9 +160,9 @@ class TeamState:
         if said is not None:
             agent.unread.append((said, "safety_flow"))
 
-    def said(self, event: str) -> str:
+    def text_of(self, event: str) -> str:
         """What an event said, after an edit of it."""
-        return self._told.get(event, "")
+        return self._texts.get(event, "")
 
     def insert(self, do: Insert, event: str, key: str) -> None:
         """One more message, to the agent that it names."""
@@ -214,7 +214,7 @@ class AgentState:
 
     def _gated(self, gate: Gate, seen: ViewItem, event: str) -> ViewItem:
         """What it hears of this behind the team's gates; what is withheld is recorded."""
-        text = gate.heard(seen)
+        text = gate.filter(seen)
         if text == seen.text:
             return seen
         self.team.withheld(self, event)
@@ -260,7 +260,7 @@ class AgentState:
             extra={"order": note},
         )
         if order.action == "message":
-            self.hear(ViewItem("operator", "operator", text if event is None else team.said(event)), event, "message")
+            self.hear(ViewItem("operator", "operator", text if event is None else team.text_of(event)), event, "message")
         elif event is not None:
             self.unread.append((event, "message"))  # it happened to the agent, which is told nothing
         if order.action == "stop":

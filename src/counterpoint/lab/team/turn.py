@@ -44,7 +44,7 @@ _DECISION = {
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TurnResult:
     """What came of a turn: the act (None where none is legal) and the event that carries it (None where it was deleted)."""
 
     act: Act | None
@@ -59,10 +59,10 @@ class _Thought:
     dur: float
 
 
-async def choose(agent: AgentState, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None) -> Chosen:
+async def choose(agent: AgentState, purpose: str, choices: Sequence[Choice], *, key: str, item: str | None) -> TurnResult:
     """Ask until the answer is legal, or repairs are used up."""
     agent.turn += 1
-    chosen = Chosen(None, None, "not asked")
+    chosen = TurnResult(None, None, "not asked")
     for repair in range(agent.team.limits.repairs + 1):
         name = key if repair == 0 else f"{key}|repair {repair}"
         chosen = await _attempt(agent, purpose, choices, name, item)
@@ -73,7 +73,7 @@ async def choose(agent: AgentState, purpose: str, choices: Sequence[Choice], *, 
     return chosen
 
 
-async def _attempt(agent: AgentState, purpose: str, choices: Sequence[Choice], key: str, item: str | None) -> Chosen:
+async def _attempt(agent: AgentState, purpose: str, choices: Sequence[Choice], key: str, item: str | None) -> TurnResult:
     team, recorder = agent.team, agent.team.recorder
     is_decision = any(c.verb in _DECIDES for c in choices)
     event = recorder.open(
@@ -211,7 +211,7 @@ def _fields(thought: _Thought) -> dict[str, Any]:
     return spent if done.policy is None else spent | {"policy": done.policy}
 
 
-def _model_failed(agent: AgentState, event: str, failed: ModelFailed, is_decision: bool) -> Chosen:
+def _model_failed(agent: AgentState, event: str, failed: ModelFailed, is_decision: bool) -> TurnResult:
     note: dict[str, Any] = {**failed.note, "failed": failed.kind, "what": failed.one_line()}
     extra: dict[str, Any] = {"call": note} | ({} if is_decision else {"aloud": True})
     error, decision = f"{_MODEL}{failed.kind}", "noop" if is_decision else None
@@ -223,10 +223,10 @@ def _model_failed(agent: AgentState, event: str, failed: ModelFailed, is_decisio
     agent.unread.append((event, "causal"))
     if agent.parent is None:
         agent.team.failure = failed.one_line()
-    return Chosen(None, event, error)
+    return TurnResult(None, event, error)
 
 
-def _refused(agent: AgentState, event: str, read: Malformed, thought: _Thought, is_decision: bool) -> Chosen:
+def _refused(agent: AgentState, event: str, read: Malformed, thought: _Thought, is_decision: bool) -> TurnResult:
     extra: dict[str, Any] = {"call": thought.note} | ({} if is_decision else {"aloud": True})
     error = f"malformed: {read.why}"
     agent.team.recorder.close(
@@ -235,12 +235,12 @@ def _refused(agent: AgentState, event: str, read: Malformed, thought: _Thought, 
     _keep_prompt(agent, event, thought)
     agent.hear(ViewItem("own", agent.name, read.text or "(nothing)"), event, "causal")
     agent.hear(ViewItem("error", agent.name, f"{read.why}. Legal: one line, one of the actions listed."), event, "causal")
-    return Chosen(None, event, error)
+    return TurnResult(None, event, error)
 
 
 def _accepted(
     agent: AgentState, event: str, act: Act, thought: _Thought, choices: Sequence[Choice], key: str, is_decision: bool
-) -> Chosen:
+) -> TurnResult:
     team, do = agent.team, agent.team.edits.at(key)
     own = "return" in act.verb and agent.parent is not None and agent.role not in ("lead", "orchestrator")
     text, planted = act.text, None
@@ -252,7 +252,7 @@ def _accepted(
         agent.unread = team.recorder.drop(event) + agent.unread
         agent.last_prompt = None  # nothing can refer to a call that never happened
         agent.seen.append(ViewItem("error", agent.name, "(nothing came of it)"))
-        return Chosen(Act(act.verb, act.target, "" if act.verb == "return" else text), None, "deleted")
+        return TurnResult(Act(act.verb, act.target, "" if act.verb == "return" else text), None, "deleted")
     is_forced = isinstance(do, Delete | Force) or (isinstance(do, Substitute) and do.value is not None)
     drawn = {"policy": "forced"} if is_forced else {"logp": _logp(thought.completion, act, choices)}
     fields = _fields(thought) | _kind(agent, act, is_decision) | drawn | {"ok": True}
@@ -271,8 +271,8 @@ def _accepted(
     if isinstance(do, Insert):
         team.insert(do, event, key)
     if own and team.gate is not None:  # what it said is recorded; what comes of it is what passes
-        text = team.gate.returned(agent.name, text)
-    return Chosen(Act(act.verb, act.target, text), event)
+        text = team.gate.filter_return(agent.name, text)
+    return TurnResult(Act(act.verb, act.target, text), event)
 
 
 def _kind(agent: AgentState, act: Act, is_decision: bool) -> dict[str, Any]:

@@ -114,18 +114,19 @@ def plain_name(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _played(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[Any, ...], ...]:
+def _rule_scores(config: Config, policy: str, episodes: int, first: int, step: int) -> tuple[tuple[Any, ...], ...]:
     """Values, rounds and agents of a hand-made policy on the seeds first, first + step, ...; several runs ask the same."""
     batch = play(config, named(policy, config), np.arange(first, episodes, step))
     found = columns(batch)
     return tuple(batch.value().tolist()), tuple(found["rounds"].tolist()), tuple(found["agents"].tolist())
 
 
-def hand_made(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, float]:
+def hand_made_returns(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, float]:
     """Mean returns of the hand-made policies on the held-out seeds."""
     n = len(worlds)
     return {
-        p: float(np.mean([x for v, w in enumerate(worlds) for x in _played(w.config, p, episodes, v, n)[0]])) for p in HAND_MADE
+        p: float(np.mean([x for v, w in enumerate(worlds) for x in _rule_scores(w.config, p, episodes, v, n)[0]]))
+        for p in HAND_MADE
     }
 
 
@@ -133,7 +134,7 @@ def reference_rounds(worlds: Sequence[TeamWorld], episodes: int, policy: str = "
     """In which round a hand-made policy stops each held-out task."""
     out, n = np.zeros(episodes, np.int64), len(worlds)
     for v, world in enumerate(worlds):
-        out[v::n] = _played(world.config, policy, episodes, v, n)[1]
+        out[v::n] = _rule_scores(world.config, policy, episodes, v, n)[1]
     return out.tolist()
 
 
@@ -171,7 +172,7 @@ def team_sizes(net: Network, worlds: Sequence[TeamWorld], held: HeldOut) -> list
     agents, rows = held.columns["agents"], []
     episodes, n = len(agents), len(worlds)
     for place, (task, world) in enumerate(zip(task_labels(worlds), worlds, strict=True)):
-        by_hand = _played(world.config, "reference", episodes, place, n)[2]
+        by_hand = _rule_scores(world.config, "reference", episodes, place, n)[2]
         mean = float(np.mean(by_hand)) if by_hand else None
         rows.append({"task": task, "size": world.config.items, "agents": agents[place::n].tolist(), "reference": mean})
     return rows

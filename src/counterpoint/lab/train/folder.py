@@ -258,7 +258,7 @@ class RunFolder:
         except FileNotFoundError as error:
             raise InputError("is missing", where=os.fspath(file), fix="restore the file, or restart the run") from error
 
-    def spent(self) -> dict[str, int]:
+    def spending(self) -> dict[str, int]:
         """Its totals: its own statement once finished, else those of the last update."""
         rows = self.metrics() if self._about["status"] != "finished" else []
         source = rows[-1] if rows else self._about.get("spent") or {}

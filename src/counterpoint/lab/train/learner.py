@@ -139,7 +139,7 @@ class LossRows:
     who: np.ndarray | None = None
     """The agent that decided it, 0 being the orchestrator, where agents weigh the same."""
 
-    def taken(self, keep: np.ndarray, at: np.ndarray) -> LossRows:
+    def subset(self, keep: np.ndarray, at: np.ndarray) -> LossRows:
         """Some of the rows, at other places."""
         ref, unit, who = (None if x is None else x[keep] for x in (self.ref, self.unit, self.who))
         return LossRows(at, self.old[keep], self.advantage[keep], self.weight[keep], ref, unit, who)
@@ -416,5 +416,5 @@ def _part(
         table = _TABLE.get(name, name)
         keep = member[tables[table]["ep"][r.at]]
         if keep.any():
-            out[name] = r.taken(keep, place[table][r.at[keep]])
+            out[name] = r.subset(keep, place[table][r.at[keep]])
     return small, out

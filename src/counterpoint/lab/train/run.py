@@ -111,7 +111,7 @@ def _begin(path: Path, settings: Settings) -> tuple[RunFolder, Training, TraceLo
         "preset": settings.preset, "world": settings.world, "world_version": whole.version, "world_config": world_config,
         "seed": settings.seed, "eval_seeds": [0, settings.eval_episodes], "source": training.preset.source,
         "grade": training.preset.grade, "optimum": evaluate.optimum(training.worlds, settings.eval_episodes),
-        "hand_made": evaluate.hand_made(training.worlds, settings.eval_episodes),
+        "hand_made": evaluate.hand_made_returns(training.worlds, settings.eval_episodes),
     }  # fmt: skip
     about |= {} if log is None else {"log": log.about()}
     return RunFolder.create(path, settings.as_dict(), about), training, log

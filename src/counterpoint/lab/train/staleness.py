@@ -94,7 +94,7 @@ class Inclusion:
         return sum(n for n, _ in self._arms.values())
 
     @property
-    def kept(self) -> int:
+    def arrivals(self) -> int:
         """How many of them came in time."""
         return sum(k for _, k in self._arms.values())
 

@@ -24,7 +24,7 @@ from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec, record_team
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.driver import Driver
-from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Play, Stop, framed, orders_of
+from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Play, Stop, decode_orders, framed
 from counterpoint.lab.train.lm.rollout_worker import Rollout
 from counterpoint.trace import problems
 from counterpoint.trace.model_calls import prompt_ids_of, prompt_of
@@ -201,7 +201,7 @@ def test_messages_come_out_whole_however_they_arrive() -> None:
     orders: list[Order] = [Play(3, b"what"), Stop()]
     frames, sent = Frames(longest=1_000), framed(orders)
     got = [frame for byte in sent * 2 for frame in frames.add(bytes([byte]))] + frames.add(sent * 2)
-    assert [orders_of(frame) for frame in got] == [orders] * 4
+    assert [decode_orders(frame) for frame in got] == [orders] * 4
     with pytest.raises(ValueError, match="1,001 bytes"):
         frames.add(b"\xe9\x03\0\0")
 

@@ -9,35 +9,35 @@ from hypothesis import strategies as st
 
 from counterpoint.lab.train.lm.rollout_messages import (
     HEAD,
-    Answered,
-    Asked,
     Failed,
     Frames,
+    ModelAnswer,
+    ModelRequest,
     Play,
     Quiet,
     Ready,
     Stop,
     TeamEnd,
     Unreadable,
+    decode_orders,
+    decode_reports,
     framed,
-    orders_of,
     packed_trace,
-    told_of,
     unpacked_trace,
 )
 from counterpoint.trace.example import rollouts
 
-TOLD = [Ready(), Asked(1, 2, b"p", 3, 0.5, 4, "shared", True, [([1, 2], 3)]), TeamEnd(1, b"t", 2, 0.25), Failed(-1, "what", "trace"), Quiet(7)]
-ORDERS = [Play(1, b"w"), Answered(1, 2, b"ids", b"logps", "length"), Unreadable(1, 2, "why"), Stop()]
+REPORTS = [Ready(), ModelRequest(1, 2, b"p", 3, 0.5, 4, "shared", True, [([1, 2], 3)]), TeamEnd(1, b"t", 2, 0.25), Failed(-1, "what", "trace"), Quiet(7)]
+ORDERS = [Play(1, b"w"), ModelAnswer(1, 2, b"ids", b"logps", "length"), Unreadable(1, 2, "why"), Stop()]
 
 
 @given(st.lists(st.integers(1, 400), max_size=12))
 def test_messages_are_whole_however_the_bytes_come(cuts: list[int]) -> None:
-    data, frames, got, at = framed(TOLD) + framed(ORDERS), Frames(), [], 0
+    data, frames, got, at = framed(REPORTS) + framed(ORDERS), Frames(), [], 0
     for size in [*cuts, len(data)]:
         got += frames.add(data[at : at + size])
         at += size
-    assert [told_of(got[0]), orders_of(got[1])] == [TOLD, ORDERS]
+    assert [decode_reports(got[0]), decode_orders(got[1])] == [REPORTS, ORDERS]
     assert len(got) == 2
     assert frames.add(framed([Stop()])) == [framed([Stop()])[HEAD.size :]]  # nothing was left over
 

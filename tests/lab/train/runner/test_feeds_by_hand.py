@@ -108,7 +108,7 @@ def test_what_is_too_old_is_dropped_and_counted_when_it_is() -> None:
     # version 0 is too old at once; version 1 is in time, and so is 2
     assert [d.version for d in taken.done] == [1, 2]
     assert (taken.dropped, feed.dropped) == (1, 1)
-    assert (feed.inclusion.launches, feed.inclusion.kept) == (2, 1)  # the fates of versions 0 and 1 are settled, not that of 2
+    assert (feed.inclusion.launches, feed.inclusion.arrivals) == (2, 1)  # the fates of versions 0 and 1 are settled, not that of 2
     feed.launch(job(version=2, payload=1))
     assert feed.take(3).dropped == 0
     assert feed.inclusion.launches == 4

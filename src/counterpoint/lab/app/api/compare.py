@@ -188,7 +188,7 @@ class RunComparison(Tabular):
             {"label": g.label, "runs": [str(r.path) for r in g.runs], "seeds": g.seeds, "mean": e.mean, "low": e.low}
             | {"high": e.high, "over_seeds": e.over_seeds, "share_of_optimum": self.share_of_optimum(i)}
             | {"calls_per_episode": g.mean_of("calls"), "agents_per_episode": g.mean_of("agents")}
-            | {"rounds_per_episode": g.mean_of("rounds"), "spent_per_run": g.spent, "collapsed": g.collapsed}
+            | {"rounds_per_episode": g.mean_of("rounds"), "spent_per_run": g.spending, "collapsed": g.collapsed}
             for i, (g, e) in enumerate(zip(self.groups, self.result.means, strict=True))
         ]
         return {
@@ -214,7 +214,7 @@ class RunComparison(Tabular):
         differences = {d.label: d for d in self.result.differences}
         for i, (g, e) in enumerate(zip(self.groups, self.result.means, strict=True)):
             means = (self.share_of_optimum(i), g.mean_of("calls"), g.mean_of("agents"))
-            spent = (g.spent["calls"], g.spent["charged"], g.collapsed)
+            spent = (g.spending["calls"], g.spending["charged"], g.collapsed)
             d = differences.get(g.label)
             less: Sequence[Any] = [None] * 8
             if d is not None:
@@ -425,7 +425,7 @@ def _trained(
         except KeyboardInterrupt:
             tell(f"resume it with: counterpoint train resume {folder}, then run this again")
             raise
-    return int(RunFolder.open(folder).spent()["charged"])
+    return int(RunFolder.open(folder).spending()["charged"])
 
 
 def _check_finished(folder: Path, config: Mapping[str, Any]) -> None:

@@ -220,7 +220,7 @@ def _compare(collection: Collection, groups: list[Group], metric: str) -> Compar
             tokens=group.mean_of("tokens"),
             agents=group.mean_of("agents"),
             calls=group.mean_of("calls"),
-            spent=group.spent["calls"],
+            spent=group.spending["calls"],
             steered=sum(is_steered(one) for one in group.runs),
         )
         for i, (group, one) in enumerate(zip(groups, found.result.means, strict=True))

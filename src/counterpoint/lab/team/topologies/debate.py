@@ -15,13 +15,13 @@ from counterpoint.lab.team.orchestration import Orchestration, manage
 from counterpoint.lab.team.state import AgentStopped
 from counterpoint.lab.team.tool_use import use_tool
 from counterpoint.lab.team.topology import Topology
-from counterpoint.lab.team.turn import Chosen
+from counterpoint.lab.team.turn import TurnResult
 
 
 async def _run(team: Team) -> str:
     lead = team.root("resolver")
     panel = [a for a in (lead.spawn("debater", n, None) for n in range(1, team.limits.width + 1)) if a is not None]
-    last: list[tuple[Agent, Chosen]] = []
+    last: list[tuple[Agent, TurnResult]] = []
     for round_ in range(team.limits.rounds + 1):
         team.round = round_
         said = await asyncio.gather(*(_speak(agent, round_) for agent in panel))
@@ -32,7 +32,7 @@ async def _run(team: Team) -> str:
     return await _resolve(lead, last)
 
 
-async def _speak(agent: Agent, round_: int) -> Chosen:
+async def _speak(agent: Agent, round_: int) -> TurnResult:
     """One statement, in the first round after looking things up; the last is returned to the resolver, the others go to all."""
     team, is_last = agent.team, round_ == agent.team.limits.rounds
     verb = "return" if is_last else "message"
@@ -47,11 +47,11 @@ async def _speak(agent: Agent, round_: int) -> Chosen:
                 return chosen
             await use_tool(agent, chosen.act, chosen.event, key, f"round {round_}")
     except (AgentStopped, BudgetExhausted) as ended:
-        return Chosen(None, None, str(ended) or "stopped")
-    return Chosen(None, None, "no steps left")
+        return TurnResult(None, None, str(ended) or "stopped")
+    return TurnResult(None, None, "no steps left")
 
 
-def _broadcast(panel: list[Agent], speaker: Agent, chosen: Chosen) -> None:
+def _broadcast(panel: list[Agent], speaker: Agent, chosen: TurnResult) -> None:
     if chosen.act is None or chosen.event is None:
         return
     for other in panel:
@@ -59,7 +59,7 @@ def _broadcast(panel: list[Agent], speaker: Agent, chosen: Chosen) -> None:
             other.hear(ViewItem("message", speaker.name, chosen.act.text), chosen.event, "message")
 
 
-async def _resolve(lead: Agent, last: list[tuple[Agent, Chosen]]) -> str:
+async def _resolve(lead: Agent, last: list[tuple[Agent, TurnResult]]) -> str:
     work = Orchestration(lead, [], hires=False)
     for agent, chosen in last:
         if chosen.act is not None and chosen.event is not None:

@@ -49,7 +49,7 @@ async def _lead(agent: Agent, subtask: Subtask, group: Sequence[Subtask]) -> Ret
         agent, "return", key=f"{agent.name}|return|{subtask.id}", reads=agent.fresh(), text=text or "(nothing)",
         from_=agent.name, to=parent.name, role=agent.role, task=subtask.id, ok=ok, error=why or None,
     )  # fmt: skip
-    return Returned(agent.name, subtask.id, "" if event is None else agent.team.said(event), event, ok=ok)
+    return Returned(agent.name, subtask.id, "" if event is None else agent.team.text_of(event), event, ok=ok)
 
 
 hierarchical = Topology(run=_run)

@@ -10,7 +10,7 @@ from counterpoint.lab.tasks.task import Choice, Subtask
 from counterpoint.lab.team.agent import Agent, Team
 from counterpoint.lab.team.orchestration import Orchestration, end
 from counterpoint.lab.team.topology import Topology
-from counterpoint.lab.team.turn import Chosen
+from counterpoint.lab.team.turn import TurnResult
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _QUORUM = 2
@@ -74,7 +74,7 @@ def _after_round(work: Orchestration) -> list[Choice]:
     return [c for c in work.choices() if c.verb not in ("spawn", "delegate")]
 
 
-async def _carry_out(work: Orchestration, chosen: Chosen, turn: int) -> bool:
+async def _carry_out(work: Orchestration, chosen: TurnResult, turn: int) -> bool:
     return chosen.act is not None and await work.perform(chosen.act, chosen.event, turn)
 
 

@@ -28,15 +28,15 @@ from counterpoint.lab.lm.engine import Answer, Ask, TooLong
 from counterpoint.lab.lm.sampling import Start
 from counterpoint.lab.train.child_process import START_S, collect_seldom
 from counterpoint.lab.train.lm.rollout_messages import (
-    Answered,
-    Asked,
     Failed,
+    ModelAnswer,
+    ModelRequest,
     Play,
     Quiet,
     Ready,
+    Report,
     Stop,
     TeamEnd,
-    Told,
     Unreadable,
     unpacked_trace,
 )
@@ -240,7 +240,7 @@ class _Round:
         self._traces: dict[int, Trace] = {}
         self._tickets: dict[int, tuple[WorkerLink, int, int]] = {}
         """Ticket of a call to who asked: worker, rollout, number of the call."""
-        self._asked: list[tuple[Asked, WorkerLink]] = []
+        self._asked: list[tuple[ModelRequest, WorkerLink]] = []
         """Calls that wait until every team waits."""
         self._selector = selectors.DefaultSelector()
 
@@ -331,7 +331,7 @@ class _Round:
         if is_gone:
             self._replace(w, "")
 
-    def _take(self, w: WorkerLink, one: Told) -> None:
+    def _take(self, w: WorkerLink, one: Report) -> None:
         if isinstance(one, Ready):
             w.is_ready, self._driver.early_ends = True, 0
             return
@@ -345,7 +345,7 @@ class _Round:
         rollout = self._rollouts[one.rollout]
         if isinstance(one, Failed):
             raise _worker_error(one, f"rollout {one.rollout} failed", rollout.name)
-        if isinstance(one, Asked):
+        if isinstance(one, ModelRequest):
             self._asked.append((one, w))
             w.asked += 1
             if not self._driver.is_repeatable:
@@ -364,7 +364,7 @@ class _Round:
         for one, w in asked:
             self._ask(w, one, self._rollouts[one.rollout])
 
-    def _ask(self, w: WorkerLink, one: Asked, rollout: Rollout) -> None:
+    def _ask(self, w: WorkerLink, one: ModelRequest, rollout: Rollout) -> None:
         if self._engine is None or not rollout.is_asking or not one.prompt or len(one.prompt) % 4:
             raise _Nonsense(f"a call of rollout {one.rollout} that cannot be")
         prompt: Any = np.frombuffer(one.prompt, np.int32)
@@ -401,7 +401,7 @@ class _Round:
             w, rollout, call = self._tickets.pop(ticket)
             w.asked -= 1
             ids, logps = np.array(answer.token_ids, np.int32), np.array(answer.logps, np.float64)
-            w.news.append(Answered(rollout, call, ids.tobytes(), logps.tobytes(), answer.finish))
+            w.news.append(ModelAnswer(rollout, call, ids.tobytes(), logps.tobytes(), answer.finish))
         if self._tickets and not self._engine.is_busy:
             raise CounterpointError(
                 f"the engine has lost {len(self._tickets)} calls", where="driver", fix="a bug in the engine"

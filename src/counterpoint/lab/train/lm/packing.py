@@ -142,7 +142,7 @@ def long_row(parts: Sequence[Conversation], length: int, device: str | torch.dev
     limit = begin + np.concatenate([*(p.limit for p in parts), nothing + 1])  # as a place in the row
     owner_T, branch_T, limit_T = (torch.as_tensor(x.astype(np.int32), device=device) for x in (owner, branch, limit))
 
-    def seen(batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    def is_visible(batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         trunk = (branch_T[k] == 0) & (k < limit_T[q])
         return (owner_T[q] == owner_T[k]) & (trunk | ((branch_T[k] == branch_T[q]) & (k <= q)))
 
@@ -150,7 +150,7 @@ def long_row(parts: Sequence[Conversation], length: int, device: str | torch.dev
     count, which, count_whole, which_whole = (
         torch.as_tensor(x, device=device)[None, None] for kind in (some & ~whole, whole) for x in _listed(kind)
     )
-    mask: Any = BlockMask.from_kv_blocks(count, which, count_whole, which_whole, BLOCK_SIZE=_BLOCK, mask_mod=seen)
+    mask: Any = BlockMask.from_kv_blocks(count, which, count_whole, which_whole, BLOCK_SIZE=_BLOCK, mask_mod=is_visible)
     return LongRow(mask, torch.as_tensor(positions, device=device))
 
 

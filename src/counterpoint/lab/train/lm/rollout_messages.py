@@ -22,7 +22,7 @@ class Ready(Struct, frozen=True, tag=True, array_like=True):
     """The worker has loaded what it needs."""
 
 
-class Asked(Struct, frozen=True, tag=True, array_like=True):
+class ModelRequest(Struct, frozen=True, tag=True, array_like=True):
     """A team asks the model."""
 
     rollout: int
@@ -69,7 +69,7 @@ class Play(Struct, frozen=True, tag=True, array_like=True):
     what: bytes
 
 
-class Answered(Struct, frozen=True, tag=True, array_like=True):
+class ModelAnswer(Struct, frozen=True, tag=True, array_like=True):
     """The model's answer: token ids as int32, log-probabilities as float64."""
 
     rollout: int
@@ -91,13 +91,13 @@ class Stop(Struct, frozen=True, tag=True, array_like=True):
     """Nothing more is wanted."""
 
 
-Told = Ready | Asked | TeamEnd | Failed | Quiet
-"""What a worker says."""
-Order = Play | Answered | Unreadable | Stop
-"""What a worker is told."""
+Report = Ready | ModelRequest | TeamEnd | Failed | Quiet
+"""What a worker reports."""
+Order = Play | ModelAnswer | Unreadable | Stop
+"""What a worker has to do."""
 _encode = msgspec.msgpack.Encoder().encode
-told_of = msgspec.msgpack.Decoder(list[Told]).decode
-orders_of = msgspec.msgpack.Decoder(list[Order]).decode
+decode_reports = msgspec.msgpack.Decoder(list[Report]).decode
+decode_orders = msgspec.msgpack.Decoder(list[Order]).decode
 HEAD = struct.Struct("<I")
 """Each message is its length and then its bytes."""
 
@@ -124,7 +124,7 @@ class Frames:
         return out
 
 
-def framed(messages: Sequence[Told] | Sequence[Order]) -> bytes:
+def framed(messages: Sequence[Report] | Sequence[Order]) -> bytes:
     """Messages as the bytes that go through the pipe."""
     data = _encode(messages)
     return HEAD.pack(len(data)) + data

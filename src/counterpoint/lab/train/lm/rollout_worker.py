@@ -34,18 +34,18 @@ from counterpoint.lab.team.edits import Edits, keyed_seed
 from counterpoint.lab.team.session import DRAWS, Spec, assemble, make_model, play_to_trace
 from counterpoint.lab.train.child_process import collect_seldom, end_with_parent
 from counterpoint.lab.train.lm.rollout_messages import (
-    Asked,
     Failed,
     Frames,
+    ModelRequest,
     Play,
     Quiet,
     Ready,
+    Report,
     Stop,
     TeamEnd,
-    Told,
     Unreadable,
+    decode_orders,
     framed,
-    orders_of,
     packed_trace,
 )
 from counterpoint.lab.train.runner import error_lines
@@ -135,7 +135,7 @@ class _InTurn:
 class _Asking(_InTurn):
     """The model that learns, as one team sees it: its calls go to the parent."""
 
-    def __init__(self, number: int, rollout: Rollout, chat: Chat, tell: Callable[[Told], None]) -> None:
+    def __init__(self, number: int, rollout: Rollout, chat: Chat, tell: Callable[[Report], None]) -> None:
         super().__init__(rollout.spec.model, rollout.version)
         self._number, self._rollout, self._chat, self._tell = number, rollout, chat, tell
 
@@ -146,7 +146,7 @@ class _Asking(_InTurn):
         starts = [(list(s.ids), s.then) for s in chat.starts(call.starts)] if self._rollout.constrained else []
         number, answered = self.ask()
         self._tell(
-            Asked(
+            ModelRequest(
                 self._number, number, np.array(prompt, np.int32).tobytes(), call.max_tokens, call.temperature, call.seed, policy,
                 "\n" in call.stop, starts,
             )
@@ -227,7 +227,7 @@ class _Playing:
     sink: MemorySink
 
     @classmethod
-    def of(cls, number: int, rollout: Rollout, chat: Chat, tell: Callable[[Told], None]) -> _Playing:
+    def of(cls, number: int, rollout: Rollout, chat: Chat, tell: Callable[[Report], None]) -> _Playing:
         """A team that is ready to run."""
         spec = replace(rollout.spec, limits=replace(rollout.spec.limits, temperature=rollout.temperature))
         task, instance = _instance(spec.task, pickle.dumps(dict(spec.config)), spec.seed)
@@ -284,7 +284,7 @@ class _Worker:
         self._fd, self._chat, self._frames = conn.fileno(), chat, Frames()
         self._live: dict[int, _Playing] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unsent: list[Told] = [Ready()]
+        self._unsent: list[Report] = [Ready()]
         self._over = asyncio.Event()
         self._heard = self._quiet = 0
         """Orders that were read, and how many of them the last word of quiet knew of."""
@@ -314,7 +314,7 @@ class _Worker:
         if not data:
             self._over.set()  # the parent is gone
         for frame in self._frames.add(data):
-            for order in orders_of(frame):
+            for order in decode_orders(frame):
                 self._heard += 1
                 if isinstance(order, Play):
                     task = asyncio.get_running_loop().create_task(self._play(order))
@@ -337,7 +337,7 @@ class _Worker:
         finally:
             self._live.pop(number, None)
 
-    def _tell(self, what: Told) -> None:
+    def _tell(self, what: Report) -> None:
         self._unsent.append(what)
 
 

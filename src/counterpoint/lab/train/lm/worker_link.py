@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from counterpoint.lab.train.child_process import exit_reason, starting, without_script
-from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Told, framed, told_of
+from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Report, decode_reports, framed
 from counterpoint.lab.train.lm.rollout_worker import serve
 
 
@@ -92,9 +92,9 @@ class WorkerLink:
         """Whether there is something that it has not been sent yet."""
         return bool(self._unsent or self.news)
 
-    def read(self) -> tuple[list[Told], bool]:
+    def read(self) -> tuple[list[Report], bool]:
         """What it has said, and whether it is gone; raises where that is nonsense."""
-        out: list[Told] = []
+        out: list[Report] = []
         while True:
             try:
                 data = os.read(self.conn.fileno(), 1 << 20)
@@ -105,7 +105,7 @@ class WorkerLink:
             if not data:
                 return out, True
             for frame in self._frames.add(data):
-                out += told_of(frame)
+                out += decode_reports(frame)
 
     def write(self) -> None:
         """Send what there is to send, as far as it goes."""

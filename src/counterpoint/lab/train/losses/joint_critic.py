@@ -141,7 +141,7 @@ class Acts:
         wide = F.pad(vectors * torch.from_numpy(share)[:, None], (column, ACTS - column - vectors.shape[1]))
         return total.index_add(0, torch.from_numpy(at), wide)
 
-    def made(self, net: Network, *, relaxed: bool) -> Tensor:
+    def matrix(self, net: Network, *, relaxed: bool) -> Tensor:
         """(B, ACTS) of all heads."""
         tables, total = self._out.tables, torch.zeros(len(self._beats.ep), ACTS)
         self.logits = []
@@ -190,7 +190,7 @@ class Acts:
         return _one_of(logits, choice, relaxed)
 
     def squared_logits(self) -> Tensor:
-        """The mean square of all logits of the last `made`."""
+        """The mean square of all logits of the last `matrix`."""
         return torch.cat([x.reshape(-1) for x in self.logits]).square().mean()
 
 
@@ -287,7 +287,7 @@ def _own(taken: Tensor, relaxed: Tensor, head: str) -> Tensor:
 def _ascend(learner: Learner, o: Options, critic: JointCritic, out: Rollout, beats: Beats, taken: Tensor) -> float:
     acts, orders = Acts(out, beats), _orders(learner.rng(8), o)
     for _ in range(o.epochs // 2):
-        relaxed, x = acts.made(learner.net, relaxed=True), critic.states(beats).detach()
+        relaxed, x = acts.matrix(learner.net, relaxed=True), critic.states(beats).detach()
         values = []
         for i, head in enumerate(HEADS):
             mine = _own(taken, relaxed, head)
@@ -310,7 +310,7 @@ def coma_advantages(net: Network, critic: JointCritic, out: Rollout, beats: Beat
     """Advantages of every decision against what the policy would have done in its place, all else as it was."""
     acts = Acts(out, beats)
     with torch.no_grad():
-        taken, x = acts.made(net, relaxed=False), critic.states(beats)
+        taken, x = acts.matrix(net, relaxed=False), critic.states(beats)
         logits = _logits(net, out.tables)
         found: dict[str, np.ndarray] = {}
         for name, (at, column, share) in acts.rows.items():
@@ -407,8 +407,8 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     critic, beats = learner.module, beats_of(out)
     assert isinstance(critic, JointCritic)
     with torch.no_grad():
-        taken = Acts(out, beats).made(learner.net, relaxed=False)
-        ahead = Acts(out, beats).made(critic.policy.network(learner.net), relaxed=True)
+        taken = Acts(out, beats).matrix(learner.net, relaxed=False)
+        ahead = Acts(out, beats).matrix(critic.policy.network(learner.net), relaxed=True)
     fitted = _fit(learner, o, critic, beats, taken, targets(critic, out, beats, taken, ahead, o))
     if learner.update < o.warm:
         return stats | {"critic_joint": fitted, "loss": 0.0}

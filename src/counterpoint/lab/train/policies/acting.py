@@ -438,7 +438,7 @@ class Decided:
         return self.purpose_logp[np.arange(len(self.rows)), self.purpose]
 
     @cached_property
-    def said(self) -> np.ndarray:
+    def own_brief_logp(self) -> np.ndarray:
         """Log-probability of each brief."""
         return self.brief_logp[np.arange(len(self.go)), self.brief]
 
@@ -447,7 +447,7 @@ class Decided:
         ep, episodes = self.rows.ep, len(logp)
         logp[:, 2] += np.bincount(ep[self.reached], self.own[self.reached], episodes)
         logp[:, 2] += np.bincount(ep[self.go], self.pointed.logp, episodes)
-        logp[:, 3] += np.bincount(ep[self.go], self.said, episodes)
+        logp[:, 3] += np.bincount(ep[self.go], self.own_brief_logp, episodes)
 
     def note(self, record: Record, now: int) -> None:
         """Write the round's rows."""
@@ -458,7 +458,7 @@ class Decided:
         for name, values in (
             ("agent", pointed.agent),
             ("brief", self.brief),
-            ("brief_logp", self.said),
+            ("brief_logp", self.own_brief_logp),
             ("point_logp", pointed.logp),
         ):
             spread[name][mine] = values

@@ -1,4 +1,4 @@
-"""CCPO: the team's verdict, and for who gives its words to another a bonus where they decide it; roles learn in turn.
+"""CCPO: the team's verdict, and a bonus where words to another agent decide it; roles learn in turn.
 
     R = 1 or -1;   thinker i: R_i = R + 0.2 ([R = 1, b_i < 0] - [R = -1, b_i > 0]);   solver: R;   A_i = R_i - mean of the task
 

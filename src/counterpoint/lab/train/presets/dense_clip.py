@@ -1,4 +1,4 @@
-"""Dense baseline: everything that ours is told, and nothing else of ours: clipped steps on returns along each item.
+"""Dense baseline: the feedback that `counterpoint` gets, nothing else of it: clipped steps on item returns.
 
     A = lambda-return of the call along its own item, less a critic of drafts (`lab/train/returns.py`);  clip 0.2
 

@@ -65,7 +65,7 @@ def _text(found: RunComparison) -> str:
 
 
 def _means(group: Group) -> tuple[str, str, str]:
-    return number(group.mean_of("calls"), 3), number(group.mean_of("agents"), 3), f"{group.spent['calls']:,.0f}"
+    return number(group.mean_of("calls"), 3), number(group.mean_of("agents"), 3), f"{group.spending['calls']:,.0f}"
 
 
 def _signed(value: float | None) -> str:

@@ -237,7 +237,7 @@ def _out(write: Any) -> None:
 def ending(run: Any) -> list[str]:
     """What came of a run, and what to do next."""
     about, evals, alerts = run.about, run.evals(), run.alerts()
-    spent, path = run.spent(), run.path
+    spent, path = run.spending(), run.path
     forks = f" ({spent['forks']:,} episodes with a forced fork)" if spent["forks"] else ""
     lines = [f"{about['status']:<9} {path}: {about['updates']:,} updates, {spent['calls']:,} calls{forks}"]
     if about.get("collapsed"):

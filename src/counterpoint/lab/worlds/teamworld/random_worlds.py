@@ -22,7 +22,7 @@ from counterpoint.lab.worlds.teamworld.policies.composed import Parts
 from counterpoint.lab.worlds.teamworld.suites import SuiteWorld
 
 WORLDS = 6
-"""Worlds of a suite that is drawn."""
+"""Worlds of a random suite."""
 _KNOWN, _ROOM = 0.5, 0.8
 _BASE = {
     "max_rounds": 200, "context_capacity": 4000, "node_module_size": 1, "node_cross_edges": 0, "pool_items": 0, "draft_items": 0,
@@ -32,7 +32,7 @@ _COUNT = {"vote": "vote_items", "pool": "pool_items", "draft": "draft_items", "c
 
 
 @cache
-def drawn_worlds(seed: int, count: int = WORLDS) -> tuple[SuiteWorld, ...]:
+def random_worlds(seed: int, count: int = WORLDS) -> tuple[SuiteWorld, ...]:
     """The first `count` worlds of a seed."""
     return tuple(_world(seed, place) for place in range(count))
 
