@@ -263,7 +263,7 @@ def methods_page() -> str:
     from counterpoint.lab.bench.race.result import result_of
     from counterpoint.lab.bench.race.rows import RELEASED
 
-    return digest([result_of(RELEASED[plan]) for plan in ("screening", "small")])
+    return digest([result_of(RELEASED[plan]) for plan in RELEASED])
 
 
 if __name__ == "__main__":

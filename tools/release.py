@@ -34,7 +34,6 @@ INSIDE = (
     "formats/importing/prices.json",
     "lab/papers/papers.jsonl",
     "lab/bench/race/released/screening.jsonl",
-    "lab/bench/race/released/small.jsonl",
 )
 """What a user needs beside the code."""
 BESIDE = (

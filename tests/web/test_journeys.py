@@ -231,7 +231,6 @@ PAGES = {
     "/r": "main >> text=/No training runs|Runs/",
     "/c": "main h1",
     "/c?s=race:released": "table.race",
-    "/c?s=race:released-small": "table.race",
     "/live": "main >> text=/Nothing is running|Latest events/",
 }
 

@@ -54,7 +54,7 @@ def test_a_folder_called_as_ours_is_not_taken_for_ours(tmp_path: Path, monkeypat
     filled(tmp_path / "released")
     with viewing(Collection(folders=[tmp_path / "released"]), tmp_path) as viewer:
         listed = {one["id"]: one["is_released"] for one in viewer.ask("/api/races").json}
-        assert listed == {"./released": False, "released": True, "released-small": True}
+        assert listed == {"./released": False, "released": True}
         assert len(viewer.ask(f"/api/race?id={quote('./released', safe='')}").json["worlds"]) == 1
 
 
@@ -78,7 +78,7 @@ def test_a_race_as_a_page_and_as_one_file(tmp_path: Path, ends: Any) -> None:
         (["methods", "--runner", "rya"], 2, "did you mean 'ray'?"),
         (["methods", "grop"], 3, "grpo"),
         (["standings"], 3, "there are no rows of a race here"),
-        (["standings", "released:smal"], 3, "did you mean 'small'?"),
+        (["standings", "released:small"], 3, "screening"),
         (["standings", "released", "-o", "page.html"], 2, "FILE.md or FILE.jsonl"),
     ],
 )

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from counterpoint.answer import Section
+from counterpoint.credits.mechanism import FEEDBACK
 from counterpoint.display import counted
 from counterpoint.lab.bench.intervals import interval_words
-from counterpoint.lab.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Row, Standing, WorldResult
+from counterpoint.lab.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Overall, Row, Standing, WorldResult, overall
 from counterpoint.lab.bench.race.plan import BASELINES, IDLE, OURS, PLANS, PUBLISHED
 from counterpoint.lab.bench.race.result import RaceResult
 
@@ -113,16 +114,37 @@ def world_section(result: RaceResult, world: WorldResult) -> Section:
 def overview_section(result: RaceResult) -> Section:
     """All worlds together."""
     words = (
-        "Methods with a final value in every world, by the mean of their ranks among each other. A value below 0 is a team "
-        "that costs more than it earns. The tables of the worlds have the intervals; with few seeds a rank says little."
+        "Methods with a final value in every world, by the mean of their ranks among each other; `may see` is the finest feedback "
+        "that a method learns from. A value below 0 is a team that costs more than it earns. The tables of the worlds have the "
+        "intervals; with few seeds a rank says little."
     )
-    head = ("mean rank", "method", "mean, % of bound", *(f"{w.world}, % (rank)" for w in result.worlds))
+    return _overall_section(result, "Over all worlds", words, result.overall)
+
+
+def _overall_section(result: RaceResult, title: str, words: str, lines: Sequence[Overall]) -> Section:
+    head = ("mean rank", "method", "may see", "mean, % of bound", *(f"{w.world}, % (rank)" for w in result.worlds))
     rows = []
-    for one in result.overall:
-        name = one.method + (" ?" if result.head["methods"].get(one.method, {}).get("guessed") else "")
+    for one in lines:
+        about = result.head["methods"].get(one.method, {})
+        name = one.method + (" ?" if about.get("guessed") else "")
         by_world = (f"{100 * share:.0f} ({rank:g})" for rank, share in one.worlds.values())
-        rows.append((f"{one.rank:.1f}", name, f"{100 * one.share:.0f}", *by_world))
-    return Section("Over all worlds", words, head, rows, (0, *range(2, len(head))))
+        rows.append((f"{one.rank:.1f}", name, about.get("sees") or "–", f"{100 * one.share:.0f}", *by_world))
+    return Section(title, words, head, rows, (0, *range(3, len(head))))
+
+
+def class_sections(result: RaceResult) -> list[Section]:
+    """All worlds together, among methods that may see the same of the result and play no forks, or play some."""
+    classes: dict[str, list[str]] = {}
+    for name, about in result.head["methods"].items():
+        classes.setdefault(about.get("sees") or "", []).append(name)
+    levels = [level + forks for level in FEEDBACK for forks in ("", " + forks")]
+    out = []
+    for level in levels:
+        if lines := overall(result.worlds, classes.get(level, ())):
+            told = FEEDBACK[level.removesuffix(" + forks")]
+            words = f"Told {told}" + ("; alternatives from one state are played." if level.endswith("forks") else ".")
+            out.append(_overall_section(result, f"Among those that may see: {level}", words, lines))
+    return out
 
 
 def race_sections(result: RaceResult) -> list[Section]:
@@ -130,15 +152,15 @@ def race_sections(result: RaceResult) -> list[Section]:
     out = []
     for world in result.worlds:
         out += [world_section(result, world), Section(lines=[("note", note) for note in notes(result, world)])]
-    return [*out, overview_section(result)] if len(result.worlds) > 1 else out
+    return [*out, overview_section(result), *class_sections(result)] if len(result.worlds) > 1 else out
 
 
 def _methods_section(known: Mapping[str, Any]) -> Section:
-    head = ("method", "source", "reward", "unit", "trains", "regime", "not in the source", "tried beside it")
+    head = ("method", "source", "may see", "reward", "unit", "trains", "regime", "not in the source", "tried beside it")
     rows = []
     for name, one in known.items():
         knob = ", ".join(f"{key} {_plain(value)}" for key, value in one["knob"].items())
-        row = (name, f"{one['source']} ({one['grade']})", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
+        row = (name, f"{one['source']} ({one['grade']})", one.get("sees") or "–", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
                one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
         rows.append([str(cell).replace("|", "/") or "–" for cell in row])
     return Section("What each method is", "", head, rows)
@@ -163,6 +185,11 @@ def _of_plan(plan: str) -> str:
     return "" if plan == "screening" else f"--plan {plan} "
 
 
+def _of_suite(suite: str) -> str:
+    """The option that names a suite, likewise."""
+    return "" if suite == "core" else f"--suite {suite} "
+
+
 def released_name(plan: str) -> str:
     """What `counterpoint compare standings` calls the rows of a plan that come with the package."""
     return "released" if plan == "screening" else f"released:{plan}"
@@ -171,7 +198,7 @@ def released_name(plan: str) -> str:
 def row_command(head: Mapping[str, Any], world: WorldResult, one: Standing) -> str:
     """The command that runs the rows of a line again."""
     plan, suite = head["plan"]["name"], head["suite"]
-    first = _of_plan(plan) + ("" if suite == "core" else f"--suite {suite} ")
+    first = _of_plan(plan) + _of_suite(suite)
     budget = f"--seeds {len(one.seeds)} --cap calls={world.budget}"
     return f"counterpoint compare methods {one.method} {first}--world {world.world} {budget}"
 
@@ -179,8 +206,8 @@ def row_command(head: Mapping[str, Any], world: WorldResult, one: Standing) -> s
 # -- the page of one race ----------------------------------------------------------------------------------------------
 
 _TUNED = """\
-Each method was tuned on {seeds} other seeds and tasks, {budget:,} calls a point: learning rate times 1/3, 1 and 3, as published
-and with the one alternative that its file names."""
+Each method was tuned on {seeds} and other tasks of {worlds}, {budget:,} calls a point: learning rate times 1/3, 1 and 3, as
+published and with the one alternative that its file names."""
 
 _TERMS = f"""\
 *Final*: the value on held-out tasks when the budget is spent, as a share of the world's bound, with Student's 95 % interval over
@@ -202,7 +229,8 @@ published numbers are a line of their own where others were chosen."""
 def _tuning(plan: Mapping[str, Any]) -> str:
     if not plan["tune_budget"]:
         return "Nothing was tuned: published numbers, ours with those of its file."
-    return _TUNED.format(seeds=plan["tune_seeds"], budget=plan["tune_budget"])
+    seeds, worlds = counted(plan["tune_seeds"], "other seed"), counted(plan["tune_worlds"], "world")
+    return _TUNED.format(seeds=seeds, worlds=worlds, budget=plan["tune_budget"])
 
 
 def markdown(result: RaceResult) -> str:
@@ -211,7 +239,8 @@ def markdown(result: RaceResult) -> str:
     title = "Every method, side by side" if plan["name"] == "screening" else f"Methods side by side: plan {plan['name']}"
     parts = [f"# {title}", "", *_opening(result), ""]
     if len(result.worlds) > 1:
-        parts += [*_part(overview_section(result)), ""]
+        for section in (overview_section(result), *class_sections(result)):
+            parts += [*_part(section), ""]
     for world in result.worlds:
         section = world_section(result, world)
         commands = [f"`{row_command(result.head, world, one)}`" for one in world.standings]
@@ -272,7 +301,7 @@ _OPENING = """\
 Methods that learn networks, in [worlds](worlds.md#suites-worlds-that-tell-methods-apart) whose bound is known: the
 same seeds and tasks for all, 32 episodes an update, one network,
 one budget of calls and rounds with forks, trials and judges counted. `python tools/docs_site.py` writes this page from the rows
-that come with the package. `counterpoint compare standings released` (`released:small` for the plan small) prints every line
+that come with the package. `counterpoint compare standings released` prints every line
 with its intervals, `--world WORLD` those of a world, a METHOD behind it those of a method, and `-o FILE.md` writes them all."""
 
 _SOURCES = "`counterpoint train presets` has the rewards, the unit of credit, what is trained and the regime of each."
@@ -287,7 +316,7 @@ def digest(results: Sequence[RaceResult]) -> str:
         parts += [*_race(result), ""]
     known = {name: about for result in reversed(results) for name, about in result.head["methods"].items()}
     methods = _methods_section(dict(sorted(known.items())))
-    parts += [_TERMS, "", f"## {methods.title}", "", _SOURCES, "", *_table(methods, "method", "source", "not in the source"), ""]
+    parts += [_TERMS, "", f"## {methods.title}", "", _SOURCES, "", *_table(methods, "method", "source", "may see", "not in the source"), ""]
     return "\n".join(parts)
 
 
@@ -295,11 +324,14 @@ def _race(result: RaceResult) -> list[str]:
     plan = result.head["plan"]
     about = (
         f"{len(result.head['methods'])} methods, {plan['final_budget']:,} calls and rounds a run, {_seeds(result)[0]} training "
-        f"seeds. {_tuning(plan)} `counterpoint compare methods METHOD {_of_plan(plan['name'])}--world all` runs a method again."
+        f"seeds. {_tuning(plan)} `counterpoint compare methods METHOD {_of_plan(plan['name'])}{_of_suite(result.head['suite'])}"
+        "--world all` runs a method again."
     )
     out = [f"## Plan `{plan['name']}`", "", about]
     if any(world.is_screening for world in result.worlds):
         out += ["", _SHARES, "", *_table(overview_section(result))]
+        for section in class_sections(result):
+            out += ["", f"### {section.title}", "", section.words, "", *_table(section)]
     columns = ("rank", "method", "point", "final, % of bound", "minus grpo", "minus ours")
     for world in (world for world in result.worlds if not world.is_screening):
         section = world_section(result, replace(world, standings=tuple(s for s in world.standings if s.is_ranked)))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -189,9 +189,13 @@ class Overall:
     """By world: rank and share."""
 
 
-def overall(worlds: Sequence[WorldResult]) -> list[Overall]:
-    """Methods with a final value in every world, by the mean of their ranks among those; ties by the mean share."""
-    shares = {w.world: {s.method: s.share[0] for s in w.standings if s.is_ranked} for w in worlds}
+def overall(worlds: Sequence[WorldResult], among: Collection[str] | None = None) -> list[Overall]:
+    """Methods (or those `among` them) with a final value in every world, by the mean of their ranks among each other; ties by the
+    mean share."""
+    shares = {
+        w.world: {s.method: s.share[0] for s in w.standings if s.is_ranked and (among is None or s.method in among)}
+        for w in worlds
+    }
     names = [m for m in next(iter(shares.values()), {}) if all(m in found for found in shares.values())]
     places = {w: places_of({m: found[m] for m in names}) for w, found in shares.items()}
     out = [

@@ -63,7 +63,10 @@ class Plan:
 
 
 PLANS = {
-    "screening": Plan(name="screening", final_budget=50_000, final_seeds=5, final_worlds=1),
+    "screening": Plan(
+        name="screening", final_budget=50_000, final_seeds=5, final_worlds=1, tune_budget=12_500, tune_worlds=2, tune_seeds=1,
+        published_seeds=0,
+    ),
     "small": Plan(name="small", final_budget=200_000, final_seeds=12, final_worlds=2, tune_budget=50_000),
     "full": Plan(
         name="full", final_budget=400_000, final_seeds=12, final_worlds=4, tune_budget=100_000, tune_worlds=2, confirm_seeds=3
@@ -326,9 +329,11 @@ def about(method: str) -> dict[str, Any]:
     try:
         preset = named_preset(method)
     except CounterpointError:
-        return {"source": "", "grade": "", "families": [], "unit": "", "trains": [], "regime": "", "guessed": [], "knob": {}}
+        empty: dict[str, Any] = {name: "" for name in ("source", "grade", "unit", "regime", "sees")}
+        return {**empty, "families": [], "trains": [], "guessed": [], "knob": {}}
     families = dict.fromkeys(registry.get("reward", name).family for name in preset.reward)
     return {
         "source": preset.source, "grade": preset.grade, "families": list(families), "unit": preset.unit,
         "trains": list(preset.trains), "regime": preset.regime, "guessed": list(preset.guessed), "knob": dict(preset.knob),
+        "sees": preset.sees + (" + forks" if preset.plays_forks else ""),
     }  # fmt: skip

@@ -136,7 +136,7 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return lines[0], lines[1:]
 
 
-RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening", "small")}
+RELEASED = {plan: Path(__file__).parent / "released" / f"{plan}.jsonl" for plan in ("screening",)}
 """The rows that come with the package, by their plan: those of docs/lab/methods.md."""
 
 

@@ -30,8 +30,7 @@ from counterpoint.lab.app.cli.compare._race import HOME, print_race
 def standings(race: str | None, names: tuple[str, ...], world: str | None, output: Path | None, as_json: bool) -> None:
     """Print the ranks of methods from the rows of `counterpoint compare methods`.
 
-    RACE is its folder (default runs/methods), a file of rows, or `released`: the rows that come with Counterpoint (released:small
-    for those of the plan small).
+    RACE is its folder (default runs/methods), a file of rows, or `released`: the rows that come with Counterpoint.
     """
     from counterpoint.files import put
     from counterpoint.lab.app.race_page import markdown
