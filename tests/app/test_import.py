@@ -138,7 +138,7 @@ def test_strict_ends_at_the_first_broken_record(cpt: Run, tmp_path: Path) -> Non
         ([CLAUDE, "--format", "claud"], 3, "claude_code"),
         ([CLAUDE, "--newest", "soon"], 2, "not a span"),
         ([CLAUDE, "--project", "atlantis"], 3, "--project atlantis"),
-        ([CLAUDE, "--prices", "bad.toml"], 2, "not TOML"),
+        ([CLAUDE, "--prices", "bad.toml"], 2, "not valid TOML"),
         ([CLAUDE, "--newest", "0"], 2, "at least one session"),
         ([], 3, "name a file or folder"),
     ],
