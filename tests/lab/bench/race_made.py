@@ -44,7 +44,8 @@ class TinyRace(Race):
 def tiny(
     only: Sequence[str], *, seeds: int = 2, budget: int = 60, plan: str = "screening", world: Any = None, **changes: Any
 ) -> Race:
-    """Some presets in the tiny world, or another."""
+    """Some presets in the tiny world, or another; tuned where a plan with a budget for it is named."""
+    changes = {**({"tune_budget": 0, "published_seeds": 5} if plan == "screening" else {}), **changes}
     of_plan: Plan = dataclasses.replace(PLANS[plan].with_budget(budget), tasks=4, **changes)
     return TinyRace(of_plan, "core", tuple(methods(only)), (world or TinyWorld(),), seeds)
 

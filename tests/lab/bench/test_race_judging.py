@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from counterpoint.errors import InputError
-from counterpoint.lab.app.race_page import cells, digest, markdown, notes
+from counterpoint.lab.app.race_page import cells, class_sections, digest, markdown, notes
 from counterpoint.lab.bench.comparison import holm
 from counterpoint.lab.bench.race.judging import (
     against,
@@ -116,7 +116,7 @@ def made() -> RaceResult:
     rows += [row("mappo", s, 1.0, collapsed=True, cpu_s=3.0) for s in range(3)]
     rows += [row("mappo", 100, 1.0, phase="tune", point="knob"), row("mappo", 0, 2.0, point="knob")]
     rows += [row("qmix", 0, 0.0, status="failed", error="no luck"), row("sharp", 0, 0.0, status="refused", error="needs votes")]
-    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, rows)
+    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_worlds": 1, "tune_budget": 50, "final_budget": 100}}, rows)
     return RaceResult(head, tuple(rows), tuple(judged(rows, {"w": {"rule": 10.0}}, ("grpo", "counterpoint"))), ())
 
 
@@ -174,9 +174,9 @@ def test_all_worlds_together_by_hand() -> None:
     assert [(o.method, o.rank) for o in found] == [("b", 1.5), ("a", 1.5), ("c", 3.0)]  # a method without a result is not ranked
     assert found[0].share == pytest.approx(0.7)
     assert found[2].worlds == {"w": (3, pytest.approx(0.1)), "v": (3, pytest.approx(-0.5))}
-    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_budget": 50, "final_budget": 100}}, [])
+    head = described({"suite": "core", "plan": {"name": "small", "tune_seeds": 2, "tune_worlds": 1, "tune_budget": 50, "final_budget": 100}}, [])
     result = RaceResult(head | {"methods": {}}, tuple(rows), tuple(judged(rows)), tuple(found))
-    assert "|1.5|b|70|80 (2)|60 (1)|" in markdown(result)
+    assert "|1.5|b|–|70|80 (2)|60 (1)|" in markdown(result)
     assert result.only(["c"]).overall == (found[2],)  # its ranks are those among all
     assert [o.rank for o in result.only(["c", "alone"], ["w"]).overall] == [1.0, 4.0]
 
@@ -197,3 +197,21 @@ def test_a_page_is_a_function_of_its_file(tmp_path: Path) -> None:
 def test_the_page_of_the_docs_is_what_the_released_rows_give() -> None:
     page = (Path(__file__).parents[3] / "docs" / "lab" / "methods.md").read_text()
     assert page == digest([result_of(RELEASED[plan]) for plan in RELEASED]), "run `python tools/docs_site.py`"
+
+
+def test_methods_are_ranked_among_those_that_may_see_the_same() -> None:
+    rows = [row(name, s, value, world=world) for world in ("u", "v") for name, value in FOUR.items() for s in range(2)]
+    plan = {"name": "small", "tune_seeds": 1, "tune_worlds": 2, "tune_budget": 50, "final_budget": 100}
+    head = described({"suite": "core", "plan": plan}, rows)
+    worlds = tuple(judged(rows, {"u": {}, "v": {}}, ("grpo", "counterpoint")))
+    sections = class_sections(RaceResult(head, tuple(rows), worlds, tuple(overall(worlds))))
+    assert {s.title.rpartition(": ")[2]: [r[:3] for r in s.rows] for s in sections} == {
+        "episode": [("1.0", "grpo", "episode")],
+        "round": [("1.0", "mappo", "round")],
+        "draft": [("1.0", "dense_clip", "draft")],
+        "draft + forks": [("1.0", "counterpoint", "draft + forks")],
+    }
+    assert [one.rank for one in overall(worlds, ("grpo", "mappo"))] == [1.0, 2.0]
+
+
+FOUR = {"counterpoint": 9.0, "dense_clip": 8.0, "grpo": 6.0, "mappo": 5.0}

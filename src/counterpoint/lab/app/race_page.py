@@ -114,7 +114,7 @@ def world_section(result: RaceResult, world: WorldResult) -> Section:
 def overview_section(result: RaceResult) -> Section:
     """All worlds together."""
     words = (
-        "Methods with a final value in every world, by the mean of their ranks among each other; `may see` is the finest feedback "
+        "Methods with a final value in every world, by the mean of their ranks among each other; `may see`: the finest feedback "
         "that a method learns from. A value below 0 is a team that costs more than it earns. The tables of the worlds have the "
         "intervals; with few seeds a rank says little."
     )
@@ -160,8 +160,8 @@ def _methods_section(known: Mapping[str, Any]) -> Section:
     rows = []
     for name, one in known.items():
         knob = ", ".join(f"{key} {_plain(value)}" for key, value in one["knob"].items())
-        row = (name, f"{one['source']} ({one['grade']})", one.get("sees") or "–", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
-               one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
+        row = (name, f"{one['source']} ({one['grade']})", one.get("sees") or "–", " ".join(one["families"]), one["unit"],
+               " ".join(one["trains"]), one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
         rows.append([str(cell).replace("|", "/") or "–" for cell in row])
     return Section("What each method is", "", head, rows)
 
@@ -316,7 +316,8 @@ def digest(results: Sequence[RaceResult]) -> str:
         parts += [*_race(result), ""]
     known = {name: about for result in reversed(results) for name, about in result.head["methods"].items()}
     methods = _methods_section(dict(sorted(known.items())))
-    parts += [_TERMS, "", f"## {methods.title}", "", _SOURCES, "", *_table(methods, "method", "source", "may see", "not in the source"), ""]
+    columns = ("method", "source", "may see", "not in the source")
+    parts += [_TERMS, "", f"## {methods.title}", "", _SOURCES, "", *_table(methods, *columns), ""]
     return "\n".join(parts)
 
 

@@ -18,6 +18,7 @@ import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.lab.train.jobs import world_of
 from counterpoint.lab.train.preset import Preset, named_preset
+from counterpoint.lab.worlds.teamworld.random_worlds import RANDOM, worlds_of_suite
 from counterpoint.lab.worlds.teamworld.suites import SUITES
 
 OURS, BASELINES = "counterpoint", ("grpo", "counterpoint")
@@ -93,9 +94,9 @@ class RaceWorld(Protocol):
 
 def worlds_of(suite: str, only: Sequence[str] = ()) -> tuple[RaceWorld, ...]:
     """The worlds of a suite, or those of it that are named."""
-    if suite not in SUITES:
-        raise NotFound(f"no suite named {suite!r}", where="--suite", fix=did_you_mean(suite, SUITES))
-    found = {w.name: w for w in SUITES[suite]}
+    found = {w.name: w for w in worlds_of_suite(suite)}
+    if not found:
+        raise NotFound(f"no suite named {suite!r}", where="--suite", fix=f"{did_you_mean(suite, SUITES)}, or {RANDOM}:SEED")
     for name in only:
         if name not in found:
             raise NotFound(f"suite {suite} has no world {name!r}", where="--world", fix=did_you_mean(name, found))
@@ -105,7 +106,7 @@ def worlds_of(suite: str, only: Sequence[str] = ()) -> tuple[RaceWorld, ...]:
 @cache
 def world_about(suite: str, name: str) -> dict[str, Any]:
     """What a world of a suite is, and what hand-made play gets in it."""
-    found = next((world for world in SUITES.get(suite, ()) if world.name == name), None)
+    found = next((world for world in worlds_of_suite(suite) if world.name == name), None)
     if found is None:
         return {"about": "", "decision": "", "rules": {}}
     return {"about": found.about, "decision": found.decision, "rules": dict(found.rules)}
@@ -268,7 +269,10 @@ class Race:
         """What all rows of a folder have in common."""
         plan = dataclasses.asdict(self.plan)
         kept = ("name", "final_budget", "tune_budget", "tune_seeds", "tune_worlds", "confirm_seeds", "tasks")
-        return {"suite": self.suite, "plan": {k: plan[k] for k in kept}, "episodes": EPISODES, "curve": list(CURVE)}
+        drawn = self.suite not in SUITES  # to draw them again takes half a minute
+        worlds = {"worlds": {w.name: world_about(self.suite, w.name) for w in worlds_of(self.suite)}} if drawn else {}
+        plan = {k: plan[k] for k in kept}
+        return {"suite": self.suite, "plan": plan, "episodes": EPISODES, "curve": list(CURVE), **worlds}
 
     def tuning(self, method: Method) -> list[RaceRun]:
         """The grid of a method."""
@@ -329,7 +333,7 @@ def about(method: str) -> dict[str, Any]:
     try:
         preset = named_preset(method)
     except CounterpointError:
-        empty: dict[str, Any] = {name: "" for name in ("source", "grade", "unit", "regime", "sees")}
+        empty: dict[str, Any] = dict.fromkeys(("source", "grade", "unit", "regime", "sees"), "")
         return {**empty, "families": [], "trains": [], "guessed": [], "knob": {}}
     families = dict.fromkeys(registry.get("reward", name).family for name in preset.reward)
     return {

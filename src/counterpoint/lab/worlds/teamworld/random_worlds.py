@@ -19,8 +19,11 @@ import numpy as np
 
 from counterpoint.lab.worlds.teamworld.config import KINDS
 from counterpoint.lab.worlds.teamworld.policies.composed import Parts
-from counterpoint.lab.worlds.teamworld.suites import SuiteWorld
+from counterpoint.lab.worlds.teamworld.suites import SUITES, SuiteWorld
+from counterpoint.options import LARGEST_SEED
 
+RANDOM = "random"
+"""The suites of random worlds: `random:SEED`."""
 WORLDS = 6
 """Worlds of a random suite."""
 _KNOWN, _ROOM = 0.5, 0.8
@@ -35,6 +38,14 @@ _COUNT = {"vote": "vote_items", "pool": "pool_items", "draft": "draft_items", "c
 def random_worlds(seed: int, count: int = WORLDS) -> tuple[SuiteWorld, ...]:
     """The first `count` worlds of a seed."""
     return tuple(_world(seed, place) for place in range(count))
+
+
+def worlds_of_suite(name: str) -> tuple[SuiteWorld, ...]:
+    """The worlds of a suite: one of `SUITES`, or `random:SEED`, which takes half a minute; none where there is no such suite."""
+    kind, _, seed = name.partition(":")
+    if kind == RANDOM and seed.isascii() and seed.isdigit() and int(seed) <= LARGEST_SEED:
+        return random_worlds(int(seed))
+    return SUITES.get(name, ())
 
 
 def _world(seed: int, place: int) -> SuiteWorld:
@@ -58,7 +69,7 @@ def _draw(seed: int, place: int, attempt: int) -> SuiteWorld:
     kinds = sorted({kind for one in sorts for kind in one}, key=KINDS.index)
     about = "; or ".join(" and ".join(f"{count} of kind {kind}" for kind, count in one.items()) for one in sorts)
     return SuiteWorld(
-        f"drawn{place + 1}", about, (), "mixture", {**_BASE, **_team(rng), **_skills(rng)},
+        f"random{place + 1}", about, (), "mixture", {**_BASE, **_team(rng), **_skills(rng)},
         tuple({_COUNT[kind]: one.get(kind, 0) for kind in kinds} for one in sorts), (Parts(play="optimal"),) * len(sorts),
     )  # fmt: skip
 

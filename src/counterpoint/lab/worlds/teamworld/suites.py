@@ -332,11 +332,9 @@ POOLS = replace(
 _CORE = (WIDTH, CREW, BRIEFING, CRITIC, PATIENCE, CAMPAIGN)
 SUITES: dict[str, tuple[SuiteWorld, ...]] = {
     "core": _CORE,
-    "blind": (WIDTH, CREW, BRIEFING, PATIENCE, ERRANDS, TERSE),
     "full": (*_CORE, ERRANDS, FAMILIES, TERSE, LAX_CRITIC, DRAFTS, POOLS),
 }
-"""Suites by name: `core` for hours, `full` for days, of all methods; `blind` has worlds whose parameters stood before any method
-was trained in them (`critic` and `campaign` were changed after trial runs of ours)."""
+"""Suites by name: `core` for hours, `full` for days, of all methods. Worlds that nobody chose: `random_worlds`."""
 
 
 def suite_worlds() -> dict[str, SuiteWorld]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "Exit codes: 0 done, 2 a wrong option, 3 no such method or world, 130 interrupted (the same command continues)."
 )
 @click.argument("names", nargs=-1, metavar="[METHOD]...")
-@click.option("--suite", default="core", show_default=True, metavar="NAME", help="The worlds: core or full.")
+@click.option("--suite", default="core", show_default=True, metavar="NAME", help="The worlds: core, full, or random:SEED.")
 @click.option("--plan", default="screening", show_default=True, metavar="NAME", help="How much is run: screening, small or full.")
 @click.option("--world", metavar="NAME[,NAME]|all", help="Worlds of the suite.  [default: as many as the plan says]")
 @click.option("--shard", metavar="I/N", help="Every N-th method from the I-th on.")
