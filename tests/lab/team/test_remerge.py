@@ -33,7 +33,7 @@ def test_workers_share_the_score_of_the_recorded_merge(tmp_path: Path, task: str
     assert merge.score(["nobody"]) == trace.rewards["team"]
     found = cpt.credit(trace)
     assert found.mechanism == "remerge"
-    assert "asks no model" in found.notes["chosen"]
+    assert "no model calls" in found.notes["chosen"]
     assert found.cost.forks == 0
     alone = {w: merge.score([v for v in merge.workers if v != w]) - merge.score(merge.workers) for w in merge.workers}
     if len(merge.workers) == 2:  # by hand: phi_1 = (v(1) - v() + v(12) - v(2)) / 2
@@ -46,11 +46,11 @@ def test_workers_share_the_score_of_the_recorded_merge(tmp_path: Path, task: str
 def test_an_answer_that_is_no_merge_is_refused_and_the_choice_goes_on(tmp_path: Path) -> None:
     trace = recorded(tmp_path, "split_evidence", "debate")
     other = replace(trace, meta={**trace.meta, "answer": "c1=false"})
-    with pytest.raises(NotIdentified, match="something else than its last merge"):
+    with pytest.raises(NotIdentified, match="differs from its last merge"):
         remerge([other], merged=Remerge)
     with pytest.raises(NoMechanism) as chosen:
         choose([other], merged=Remerge)
-    assert "something else" in chosen.value.passed["remerge"]
+    assert "differs from its last merge" in chosen.value.passed["remerge"]
     assert "one draft was scored" in chosen.value.passed["ledger"]
 
 
