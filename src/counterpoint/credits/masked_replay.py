@@ -1,8 +1,8 @@
 """Masked replay: delete a message, freeze every other event, and run only the deterministic aggregator and verifier again.
 
 Always true: no model is called. A vote that cannot change its task's answer is worth exactly 0; what the aggregator never read
-(lost, rejected, or come after the last merge) is worth exactly 0, too. It is biased where anybody would have reacted. For votes V_j of task j, answer
-f(V_j) and worth w_j of an answer:
+(lost, rejected, or come after the last merge) is worth exactly 0, too. It is biased where anybody would have reacted. For votes
+V_j of task j, answer f(V_j) and worth w_j of an answer:
 
     c_mask(m) = w_j(f(V_j)) - w_j(f(V_j without m))
     c_soft(m) = s(M) - s(M - v_m),  s(x) = 1 / (1 + exp(-x)),  M = sum of v over the task,  v = 2 worth - 1 in [-1, 1]
