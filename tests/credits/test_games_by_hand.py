@@ -25,6 +25,7 @@ from counterpoint.credits.games import (
     table,
     tree,
 )
+from counterpoint.credits.mechanisms.message_masked import message_masked
 from counterpoint.credits.mechanisms.shapley import shapley
 from counterpoint.credits.mechanisms.sharp import marginals, normalised, rewards, sharp
 from counterpoint.credits.mechanisms.winter import winter
@@ -283,6 +284,21 @@ def test_which_returns_are_votes() -> None:
     assert paid is not None
     assert (paid.weight_J.tolist(), paid.tie) == ([3.0, 3.0], 0.25)
     assert vote_game(voted(*left), number) is None
+
+
+def test_a_vote_that_no_merge_read_is_worth_nothing_to_anybody() -> None:
+    """By hand: w0's wrong vote was merged, and the team earned 0; w1's right one on another item came too late for every merge."""
+    merge = Event(id="g", t=17, type="aggregate", agent="lead", role="boss")
+    wrong, right = vote(6, "w0", "a", 0.0), vote(9, "w1", "b", 1.0)
+    read = [Edge(src=wrong.id, dst="g", type="aggregate")]
+    late = voted(wrong, merge, right, edges=read, rewards={"team": 0.0})
+    in_time = replace(late, edges=[*read, Edge(src=right.id, dst="g", type="return")])
+    unknown = replace(late, edges=[])  # nothing says what the merge read: every vote counts
+    for trace, half, whole in ((late, 0.0, 0.0), (in_time, 0.5, 1.0), (unknown, 0.5, 1.0)):
+        found = [rows(m([trace], **more))[0, "w1"] for m, more in ((shapley, {}), (winter, {}), (sharp, {"give": "marginal"}))]
+        assert found == [half] * 3
+        assert message_masked([trace]).of(0)[right.id] == whole
+        assert rows(shapley([trace]))[0, "w0"] == -0.5
 
 
 def test_who_plays() -> None:

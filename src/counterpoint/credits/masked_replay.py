@@ -1,8 +1,8 @@
 """Masked replay: delete a message, freeze every other event, and run only the deterministic aggregator and verifier again.
 
 Always true: no model is called. A vote that cannot change its task's answer is worth exactly 0; what the aggregator never read
-(lost or rejected) is worth exactly 0, too. It is biased where anybody would have reacted. For votes V_j of task j, answer
-f(V_j) and worth w_j of an answer:
+(lost, rejected, or come after the last merge) is worth exactly 0, too. It is biased where anybody would have reacted. For votes
+V_j of task j, answer f(V_j) and worth w_j of an answer:
 
     c_mask(m) = w_j(f(V_j)) - w_j(f(V_j without m))
     c_soft(m) = s(M) - s(M - v_m),  s(x) = 1 / (1 + exp(-x)),  M = sum of v over the task,  v = 2 worth - 1 in [-1, 1]
@@ -41,14 +41,26 @@ class Vote(NamedTuple):
 
 def votes_of(trace: Trace, channel: str = "R2") -> list[Vote]:
     """The messages that carry a claim on a task (`extra["claim"]`), in the file's order."""
-    rejected = _rejected(trace)
+    rejected, merged = _rejected(trace), read_by_merges(trace)
     out = []
     for e in trace.events:
         if e.type in ("message", "return") and e.task is not None and e.extra is not None and "claim" in e.extra:
             is_read = not e.extra.get("lost", False) and e.ok is not False and e.id not in rejected
+            is_read = is_read and (merged is None or e.id in merged)
             worth = float(e.reward[channel]) if e.reward and channel in e.reward else None
             out.append(Vote(e.id, e.task, e.turn or 0, e.extra["claim"], worth, is_read))
     return out
+
+
+_READS = frozenset({"message", "return", "aggregate"})
+
+
+def read_by_merges(trace: Trace) -> frozenset[str] | None:
+    """The events that some merge (`aggregate`) read, by the edges that carried their words into it; None where no such edge was
+    recorded, so that nobody knows what was read."""
+    merges = {e.id for e in trace.events if e.type == "aggregate"}
+    read = frozenset(edge.src for edge in trace.edges if edge.dst in merges and edge.type in _READS) if merges else None
+    return read or None
 
 
 def _rejected(trace: Trace) -> set[str]:

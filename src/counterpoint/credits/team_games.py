@@ -36,6 +36,7 @@ from counterpoint.credits.games import (
     table,
     tree,
 )
+from counterpoint.credits.masked_replay import read_by_merges
 from counterpoint.credits.mechanism import team_reward
 from counterpoint.credits.own_scores import beside_forks, unused
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
@@ -61,12 +62,15 @@ Floats = NDArray[np.float64]
 def vote_game(trace: Trace, number: Mapping[str, int], tie: float = 0.5) -> VoteGame | None:
     """The majority game of a trace's returned claims, over the agents numbered; None where the trace has none.
 
-    A vote is a return on a task "vote ITEM" that carries its claim (`extra.claim`) and whether it was right (reward R2). An item
-    pays `meta.config.vote_weight`, or 1; items that nobody answered pay the coin's share to everybody and nobody.
+    A vote is a return on a task "vote ITEM" that carries its claim (`extra.claim`) and whether it was right (reward R2), and that
+    some merge read, as far as that was recorded: one that came too late is worth nothing to anybody. An item pays
+    `meta.config.vote_weight`, or 1; items that nobody answered pay the coin's share to everybody and nobody.
     """
+    merged = read_by_merges(trace)
     rows = [
         (number[e.agent], e.task, float(e.reward["R2"]) > 0.5)
         for e in trace.events
+        if merged is None or e.id in merged
         if e.type == "return" and e.task and e.task.startswith("vote ") and e.agent in number
         if e.extra and "claim" in e.extra and e.reward and "R2" in e.reward
     ]
