@@ -102,10 +102,10 @@ def test_groups_without_spread_are_found(trace: Trace) -> None:
 def test_a_group_whose_teams_are_level_teaches_where_its_agents_are_not(trace: Trace) -> None:
     one, other = samples(trace, 0.5, 0.5)
     returns = [i for i, e in enumerate(trace.events) if e.type == "return"]
-    first, second = next((i, j) for i in returns for j in returns if trace.events[i].text != trace.events[j].text)
+    first, second = next((i, j) for i in returns for j in returns if trace.events[i].content_ref != trace.events[j].content_ref)
     events = list(trace.events)
-    events[first] = msgspec.structs.replace(events[first], text=trace.events[second].text)
-    events[second] = msgspec.structs.replace(events[second], text=trace.events[first].text)
+    events[first] = msgspec.structs.replace(events[first], content_ref=trace.events[second].content_ref)
+    events[second] = msgspec.structs.replace(events[second], content_ref=trace.events[first].content_ref)
     other = msgspec.structs.replace(other, events=events)
     shares = [without_returns(t, t.events[first].agent) for t in (one, other)]
     assert shares[0] != shares[1]  # two workers returned each other's part

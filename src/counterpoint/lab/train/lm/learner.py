@@ -253,9 +253,9 @@ class LanguageLearner:
 
             share <- share 0.95 sqrt(limit / moved)
 
-        TRPO's length of a step, sqrt(2 delta / s'Fs), and its search along the line (arXiv 1502.05477): near the old weights KL is
-        of the second degree, so the first try nearly always ends just below the limit. The KL is sampled (k3) on some of
-        the calls that taught, between the learner before and after: what the engine rounds otherwise does not count. It departs in
+        TRPO's length of a step, sqrt(2 delta / s'Fs), and its search along the line (arXiv 1502.05477): near the old weights KL
+        is of the second degree, so the first try nearly always ends just below the limit. The KL is sampled (k3) on some of the
+        calls that taught, between the learner before and after: what the engine rounds otherwise does not count. It departs in
         the path: a straight line from the old weights to what the optimiser made of them, and its moments stay as they are.
         """
         was_said, share = torch.as_tensor(np.concatenate(old)), 1.0
