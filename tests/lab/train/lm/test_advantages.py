@@ -99,6 +99,21 @@ def test_groups_without_spread_are_found(trace: Trace) -> None:
     assert flat_groups(samples(trace, 0.5, 0.6), Learn()) == set()
 
 
+def test_a_group_whose_teams_are_level_teaches_where_its_agents_are_not(trace: Trace) -> None:
+    one, other = samples(trace, 0.5, 0.5)
+    returns = [i for i, e in enumerate(trace.events) if e.type == "return"]
+    first, second = next((i, j) for i in returns for j in returns if trace.events[i].content_ref != trace.events[j].content_ref)
+    events = list(trace.events)
+    events[first] = msgspec.structs.replace(events[first], content_ref=trace.events[second].content_ref)
+    events[second] = msgspec.structs.replace(events[second], content_ref=trace.events[first].content_ref)
+    other = msgspec.structs.replace(other, events=events)
+    shares = [without_returns(t, t.events[first].agent) for t in (one, other)]
+    assert shares[0] != shares[1]  # two workers returned each other's part
+    assert flat_groups([one, other], Learn()) == {trace.task_id}
+    assert flat_groups([one, other], Learn(credit=("group_relative", "difference"))) == set()
+    assert flat_groups(samples(trace, 0.5, 0.5), Learn(credit=("group_relative", "difference"))) == {trace.task_id}
+
+
 def test_a_group_is_flat_by_what_the_run_pays_and_not_by_the_score(trace: Trace) -> None:
     short, long = samples(trace, 0.5, 0.5)  # the same score, and other costs
     events = [msgspec.structs.replace(e, tokens_out=9 * e.tokens_out if e.tokens_out else e.tokens_out) for e in long.events]

@@ -32,7 +32,7 @@ def test_what_is_done_unless_asked_otherwise() -> None:
                   "log_max": 20.0, "weigh": "token",
                   "clip_low": 0.2, "clip_high": 0.28, "dual": 0.0, "mask": [], "pull": 0.0, "cap": 2.0, "kl": "k3", "beta": 0.0,
                   "kl_in": "loss", "kl_limit": 0.0},
-        "eval_every": 10, "eval_episodes": 32, "is_eval_first": True, "is_greedy_too": False,
+        "eval_every": 10, "eval_episodes": 32, "eval_first": 0, "is_eval_first": True, "is_greedy_too": False,
         "checkpoint_every": 10, "keep_traces": 2, "keep_episodes": 0, "runner": "processes", "workers": 0, "slots": 0,
         "tokens": 0, "context": 0, "steps_per_update": 20,
     }  # fmt: skip
@@ -51,8 +51,14 @@ def test_what_is_done_unless_asked_otherwise() -> None:
         Learn(beta=0.25, kl_in="reward").objective()
 
 
+def test_held_out_tasks_end_where_those_begin_that_are_learned_on() -> None:
+    assert made(eval_first=999_968).eval_first == 999_968
+    with pytest.raises(InputError, match="eval_first: held-out tasks end at 1,000,001"):
+        made(eval_first=999_969)
+
+
 LEAST = {
-    "seed": 0, "rank": 1, "eval_every": 1, "eval_episodes": 1, "checkpoint_every": 1, "keep_traces": 0, "keep_episodes": 0, "workers": 0,
+    "seed": 0, "rank": 1, "eval_every": 1, "eval_episodes": 1, "eval_first": 0, "checkpoint_every": 1, "keep_traces": 0, "keep_episodes": 0, "workers": 0,
     "slots": 0, "tokens": 0, "context": 0, "steps_per_update": 1,
 }  # fmt: skip
 

@@ -102,8 +102,8 @@ def test_of_two_limits_the_one_that_is_nearer_counts() -> None:
 
 
 def test_runs_of_other_seeds_begin_ten_thousand_tasks_apart() -> None:
-    assert [first_task(seed, is_shown=False) for seed in (0, 1, 99, 100)] == [1_000_000, 1_010_000, 1_990_000, 1_000_000]
-    assert [first_task(seed, is_shown=True) for seed in (0, 3)] == [2_000_000, 2_030_000]
+    assert [first_task(seed, is_shown=False) for seed in (0, 1, 99, 100, 101)] == [1_000_000, 1_010_000, 1_990_000, 3_000_000, 3_010_000]
+    assert [first_task(seed, is_shown=True) for seed in (0, 3, 100)] == [2_000_000, 2_030_000, 4_000_000]
 
 
 def test_tasks_are_played_by_their_shares() -> None:

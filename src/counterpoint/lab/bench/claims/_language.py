@@ -10,18 +10,22 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, Refused
-from counterpoint.lab.bench.claim import ClaimRow, reported
 from counterpoint.lab.train.folder import RunFolder
+
+if TYPE_CHECKING:
+    from counterpoint.lab.train.lm.training import LanguageTraining
 
 HELD_OUT = 512
 AT_ONCE = 5
@@ -85,6 +89,13 @@ def device() -> str:
 def folder_of(claim: str) -> Path:
     """Where a claim's runs are."""
     return Path(os.environ.get("COUNTERPOINT_RUNS", "runs")) / "claims" / claim
+
+
+class Player(NamedTuple):
+    """A model that plays, and the folder of what it did."""
+
+    training: LanguageTraining
+    written: RunFolder
 
 
 def usual(seed: int, at_once: int, **more: Any) -> dict[str, Any]:
@@ -164,13 +175,6 @@ def side_by_side(part: Callable[..., Any], given: Sequence[tuple[Any, ...]], *, 
         raise CounterpointError(what, fix="see what it printed, and its .log file")
 
 
-def begun(folder: Path, seed: int, settings: Mapping[str, Any]) -> Path:
-    """The run that all others of a claim begin with: imitation, made alone on the GPU."""
-    start = folder / f"start-{seed}"
-    side_by_side(go_on, [(start, {**settings, "learn": {"updates": 0}})], at_once=1)
-    return start
-
-
 def go_on(folder: Path, config: dict[str, Any]) -> None:
     """A run of a claim, for `side_by_side`."""
     finished_run(folder, config)
@@ -181,29 +185,6 @@ def last_eval(folder: Path) -> dict[str, Any]:
     return RunFolder.open(folder).evals()[-1]
 
 
-def solved_rows(name: str, folders: Sequence[Path]) -> Iterator[ClaimRow]:
-    """Solved shares of some runs, sampled and greedy."""
-    yield reported(f"{name}, solved, sampled", [last_eval(one)["solved"] for one in folders])
-    yield reported(f"{name}, solved, greedy", [last_eval(one)["greedy_solved"] for one in folders])
-
-
-def gained(folders: Sequence[Path], others: Sequence[Path], key: str = "solved") -> list[float]:
-    """What runs have more of than others in their final evaluations, seed by seed."""
-    return [last_eval(a)[key] - last_eval(b)[key] for a, b in zip(folders, others, strict=True)]
-
-
-def score_while_learning(folder: Path) -> float:
-    """The mean score of the teams that a run played after its first update: how soon it learned."""
-    rows = [row["score"] for row in RunFolder.open(folder).metrics() if row.get("phase") == "learn"]
-    return float(np.mean(rows[1:]))
-
-
-def moved_by_updates(folder: Path) -> float:
-    """How far updates of a run moved the calls that they learned from, in nats per token (k3, in the mean over an update's steps,
-    the engine's rounding included); an update without spread counts as 0."""
-    return float(np.mean([row.get("kl_old", 0.0) for row in RunFolder.open(folder).metrics() if row.get("phase") == "learn"]))
-
-
 def seconds_per_step(folder: Path) -> float:
     """How long a step of imitation took, by the median row of a run; the first row, which compiles, is left out."""
     rows = [r for r in RunFolder.open(folder).metrics() if r.get("phase") == "imitate"]
@@ -212,8 +193,11 @@ def seconds_per_step(folder: Path) -> float:
     return float(np.median(each[1:] or each))
 
 
-def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, Any], prices: Mapping[str, float]) -> np.ndarray:
-    """What a fake earns on each of the held-out tasks, with prices taken off; and whether it solved them: [2, tasks]."""
+def by_hand(
+    tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, Any], prices: Mapping[str, float], *, first: int
+) -> np.ndarray:
+    """What a fake earns on each of the held-out tasks from `first` on, with prices taken off; and whether it solved them:
+    [2, tasks]."""
     from counterpoint.lab.train.lm.advantages import less_prices
     from counterpoint.lab.train.lm.driver import Driver, Rollout
     from counterpoint.lab.train.lm.policies import check_device, read_model
@@ -222,27 +206,35 @@ def by_hand(tasks: Sequence[Mapping[str, Any]], who: str, options: Mapping[str, 
     count, folder = scaled(HELD_OUT), read_model(model(), check_device("cpu")).folder
     mixes = [TaskMix(**task) for task in tasks]
     rollouts = [
-        Rollout(spec=mixes[seed % len(mixes)].spec(seed, who, options), trace_id=f"by-hand-{seed}") for seed in range(count)
+        Rollout(spec=mixes[seed % len(mixes)].spec(seed, who, options), trace_id=f"by-hand-{seed}")
+        for seed in range(first, first + count)
     ]
     with Driver(folder, workers=max(1, (os.cpu_count() or 2) - 1)) as driver:
         traces = [less_prices(t, Prices(**prices)) for t in driver.play(rollouts, None)]
     return np.array([[t.rewards["team"] for t in traces], [(t.metrics or {})["task_success"] for t in traces]])
 
 
-def held_out(folder: Path, run: Path, task: Mapping[str, Any], at_once: int) -> None:
-    """What a trained model does on other tasks, as it is: written into `folder` like the last evaluation of a run."""
+@contextmanager
+def player(folder: Path, run: Path, tasks: Sequence[Mapping[str, Any]], at_once: int, **more: Any) -> Iterator[Player]:
+    """A trained model that plays as it is, and the folder that keeps what came out; one that was cut off begins anew."""
     from counterpoint.lab.train.lm.driver import Driver
     from counterpoint.lab.train.lm.policies import Policies, check_device, read_model
     from counterpoint.lab.train.lm.run import about_of
     from counterpoint.lab.train.lm.settings import language_settings
     from counterpoint.lab.train.lm.training import LanguageTraining
 
-    settings = language_settings(usual(0, at_once, task=[task], model=str(run), learn={"updates": 1}))
+    settings = language_settings(usual(0, at_once, task=list(tasks), model=str(run), learn={"updates": 1}, **more))
     files = read_model(settings.model, check_device(settings.device))
+    shutil.rmtree(folder, ignore_errors=True)
     with (
         RunFolder.create(folder, settings.as_dict(), about_of(settings, files)) as written,
         Driver(files.folder, workers=settings.workers) as driver,
     ):
-        row, _ = LanguageTraining(settings, Policies(settings, files, ()), driver).evaluate()
-        written.append_eval(row)
+        yield Player(LanguageTraining(settings, Policies(settings, files, ()), driver), written)
         written.set_status("finished")
+
+
+def held_out(folder: Path, run: Path, task: Mapping[str, Any], first: int, at_once: int) -> None:
+    """What a trained model does on other tasks: written into `folder` like the last evaluation of a run."""
+    with player(folder, run, [task], at_once, eval_first=first) as playing:
+        playing.written.append_eval(playing.training.evaluate()[0])

@@ -1,8 +1,8 @@
 """One language model imitates teams on all six text tasks at small dials: solved before and after.
 
 Each training seed has its own demonstrations (`fake:1`, of whom only those that solved their task are shown) and batches. Tasks
-whose teams say little, and the ledger hunt, are shown more often; held-out tasks are drawn alike. "All six" is the mean of six
-shares.
+whose teams say little, and the ledger hunt, are shown more often; held-out tasks are drawn alike, by the claim's seed. "All six"
+is the mean over tasks, each weighed by one over how often its kind comes. Intervals are over runs and tasks (`_starts`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from counterpoint.lab.bench.claims._language import (
     side_by_side,
     usual,
 )
+from counterpoint.lab.bench.claims._starts import first_held_out, of_rows, per_task
 from counterpoint.lab.train.folder import RunFolder
 
 
@@ -45,27 +46,31 @@ SIX = [
 
 def lm_imitate(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """One model for six text tasks in four topologies: solved before and after imitation, each task; needs CUDA."""
-    folder = folder_of("lm-imitate")
-    runs = [folder / f"all-{one}" for one in range(seed, seed + seeds)]
+    folder, first = folder_of("lm-imitate"), first_held_out(seed)
+    runs = [folder / f"all-{seed}-{k}" for k in range(seeds)]
     how = imitate_settings(900, demos="fake:1", keep="solved", teams=scaled(4000))
-    more = {"is_eval_first": True, "eval_episodes": scaled(770, 10)}
-    given = [(run, usual(seed + i, AT_ONCE, task=SIX, imitate=how, **more)) for i, run in enumerate(runs)]
-    side_by_side(go_on, [(run, {**config, "learn": {"updates": 0}}) for run, config in given])
-    first = [RunFolder.open(run).evals()[0] for run in runs]
-    last = [last_eval(run) for run in runs]
-    before, after, greedy = by_task(first, "successes"), by_task(last, "successes"), by_task(last, "greedy_successes")
+    more = {"is_eval_first": True, "eval_episodes": scaled(770, 10), "eval_first": first, "learn": {"updates": 0}}
+    side_by_side(go_on, [(run, usual(seed + k, AT_ONCE, task=SIX, imitate=how, **more)) for k, run in enumerate(runs)])
+    evals = [RunFolder.open(run).evals()[0] for run in runs]
+    before, after, greedy = _each(evals, "successes"), per_task(runs, "successes"), per_task(runs, "greedy_successes")
+    kinds = kinds_of(first, before.shape[1])
     for i, task in enumerate(SIX):
         name = f"{task['name']} {task['topology']}"
-        yield reported(f"{name}: before, solved, sampled", before[:, i].tolist())
-        yield reported(f"{name}: after, solved, sampled", after[:, i].tolist())
-        yield reported(f"{name}: after, solved, greedy", greedy[:, i].tolist())
-    for when, evals, solved in (("before", first, before), ("after", last, after)):
-        yield reported(f"all six: {when}, malformed", [e["malformed"] for e in evals])
-        yield reported(f"all six: {when}, solved, sampled", solved.mean(1).tolist())
-    yield at_least("all six: how much more is solved than before", (after - before).mean(1).tolist(), 0.1, by="low")
+        yield reported(f"{name}: before, solved, sampled", of_rows(before[:, kinds == i], "run"))
+        yield reported(f"{name}: after, solved, sampled", of_rows(after[:, kinds == i], "run"))
+        yield reported(f"{name}: after, solved, greedy", of_rows(greedy[:, kinds == i], "run"))
+    weight = len(kinds) / (len(SIX) * np.bincount(kinds)[kinds])  # so that the mean over tasks is that of six shares
+    for when, some, solved in (("before", evals, before), ("after", [last_eval(run) for run in runs], after)):
+        yield reported(f"all six: {when}, malformed", of_rows([e["malformed"] for e in some], "run"))
+        yield reported(f"all six: {when}, solved, sampled", of_rows(solved * weight, "run"))
+    yield at_least("all six: how much more is solved than before", of_rows((after - before) * weight, "run"), 0.1, by="low")
 
 
-def by_task(evals: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
-    """The share of held-out tasks that each evaluation solved, for each of the six: [evaluations, 6]."""
-    turns = np.repeat(np.arange(len(SIX)), [task["share"] for task in SIX])  # the task of a seed, as a run takes it
-    return np.array([[np.asarray(e[key])[np.resize(turns, len(e[key])) == i].mean() for i in range(len(SIX))] for e in evals])
+def _each(evals: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
+    return np.array([e[key] for e in evals], np.float64)
+
+
+def kinds_of(first: int, count: int) -> np.ndarray:
+    """Which of the six each held-out task is: the turns that a run takes them in."""
+    turns = np.repeat(np.arange(len(SIX)), [task["share"] for task in SIX])
+    return turns[(first + np.arange(count)) % len(turns)]

@@ -1,4 +1,4 @@
-"""Published methods on a language model, side by side: from the same imitated model, at equal device time.
+"""Published methods on a language model, side by side: from the same imitated models, at equal device time.
 
 Each preset brings its rewards, its credit and its loss; on equal terms are the model, the start, the tasks, the teams of an
 update, the learning rate and its fall, and the seconds of reinforcement (five runs share the GPU at any time, in another order
@@ -11,7 +11,7 @@ the ledger's shares. When all methods are made, ours is made again with a limit 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,15 @@ from counterpoint.lab.bench.claim import ClaimRow, reported
 from counterpoint.lab.bench.claims._language import (
     AT_ONCE,
     T1,
-    begun,
     folder_of,
-    gained,
     go_on,
     imitate_settings,
     last_eval,
     scale,
     side_by_side,
-    solved_rows,
-    usual,
 )
 from counterpoint.lab.bench.claims._language import learn_settings as reinforced
+from counterpoint.lab.bench.claims._starts import Starts, per_task
 from counterpoint.lab.bench.race.judging import places_of
 from counterpoint.lab.train.folder import RunFolder
 
@@ -50,59 +47,57 @@ def _arms() -> dict[str, dict[str, Any]]:
     return {_OURS: {"learn": _CREDIT}} | {name: {"preset": name, "learn": {}} for name in PRESETS}
 
 
-def _runs(folder: Path, seeds: Sequence[int]) -> dict[str, list[Path]]:
-    return {arm: [folder / f"{arm.split()[0]}-{one}" for one in seeds] for arm in _arms()}
-
-
 def _order(seed: int) -> list[str]:
     """The methods in the order in which a seed of each begins."""
     names = list(_arms())
     return [names[i] for i in np.random.default_rng(seed).permutation(len(names))]
 
 
-def _config(how: dict[str, Any], seed: int, start: Path) -> dict[str, Any]:
-    """A run of one method from a start."""
+def _settings(how: dict[str, Any]) -> dict[str, Any]:
+    """Those of the runs of one method."""
     learn = {**reinforced(0, **_TEAMS), "updates": 0, "seconds": max(1.0, _SECONDS * scale()), **how["learn"]}
     learn.pop("steps")  # a method may say how many
-    more = {"task": [T1], "model": str(start), "imitate": {"steps": 0}, "adapters": "", "learn": learn}
-    return usual(seed, AT_ONCE, **more, **{k: v for k, v in how.items() if k == "preset"})
+    return {"task": [T1], "adapters": "", "learn": learn, **{k: v for k, v in how.items() if k == "preset"}}
 
 
 def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
-    """Nine published methods and ours on a language model, one start, equal device time: as it falls; needs CUDA."""
-    folder, arms = folder_of("lm-methods"), _arms()
-    runs = _runs(folder, range(seed, seed + seeds))
-    limited = {limit: [folder / f"ledger-limit-{limit}-{one}" for one in range(seed, seed + seeds)] for limit in _LIMITS}
-    start = begun(folder, seed, usual(seed, 1, task=[T1], imitate=imitate_settings(500)))
-    given = [(runs[arm][i], _config(arms[arm], seed + i, start)) for i in range(seeds) for arm in _order(seed + i)]
-    for limit, some in limited.items():
-        how = {"learn": {**_CREDIT, "kl_limit": limit}}
-        given += [(run, _config(how, seed + i, start)) for i, run in enumerate(some)]
+    """Nine published methods and ours on a language model, equal starts, equal device time: as it falls; needs CUDA."""
+    plan, arms = Starts(folder_of("lm-methods"), seed, seeds), _arms()
+    plan.begin({"task": [T1], "imitate": imitate_settings(500)}, at_once=1)
+    each = {arm: plan.given(arm.split()[0], _settings(how), at_once=AT_ONCE) for arm, how in arms.items()}
+    given = [each[arm][k] for k in range(seeds) for arm in _order(seed + k)]
+    limited = {limit: {"learn": {**_CREDIT, "kl_limit": limit}} for limit in _LIMITS}
+    for limit, how in limited.items():
+        given += plan.given(f"ledger-limit-{limit}", _settings(how), at_once=AT_ONCE)
     side_by_side(go_on, given)
-    yield from solved_rows("imitation", [start])
-    yield from _ranked(runs)
-    yield from _held(runs[_OURS], limited)
+    yield from plan.solved_rows("imitation", plan.starts, "starts")
+    runs = {arm: plan.runs(arm.split()[0]) for arm in arms}
+    yield from _ranked(plan, runs)
+    yield from _held(plan, runs[_OURS])
 
 
-def _held(free: list[Path], limited: dict[float, list[Path]]) -> Iterator[ClaimRow]:
+def _held(plan: Starts, free: list[Path]) -> Iterator[ClaimRow]:
     """Ours with a limit on each update, and without."""
-    for limit, some in limited.items():
-        name = f"ledger, updates of at most {limit} KL"
-        yield from solved_rows(name, some)
-        yield reported(f"{name}, over those without a limit, solved, sampled", gained(some, free))
+    for limit in _LIMITS:
+        name, some = f"ledger, updates of at most {limit} KL", plan.runs(f"ledger-limit-{limit}")
+        yield from plan.solved_rows(name, some)
+        over = per_task(some, "successes") - per_task(free, "successes")
+        yield reported(f"{name}, over those without a limit, solved, sampled", plan.of_runs(over))
         kept = [[row["step_kept"] for row in RunFolder.open(run).metrics() if "step_kept" in row] for run in some]
-        yield reported(f"{name}: share of updates that were cut", [float(np.mean([k < 1 for k in one] or [0])) for one in kept])
+        cut = [float(np.mean([k < 1 for k in one] or [0])) for one in kept]
+        yield reported(f"{name}: share of updates that were cut", plan.of_runs(cut))
 
 
-def _ranked(runs: dict[str, list[Path]]) -> Iterator[ClaimRow]:
+def _ranked(plan: Starts, runs: dict[str, list[Path]]) -> Iterator[ClaimRow]:
     """The methods, each by itself, against `grpo`, and by rank."""
     for arm, some in runs.items():
-        yield from solved_rows(arm, some)
-        yield reported(f"{arm}: updates", [RunFolder.open(run).about["updates"] for run in some])
+        yield from plan.solved_rows(arm, some)
+        yield reported(f"{arm}: updates", plan.of_runs([RunFolder.open(run).about["updates"] for run in some]))
     for arm, some in runs.items():
         if arm != "grpo":
-            yield reported(f"{arm} over grpo, solved, sampled", gained(some, runs["grpo"]))
+            over = per_task(some, "successes") - per_task(runs["grpo"], "successes")
+            yield reported(f"{arm} over grpo, solved, sampled", plan.of_runs(over))
     solved = [{arm: last_eval(some[i])["solved"] for arm, some in runs.items()} for i in range(len(runs["grpo"]))]
     places = [places_of(one) for one in solved]
     for arm in runs:
-        yield reported(f"{arm}: rank among {len(runs)}", [one[arm] for one in places])
+        yield reported(f"{arm}: rank among {len(runs)}", plan.of_runs([one[arm] for one in places]))

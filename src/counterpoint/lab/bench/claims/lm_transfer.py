@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from counterpoint.lab.bench.claim import ClaimRow, reported
-from counterpoint.lab.bench.claims._language import AT_ONCE, by_hand, folder_of, held_out, last_eval, ledger_hunt, side_by_side
+from counterpoint.lab.bench.claims._language import AT_ONCE, by_hand, folder_of, held_out, ledger_hunt, side_by_side
+from counterpoint.lab.bench.claims._starts import of_tasks, per_task
 from counterpoint.lab.bench.claims.lm_learn import learned
 
 
@@ -40,12 +41,13 @@ def eight_workers(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def _used(name: str, tag: str, task: dict[str, Any], seed: int, seeds: int) -> Iterator[ClaimRow]:
     """One size."""
-    start, runs = learned(folder_of("lm-learn"), seed, seeds)
-    mine = [folder_of("lm-transfer") / f"{tag}-{run.name}" for run in (start, *runs)]
-    side_by_side(held_out, [(to, run, task, AT_ONCE) for to, run in zip(mine, (start, *runs), strict=True)])
-    rewards, solved = by_hand([task], "fake:0.7", {"explore": 0.0}, {})
-    yield reported(f"{name}: demonstrator fake:0.7, solved", [solved.mean()])
-    yield reported(f"{name}: demonstrator fake:0.7, score", [rewards.mean()])
-    for key in ("solved", "greedy_solved", "score"):
-        yield reported(f"{name}: imitation, {key}", [last_eval(mine[0])[key]])
-        yield reported(f"{name}: reinforcement, {key}", [last_eval(to)[key] for to in mine[1:]])
+    plan, runs = learned(seed, seeds)
+    starts, mine = ([folder_of("lm-transfer") / f"{tag}-{run.name}" for run in some] for some in (plan.starts, runs))
+    given = zip((*starts, *mine), (*plan.starts, *runs), strict=True)
+    side_by_side(held_out, [(to, run, task, plan.first, AT_ONCE) for to, run in given])
+    rewards, solved = by_hand([task], "fake:0.7", {"explore": 0.0}, {}, first=plan.first)
+    yield reported(f"{name}: demonstrator fake:0.7, solved", of_tasks(solved))
+    yield reported(f"{name}: demonstrator fake:0.7, score", of_tasks(rewards))
+    for key, word in (("successes", "solved"), ("greedy_successes", "greedy_solved"), ("values", "score")):
+        yield reported(f"{name}: imitation, {word}", plan.of_starts(per_task(starts, key)))
+        yield reported(f"{name}: reinforcement, {word}", plan.of_runs(per_task(mine, key)))

@@ -1,7 +1,7 @@
 """Harness: one policy inside a fixed tool grammar; a worker is one more thing that it can call.
 
 Always true: a star through one gateway: whoever is spawned hears and answers the one agent alone. The agent works itself, with
-the task's tools, and may hand out parts.
+the task's tools, and may hand out parts; with `limits.depth = 0` nobody can be spawned, and spawning is not offered.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FAILURES = 3
 
 async def _run(team: Team) -> str:
     agent = team.root("agent")
-    work = Orchestration(agent, team.instance.subtasks)
+    work = Orchestration(agent, team.instance.subtasks, hires=team.limits.depth > 0)
     failures = 0
     async with work:
         for turn in range(1, team.limits.turns + 1):

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.credits.call_rows import CallRows, call_rows, model_call
+from counterpoint.credits.call_rows import CallRow, CallRows, call_rows, model_call
 from counterpoint.credits.mechanism import identified
 from counterpoint.lab.team.remerge import Remerge
 from counterpoint.lab.train.lm.settings import Learn, Prices
@@ -180,12 +180,17 @@ def normalise(rows: Sequence[CreditRow], traces: Sequence[Trace], how: str) -> l
 
 
 def flat_groups(traces: Sequence[Trace], learn: Learn, *, progress: float = 0.0) -> set[str]:
-    """The tasks whose samples teach nothing: all earned the same or, with rewards of the run's own, no call has an advantage."""
-    if learn.reward:
-        rows = advantages(traces, learn, progress=progress).rows
-        taught = {r.trace for r in rows if r.advantage or (r.token_advantages is not None and r.token_advantages.any())}
-        return {t.task_id or t.trace_id for t in traces} - {traces[i].task_id or traces[i].trace_id for i in taught}
+    """The tasks whose samples teach nothing: no call has an advantage. Where teams earned the same, agents may still differ."""
     by: dict[str, list[float]] = {}
     for trace in traces:
         by.setdefault(trace.task_id or trace.trace_id, []).append(trace.rewards["team"])
-    return {task for task, values in by.items() if max(values) - min(values) < _LEAST_SPREAD}
+    level = {task for task, values in by.items() if learn.reward or max(values) - min(values) < _LEAST_SPREAD}
+    asked = [t for t in traces if (t.task_id or t.trace_id) in level]
+    rows = advantages(asked, learn, progress=progress).rows if asked else ()
+    return level - {asked[r.trace].task_id or asked[r.trace].trace_id for r in rows if _teaches(r)}
+
+
+def _teaches(row: CallRow) -> bool:
+    """Whether a call has an advantage beyond rounding."""
+    amounts = [row.advantage or 0.0] if row.token_advantages is None else row.token_advantages
+    return bool(np.abs(amounts).max(initial=0.0) > _LEAST_SPREAD)

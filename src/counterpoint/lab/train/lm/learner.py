@@ -7,6 +7,7 @@ where the GPU's memory is short, a step begins again with micro-batches of half 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -90,6 +91,8 @@ class Options:
 
 _JUDGED = 64
 """Calls on which an update is held to its limit."""
+_TRIES, _LEAST_SHARE, _BELOW = 5, 0.1, 0.95
+"""How often an update is made shorter, the last time to nothing; to what of its length at once, at least; and how far below."""
 
 
 class _LaidCalls(NamedTuple):
@@ -246,22 +249,26 @@ class LanguageLearner:
         return _means(reports) | (self._hold(held, old, before) if held else {})
 
     def _hold(self, held: Sequence[CallTokens], old: Sequence[NDArray[np.float64]], before: Sequence[Tensor]) -> dict[str, float]:
-        """Halve an update that moved too far towards where it began until it keeps the limit; after four halves take it back.
+        """Shorten an update that moved too far until it keeps the limit; after so many tries take it back.
 
-        TRPO's backtracking (arXiv 1502.05477) on the sampled KL (k3) of some of the calls that taught, between the learner before
-        and after: what the engine rounds otherwise does not count. It departs in the path: a straight line from the old weights
-        to what the optimiser made of them, and its moments stay as they are.
+            share <- share 0.95 sqrt(limit / moved)
+
+        TRPO's length of a step, sqrt(2 delta / s'Fs), and its search along the line (arXiv 1502.05477): near the old weights KL
+        is of the second degree, so the first try nearly always ends just below the limit. The KL is sampled (k3) on some of the
+        calls that taught, between the learner before and after: what the engine rounds otherwise does not count. It departs in
+        the path: a straight line from the old weights to what the optimiser made of them, and its moments stay as they are.
         """
-        was_said = torch.as_tensor(np.concatenate(old))
-        for kept in (1.0, 0.5, 0.25, 0.125, 0.0625, 0.0):
-            if kept < 1:
-                with torch.no_grad():
-                    for now, was in zip(self.learned, before, strict=True):
-                        now.lerp_(was, 0.5) if kept else now.copy_(was)
+        was_said, share = torch.as_tensor(np.concatenate(old)), 1.0
+        for tries in range(_TRIES + 1):
             moved = float(kl(was_said - torch.as_tensor(np.concatenate(self.logps(held)))).mean())
             if moved <= self.options.kl_limit:
                 break
-        return {"kl_after": moved, "step_kept": kept}
+            again = 0.0 if tries + 1 >= _TRIES else max(_LEAST_SHARE, _BELOW * math.sqrt(self.options.kl_limit / moved))
+            with torch.no_grad():
+                for now, was in zip(self.learned, before, strict=True):
+                    now.lerp_(was, 1 - again) if again else now.copy_(was)
+            share *= again
+        return {"kl_after": moved, "step_kept": share}
 
     def _policy_step(
         self, sequences: list[CallTokens], objective: Objective, references: list[NDArray[np.float64]] | None

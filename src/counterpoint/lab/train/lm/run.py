@@ -95,7 +95,7 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
         "world_version": "+".join(t.version for t in tasks),
         "world_config": {"tasks": plain["task"], "prices": plain["prices"]},
         "seed": settings.seed,
-        "eval_seeds": [0, settings.eval_episodes],
+        "eval_seeds": [settings.eval_first, settings.eval_episodes],
         "model": {"name": files.name, "digest": files.digest},
         "source": "docs/lab/language-models.md",
     }

@@ -42,6 +42,9 @@ from counterpoint.options import (
     check_fields,
 )
 
+HELD_OUT_END = 1_000_000
+"""Tasks from here on are learned on."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskMix:
@@ -177,8 +180,8 @@ class Learn:
     kl_in: Literal["loss", "reward"] = "loss"
     """Where it counts: in the loss, or in the reward: of each token, what it and the rest of its call diverge."""
     kl_limit: NonNegative = 0.0
-    """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is halved, at most
-    four times, then taken back. 0: no limit. With `loss = "clip"` only."""
+    """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is made shorter, to
+    just below it. 0: no limit. With `loss = "clip"` only."""
 
     def objective(self) -> Objective:
         """What an update minimises."""
@@ -214,6 +217,8 @@ class LanguageSettings:
     """A published method that sets what is not said otherwise of [learn] and of adapters: `counterpoint train presets`."""
     eval_every: PositiveInt = 10
     eval_episodes: PositiveInt = 32
+    eval_first: NonNegativeInt = 0
+    """The first held-out task. Runs that are to be compared share it; another one is fresh tasks, all of them below a million."""
     is_eval_first: bool = True
     """Evaluate before anything is learned."""
     is_greedy_too: bool = False
@@ -247,6 +252,9 @@ class LanguageSettings:
         i, l = self.imitate, self.learn  # noqa: E741
         if not (i.steps or i.seconds or l.updates or l.seconds):
             raise InputError("nothing to learn", fix="[imitate] steps = 300, or [learn] updates = 40")
+        if (last := self.eval_first + self.eval_episodes) > HELD_OUT_END:
+            what = f"held-out tasks end at {last:,}, and those that are learned on begin at {HELD_OUT_END:,}"
+            raise InputError(what, where="eval_first", fix=f"{HELD_OUT_END - self.eval_episodes} or less")
         if (l.updates or l.seconds) and l.samples < 2:
             raise InputError("groups of one sample have nothing to be compared with", fix="learn.samples = 8")
         if l.tree and math.prod(l.tree) != l.samples:

@@ -1,9 +1,9 @@
 """The state of a language model that learns, and one update of it: steps of imitation, or play, credit and a policy gradient.
 
 Always true: an update is a function of (settings, state): tasks, samples and batches are keyed by the seed and the update's
-number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have the seeds from
-0 on, those that are learned on begin at 1,000,000, those that are shown at 2,000,000, and 10,000 further for
-each seed of a run.
+number, so a run that resumes gives the same numbers as one that never stopped. Held-out tasks have seeds below 1,000,000 (from
+`eval_first` on), those that are learned on begin there, those that are shown at 2,000,000, and 10,000 further for each
+seed of a run; from seed 100 on at 3,000,000 and 4,000,000, and so on: no two seeds share a task.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_p
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.policies import Policies
-from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake
+from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, TaskMix, is_fake
 from counterpoint.lab.train.lm.token_weights import CallPlace, token_weights
 from counterpoint.lab.train.lm.tree import branches
 from counterpoint.trace import Trace
 from counterpoint.trace.model_calls import chat_of
 from counterpoint.trace.rows import Credit
 
-_LEARN, _SHOW = 1_000_000, 2_000_000
+_LEARN, _SHOW = HELD_OUT_END, 2 * HELD_OUT_END
 _APART = 10_000
 _LAST_RATE = 0.05
 """What is left of the imitation rate at its end."""
@@ -43,7 +43,7 @@ _LAST_RATE = 0.05
 
 def first_task(seed: int, *, is_shown: bool) -> int:
     """The first task that a run of this seed learns on, or is shown: runs of other seeds begin ten thousand tasks apart."""
-    return (_SHOW if is_shown else _LEARN) + seed % 100 * _APART
+    return (_SHOW if is_shown else _LEARN) + seed % 100 * _APART + seed // 100 * _SHOW
 
 
 @dataclass(frozen=True)
@@ -414,11 +414,11 @@ class LanguageTraining:
         s = self.settings
         with self.policies.averaged():
             self.policies.refresh()
-        seeds = range(s.eval_episodes)
+        seeds = range(s.eval_first, s.eval_first + s.eval_episodes)
         played = self.play(seeds, temperature=1.0, name=f"held-u{self.update}")
         values, told = played.values, played.row()
         row: dict[str, Any] = {
-            "update": self.update, **self.totals, "first_seed": 0, "mean": told["reward"],
+            "update": self.update, **self.totals, "first_seed": s.eval_first, "mean": told["reward"],
             "se": told["reward_se"], "values": values.tolist(),
             "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
             "successes": played.column("task_success").tolist(),
