@@ -12,7 +12,6 @@ import counterpoint as cpt
 from counterpoint.audits.authority import AuthorityPolicy, authority
 from counterpoint.audits.taint import (
     Score,
-    amplification,
     did_influence,
     influenced,
     may_taint,
@@ -79,8 +78,6 @@ def test_scores_by_hand() -> None:
     assert (found.precision, found.recall) == (1 / 3, 1 / 2)
     assert Score.total([found, Score(1, 0, 0)]) == Score(2, 2, 1)
     assert (Score(0, 0, 0).precision, Score(0, 0, 0).recall) == (1.0, 1.0)
-    assert amplification(np.array([1, 1, 1, 0], bool), [0]) == 2.0
-    assert amplification(np.array([0], bool), []) is None
 
 
 # -- layer 2 -------------------------------------------------------------------------------------------------------------

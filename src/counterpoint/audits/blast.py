@@ -145,11 +145,6 @@ class Blast(NamedTuple):
         return not self.missed and not self.held
 
     @property
-    def amplification(self) -> int:
-        """Events that changed, came or went because of the one that was edited."""
-        return int(self.changed.sum()) + self.new - 1
-
-    @property
     def waste(self) -> float:
         """Re-executed over necessary."""
         return (int(self.reran.sum()) + self.new) / max(1, int(self.changed.sum()) + self.new)
@@ -251,11 +246,6 @@ class EdgeAudit(NamedTuple):
     def rate_upper(self) -> float:
         """Its upper end, 95 %, one-sided."""
         return upper(len(self.misses), self.changed)
-
-    @property
-    def bad_forks(self) -> int:
-        """Forks that showed a miss."""
-        return len({miss.edited for miss in self.misses})
 
     @property
     def verdict(self) -> Literal["complete", "audit more", "fall back"]:

@@ -12,7 +12,7 @@ Labels are sets of sources: the join of two is their union, `trusted` is the emp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -234,10 +234,3 @@ def _numbers(trace: Trace, ids: Iterable[str]) -> list[int]:
             raise NotFound(f"no event {name!r}", where=trace.trace_id, fix=did_you_mean(name, list(trace.index)[:5000]))
         out.append(trace.index[name])
     return sorted(set(out))
-
-
-def amplification(changed: Mask, injected: Sequence[int]) -> float | None:
-    """Error amplification: events changed downstream per injected event; None without injections."""
-    rest = changed.copy()
-    rest[list(injected)] = False
-    return int(rest.sum()) / len(injected) if len(injected) else None
