@@ -40,13 +40,9 @@ def closure(trace: Trace, at: str) -> Mask:
     return facts_of(trace).info.descendants(_number(trace, at))
 
 
-def fences_of(trace: Trace, tools: Collection[str] = ()) -> list[int]:
-    """The irreversible events: those that say so in `extra.irreversible`, and the calls of some tools."""
-    return [
-        i
-        for i, e in enumerate(trace.events)
-        if (e.extra or {}).get("irreversible") is True or (e.type == "tool_call" and e.tool is not None and e.tool in tools)
-    ]
+def fences_of(trace: Trace) -> list[int]:
+    """The irreversible events: those that say so in `extra.irreversible`."""
+    return [i for i, e in enumerate(trace.events) if (e.extra or {}).get("irreversible") is True]
 
 
 class CutOff(NamedTuple):
@@ -131,8 +127,7 @@ class Blast(NamedTuple):
     missed: tuple[str, ...]
     """Recorded events that changed and would not have been run again: the record lacks an edge."""
     held: tuple[str, ...]
-    """Fences in the way, without consent."""
-    crossed: tuple[str, ...]
+    """Fences in the way."""
 
     @property
     def recall(self) -> float:
@@ -150,8 +145,8 @@ class Blast(NamedTuple):
         return (int(self.reran.sum()) + self.new) / max(1, int(self.changed.sum()) + self.new)
 
 
-def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] = (), allow: Collection[str] = ()) -> Blast:
-    """The reach of an edit at event `at`; `fork` is its full replay. `tools` are irreversible; `allow`: fences with consent."""
+def blast_radius(trace: Trace, fork: Trace, at: str) -> Blast:
+    """The reach of an edit at event `at`; `fork` is its full replay."""
     facts = facts_of(trace)
     place, graph = _number(trace, at), facts.info
     names = aligned(trace.events)
@@ -166,8 +161,7 @@ def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] =
         lambda i, _: full[i],
         keeps=agent[graph.src] == agent[graph.dst],
         also=_other_reads(trace, graph, fork, names),
-        fences=fences_of(trace, tools),
-        allow=[_number(trace, name) for name in allow],
+        fences=fences_of(trace),
     )
     changed = np.array([a != b for a, b in zip(old, full, strict=True)], np.bool_)
     changed[place] = True
@@ -180,7 +174,6 @@ def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] =
         new=len(after.keys() - set(names)),
         missed=tuple(events[i].id for i in np.flatnonzero(changed & ~cut.reran)),
         held=tuple(events[i].id for i in cut.held),
-        crossed=tuple(events[i].id for i in cut.crossed),
     )
 
 
