@@ -259,8 +259,8 @@ class EdgeAudit(NamedTuple):
         return f"not sure yet: {share}; audit more events"
 
 
-def upper(hits: int, trials: int, confidence: float = 0.95) -> float:
-    """Clopper and Pearson's one-sided upper end: the p at which `hits` or fewer have the chance 1 - confidence."""
+def upper(hits: int, trials: int) -> float:
+    """Clopper and Pearson's one-sided upper end of 95 %: the p at which `hits` or fewer have the chance 0.05."""
     if not 0 <= hits <= trials:
         raise InputError(f"{hits} of {trials} is not a share", fix="0 <= hits <= trials")
     if hits == trials:
@@ -270,7 +270,7 @@ def upper(hits: int, trials: int, confidence: float = 0.95) -> float:
     for _ in range(60):
         p = (low + high) / 2
         tail = sum(exp(c + k * log(p) + (trials - k) * log1p(-p)) for k, c in enumerate(choose)) if p < 1 else 0.0
-        low, high = (p, high) if tail > 1 - confidence else (low, p)
+        low, high = (p, high) if tail > 0.05 else (low, p)
     return high
 
 
