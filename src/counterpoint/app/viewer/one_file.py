@@ -94,7 +94,7 @@ def one_file(
         raise Refused(
             f"the file would have {len(data) / 1e6:,.0f} MB",
             why=f"more than {LIMIT / 1e6:.0f} MB is too much for a browser to open from disk",
-            fix="--agents NAME for some agents, --window FROM-TO for a part of the time, or --summary for no texts and fields",
+            fix="--agent NAME for some agents, --window FROM-TO for a part of the time, or --summary for no texts and fields",
         )
     cut = 0 if is_summary else sum(size > longest for size in sizes)
     return OneFile(data, sum(len(t.events) for t in traces), cut, len(sizes) if is_summary else 0, longest)
