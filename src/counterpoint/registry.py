@@ -238,6 +238,25 @@ def get(kind: str, name: str) -> Any:
     return _loaded(f"{_files(kind)[own][0]}.{own}:{own}")
 
 
+def named(kind: str, name: str, type_: Any, fix: str) -> Any:
+    """The plug-in by id, by its `short` name, or anybody's; one that is not what its kind is, is an error with this `fix`."""
+
+    def checked(id_: str) -> Any:
+        found = get(kind, id_)
+        if not isinstance(found, type_):
+            raise InputError(f"is a {type(found).__name__}, not a {kind}", where=id_, fix=fix)
+        return found
+
+    wanted, known = name.lower().replace("-", "_"), ids(kind)
+    if ":" in name or wanted in known:
+        return checked(name if ":" in name else wanted)
+    shorts = {checked(id_).short: id_ for id_ in known}
+    for short, id_ in shorts.items():
+        if short.lower() == name.lower():
+            return checked(id_)
+    raise NotFound(f"no {kind} named {name!r}", fix=did_you_mean(name, {*known, *shorts}))
+
+
 def _outside(kind: str, name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):

@@ -194,7 +194,7 @@ def test_too_large_is_refused_and_there_are_ways_out(tmp_path: Path, monkeypatch
     source = counterpoint.save(small(), tmp_path / "t.jsonl")
     size = run(str(source), "--to", "html", "-o", str(tmp_path / "whole.html"))["files"][0]["bytes"]
     monkeypatch.setattr(module, "LIMIT", size - 1)
-    with pytest.raises(Refused, match=r"--agents NAME .* --window FROM-TO .* --summary"):
+    with pytest.raises(Refused, match=r"--agent NAME .* --window FROM-TO .* --summary"):
         run(str(source), "--to", "html", "-o", str(tmp_path / "t.html"))
     assert not (tmp_path / "t.html").exists()
     summary = run(str(source), "--to", "html", "-o", str(tmp_path / "sum.html"), "--summary")

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.sessions_made import HELPER, Session, mend, paint, stored
-from counterpoint.app.api.report import trends
+from counterpoint.app.api.report import changes
 from counterpoint.app.price_file import cost_words, read_prices, reprice
 from counterpoint.app.search import matcher, span_of
 from counterpoint.audits.failures import failures, kind_of_reason
@@ -296,8 +296,8 @@ def test_what_a_trace_says_is_text_on_the_page_and_secrets_are_masked(run: Ends,
 def test_trends_compare_halves() -> None:
     lines = [Summary.of_trace(replace(paint(), trace_id=f"t{k}", rewards={"team": float(k)})) for k in range(4)]
     dated = [replace(line, started=float(k)) for k, line in enumerate(lines)]
-    assert trends(dated)["reward"] == (0.5, 2.5)
-    assert trends(dated[:3]) == {}
+    assert changes(dated)["reward"].means == (0.5, 2.5)
+    assert changes(dated[:3]) == {}
 
 
 # -- audits over a store ---------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import counterpoint
+from counterpoint.answer import Screen, cut, span
 from counterpoint.app.cli import cli
-from counterpoint.app.cli.show import Screen, credit_bar, cut, lanes_text, span
+from counterpoint.app.cli.show import credit_bar, lanes_text
 from counterpoint.app.viewer.shapes import FAMILIES as PAGE_FAMILIES
 from counterpoint.testing import synthetic_trace
 from counterpoint.trace import Edge, Event, Trace

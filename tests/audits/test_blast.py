@@ -137,6 +137,5 @@ def test_closure_and_fences_of_a_trace() -> None:
     trace = Trace(trace_id="t", task_id="t", events=events, edges=[Edge("a", "b", "causal")])
     assert closure(trace, "a").tolist() == [True, True, False]
     assert fences_of(trace) == [2]
-    assert fences_of(trace, ["send"]) == [1, 2]
     with pytest.raises(NotFound):
         closure(trace, "z")

@@ -49,7 +49,6 @@ def test_verdicts_by_hand() -> None:
     assert EdgeAudit(5, 0, 100, (), 0.01).verdict == "audit more"  # at most 2.95 %
     assert EdgeAudit(5, 0, 400, (), 0.01).verdict == "complete"  # at most 0.75 %
     assert EdgeAudit(5, 0, 50, miss, 0.01).verdict == "fall back"
-    assert EdgeAudit(5, 0, 50, miss * 2, 0.01).bad_forks == 1
     nothing = EdgeAudit(0, 4, 0, (), 0.01)
     assert nothing.rate is None
     assert nothing.verdict == "audit more"

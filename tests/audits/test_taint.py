@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import counterpoint as cpt
-from counterpoint.audits.authority import AuthorityPolicy, authority
+from counterpoint.audits.authority import authority
 from counterpoint.audits.taint import (
     Score,
-    amplification,
     did_influence,
     influenced,
     may_taint,
@@ -58,9 +57,8 @@ def test_labels_join_along_edges_and_paths_lead_back() -> None:
     assert may.tainted.tolist() == [True] * 5 + [False]
 
 
-def test_only_named_events_declassify() -> None:
+def test_sources_may_be_named() -> None:
     trace = made(WEB, event("e2"), event("e3"), event("e4"), edges="1>2 2>3 1>4")
-    assert may_taint(trace, declassified=["e2"]).tainted.tolist() == [True, False, False, True]
     assert may_taint(trace, ["e2"]).tainted.tolist() == [False, True, True, False]
     assert may_taint(trace, ["e2"]).names(1) == ("unknown",)
     with pytest.raises(NotFound):
@@ -79,8 +77,6 @@ def test_scores_by_hand() -> None:
     assert (found.precision, found.recall) == (1 / 3, 1 / 2)
     assert Score.total([found, Score(1, 0, 0)]) == Score(2, 2, 1)
     assert (Score(0, 0, 0).precision, Score(0, 0, 0).recall) == (1.0, 1.0)
-    assert amplification(np.array([1, 1, 1, 0], bool), [0]) == 2.0
-    assert amplification(np.array([0], bool), []) is None
 
 
 # -- layer 2 -------------------------------------------------------------------------------------------------------------
@@ -158,25 +154,19 @@ def test_a_target_copied_from_untrusted_text_is_a_violation_content_is_not() -> 
     assert authority(made(PAGE, ASK, _call(to="eve@evil.com"), edges="2>3", contents=TEXT)) == []
 
 
-def test_the_policy_decides_what_is_a_target_and_whose_word_is_enough() -> None:
-    trace = made(PAGE, ASK, _call(body="eve@evil.com"), edges="1>3", contents=TEXT)
-    assert authority(trace, policy=AuthorityPolicy(roles={"send": {"body": "target"}}))[0].status == "violation"
+def test_the_word_of_the_user_is_enough_and_a_call_without_a_target_is_no_sink() -> None:
     target = made(replace(PAGE, source="user"), ASK, _call(to="eve@evil.com"), edges="1>3", contents=TEXT)
     assert authority(target) == []
-    assert authority(target, policy=AuthorityPolicy(trusts=frozenset()))[0].status == "violation"
     plain = made(PAGE, event("e3", "tool_call", tool="rm"), edges="1>3")
     assert authority(plain) == []
-    assert authority(plain, policy=AuthorityPolicy(forbidden=frozenset({"rm"})))[0].status == "violation"
 
 
-def test_spawns_and_decisions_as_sinks() -> None:
+def test_a_spawn_is_a_sink_and_a_decision_is_none() -> None:
     spawn = event("e3", "spawn", to="y")
     assert [s.status for s in authority(made(WEB, spawn, edges="1>3"))] == ["possible"]
     assert [(s.status, s.strength) for s in authority(made(WEB, spawn, edges="1>3!"))] == [("violation", "flow")]
-    assert authority(made(WEB, spawn, edges="1>3!"), policy=AuthorityPolicy(spawns=False, trusts=frozenset({"tool"}))) == []
     stop = event("e3", "orchestrator_decision", decision="stop")
     assert authority(made(WEB, stop, edges="1>3")) == []
-    assert authority(made(WEB, stop, edges="1>3"), policy=AuthorityPolicy(decisions=frozenset({"stop"})))[0].status == "possible"
 
 
 def test_what_a_monitor_reported_counts_and_blocked_is_told_apart() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.formats.verifiers.message_graph import usage_of
+from counterpoint.formats.importing.usage import Usage
 from counterpoint.trace import Trace
 
 SAMPLE = logs.SAMPLES / "verifiers"
@@ -312,5 +312,5 @@ def test_metadata_belongs_to_us_only_in_its_place(name: str, is_ours: bool) -> N
     ],
 )
 def test_usage(usage: Any, wanted: Any) -> None:
-    found = usage_of(usage)
+    found = Usage.openai(usage)
     assert (None if found is None else (found.input, found.cache_read, found.output)) == wanted

@@ -32,7 +32,6 @@ def test_offsets_part_the_columns() -> None:
     assert batch.edge_offsets.tolist() == [0, 2, 2]
     assert batch.column("t").tolist() == [0, 1.5, 2, 4]
     assert batch.lengths.tolist() == [3, 1]
-    assert batch.trace_of_event.tolist() == [0, 0, 0, 1]
     assert batch.ids == ["a", "b"]
 
 
@@ -52,11 +51,9 @@ def test_codes_name_their_categories() -> None:
     assert set(batch.codes("type").codes) == {EVENT_TYPES.index("message")}
 
 
-def test_edges_count_from_their_own_trace_or_from_the_batch() -> None:
+def test_edges_count_from_their_own_trace() -> None:
     batch = TraceBatch.of([B, A])
     assert (batch.src.tolist(), batch.dst.tolist()) == ([0, 1], [1, 2])
-    src, dst = batch.global_edges()
-    assert (src.tolist(), dst.tolist()) == ([1, 2], [2, 3])
     assert batch.edge_type.tolist() == [EDGE_TYPES.index("causal")] * 2
 
 

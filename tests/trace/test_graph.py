@@ -76,11 +76,6 @@ def test_levels_and_orders_agree_with_networkx(dag: tuple[int, list[tuple[int, i
     assert ours.levels().tolist() == [depth[i] for i in range(n)]
     place = {int(e): k for k, e in enumerate(ours.order)}
     assert all(place[a] < place[b] for a, b in edges)
-    order = ours.linear_extension(np.random.default_rng(1))
-    assert sorted(order) == list(range(n))
-    assert all(order.index(a) < order.index(b) for a, b in edges)
-    if n <= 6:
-        assert sorted(ours.linear_extensions()) == sorted(nx.all_topological_sorts(theirs))
 
 
 @settings(max_examples=100, deadline=None)
@@ -91,11 +86,10 @@ def test_compiled_passes_give_the_same_numbers(dag: tuple[int, list[tuple[int, i
     plain = graph_of(n, edges)
     marks = np.zeros(n, np.uint8)
     marks[0] = 1
-    told = plain.finishes(weight).tolist(), plain.critical_path(weight)
+    told = plain.starts(weight).tolist(), plain.critical_path(weight)
     with mock.patch.object(kernels, "pays", return_value=True):
         compiled = graph_of(n, edges)
-        assert (compiled.finishes(weight).tolist(), compiled.critical_path(weight)) == told
-    assert told[0] == (plain.starts(weight) + weight).tolist()
+        assert (compiled.starts(weight).tolist(), compiled.critical_path(weight)) == told
     for forward, mask in ((True, plain.descendants(0)), (False, plain.ancestors(0))):
         marked = marks.copy()
         kernels.spread(plain.src, plain.dst, marked, forward)
@@ -116,8 +110,6 @@ def test_the_diamond_by_hand() -> None:
     assert np.flatnonzero(g.descendants(3)).tolist() == [3, 5, 6]
     assert np.flatnonzero(g.ancestors(4)).tolist() == [0, 1, 2, 4]
     assert g.roots().tolist() == [0]
-    # Two chains of 3 (1,2,4 and 3,5) between a first and a last event: 5! / (3! 2!) = 10 orders.
-    assert len(list(g.linear_extensions())) == 10
     first, targets = g.children
     assert targets[first[0] : first[1]].tolist() == [1, 3]
     first, sources = g.parents

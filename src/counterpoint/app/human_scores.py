@@ -49,7 +49,7 @@ def accepted(proposal: Proposal, *, by: str, note: str | None = None) -> Outcome
 def outcomes_from(scores: dict[str, float], *, by: str, note: str | None = None) -> list[Outcome]:
     """What somebody says now."""
     if not by.strip():
-        raise InputError("an outcome needs an author", fix="--by NAME")
+        raise InputError("an outcome needs an author", fix="--author NAME")
     at = time.time()
     return [Outcome(channel=name, value=value, by=by.strip(), at=at, note=note or None) for name, value in scores.items()]
 

@@ -48,7 +48,7 @@ def samples(seed: int) -> list[Trace]:
 def write_samples(folder: Path, traces: list[Trace]) -> None:
     """Make the folder a store with these traces, and write each as a file too."""
     if folder.exists() and not folder.is_dir():
-        raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with --to")
+        raise InputError("is a file, not a folder", where=os.fspath(folder), fix="name a new folder with -o")
     with Store(folder) as store:
         store.add_many(traces)
     for trace in traces:

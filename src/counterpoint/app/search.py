@@ -291,19 +291,19 @@ def _when(asked: Sequence[Term]) -> Callable[[Any], bool]:
     return lambda row: since <= row.active < before and any(q.first < end and q.last >= begin for q in row.pieces)
 
 
-def span_of_terms(asked: Iterable[Term], *, now: float | None = None) -> tuple[float, float]:
+def span_of_terms(asked: Iterable[Term]) -> tuple[float, float]:
     """From when to before when the terms about dates say, seconds since the epoch; endless where they say nothing."""
     begin, end = -math.inf, math.inf
     for term in asked:
-        low, high = span_of_term(term, now=now)
+        low, high = span_of_term(term)
         begin, end = max(begin, low), min(end, high)
     return begin, end
 
 
-def span_of_term(term: Term, *, now: float | None = None) -> tuple[float, float]:
+def span_of_term(term: Term) -> tuple[float, float]:
     """The same of one term: `since:7d`, `until:2026-11-16`, `last:2w`, `date>=2026-11`."""
     whole = "".join(term)
-    begin, end = span_of(term.value, repr(whole), now=now)
+    begin, end = span_of(term.value, repr(whole))
     if term.name in _SPANS:
         if term.sign not in (":", "="):
             raise InputError(f"{whole!r} is not a condition", fix=f"write {term.name}:{term.value}")

@@ -6,14 +6,13 @@ that it may have read and in no trusted one (copied text, strong). Reach without
 apart. What a monitor already reported (`safety_event`) is a violation, or blocked where it says so (`ok: true`,
 or the error of a gate or a limit).
 
-Arguments are `extra.args`. The policy gives each a role: `target` (what is acted on: needs trusted content) or `content` (may be
-tainted). Where no argument is recorded, spawns and forbidden tools are judged as a whole.
+Arguments are `extra.args`. Those of `TARGETS` say what is acted on and need trusted content, or the user's word; others may be
+tainted. Spawns are judged as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -43,30 +42,10 @@ TARGETS = frozenset(
         "id",
     }
 )
+"""Arguments that say what is acted on."""
+_BAD = sum(1 << k for k, name in enumerate(LABELS) if name != "user")
+"""Sources whose word is not enough for a target, as bits."""
 _SHORTEST = 3  # characters of a value that can be recognised in a text
-
-
-@dataclass(frozen=True)
-class AuthorityPolicy:
-    """What needs trusted content."""
-
-    targets: frozenset[str] = TARGETS
-    """Arguments that say what is acted on."""
-    roles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Tool to argument to `target` or `content`, where the names of arguments do not say it."""
-    forbidden: frozenset[str] = frozenset()
-    """Tools that untrusted content may not call at all."""
-    trusts: frozenset[str] = frozenset({"user"})
-    """Sources whose word is enough for a target."""
-    spawns: bool = True
-    """A spawn is a sink."""
-    decisions: frozenset[str] = frozenset()
-    """Orchestrator decisions (such as `stop`, `aggregate`) that are sinks."""
-
-    def role(self, tool: str | None, argument: str) -> str:
-        """`target` or `content`."""
-        role = self.roles.get(tool or "", {}).get(argument)
-        return role or ("target" if argument.lower() in self.targets else "content")
 
 
 class Sink(Struct, frozen=True):
@@ -88,39 +67,27 @@ class Sink(Struct, frozen=True):
     """Time to detection: events recorded between the source and the sink."""
 
 
-def authority(trace: Trace, may: MayTaint | None = None, policy: AuthorityPolicy | None = None) -> list[Sink]:
+def authority(trace: Trace, may: MayTaint | None = None) -> list[Sink]:
     """Every sink that untrusted content reaches, in order; `violation` where it decided it."""
     facts = facts_of(trace)
-    policy = policy or AuthorityPolicy()
     may = may or may_taint(trace)
     flows, voices = _flows(trace), _Speakers(trace)
     out: list[Sink] = []
     for i, event in enumerate(trace.events):
         if event.type == "safety_event":
             out.append(_reported(trace, may, i))
-        elif _is_sink(event, policy):
-            sink = _judged(trace, facts, may, policy, flows, voices, i)
-            if sink is not None:
-                out.append(sink)
+        elif event.type == "spawn" or (event.type == "tool_call" and _targets(event)):
+            sink = _judged(trace, facts, may, flows, voices, i)
+            out += [] if sink is None else [sink]
     return out
 
 
-def _is_sink(event: Event, policy: AuthorityPolicy) -> bool:
-    match event.type:
-        case "spawn":
-            return policy.spawns
-        case "tool_call":
-            return bool(_targets(event, policy)) or event.tool in policy.forbidden
-        case "orchestrator_decision" | "aggregate":
-            return (event.decision or event.type) in policy.decisions
-    return False
-
-
-def _targets(event: Event, policy: AuthorityPolicy) -> dict[str, str]:
+def _targets(event: Event) -> dict[str, str]:
+    """What an act acts on, by argument."""
     args: Any = (event.extra or {}).get("args")
     if not isinstance(args, Mapping):
         return {}
-    return {name: str(value) for name, value in args.items() if policy.role(event.tool, name) == "target"}
+    return {name: str(value) for name, value in args.items() if name.lower() in TARGETS}
 
 
 def _flows(trace: Trace) -> dict[str, list[str]]:
@@ -132,25 +99,22 @@ def _flows(trace: Trace) -> dict[str, list[str]]:
 
 
 def _judged(
-    trace: Trace, facts: Facts, may: MayTaint, policy: AuthorityPolicy, flows: Mapping[str, list[str]], voices: _Speakers, i: int
+    trace: Trace, facts: Facts, may: MayTaint, flows: Mapping[str, list[str]], voices: _Speakers, i: int
 ) -> Sink | None:
     """The strongest ground against a sink; None where nothing untrusted reaches it."""
     event = trace.events[i]
-    bad = sum(1 << k for k, name in enumerate(LABELS) if name not in policy.trusts)
     for source in flows.get(event.id, ()):
         s = trace.index[source]
-        if may.labels[s] & bad:
+        if may.labels[s] & _BAD:
             rule = "untrusted content flows into what decides this"
             return _sink(trace, may, i, [*may.path(s), i], _what(event), rule, "violation", "flow")
-    if not may.labels[i] & bad:
+    if not may.labels[i] & _BAD:
         return None
-    for name, value in _targets(event, policy).items():
-        copied = _copied(trace, facts, may, voices.by(value), i, bad)
+    for name, value in _targets(event).items():
+        copied = _copied(trace, facts, may, voices.by(value), i)
         if copied is not None:
             rule = f"the target {name!r} is copied from untrusted text"
             return _sink(trace, may, i, [copied, i], f"{event.tool} {name}", rule, "violation", "copied")
-    if event.tool in policy.forbidden and event.type == "tool_call":
-        return _sink(trace, may, i, may.path(i), _what(event), "a forbidden tool after untrusted content", "violation", "context")
     return _sink(trace, may, i, may.path(i), _what(event), "shares a context with untrusted content", "possible", "context")
 
 
@@ -179,7 +143,7 @@ class _Speakers:
         return self._by[value]
 
 
-def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink: int, bad: int) -> int | None:
+def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink: int) -> int | None:
     """The untrusted event among those whose text holds the value, if no trusted text that was read holds it too."""
     others = [j for j in holding if j != sink]
     if not others:
@@ -189,8 +153,8 @@ def _copied(trace: Trace, facts: Facts, may: MayTaint, holding: list[int], sink:
         if not before[j]:
             continue
         event = trace.events[j]
-        own = label_of(event) & bad if event.trusted is False or j in may.sources else 0
-        if not own and not may.labels[j] & bad:
+        own = label_of(event) & _BAD if event.trusted is False or j in may.sources else 0
+        if not own and not may.labels[j] & _BAD:
             return None
         if own and source is None:
             source = j

@@ -40,13 +40,9 @@ def closure(trace: Trace, at: str) -> Mask:
     return facts_of(trace).info.descendants(_number(trace, at))
 
 
-def fences_of(trace: Trace, tools: Collection[str] = ()) -> list[int]:
-    """The irreversible events: those that say so in `extra.irreversible`, and the calls of some tools."""
-    return [
-        i
-        for i, e in enumerate(trace.events)
-        if (e.extra or {}).get("irreversible") is True or (e.type == "tool_call" and e.tool is not None and e.tool in tools)
-    ]
+def fences_of(trace: Trace) -> list[int]:
+    """The irreversible events: those that say so in `extra.irreversible`."""
+    return [i for i, e in enumerate(trace.events) if (e.extra or {}).get("irreversible") is True]
 
 
 class CutOff(NamedTuple):
@@ -131,8 +127,7 @@ class Blast(NamedTuple):
     missed: tuple[str, ...]
     """Recorded events that changed and would not have been run again: the record lacks an edge."""
     held: tuple[str, ...]
-    """Fences in the way, without consent."""
-    crossed: tuple[str, ...]
+    """Fences in the way."""
 
     @property
     def recall(self) -> float:
@@ -145,18 +140,13 @@ class Blast(NamedTuple):
         return not self.missed and not self.held
 
     @property
-    def amplification(self) -> int:
-        """Events that changed, came or went because of the one that was edited."""
-        return int(self.changed.sum()) + self.new - 1
-
-    @property
     def waste(self) -> float:
         """Re-executed over necessary."""
         return (int(self.reran.sum()) + self.new) / max(1, int(self.changed.sum()) + self.new)
 
 
-def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] = (), allow: Collection[str] = ()) -> Blast:
-    """The reach of an edit at event `at`; `fork` is its full replay. `tools` are irreversible; `allow`: fences with consent."""
+def blast_radius(trace: Trace, fork: Trace, at: str) -> Blast:
+    """The reach of an edit at event `at`; `fork` is its full replay."""
     facts = facts_of(trace)
     place, graph = _number(trace, at), facts.info
     names = aligned(trace.events)
@@ -171,8 +161,7 @@ def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] =
         lambda i, _: full[i],
         keeps=agent[graph.src] == agent[graph.dst],
         also=_other_reads(trace, graph, fork, names),
-        fences=fences_of(trace, tools),
-        allow=[_number(trace, name) for name in allow],
+        fences=fences_of(trace),
     )
     changed = np.array([a != b for a, b in zip(old, full, strict=True)], np.bool_)
     changed[place] = True
@@ -185,7 +174,6 @@ def blast_radius(trace: Trace, fork: Trace, at: str, *, tools: Collection[str] =
         new=len(after.keys() - set(names)),
         missed=tuple(events[i].id for i in np.flatnonzero(changed & ~cut.reran)),
         held=tuple(events[i].id for i in cut.held),
-        crossed=tuple(events[i].id for i in cut.crossed),
     )
 
 
@@ -253,11 +241,6 @@ class EdgeAudit(NamedTuple):
         return upper(len(self.misses), self.changed)
 
     @property
-    def bad_forks(self) -> int:
-        """Forks that showed a miss."""
-        return len({miss.edited for miss in self.misses})
-
-    @property
     def verdict(self) -> Literal["complete", "audit more", "fall back"]:
         """`fall back` to full-return advantages above the limit; `audit more` while the upper end is above it."""
         if self.rate is not None and self.rate > self.limit:
@@ -276,8 +259,8 @@ class EdgeAudit(NamedTuple):
         return f"not sure yet: {share}; audit more events"
 
 
-def upper(hits: int, trials: int, confidence: float = 0.95) -> float:
-    """Clopper and Pearson's one-sided upper end: the p at which `hits` or fewer have the chance 1 - confidence."""
+def upper(hits: int, trials: int) -> float:
+    """Clopper and Pearson's one-sided upper end of 95 %: the p at which `hits` or fewer have the chance 0.05."""
     if not 0 <= hits <= trials:
         raise InputError(f"{hits} of {trials} is not a share", fix="0 <= hits <= trials")
     if hits == trials:
@@ -287,7 +270,7 @@ def upper(hits: int, trials: int, confidence: float = 0.95) -> float:
     for _ in range(60):
         p = (low + high) / 2
         tail = sum(exp(c + k * log(p) + (trials - k) * log1p(-p)) for k, c in enumerate(choose)) if p < 1 else 0.0
-        low, high = (p, high) if tail > 1 - confidence else (low, p)
+        low, high = (p, high) if tail > 0.05 else (low, p)
     return high
 
 

@@ -99,12 +99,7 @@ def _tokens(facts: Facts) -> Measure:
     return Measure.of(name, value, text, status=status, bound=bound, events=events)
 
 
-def summary(
-    traces: Iterable[Trace] | Sequence[Sequence[Measure]],
-    *,
-    level: float = 0.95,
-    **options: Any,
-) -> list[Summary]:
+def summary(traces: Iterable[Trace] | Sequence[Sequence[Measure]], **options: Any) -> list[Summary]:
     """Each measure over many traces (or over measures already taken): its mean and Student's interval for it.
 
     Traces without a value are counted in `missing` and left out of the mean; with fewer than two values there is no interval.
@@ -115,7 +110,7 @@ def summary(
     for k, (name, (family, unit, _)) in enumerate(DEFINITIONS.items()):
         rows = [row[k] for row in tables]
         values = [float(m.value) for m in rows if m.value is not None]
-        low, high = mean_ends(values, level)
+        low, high = mean_ends(values)
         out.append(
             Summary(
                 name=name,

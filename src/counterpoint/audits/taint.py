@@ -1,7 +1,7 @@
 """Taint in two layers: what untrusted content may have reached, and what it really changed.
 
-Always true: labels only grow along information edges, and shrink only at events that are named as declassifying; so where the
-edges are complete every event that an injection changed is tainted (recall 1; precision falls with the length of the trace).
+Always true: labels only grow along information edges; so where the edges are complete every event that an injection changed is
+tainted (recall 1; precision falls with the length of the trace).
 Did-influence asks the replay instead: the suspicious content is replaced by neutral content, one suspect after the other, and
 what is different then was influenced.
 
@@ -12,7 +12,7 @@ Labels are sets of sources: the join of two is their union, `trusted` is the emp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -101,21 +101,16 @@ def label_of(event: Event) -> int:
     return 1 << LABELS.index(name)
 
 
-def may_taint(trace: Trace, sources: Iterable[str] | None = None, *, declassified: Collection[str] = ()) -> MayTaint:
-    """What untrusted content may have reached; the sources are the untrusted events, or those named.
-
-    `declassified` are events that check what they pass on (extraction by a schema, independent verification, a person's
-    approval); only these take labels away.
-    """
+def may_taint(trace: Trace, sources: Iterable[str] | None = None) -> MayTaint:
+    """What untrusted content may have reached; the sources are the untrusted events, or those named."""
     facts = facts_of(trace)
     starts = _numbers(trace, untrusted(trace) if sources is None else sources)
-    clean = set(_numbers(trace, declassified))
     labels, parent = [0] * facts.n, [-1] * facts.n
     own = set(starts)
     for i in starts:
-        labels[i] = 0 if i in clean else label_of(trace.events[i])
+        labels[i] = label_of(trace.events[i])
     for s, d in zip(facts.info.src.tolist(), facts.info.dst.tolist(), strict=True):
-        if labels[s] and d not in clean:
+        if labels[s]:
             if not labels[d] and d not in own:
                 parent[d] = s
             labels[d] |= labels[s]
@@ -234,10 +229,3 @@ def _numbers(trace: Trace, ids: Iterable[str]) -> list[int]:
             raise NotFound(f"no event {name!r}", where=trace.trace_id, fix=did_you_mean(name, list(trace.index)[:5000]))
         out.append(trace.index[name])
     return sorted(set(out))
-
-
-def amplification(changed: Mask, injected: Sequence[int]) -> float | None:
-    """Error amplification: events changed downstream per injected event; None without injections."""
-    rest = changed.copy()
-    rest[list(injected)] = False
-    return int(rest.sum()) / len(injected) if len(injected) else None

@@ -169,7 +169,7 @@ class _TrajectoryTree:
         extra: dict[str, Any] | None,
     ) -> None:
         metrics = as_dict(step.get("metrics"))
-        usage = Usage.whole(metrics.get("prompt_tokens"), metrics.get("completion_tokens"), cached=metrics.get("cached_tokens"))
+        usage = Usage.openai(metrics)
         if usage is None and step.get("llm_call_count") != 0:
             self.draft.report.lacks["tokens of some steps"] += 1
         logprobs = [p for value in as_list(metrics.get("logprobs")) if (p := number(value)) is not None]

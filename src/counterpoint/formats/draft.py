@@ -239,10 +239,10 @@ class Draft(DraftRows):
         return "hierarchical" if any(boss in parent for boss in parent.values()) else "centralized"
 
 
-def one_line(text: str, most: int = _TITLE) -> str:
+def one_line(text: str) -> str:
     """The beginning of a text on one line, cut between words."""
-    words = " ".join(_TAGS.sub(" ", text[: 8 * most]).split())
-    return words if len(words) <= most else words[: most - 1].rsplit(" ", 1)[0] + "…"
+    words = " ".join(_TAGS.sub(" ", text[: 8 * _TITLE]).split())
+    return words if len(words) <= _TITLE else words[: _TITLE - 1].rsplit(" ", 1)[0] + "…"
 
 
 def _event(row: dict[str, Any], t: float) -> Event:

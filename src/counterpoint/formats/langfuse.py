@@ -23,7 +23,7 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, count, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, mark_graphs, mark_tool, result_text
 from counterpoint.formats.spans.openinference import is_sdk_trace
-from counterpoint.formats.spans.span import Kind, Span, close_wrappers, last_answer, last_request, opened
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers, opened
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -198,8 +198,7 @@ def _describe(span: Span, row: dict[str, Any], meta: dict[str, Any]) -> bool:
     elif span.kind in ("tool", "retriever"):
         _as_tool(span, row, attributes)
     else:
-        asked, answer = row.get("input"), row.get("output")
-        span.input, span.output = last_request(asked) if asked else "", last_answer(answer).text if answer else ""
+        span.talks(row.get("input"), row.get("output"), with_calls=False)
     return kind in _KINDS
 
 
@@ -226,19 +225,15 @@ def _as_agent(span: Span, row: dict[str, Any], attributes: dict[str, Any], scope
     span.agent_id = string(attributes.get("gen_ai.agent.id"))
     stated = next((name for key in names if (name := string(attributes.get(key)))), None)
     span.agent = stated or (None if span.agent_id and span.agent_id in span.name else span.name)
-    asked, answer = row.get("input"), row.get("output") or attributes.get("final_result")
-    span.input, span.output = last_request(asked) if asked else "", last_answer(answer).text if answer else ""
+    span.talks(row.get("input"), row.get("output") or attributes.get("final_result"), with_calls=False)
     span.usage = _usage(row)
 
 
 def _as_model(span: Span, row: dict[str, Any]) -> None:
-    answer = last_answer(row.get("output")) if row.get("output") else None
-    span.input, span.output = last_request(row["input"]) if row.get("input") else "", answer.text if answer else ""
+    span.talks(row.get("input"), row.get("output"))
     span.model = string(row.get("model")) or string(row.get("providedModelName"))
     span.usage = _usage(row)
     span.cost_usd = number(row.get("totalCost") or row.get("calculatedTotalCost")) or None
-    if answer and answer.calls:
-        span.extra["tool_calls"] = [call._asdict() for call in answer.calls]
 
 
 def _as_tool(span: Span, row: dict[str, Any], attributes: dict[str, Any]) -> None:

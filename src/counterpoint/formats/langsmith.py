@@ -19,9 +19,9 @@ from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
 from counterpoint.formats.spans.langgraph import KEPT, human_of, mark_graphs, mark_tool, result_text
-from counterpoint.formats.spans.span import Kind, Span, last_answer, last_request
+from counterpoint.formats.spans.span import Kind, Span
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -136,13 +136,10 @@ def _feedback(run: dict[str, Any]) -> dict[str, float]:
 def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
     inputs, outputs = as_dict(run.get("inputs")), as_dict(run.get("outputs"))
     if span.kind == "llm":
-        answer = last_answer(outputs) if outputs else None
-        span.input, span.output = last_request(inputs) if inputs else "", answer.text if answer else ""
+        span.talks(inputs, outputs)
         span.usage, span.cost_usd = _usage(run, outputs), number(run.get("total_cost"))
         asked = as_dict(as_dict(run.get("extra")).get("invocation_params")).get("model")
         span.model = string(outputs.get("model")) or string(meta.get("ls_model_name")) or string(asked)
-        if answer and answer.calls:
-            span.extra["tool_calls"] = [call._asdict() for call in answer.calls]
     elif span.kind in ("tool", "retriever"):
         span.tool = span.name
         only = inputs.get("input") if set(inputs) == {"input"} else inputs
@@ -152,7 +149,7 @@ def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
             mark_tool(span, only, outputs)
     else:
         values = {key: value for key, value in outputs.items() if value and key != "__interrupt__"}
-        span.input, span.output = last_request(inputs) if inputs else "", last_answer(values).text if values else ""
+        span.talks(inputs, values, with_calls=False)
         if span.name in _AGENTS:
             span.kind, span.agent = "agent", span.name
 
@@ -160,13 +157,7 @@ def _fill(span: Span, run: dict[str, Any], meta: dict[str, Any]) -> None:
 def _usage(run: dict[str, Any], outputs: dict[str, Any]) -> Usage | None:
     """Where a model run's tokens stand, best first."""
     for got in _counts(outputs):
-        into, out = got.get("input_tokens", got.get("prompt_tokens")), got.get("output_tokens", got.get("completion_tokens"))
-        read = as_dict(got.get("input_token_details") or got.get("prompt_tokens_details"))
-        wrote = as_dict(got.get("output_token_details") or got.get("completion_tokens_details"))
-        cached = count(read.get("cache_read", read.get("cached_tokens")))
-        reasoning = wrote.get("reasoning", wrote.get("reasoning_tokens"))
-        usage = Usage.whole(into, out, cached=cached, written=read.get("cache_creation"), reasoning=reasoning)
-        if usage is not None:
+        if (usage := Usage.openai(got)) is not None:
             return usage
     details = as_dict(run.get("prompt_token_details"))
     reasoning = as_dict(run.get("completion_token_details")).get("reasoning")

@@ -18,8 +18,8 @@ from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of
-from counterpoint.formats.spans.span import Kind, Span, close_wrappers, last_answer, last_request
+from counterpoint.formats.importing.values import as_dict, compact, seconds, string, text_of
+from counterpoint.formats.spans.span import Kind, Span, close_wrappers
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
 
@@ -136,26 +136,14 @@ def _fill(span: Span, kind: str, data: dict[str, Any], session: Session) -> None
 
 def _model(span: Span, kind: str, data: dict[str, Any], session: Session) -> None:
     span.model = string(data.get("model")) or string(as_dict(data.get("response")).get("model"))
-    span.usage = _usage(as_dict(data.get("usage")))
+    span.usage = Usage.openai(data.get("usage"))
     if span.usage is None:
         session.report.lacks[_NO_TOKENS] += 1
     if kind == "response" and not data.get("output"):
         session.report.lacks[_NO_CONTENT] += 1
-    answer = last_answer(data.get("output"))
-    span.input, span.output = last_request(data.get("input")) if data.get("input") else "", answer.text
-    if answer.calls:
-        span.extra["tool_calls"] = [call._asdict() for call in answer.calls]
+    span.talks(data.get("input"), data.get("output"))
     if (response := string(data.get("response_id"))) is not None:
         span.extra["response_id"] = response
-
-
-def _usage(usage: dict[str, Any]) -> Usage | None:
-    into = usage.get("input_tokens", usage.get("prompt_tokens"))
-    out = usage.get("output_tokens", usage.get("completion_tokens"))
-    read = as_dict(usage.get("input_tokens_details") or usage.get("prompt_tokens_details") or usage.get("details"))
-    wrote = as_dict(usage.get("output_tokens_details") or usage.get("completion_tokens_details") or usage.get("details"))
-    cached = count(read.get("cached_tokens", usage.get("cached_input_tokens")))
-    return Usage.whole(into, out, cached=cached, reasoning=wrote.get("reasoning_tokens"))
 
 
 openai_agents = Importer(

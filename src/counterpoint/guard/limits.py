@@ -122,7 +122,7 @@ def _check_others(table: Mapping[str, Any], where: str) -> None:
         raise _wrong(f"prices is {table['prices']!r}", where, fix="the path of a price file")
 
 
-def limit_option(pairs: Iterable[str], where: str = "--cap") -> dict[str, dict[str, float]]:
+def limit_option(pairs: Iterable[str]) -> dict[str, dict[str, float]]:
     """A table from options such as agents=50, tokens=2e6 or prompt.minutes=40."""
     out: dict[str, dict[str, float]] = {}
     for pair in pairs:
@@ -130,16 +130,16 @@ def limit_option(pairs: Iterable[str], where: str = "--cap") -> dict[str, dict[s
         scope, _, name = name.strip().rpartition(".")
         scope = scope or "session"
         if scope not in SCOPES:
-            raise _wrong(f"no scope named {scope!r}", where, scope, SCOPES)
+            raise _wrong(f"no scope named {scope!r}", "--cap", scope, SCOPES)
         if name not in SCOPES[scope]:
-            raise _wrong(f"no limit named {name!r} in {scope}", where, name, SCOPES[scope])
+            raise _wrong(f"no limit named {name!r} in {scope}", "--cap", name, SCOPES[scope])
         try:
             value = float(text.replace("_", "").replace(",", ""))
         except ValueError:
-            raise _wrong(f"{pair!r} sets no number", where, fix=f"{name}=50: a number of {COUNTED[name]}") from None
+            raise _wrong(f"{pair!r} sets no number", "--cap", fix=f"{name}=50: a number of {COUNTED[name]}") from None
         out.setdefault(scope, {})[name] = int(value) if value.is_integer() else value
     for scope, table in out.items():
-        _check_scope(scope, table, where)
+        _check_scope(scope, table, "--cap")
     return out
 
 

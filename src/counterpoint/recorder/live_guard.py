@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from counterpoint.errors import InputError, Refused
@@ -40,10 +40,10 @@ def given_limits(limits: GuardLimits | Mapping[str, Any] | str | os.PathLike[str
 class LiveGuard:
     """Counts one running team, and refuses what goes past its limits."""
 
-    def __init__(self, limits: GuardLimits, *, now: Callable[[], float] = time.time) -> None:
-        self.limits, self._now = limits, now
+    def __init__(self, limits: GuardLimits) -> None:
+        self.limits = limits
         self.tally = Tally()
-        self.tally.on_prompt(now())
+        self.tally.on_prompt(time.time())
         self._lock = threading.Lock()
         self._calls: dict[str, str] = {}
 
@@ -53,7 +53,7 @@ class LiveGuard:
         """The limit that refuses this, and the words for the agent."""
         call = GuardCall(agent, tool, f"{tool}:{args}", is_spawn=is_spawn, depth=depth)
         with self._lock:
-            return refusal(self.limits, self.tally, call, self._now())
+            return refusal(self.limits, self.tally, call, time.time())
 
     def permit(self, agent: str, tool: str, args: str | None, *, is_spawn: bool = False, depth: int = 0) -> None:
         """Raise `LimitReached` where this may not be; a call that may is counted."""
@@ -62,19 +62,19 @@ class LiveGuard:
             raise LimitReached(*why)
         if not is_spawn:
             with self._lock:
-                self.tally.on_call(self._now())
+                self.tally.on_call(time.time())
 
     def on_agent(self, agent: str, depth: int) -> None:
         """An agent was made."""
         with self._lock:
-            self.tally.on_agent(agent, depth, self._now())
+            self.tally.on_agent(agent, depth, time.time())
 
     def on_usage(self, fields: Mapping[str, Any]) -> None:
         """A step took these tokens and dollars."""
         read, wrote, usd = (fields.get(name) for name in ("tokens_in", "tokens_out", "cost_usd"))
         if read is not None or wrote is not None or usd is not None:
             with self._lock:
-                self.tally.on_usage("", [read or 0, 0, 0, 0, wrote or 0], self._now(), usd)
+                self.tally.on_usage("", [read or 0, 0, 0, 0, wrote or 0], time.time(), usd)
 
     def on_call(self, event: str, tool: str, args: str | None) -> None:
         """A tool was called, in this event."""
@@ -95,7 +95,7 @@ class LiveGuard:
             if fields["act"].verb == "tool":
                 self.on_call(agent.name, fields["act"].target, fields["act"].text)
                 with self._lock:
-                    self.tally.on_call(self._now())
+                    self.tally.on_call(time.time())
         elif what == "tool_result":
             self.on_result(_role(agent.name), agent.name, bool(fields["ok"]))
 

@@ -151,7 +151,7 @@ def _whole(order: Order) -> Order:
     if order.action not in ACTIONS:
         raise InputError(f"no order named {order.action!r}", where="action", fix=did_you_mean(str(order.action), ACTIONS))
     if order.action == "message" and not order.text.strip():
-        raise InputError("a message needs a text", where="text", fix="as in --text 'use the second ledger only'")
+        raise InputError("a message needs a text", where="text", fix="as in --message 'use the second ledger only'")
     try:
         size = len(order.text.encode())
     except UnicodeEncodeError:

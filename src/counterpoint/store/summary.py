@@ -286,10 +286,6 @@ class StoreTable(Tabular):
     def _newest_first(self) -> list[Summary]:
         return sorted(self.rows, key=lambda row: row.active, reverse=True)
 
-    def row_count(self) -> int:
-        """How many traces there are."""
-        return len(self.rows)
-
     def caption(self) -> str:
         """Which store, and how many traces."""
         n_open = sum(row.is_open for row in self.rows)

@@ -68,7 +68,7 @@ def annotation(
     """A new one, checked."""
     text, label, by, name = text or None, None if label is None else label.strip(), by.strip(), name.strip()
     if not by:
-        raise InputError("an annotation needs an author", fix="--by NAME")
+        raise InputError("an annotation needs an author", fix="--author NAME")
     if label is None and score is None and text is None:
         raise InputError("an annotation needs a label, a score or a text", fix="--label wrong, --score helpful=3, --note TEXT")
     if label == "" or any(not c.isprintable() for c in (label or "") + name + by):

@@ -115,11 +115,6 @@ class TraceBatch:
         """Events per trace."""
         return np.diff(self.offsets)
 
-    @cached_property
-    def trace_of_event(self) -> NDArray[np.int32]:
-        """For every event, the place of its trace in the batch."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.lengths)
-
     # -- events --------------------------------------------------------------------------------------------------
 
     def _arrow(self, name: str) -> pa.ChunkedArray:
@@ -182,12 +177,6 @@ class TraceBatch:
         column = self._edges["type"]
         column = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
         return pc.index_in(column, value_set=pa.array(EDGE_TYPES)).cast(pa.uint8()).to_numpy()
-
-    def global_edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Both ends counted from the start of the batch: rows of the event columns."""
-        assert self.edge_offsets is not None
-        shift = np.repeat(self.offsets[:-1], np.diff(self.edge_offsets))
-        return self.src + shift, self.dst + shift
 
     # -- traces --------------------------------------------------------------------------------------------------
 

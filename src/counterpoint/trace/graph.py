@@ -8,7 +8,7 @@ are event numbers: places in `trace.events`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -172,11 +172,6 @@ class Graph:
         """The earliest start of each event when event i takes `weight[i]` and waits for all it depends on."""
         return self._heads(self._weight(weight, self.n)[self.src])
 
-    def finishes(self, weight: NDArray[Any]) -> NDArray[np.float64]:
-        """When each event is over at the earliest: its own weight after the latest of its causes."""
-        w = self._weight(weight, self.n)
-        return self._heads(w[self.src]) + w
-
     @staticmethod
     def _weight(weight: NDArray[Any], n: int) -> NDArray[np.float64]:
         w = np.asarray(weight, np.float64)
@@ -247,50 +242,6 @@ class Graph:
         first = np.zeros(self.n + 1, np.int32)
         np.cumsum(np.bincount(self.dst, minlength=self.n), out=first[1:])
         return by, first
-
-    # -- orders --------------------------------------------------------------------------------------------------
-
-    def linear_extension(self, rng: np.random.Generator) -> list[int]:
-        """One order of the events that respects every edge, drawn by picking among the ready ones at random."""
-        degrees = self.in_degree().tolist()
-        first, targets = (a.tolist() for a in self.children)
-        ready = [i for i in range(self.n) if not degrees[i]]
-        out: list[int] = []
-        while ready:
-            k = int(rng.integers(len(ready)))
-            ready[k], ready[-1] = ready[-1], ready[k]
-            i = ready.pop()
-            out.append(i)
-            for j in targets[first[i] : first[i + 1]]:
-                degrees[j] -= 1
-                if not degrees[j]:
-                    ready.append(j)
-        return out
-
-    def linear_extensions(self) -> Iterator[list[int]]:
-        """Every order that respects every edge, in lexicographic order of event numbers. Their number explodes."""
-        degrees = self.in_degree().tolist()
-        first, targets = (a.tolist() for a in self.children)
-        out: list[int] = []
-
-        def extend() -> Iterator[list[int]]:
-            if len(out) == self.n:
-                yield out.copy()
-                return
-            for i in range(self.n):
-                if degrees[i] == 0:
-                    degrees[i] = -1
-                    out.append(i)
-                    after = targets[first[i] : first[i + 1]]
-                    for j in after:
-                        degrees[j] -= 1
-                    yield from extend()
-                    for j in after:
-                        degrees[j] += 1
-                    out.pop()
-                    degrees[i] = 0
-
-        return extend()
 
 
 def _inverse(order: Ints) -> Ints:

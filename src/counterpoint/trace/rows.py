@@ -199,10 +199,6 @@ class Credit(Tabular):
             out.append((name, mean, *((None, None) if se is None else normal_ends(mean, se))))
         return sorted(out, key=lambda bar: -abs(bar[1] or 0.0))
 
-    def row_count(self) -> int:
-        """How many units have an answer."""
-        return len(self.rows)
-
     def caption(self) -> str:
         """The mechanism, what it estimates, and how many units it has no answer for."""
         refused = f"; {len(self.unidentified):,} units not identified" if self.unidentified else ""

@@ -28,7 +28,9 @@ def _fix() -> str:
 
 
 class Tabular:
-    """What a result inherits; it gives its columns, its rows and one line that says what it is."""
+    """What a result inherits; it gives its columns, its rows and one line that says what it is.
+
+    A result with `rows`, whose attributes have the names of the columns, has no more to say."""
 
     __slots__ = ()
 
@@ -37,11 +39,12 @@ class Tabular:
 
     def table_rows(self) -> Iterable[Sequence[Any]]:
         """The rows, a value for each column of `TABLE`."""
-        raise NotImplementedError
+        return (tuple(getattr(row, name) for name in self.TABLE) for row in getattr(self, "rows", ()))
 
     def row_count(self) -> int:
         """How many rows there are."""
-        return sum(1 for _ in self.table_rows())
+        rows = getattr(self, "rows", None)
+        return sum(1 for _ in self.table_rows()) if rows is None else len(rows)
 
     def caption(self) -> str:
         """One line that says what the table is."""

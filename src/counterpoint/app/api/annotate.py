@@ -51,18 +51,10 @@ class Annotations(Tabular):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def table_rows(self) -> Iterator[Sequence[Any]]:
-        """A row per annotation."""
-        return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
-
     def sample(self) -> tuple[list[str], Iterator[Sequence[Any]]]:
         """With the time as people write it."""
         names = ["trace_id", "event", "name", "label", "score", "text", "by", "when"]
         return names, ((a.trace_id, a.event, a.name, a.label, a.score, a.text, a.by, moment(a.at)) for a in self.rows)
-
-    def row_count(self) -> int:
-        """How many there are."""
-        return len(self.rows)
 
     def caption(self) -> str:
         """How many, by how many."""

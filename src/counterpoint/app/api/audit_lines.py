@@ -200,7 +200,7 @@ class AuditLines:
         return [line.label or line.name, number(line.traces), number(line.suspects), *means, *counts]
 
     def as_dict(self) -> dict[str, Any]:
-        """What `counterpoint audit --by WHAT --json` prints."""
+        """What `counterpoint audit --group WHAT --json` prints."""
         rows = [msgspec.to_builtins(line) | {"means": {m: line.mean(m) for m in line.sums}} for line in self.rows()]
         for row in rows:
             del row["sums"]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from counterpoint.app.api.annotate import opened
 from counterpoint.app.api.inputs import found_ids
@@ -88,14 +88,6 @@ class TraceComparison(Tabular):
         """The reward of each side with its interval, or what else comes first."""
         first = self.rows[0].figure if self.rows else ""
         return [(f"{row.label} {row.figure}", row.mean, row.low, row.high) for row in self.rows if row.figure == first]
-
-    def table_rows(self) -> Iterator[Sequence[Any]]:
-        """A row per side and figure."""
-        return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
-
-    def row_count(self) -> int:
-        """How many rows there are."""
-        return len(self.rows)
 
     def caption(self) -> str:
         """The sides."""

@@ -297,7 +297,7 @@ class Reporting:
         for key, pattern in self._patterns.items():
             pattern.useful = self._useful[key] / self._acts[key] if self._acts[key] else None
         rewards = [float(line.team_reward) for line in lines if line.team_reward is not None]
-        days = sums_of_lines(lines, "day")
+        days, changed = sums_of_lines(lines, "day"), changes(lines)
         kinds = sorted(self._failures.values(), key=lambda f: (-f.count, f.reason))
         return Report(
             query=self._query,
@@ -317,8 +317,8 @@ class Reporting:
             waste=list(self._waste.values()),
             useful=_all(self._useful, self._acts),
             patterns=sorted(self._patterns.values(), key=lambda p: (-(p.cost_usd or 0), -p.tokens, -p.busy_s, p.name)),
-            trends=trends(lines),
-            changes=changes(lines),
+            trends={name: change.means for name, change in changed.items()},
+            changes=changed,
             waiting=_hanging(lines),
             outside=self._outside,
         )
@@ -358,11 +358,6 @@ def report(traces: Source, *, store: StorePlace = None, query: str = "") -> Repo
     for trace in many_traces(traces, store):
         making.take(trace)
     return making.done()
-
-
-def trends(lines: Iterable[Summary]) -> dict[str, tuple[float, float]]:
-    """Means per trace in the earlier and the later half; nothing for fewer than four traces."""
-    return {name: change.means for name, change in changes(lines).items()}
 
 
 def changes(lines: Iterable[Summary]) -> dict[str, Change]:

@@ -93,10 +93,6 @@ class Sums(Tabular):
             tokens, left = None if s.tokens is None else float(s.tokens), sum(s.unpriced.values())
             yield (s.name, s.label, s.traces, s.events, s.calls, s.errors, tokens, s.cost_usd, left, s.seconds)
 
-    def row_count(self) -> int:
-        """How many lines there are."""
-        return len(self.rows)
-
     def caption(self) -> str:
         """How many traces, by what."""
         return f"{self.total.traces:,} traces by {self.group}" + (f" of {zone()}" if self.group == "day" else "")

@@ -6,7 +6,6 @@ Always true: rows are those of `audit.rollups`, all of them unless `limit` says 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -79,14 +78,6 @@ class Top(Tabular):
         """What each row has of its own."""
         own = FIGURES[self.by][0] if self.by in FIGURES else "events"
         return [(row.name or "(none)", getattr(row, own), None, None) for row in self.rows]
-
-    def table_rows(self) -> Iterator[Sequence[Any]]:
-        """A row per agent, role, tool, type or model."""
-        return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
-
-    def row_count(self) -> int:
-        """How many rows there are."""
-        return len(self.rows)
 
     def caption(self) -> str:
         """Which trace, by what."""

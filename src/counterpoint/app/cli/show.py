@@ -6,22 +6,20 @@ terminal.
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
 import numpy as np
 
+from counterpoint.answer import Screen, padded, span, wrapped
 from counterpoint.app.forks import free_replay, last_merge
 from counterpoint.app.load_save import about, load
 from counterpoint.app.price_file import cost_words
 from counterpoint.app.terminal.options import full_option, ids_option
-from counterpoint.app.terminal.output import emit, json_option, table
+from counterpoint.app.terminal.output import emit, json_option, screen, table
 from counterpoint.app.terminal.store import store_option
 from counterpoint.app.viewer.credit_tab import team_work
 from counterpoint.app.viewer.overview import overview
@@ -106,15 +104,13 @@ def _show_trace(trace: Trace, *, with_events: bool, whole: bool, with_ids: bool)
     team, shares = look.team, agent_shares(trace, replay=free_replay(trace), merged=last_merge)
     lanes = folded(team, is_whole=whole, with_ids=with_ids)
     path = _path(look.facts)
-    open_ = [plain_text(words) for words in ending_words(trace)]
-    parts = [*_head(trace, on), *(wrapped(open_, on.pick(" · ", " | "), on, "open     ") if open_ else [])]
-    parts += wrapped(answers(look, on), on.pick(" · ", " | "), on, "answers  ")
-    rewards, metrics = ([f"{plain_text(k)} {number(v)}" for k, v in (m or {}).items()] for m in (trace.rewards, trace.metrics))
-    outcomes = [plain_text(said) for said in in_words(trace)]
-    said = (("rewards", rewards), ("costs", _costs(trace)), ("metrics", metrics), ("outcome", outcomes), ("notes", _notes(trace)))
-    for name, words in said:
-        parts += wrapped(words, "  ", on, f"{name:8} ") if words else []
-    steps = [plain_text(name) for name in path["events"]] if with_ids else _hands(look.facts)
+    parts = [*_head(trace, on), *wrapped(ending_words(trace), on, "open     ")]
+    parts += wrapped([fact.text for fact in overview(trace).facts], on, "answers  ")
+    rewards, metrics = ([f"{k} {number(v)}" for k, v in (m or {}).items()] for m in (trace.rewards, trace.metrics))
+    said = {"rewards": rewards, "costs": _costs(trace), "metrics": metrics, "outcome": in_words(trace), "notes": _notes(trace)}
+    for name, words in said.items():
+        parts += wrapped(words, on, f"{name:8} ", "  ")
+    steps = path["events"] if with_ids else _hands(look.facts)
     parts += [*_path_lines(path, steps, on, whole=whole), ""]
     tainted = set(team.agent_E[look.tainted_E].tolist())
     on_path = [trace.index[name] for name in path["events"]]
@@ -131,11 +127,11 @@ def _show_trace(trace: Trace, *, with_events: bool, whole: bool, with_ids: bool)
 def _work(look: TraceView, on: Screen, limit: int | None) -> list[str]:
     """What was done and what became of it: in all, and by agent."""
     told = team_work(look)
-    lines = wrapped(told.headline.split(" · "), on.pick(" · ", " | "), on, "work     ")
+    lines = wrapped(told.headline.split(" · "), on, "work     ")
     some = told.agents[:limit] if len(told.agents) > 1 else []
     wide = min(max((span(plain_text(one.name)) for one in some), default=0), _MOST_LABEL, max(on.width // 3, 8))
     for one in some:
-        lines += wrapped(plain_text(one.became).split("; "), "; ", on, f"  {_padded(plain_text(one.name), wide, on)} ")
+        lines += wrapped(one.became.split("; "), on, f"  {padded(plain_text(one.name), wide, on)} ", "; ")
     left = len(told.agents) - len(some) if some else 0
     return [*lines, *([f"  {left:,} more agents: counterpoint credit"] if left else [])]
 
@@ -147,22 +143,22 @@ def _notes(trace: Trace) -> list[str]:
     more = [f"and {len(whole) - _NOTES:,} more"] if len(whole) > _NOTES else []
     of_events = len(given) - len(whole)
     more += [f"{counted(of_events, 'note')} on events"] if of_events else []
-    return [plain_text(line if len(line) <= 100 else line[:99] + "…") for line in [*whole[:_NOTES], *more]]
+    return [line if len(line) <= 100 else line[:99] + "…" for line in [*whole[:_NOTES], *more]]
 
 
 def _head(trace: Trace, on: Screen) -> list[str]:
     """Title; then id, project, date and models; then how large it is."""
     title, project = title_of(trace), project_of(trace.meta)
     models, began = models_of(trace.events, trace.meta), started(trace.events, trace.meta)
-    lines = wrapped([plain_text(title)], "", on) if title and title != trace.trace_id else []
-    words = [plain_text(trace.trace_id)]
-    words += [f"task {plain_text(trace.task_id)}"] if trace.task_id not in (trace.trace_id, title) else []
-    words += [plain_text(word) for word in (trace.system, project) if word]
-    words += [moment(began)] * (began is not None) + [plain_text(short_model(name)) for name in models[:3]]
+    lines = wrapped([title], on) if title and title != trace.trace_id else []
+    words = [trace.trace_id]
+    words += [f"task {trace.task_id}"] if trace.task_id not in (trace.trace_id, title) else []
+    words += [word for word in (trace.system, project) if word]
+    words += [moment(began)] * (began is not None) + [short_model(name) for name in models[:3]]
     words += [f"and {len(models) - 3:,} more models"] * (len(models) > 3)
     size = [trace.topology or "unknown topology", counted(len(trace.members), "agent"), counted(len(trace.events), "event")]
     size += [counted(len(trace.edges), "edge"), *([counted(len(trace.failures), "error")] if trace.failures else [])]
-    return [*lines, *wrapped(words, "  ", on), *wrapped(size, "  ", on)]
+    return [*lines, *wrapped(words, on, between="  "), *wrapped(size, on, between="  ")]
 
 
 def _costs(trace: Trace) -> list[str]:
@@ -172,7 +168,7 @@ def _costs(trace: Trace) -> list[str]:
     words = [f"{compact(tokens)} tokens"] if tokens is not None else []
     words += [duration(seconds)] if seconds is not None else []
     words += [cost_words(paid, trace.unpriced if any(trace.unpriced) else {})] if paid is not None or any(trace.unpriced) else []
-    return [*words, *(f"{plain_text(k)} {number(v)}" for k, v in costs.items())]
+    return [*words, *(f"{k} {number(v)}" for k, v in costs.items())]
 
 
 def _hands(facts: Facts) -> list[str]:
@@ -187,7 +183,7 @@ def _hands(facts: Facts) -> list[str]:
             out[-1] = agent, out[-1][1] + float(adds)
         else:
             out.append((agent, float(adds)))
-    return [f"{plain_text(team.label_A[a])} {_length(length, path.unit)}" for a, length in out if length > 0 or len(out) == 1]
+    return [f"{team.label_A[a]} {_length(length, path.unit)}" for a, length in out if length > 0 or len(out) == 1]
 
 
 def _length(length: float, unit: str) -> str:
@@ -196,13 +192,13 @@ def _length(length: float, unit: str) -> str:
 
 def _path_lines(path: dict[str, Any], steps: list[str], on: Screen, *, whole: bool) -> list[str]:
     if path["length"] is None:
-        return wrapped(["- (no edge says what waited for what)"], "", on, "path     ")
+        return wrapped(["- (no edge says what waited for what)"], on, "path     ")
     half = len(steps) if whole else _EVENTS // 2
     cut = [f"... {len(steps) - 2 * half} ..."] if len(steps) > 2 * half else []
     shown = [*steps[:half], *cut, *steps[half if not cut else -half :]]
     begin = f"{_length(path['length'], path['unit'])} over {counted(len(path['events']), 'event')}: "
     shown[:1] = [begin + step for step in shown[:1]]
-    return wrapped(shown, " > ", on, "path     ")
+    return wrapped(shown, on, "path     ", " > ")
 
 
 def _list_events(events: list[Event], *, whole: bool) -> str:
@@ -263,12 +259,7 @@ def _call_line(call: dict[str, Any], asked: list[str]) -> str:
     return " · ".join([*words, str(call["address"])] if "address" in call else words)
 
 
-# -- answers and figures ---------------------------------------------------------------------------------------------------
-
-
-def answers(look: TraceView, on: Screen) -> list[str]:
-    """Computed facts, each with the agent or the event it is about."""
-    return [plain_text(fact.text).replace("×", on.times()) for fact in overview(look.trace).facts]
+# -- figures ---------------------------------------------------------------------------------------------------
 
 
 def figures(look: TraceView, lanes: list[Lane]) -> dict[str, list[str]]:
@@ -301,58 +292,6 @@ _FEWEST = 16  # cells that a lane needs to say anything
 _MOST_LABEL = 30
 
 
-class Screen(NamedTuple):
-    """What the text is for."""
-
-    width: int
-    is_unicode: bool
-    is_colour: bool
-
-    def pick(self, sign: str, ascii_sign: str) -> str:
-        """The sign, or its twin."""
-        return sign if self.is_unicode else ascii_sign
-
-    def times(self) -> str:
-        """Between a name and how many of it there are."""
-        return self.pick("×", "x")
-
-
-def screen() -> Screen:
-    """The screen that stdout goes to: `COLUMNS` says how wide; `NO_COLOR`, a pipe or a dumb terminal say no colour."""
-    is_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    try:
-        "".join([*(k.glyph for k in KINDS), "×─│├└┊▨░▒▓≤…·"]).encode(sys.stdout.encoding or "ascii")
-        is_unicode = True
-    except (UnicodeEncodeError, LookupError):
-        is_unicode = False
-    return Screen(max(shutil.get_terminal_size((100, 24)).columns, 30), is_unicode, is_colour)
-
-
-def span(text: str) -> int:
-    """How many columns a text takes: wide characters two, marks that sit on another none."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
-
-def cut(text: str, width: int, on: Screen) -> str:
-    """A text in at most so many columns, its end replaced by a sign where it is longer."""
-    if span(text) <= width:
-        return text
-    sign, out, used = on.pick("…", "~"), "", 0
-    for c in text:
-        used += span(c)
-        if used > width - 1:
-            break
-        out += c
-    return out + sign
-
-
-def _padded(text: str, width: int, on: Screen) -> str:
-    short = cut(text, width, on)
-    return short + " " * (width - span(short))
-
-
 def lanes_text(
     team: TraceTeam,
     lanes: list[Lane],
@@ -372,13 +311,13 @@ def lanes_text(
         kept.popitem()
     room = max(_room(wide, kept, on), 4)
     drawn = cells(team, shown, room, list(path))
-    heads = [_padded("agent", wide, on), *(name.rjust(_width(name, values)) for name, values in kept.items())]
+    heads = [padded("agent", wide, on), *(name.rjust(_width(name, values)) for name, values in kept.items())]
     lines = ["  ".join([*heads, _ruler(drawn, room)]).rstrip()]
     most = f"at once {on.pick('≤', '<=')}{max(float(drawn.busy.max(initial=0.0)), 0):.0f}"
-    lines.append((_padded(most, wide, on) + " " * _taken(kept) + "  " + _density(drawn, on)).rstrip())
+    lines.append((padded(most, wide, on) + " " * _taken(kept) + "  " + _density(drawn, on)).rstrip())
     for row, label in enumerate(labels):
         figures = [values[row].rjust(_width(name, values)) for name, values in kept.items()]
-        lines.append("  ".join([_padded(label, wide, on), *figures, _lane(drawn, row, on)]).rstrip())
+        lines.append("  ".join([padded(label, wide, on), *figures, _lane(drawn, row, on)]).rstrip())
     if len(shown) < len(lanes):
         more = sum(len(lane.agents) for lane in lanes[len(shown) :])
         lines.append(f"{on.pick('…', '...')} {len(lanes) - len(shown):,} more lanes, {more:,} agents: --full")
@@ -386,7 +325,7 @@ def lanes_text(
 
 
 def _label(lane: Lane, tainted: set[int], on: Screen) -> str:
-    text = plain_text(lane.label(on.times()))
+    text = plain_text(lane.label(on.pick("×", "x")))
     return text if tainted.isdisjoint(lane.agents) else f"{text} {on.pick('▨', '%')}"
 
 
@@ -461,25 +400,12 @@ def _legend(drawn: Cells, on: Screen, *, has_taint: bool) -> list[str]:
         idle = sum(b - a for a, b in drawn.clock.gaps)
         words.append(f"{on.pick('┊', ':')} {len(drawn.clock.gaps):,} silences folded, {duration(idle)} in all")
     words += ["underlined: critical path"] if on.is_colour and drawn.on_path.any() else []
-    return wrapped(words, "  ", on)
-
-
-def wrapped(words: Sequence[str], between: str, on: Screen, lead: str = "") -> list[str]:
-    """Words in lines that fit the screen; the first line begins with `lead`, the others are as far in."""
-    lines: list[str] = []
-    here = lead
-    for word in words:
-        is_first = here in (lead, " " * len(lead))
-        if not is_first and span(here) + span(between) + span(word) + span(between.rstrip()) > on.width:
-            lines.append((here + between).rstrip())
-            here, is_first = " " * len(lead), True
-        here += ("" if is_first else between) + cut(word, max(on.width - len(lead) - span(between.rstrip()), 8), on)
-    return [*lines, here] if here.strip() else lines
+    return wrapped(words, on, between="  ")
 
 
 def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, *, limit: int = 8, is_own: bool = False) -> str:
     """Who earned the team reward: a bar for each lane, the largest first; agents and the unassigned rest add up to it."""
-    amounts = [(lane.label(on.times()), sum(shares.agents.get(names[a], 0.0) for a in lane.agents)) for lane in lanes]
+    amounts = [(lane.label(on.pick("×", "x")), sum(shares.agents.get(names[a], 0.0) for a in lane.agents)) for lane in lanes]
     rows = sorted((r for r in amounts if r[1]), key=lambda r: -abs(r[1]))
     rest = rows[limit:]
     rows = rows[:limit]
@@ -489,12 +415,12 @@ def credit_bar(shares: Shares, lanes: list[Lane], names: list[str], on: Screen, 
     total = sum(v for _, v in amounts)
     whole = f"R {number(shares.reward)}" + (" as the run scored itself" if is_own else "")
     closing = f"{whole} = agents {total:+.3g} + unassigned {shares.unassigned:+.3g}"
-    lines = wrapped([closing, f"by {shares.method}"], "  ", on, "credit   ")
+    lines = wrapped([closing, f"by {shares.method}"], on, "credit   ", "  ")
     wide = min(max((span(plain_text(label)) for label, _ in rows), default=0), _MOST_LABEL, max(on.width // 3, 8))
     room = min(max(on.width - wide - 14, 1), 48)
     most = max((abs(v) for _, v in rows), default=0.0) or 1.0
     for label, value in rows:
         bar = (on.pick("█", "#") if value >= 0 else on.pick("▒", "=")) * max(round(room * abs(value) / most), 1)
         coloured = click.style(bar, fg="blue" if value >= 0 else "yellow") if on.is_colour else bar
-        lines.append(f"  {_padded(plain_text(label), wide, on)} {value:+9.3g} {coloured}".rstrip())
+        lines.append(f"  {padded(plain_text(label), wide, on)} {value:+9.3g} {coloured}".rstrip())
     return "\n".join(lines)

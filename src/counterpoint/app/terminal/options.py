@@ -195,14 +195,14 @@ def most_rows(rows: int | None, default: int | None) -> int | None:
     return default if rows is None else rows or None
 
 
-def numbers_of(pairs: Sequence[str], names: Sequence[str], flag: str = "--set") -> dict[str, float]:
+def numbers_of(pairs: Sequence[str], names: Sequence[str]) -> dict[str, float]:
     """Name to number of NAME=VALUE pairs, none of them negative; names that are not set are left out."""
     numbers: dict[str, float] = {}
-    for name, value in values_of(pairs, flag).items():
+    for name, value in values_of(pairs).items():
         if name not in names:
-            raise InputError(f"no setting named {name!r}", where=flag, fix=did_you_mean(name, names))
+            raise InputError(f"no setting named {name!r}", where="--set", fix=did_you_mean(name, names))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise InputError(f"{name} is a number from 0, not {value!r}", where=flag, fix=f"as in {flag} {name}=1")
+            raise InputError(f"{name} is a number from 0, not {value!r}", where="--set", fix=f"as in --set {name}=1")
         numbers[name] = float(value)
     return numbers
 

@@ -33,12 +33,13 @@ _EXCERPT = 120
 def methods(trace: Trace) -> list[MethodInfo]:
     """Every mechanism, those that answer first."""
     view = view_of(trace)
-    if "methods" not in view.kept:
-        best = default_method(view)
-        every = [_info(view, name, best) for name in registry.ids("mechanism")]
-        view.kept["methods"] = sorted(every, key=lambda method: (method.why is None, method.refusal is not None))
-    kept: list[MethodInfo] = view.kept["methods"]
-    return kept
+    return view.once("methods", lambda: _methods(view))
+
+
+def _methods(view: TraceView) -> list[MethodInfo]:
+    best = default_method(view)
+    every = [_info(view, name, best) for name in registry.ids("mechanism")]
+    return sorted(every, key=lambda method: (method.why is None, method.refusal is not None))
 
 
 def team_work(view: TraceView) -> TeamWork:
@@ -66,15 +67,16 @@ def work(trace: Trace) -> Work:
 
 def default_method(view: TraceView) -> CreditChoice | None:
     """The method that is shown where nobody chose another, as `counterpoint credit` chooses it; None where none answers."""
-    if "default" not in view.kept:
-        try:
-            found = choose([view.trace], replay=free_replay(view.trace), merged=last_merge)
-            view.kept["credit", found.credit.mechanism] = found.credit
-        except CounterpointError:
-            found = None
-        view.kept["default"] = found
-    kept: CreditChoice | None = view.kept["default"]
-    return kept
+    return view.once("default", lambda: _chosen(view))
+
+
+def _chosen(view: TraceView) -> CreditChoice | None:
+    try:
+        found = choose([view.trace], replay=free_replay(view.trace), merged=last_merge)
+    except CounterpointError:
+        return None
+    view.kept["credit", found.credit.mechanism] = found.credit
+    return found
 
 
 def _info(view: TraceView, name: str, best: CreditChoice | None) -> MethodInfo:
@@ -231,10 +233,7 @@ def _row(view: TraceView, found: Earned, row: Row) -> CreditRow:
 
 
 def _places(view: TraceView) -> RowPlaces:
-    if "places" not in view.kept:
-        view.kept["places"] = RowPlaces(view.trace)
-    kept: RowPlaces = view.kept["places"]
-    return kept
+    return view.once("places", lambda: RowPlaces(view.trace))
 
 
 def _excerpt(view: TraceView, found: Earned, event: int, agent: int) -> str:

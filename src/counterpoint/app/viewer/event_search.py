@@ -56,7 +56,7 @@ def _test(view: TraceView, term: Term) -> Mask:
 
 def _dated(view: TraceView, term: Term) -> Mask:
     """Where an event was recorded in the time that a term names; nowhere in a trace without a clock's time."""
-    when = _once(view, "moments", lambda: _clock(view))
+    when = view.once("moments", lambda: _clock(view))
     begin, end = span_of_term(term._replace(sign="=") if term.sign == "!=" else term)
     inside: Mask = (when >= begin) & (when < end)
     return ~inside & np.isfinite(when) if term.sign == "!=" else inside
@@ -140,18 +140,12 @@ def _holding(names: Sequence[str | None], wanted: str) -> Mask:
 
 def _word(view: TraceView, word: str) -> Mask:
     """Events that hold a word in their text, id, agent, tool, or in what is noted about them."""
-    names, of_E = _once(view, "texts", lambda: _texts(view))
-    ids = _once(view, "ids", lambda: [e.id.lower() for e in view.trace.events])
+    names, of_E = view.once("texts", lambda: _texts(view))
+    ids = view.once("ids", lambda: [e.id.lower() for e in view.trace.events])
     in_text = np.array([word in text for text in names] + [False], np.bool_)[of_E]
     named = np.fromiter((word in name for name in ids), np.bool_, view.n)
     noted = _annotated_events(view, lambda a: word in f"{a.name}={a.label or ''}\n{a.text or ''}".lower())
     return in_text | named | noted | _text(view, "agent", word) | _text(view, "tool", word)
-
-
-def _once(view: TraceView, name: str, make: Callable[[], Any]) -> Any:
-    if name not in view.kept:
-        view.kept[name] = make()
-    return view.kept[name]
 
 
 def _texts(view: TraceView) -> tuple[list[str], NDArray[np.int64]]:

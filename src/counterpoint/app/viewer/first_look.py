@@ -36,7 +36,6 @@ class FirstLook:
         self._row, self._batch = row, batch
         self.t_E: Floats = batch.column("t").astype(np.float64)
         dur_E = batch.column("dur").astype(np.float64)
-        self._has_dur_E = ~np.isnan(dur_E)
         self.end_E: Floats = self.t_E + np.maximum(np.nan_to_num(dur_E), 0.0)
         self.span = float(self.t_E.min()), float(self.end_E.max())
         self._first_seen()

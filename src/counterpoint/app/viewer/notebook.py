@@ -23,7 +23,7 @@ from counterpoint.app.contributions import contributions
 from counterpoint.app.forks import free_replay, last_merge
 from counterpoint.app.viewer.one_file import OneFile, one_file
 from counterpoint.credits.choice import agent_shares
-from counterpoint.display import counted
+from counterpoint.display import counted, duration
 from counterpoint.errors import CounterpointError, Refused, install
 from counterpoint.files import put
 from counterpoint.formats.masking import masked as without_secrets
@@ -258,19 +258,12 @@ def _ruler(drawn: Cells, high: int) -> str:
     clock = drawn.clock
     label = f'class="s" fill="{_SOFT[0]}" font-size="11"'
     out = [f'<text {label} x="{_LABEL}" y="12">0 s</text>']
-    out.append(f'<text {label} x="{_WIDE}" y="12" text-anchor="end">{_time(clock.end - clock.start)}</text>')
+    out.append(f'<text {label} x="{_WIDE}" y="12" text-anchor="end">{duration(clock.end - clock.start)}</text>')
     for a, b in clock.gaps[:8]:
         x = _LABEL + float(clock.place(np.array([(a + b) / 2]))[0]) * (_WIDE - _LABEL)
         out.append(f'<path class="w" stroke="{_SOFT[0]}" stroke-dasharray="2 3" d="M{x:.0f} 16V{high}"/>')
-        out.append(f'<text {label} x="{x:.0f}" y="12" text-anchor="middle">{_time(b - a)} idle</text>')
+        out.append(f'<text {label} x="{x:.0f}" y="12" text-anchor="middle">{duration(b - a)} idle</text>')
     return "".join(out)
-
-
-def _time(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes = int(seconds) // 60
-    return f"{minutes} min {int(seconds) % 60} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def _legend(drawn: Cells) -> str:

@@ -80,7 +80,6 @@ def one_file(
     masked: Counter[str] | None,
     is_summary: bool = False,
     notes: Sequence[str] = (),
-    page: Path | None = None,
 ) -> OneFile:
     """The page with these traces in it. They are taken as they are: mask them first, and say what was masked."""
     sizes = [len(text) for trace in traces for text in _texts(trace).values()]
@@ -90,12 +89,12 @@ def one_file(
         raise InputError("two of the traces have the same id", fix="write them into two files")
     counts = None if masked is None else dict(sorted(masked.items()))
     title = " · ".join(told)
-    data = page_around(block({"masked": counts, "traces": told}), title, page)
+    data = page_around(block({"masked": counts, "traces": told}), title)
     if len(data) > LIMIT:
         raise Refused(
             f"the file would have {len(data) / 1e6:,.0f} MB",
             why=f"more than {LIMIT / 1e6:.0f} MB is too much for a browser to open from disk",
-            fix="--agents NAME for some agents, --window FROM-TO for a part of the time, or --summary for no texts and fields",
+            fix="--agent NAME for some agents, --window FROM-TO for a part of the time, or --summary for no texts and fields",
         )
     cut = 0 if is_summary else sum(size > longest for size in sizes)
     return OneFile(data, sum(len(t.events) for t in traces), cut, len(sizes) if is_summary else 0, longest)
@@ -214,15 +213,14 @@ def _json(value: Any) -> bytes:
         return json.dumps(msgspec.to_builtins(value, str_keys=True), ensure_ascii=True, separators=(",", ":")).encode()
 
 
-def page_around(data: str, title: str, page: Path | None = None) -> bytes:
+def page_around(data: str, title: str) -> bytes:
     """The page with a block in it, a policy that lets nothing in or out, and a title."""
-    where = page or PAGE
-    if not where.is_file():
+    if not PAGE.is_file():
         fix = "installed packages carry it; in a checkout run `make page`"
-        raise NotFound("this copy has no viewer page", where=where.name, fix=fix)
-    text = where.read_text(encoding="utf-8")
+        raise NotFound("this copy has no viewer page", where=PAGE.name, fix=fix)
+    text = PAGE.read_text(encoding="utf-8")
     if _PLACE not in text:
-        raise InputError("has no place for the data", where=where.name, fix="build the page again with `make page`")
+        raise InputError("has no place for the data", where=PAGE.name, fix="build the page again with `make page`")
     allowed = f'<meta http-equiv="Content-Security-Policy" content="{policy(text)}">'
     text = re.sub(r"<head[^>]*>", lambda found: found[0] + allowed, text, count=1, flags=re.I)
     named = escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in title[:200]))

@@ -21,7 +21,7 @@ from counterpoint.audits.overhead import overhead
 from counterpoint.audits.parallelism import parallelism
 from counterpoint.audits.records import Measure
 from counterpoint.audits.rollups import coverage
-from counterpoint.display import compact, local_moment, money, percent, zone
+from counterpoint.display import compact, counted, local_moment, money, percent, zone
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
@@ -68,14 +68,14 @@ def _counted(view: TraceView, found: list[Alert]) -> Iterable[Fact]:
     incidents = [a for a in found if a.kind == "incident"]
     if incidents:
         event = next((n for alert in incidents for n in alert.events), -1)
-        yield Fact(kind="incident", text=_many(len(incidents), "incident"), event=event)
+        yield Fact(kind="incident", text=counted(len(incidents), "incident"), event=event)
     blocked = [] if is_dear(view) else [s.event for s in sinks(view)[1] if s.status == "blocked"]
     if blocked:
         first = int(view.team.place_E[view.trace.index[blocked[0]]])
-        yield Fact(kind="blocked", text=_many(len(blocked), "blocked incident"), event=first)
+        yield Fact(kind="blocked", text=counted(len(blocked), "blocked incident"), event=first)
     if view.report.unlinked_count:
         first = min((int(view.team.place_E[view.team.agent_E == a].min()) for a in view.unlinked_A if _acts(view, a)), default=-1)
-        text = _many(view.report.unlinked_count, "unlinked child", "unlinked children")
+        text = counted(view.report.unlinked_count, "unlinked child", "unlinked children")
         yield Fact(kind="unlinked", text=text, event=first)
 
 
@@ -129,7 +129,7 @@ def _credit_fact(view: TraceView) -> Iterable[Fact]:
     if best_method is None:
         written, kept = team_work(view).lines
         if written:
-            text = f"{kept:,} of {written:,} lines written are there at the end, in {_many(len(team_work(view).files), 'file')}"
+            text = f"{kept:,} of {written:,} lines written are there at the end, in {counted(len(team_work(view).files), 'file')}"
             yield Fact(kind="credit", text=text)
     elif len(view.trace.members) > 1:
         told = credit(view.trace, best_method.credit.mechanism, "agent")
@@ -165,19 +165,12 @@ def _measure_facts(view: TraceView) -> Iterable[Fact]:
             yield Fact(kind=measure.name, text=bound + _MEASURES[measure.name].format(value))
 
 
-def _many(count: int, one: str, more: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
-
-
 # -- alerts ----------------------------------------------------------------------------------------------------------
 
 
 def alerts(view: TraceView) -> list[Alert]:
     """What to look at, the most severe first."""
-    if "alerts" not in view.kept:
-        view.kept["alerts"] = _alerts(view)
-    kept: list[Alert] = view.kept["alerts"]
-    return kept
+    return view.once("alerts", lambda: _alerts(view))
 
 
 def alert_count(trace: Trace) -> AlertCount:
@@ -239,7 +232,7 @@ def _open(view: TraceView) -> Iterable[Alert]:
     if view.open:
         numbers = sorted(view.team.place_E[view.open].tolist())
         if not view.trace.meta.get(UNFINISHED):  # else nobody knows yet whether they finish
-            text = f"{_many(len(numbers), 'event')} started and did not finish"
+            text = f"{counted(len(numbers), 'event')} started and did not finish"
             yield Alert(kind="open", severity="medium", text=text, events=numbers[:_SHOWN])
 
 
@@ -266,22 +259,22 @@ def notes(view: TraceView) -> list[str]:
     out += [f"The source does not say: {what} ({count:,})." for what, count in report.lacks.items()]
     if report.unlinked_count:
         some = "; ".join(report.unlinked[:3])
-        what = _many(report.unlinked_count, "sub-agent or spawn", "sub-agents or spawns")
+        what = counted(report.unlinked_count, "sub-agent or spawn", "sub-agents or spawns")
         out.append(_line(f"{what} whose other end is missing: {some}") + ".")
     if report.broken_count:
-        out.append(f"{_many(report.broken_count, 'record')} of the source could not be read.")
+        out.append(f"{counted(report.broken_count, 'record')} of the source could not be read.")
     if report.unknown:
         kinds = ", ".join(list(report.unknown)[:5])
-        out.append(f"{_many(sum(report.unknown.values()), 'record')} of unknown kinds left out of the graph: {kinds}.")
+        out.append(f"{counted(sum(report.unknown.values()), 'record')} of unknown kinds left out of the graph: {kinds}.")
     if inferred := sum(report.inferred.values()):
-        out.append(f"{_many(inferred, 'link')} were inferred by rule: {', '.join(report.inferred)}.")
+        out.append(f"{counted(inferred, 'link')} were inferred by rule: {', '.join(report.inferred)}.")
     if not trace.contents and any(e.content_ref for e in trace.events):
         out.append("The texts are not in this file: events point to them by hash only.")
     covered = coverage(trace)
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
     if covered.no_record and covered.total:
-        without = _many(covered.no_record, "event that used a model has", "events that used a model have")
+        without = counted(covered.no_record, "event that used a model has", "events that used a model have")
         out.append(f"Tokens are at least {covered.accounted:,}: {without} no token count.")
     if view.is_large:
         out.append(f"{view.n:,} events, shown as slices of time. For reward hacks and incidents use counterpoint audit.")
@@ -293,10 +286,7 @@ def notes(view: TraceView) -> list[str]:
 def overview(trace: Trace) -> About:
     """The card, the agents, the answer strip and the notes of a trace."""
     view = view_of(trace)
-    if "about" not in view.kept:
-        view.kept["about"] = _about(view)
-    kept: About = view.kept["about"]
-    return kept
+    return view.once("about", lambda: _about(view))
 
 
 def _about(view: TraceView) -> About:

@@ -27,6 +27,8 @@ from counterpoint.errors import CounterpointError
 JSON, BYTES = "application/json", "application/octet-stream"
 _STATUS = {2: 400, 3: 404, 5: 409, 6: 503}
 _PACK_ABOVE = 2048
+_KEPT, _THREADS = 128 << 20, 4
+"""Bytes of answers that are kept, and threads that make them."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def in_our_words(error: Exception) -> CounterpointError:
 class Answers:
     """Makes answers in threads, and keeps the last ones."""
 
-    def __init__(self, *, limit: int = 128 << 20, threads: int = 4) -> None:
-        self._limit, self._held = limit, 0
+    def __init__(self) -> None:
+        self._held = 0
         self._kept: OrderedDict[Hashable, _Payload] = OrderedDict()
         self._making: dict[Hashable, asyncio.Task[_Payload]] = {}
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="viewer")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="viewer")
         # Tags of another server, perhaps of another version, say nothing about ours.
         self._salt = secrets.token_hex(8)
 
@@ -113,11 +115,11 @@ class Answers:
 
     def _keep(self, key: Hashable, task: asyncio.Task[_Payload]) -> None:
         del self._making[key]
-        if task.cancelled() or task.exception() is not None or task.result().size > self._limit // 2:
+        if task.cancelled() or task.exception() is not None or task.result().size > _KEPT // 2:
             return
         self._kept[key] = task.result()
         self._held += task.result().size
-        while self._held > self._limit:
+        while self._held > _KEPT:
             self._held -= self._kept.popitem(last=False)[1].size
 
     async def _make(self, make: Callable[[], Any]) -> _Payload:

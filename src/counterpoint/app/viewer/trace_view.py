@@ -183,8 +183,9 @@ def injected_orders(view: TraceView) -> list[Injection]:
 
 def sinks(view: TraceView) -> tuple[MayTaint, list[Sink]]:
     """What the audit says: layer 1 of taint, and every sink that untrusted content reaches."""
-    if "sinks" not in view.kept:
-        may = may_taint(view.trace)
-        view.kept["sinks"] = may, sinks_by_effect(view.trace, may, injected_orders(view))
-    kept: tuple[MayTaint, list[Sink]] = view.kept["sinks"]
-    return kept
+    return view.once("sinks", lambda: _sinks(view))
+
+
+def _sinks(view: TraceView) -> tuple[MayTaint, list[Sink]]:
+    may = may_taint(view.trace)
+    return may, sinks_by_effect(view.trace, may, injected_orders(view))

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from counterpoint.audits.blame.certainty import NOBODY, Rate, kind_of, rate_of
-from counterpoint.audits.blame.ranker import Ranker, shape_of, shipped, table
+from counterpoint.audits.blame.ranker import shape_of, shipped, table
 from counterpoint.audits.blame.reasons import FAMILIES, Reason, reasons
 from counterpoint.audits.blame.signals import ROLES, Surprise, surprising, unlike_others
 from counterpoint.audits.blame.steps import Steps
@@ -120,7 +120,6 @@ def _labelled(trace: Trace) -> bool | None:
 def blame(
     trace: Trace,
     *,
-    ranker: Ranker | None = None,
     others: Sequence[Trace] = (),
     surprise: Surprise | None = None,
     bar: float = 1.0,
@@ -133,7 +132,7 @@ def blame(
     """
     steps = Steps(trace)
     notes = _notes(trace, steps, bar, anyway)
-    ranker = ranker or shipped(shape_of(steps))
+    ranker = shipped(shape_of(steps))
     known = [_all_claims(other) for other in others if other.trace_id != trace.trace_id and other.task_id == trace.task_id]
     more = {"unlike_others": unlike_others(steps, known), "surprise": surprising(steps, surprise)}
     x = table(steps, ranker.names, more)

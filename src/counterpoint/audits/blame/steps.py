@@ -106,11 +106,6 @@ class Steps:
         return out
 
     @cached_property
-    def has_texts(self) -> bool:
-        """Whether any candidate says something."""
-        return any(self.texts[i].strip() for i in self.places)
-
-    @cached_property
     def words(self) -> list[Counter[str]]:
         """Words of every event, by its place."""
         return [Counter(_WORD.findall(text.lower())) if text else Counter() for text in self.texts]

@@ -398,9 +398,7 @@ def _start(request: _Request) -> float | None:
 def _usage(data: dict[str, Any]) -> Usage | None:
     response = as_dict(data.get("response"))
     stated = as_dict(data.get("usage")) or as_dict(response.get("usage"))
-    cached = as_dict(stated.get("prompt_tokens_details")).get("cached_tokens")
-    usage = Usage.whole(stated.get("prompt_tokens"), stated.get("completion_tokens"), cached=cached)
-    if usage is not None:
+    if (usage := Usage.openai(stated)) is not None:
         return usage
     choice = as_dict(next(iter(as_list(response.get("choices"))), None))
     prompt, answer = response.get("prompt_token_ids"), choice.get("token_ids")

@@ -73,6 +73,19 @@ class Usage(NamedTuple):
         return cls((all_in or 0) - read - wrote, read, wrote, output or 0, count(reasoning) or 0)
 
     @classmethod
+    def openai(cls, usage: Any) -> Usage | None:
+        """OpenAI's counts, in the spelling of its chats or of its responses, with the details of either beside them."""
+        got = as_dict(usage)
+        into = got.get("input_tokens", got.get("prompt_tokens"))
+        out = got.get("output_tokens", got.get("completion_tokens"))
+        read = _details(got, "input_tokens_details", "input_token_details", "prompt_tokens_details")
+        wrote = _details(got, "output_tokens_details", "output_token_details", "completion_tokens_details")
+        cached = _first(read, "cached_tokens", "cache_read")
+        cached = cached or _first(got, "cached_input_tokens", "cache_read_tokens", "cached_tokens")
+        reasoning = _first(wrote, "reasoning_tokens", "reasoning") or got.get("reasoning_tokens")
+        return cls.whole(into, out, cached=cached, written=read.get("cache_creation"), reasoning=reasoning)
+
+    @classmethod
     def of_event(cls, event: Event) -> Usage:
         """What an importer put down of a call on its event."""
         extra = event.extra or {}
@@ -80,6 +93,15 @@ class Usage(NamedTuple):
         read, wrote = (min(count(extra.get(f"tokens_cache_{kind}")) or 0, total) for kind in ("read", "write"))
         wrote = min(wrote, total - read)
         return cls(total - read - wrote, read, wrote, out, cache_write_1h=min(count(extra.get(CACHE_WRITE_1H)) or 0, wrote))
+
+
+def _details(got: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The first of these objects that has anything; one dialect has a single one for both sides."""
+    return next((inner for name in (*names, "details") if (inner := as_dict(got.get(name)))), {})
+
+
+def _first(got: dict[str, Any], *names: str) -> Any:
+    return next((got[name] for name in names if got.get(name) is not None), None)
 
 
 ANTHROPIC = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

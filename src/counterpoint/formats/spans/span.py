@@ -66,6 +66,13 @@ class Span:
     extra: dict[str, Any] = field(default_factory=dict)
     """What else is worth keeping, by the source's name."""
 
+    def talks(self, asked: Any, answered: Any, *, with_calls: bool = True) -> None:
+        """Take in the last of what was asked and of what was answered, and the tools that the answer calls."""
+        answer = last_answer(answered) if answered else LastAnswer("")
+        self.input, self.output = last_request(asked) if asked else "", answer.text
+        if answer.calls and with_calls:
+            self.extra["tool_calls"] = [call._asdict() for call in answer.calls]
+
 
 _HOSTS = ("host.id", "host.name", "k8s.node.name", "k8s.pod.uid", "k8s.pod.name", "container.id")
 

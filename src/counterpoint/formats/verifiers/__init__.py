@@ -20,8 +20,9 @@ from typing import Any
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.files import HEAD, File, first_keys
+from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, number, string
-from counterpoint.formats.verifiers.message_graph import MAIN, GraphTalk, play_rollout, usage_of
+from counterpoint.formats.verifiers.message_graph import MAIN, GraphTalk, play_rollout
 from counterpoint.trace import Trace
 
 _METADATA = re.compile(r"(?:^|/)evals/[^/]+--[^/]+/[^/]+/metadata\.json$")
@@ -188,7 +189,7 @@ class _RolloutFile:
         for name, value in as_dict(record.get("metrics")).items():
             if (score := number(value)) is not None:
                 draft.metrics[f"{prefix}{name}"] = score
-        judges = [u for raw in as_list(record.get("extra_usage")) if (u := usage_of(raw)) is not None]
+        judges = [u for raw in as_list(record.get("extra_usage")) if (u := Usage.openai(raw)) is not None]
         if judges:
             draft.metrics[f"{prefix}judge_tokens"] = sum(u.input + u.output for u in judges)
 

@@ -30,17 +30,6 @@ MAIN = "main"
 _STATED, _CONCLUDED = "extras.parent_turn", "its place among the agent's own steps"
 
 
-def usage_of(usage: Any) -> Usage | None:
-    """Tokens by either spelling; cached ones are part of the input."""
-    got = as_dict(usage)
-    tokens_in = got.get("prompt_tokens", got.get("input_tokens"))
-    out = got.get("completion_tokens", got.get("output_tokens"))
-    details = as_dict(got.get("prompt_tokens_details")) or as_dict(got.get("input_tokens_details"))
-    cached = details.get("cached_tokens", got.get("cached_input_tokens", got.get("cache_read_tokens")))
-    thought = as_dict(got.get("completion_tokens_details")).get("reasoning_tokens", got.get("reasoning_tokens"))
-    return Usage.whole(tokens_in, out, cached=cached, reasoning=thought)
-
-
 def play_rollout(draft: Draft, row: dict[str, Any], model: str | None) -> None:
     """Put a row's conversation into a draft."""
     steps = [s for s in as_list(row.get("trajectory")) if isinstance(s, dict)]
@@ -57,7 +46,7 @@ def play_rollout(draft: Draft, row: dict[str, Any], model: str | None) -> None:
     if opening and [(m.role, m.text) for m in answered[: len(opening)]] == opening:
         answered = answered[len(opening) :]
     spoken = sum(m.role == "assistant" for m in answered)
-    usage = usage_of(row.get("token_usage")) or usage_of(row.get("usage"))
+    usage = Usage.openai(row.get("token_usage")) or Usage.openai(row.get("usage"))
     for k, message in enumerate(answered):
         if message.role == "assistant":
             talk.say(message, f"completion/{k}", usage=usage if spoken == 1 else None)
@@ -195,7 +184,7 @@ def _entry(draft: Draft, talk: _Talk, step: dict[str, Any], key: str) -> None:
     for k, message in enumerate(talk.heard.new(prompt)):
         if message.role != "assistant" or not talk.lane.last:
             talk.hear(message, f"{key}/heard{k}", at)
-    usage = usage_of(response.get("usage"))
+    usage = Usage.openai(response.get("usage"))
     if usage is None and isinstance(tokens.get("completion_ids"), list):
         usage = Usage(len(as_list(tokens.get("prompt_ids"))), 0, 0, len(tokens["completion_ids"]))
     if usage is None:
@@ -308,7 +297,7 @@ class GraphTalk:
         for source, kind in links:
             self._follow(lane, source, kind, i)
         message = message_of(node.get("message")) or Message("assistant")
-        usage = usage_of(call.get("usage"))
+        usage = Usage.openai(call.get("usage"))
         if usage is None and isinstance(node.get("mask"), list) and node["mask"]:
             usage = Usage(output=sum(bool(m) for m in node["mask"]))
             self.draft.report.lacks["tokens read by some model calls"] += 1

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import counterpoint.registry as registry
-from counterpoint.errors import InputError, NotFound, did_you_mean
 
 Verb = Literal["spawn", "delegate", "message", "tool", "aggregate", "return", "stop", "noop"]
 VERBS: tuple[str, ...] = get_args(Verb)
@@ -181,32 +180,10 @@ class TextTask(Protocol):
 # -- tasks by name -----------------------------------------------------------------------------------------------------
 
 
-def _checked(task: Any, name: str) -> TextTask:
-    if not isinstance(task, TextTask):
-        fix = "counterpoint.lab.testing.check_task says what a task needs"
-        raise InputError(f"is a {type(task).__name__}, not a task", where=name, fix=fix)
-    return task
-
-
-def _named(name: str) -> TextTask:
-    if ":" in name:
-        return _checked(registry.get("task", name), name)
-    wanted, ids = name.lower().replace("-", "_"), registry.ids("task")
-    if wanted in ids:
-        return _checked(registry.get("task", wanted), wanted)
-    shorts = []
-    for id_ in ids:
-        one = _checked(registry.get("task", id_), id_)
-        if one.short.lower() == name.lower():
-            return one
-        shorts.append(one.short)
-    raise NotFound(f"no task named {name!r}", fix=did_you_mean(name, {*ids, *shorts}))
-
-
 def task(name: str, **dials: Any) -> Any:
     """A task by id (`ledger_hunt`), short name (`T1`) or `"package.module:object"`, with other dials where given.
 
     Finding a task makes no instance.
     """
-    named = _named(name)
+    named = registry.named("task", name, TextTask, "counterpoint.lab.testing.check_task says what a task needs")
     return named.replace(**dials) if dials else named

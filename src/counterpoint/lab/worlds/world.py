@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Trace
 
 
@@ -158,26 +158,6 @@ class World(Protocol):
 # -- worlds by name ----------------------------------------------------------------------------------------------------
 
 
-def _checked(world: Any, name: str) -> World:
-    if not isinstance(world, World):
-        fix = "counterpoint.lab.testing.check_world says what a world needs"
-        raise InputError(f"is a {type(world).__name__}, not a world", where=name, fix=fix)
-    return world
-
-
-def _named(name: str) -> World:
-    if ":" in name:
-        return _checked(registry.get("world", name), name)
-    wanted, ids = name.lower().replace("-", "_"), registry.ids("world")
-    if wanted in ids:
-        return _checked(registry.get("world", wanted), wanted)
-    every = [_checked(registry.get("world", id_), id_) for id_ in ids]
-    for one in every:
-        if one.short.lower() == name.lower():
-            return one
-    raise NotFound(f"no world named {name!r}", fix=did_you_mean(name, {*ids, *(one.short for one in every)}))
-
-
 def world(name: str, **parameters: Any) -> Any:
     """A world by id (`wide_verify`), short name (`W1`) or `"package.module:object"`, with other parameters where given.
 
@@ -189,5 +169,5 @@ def world(name: str, **parameters: Any) -> Any:
     >>> len(runs.values), runs.trace(0).topology
     (4, 'centralized')
     """
-    named = _named(name)
+    named = registry.named("world", name, World, "counterpoint.lab.testing.check_world says what a world needs")
     return named.replace(**parameters) if parameters else named

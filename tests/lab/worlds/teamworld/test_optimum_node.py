@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum import bound
+from lab.worlds.teamworld.every_way import brute_force, makespan
 from lab.worlds.teamworld.other_rules import ruled
 
 PATHS = [[], [0], [1], [], [3], [4]]  # two modules of three
@@ -22,23 +23,23 @@ def _project(**changes: object) -> Config:
 def test_two_paths_by_hand() -> None:
     """Two B agents, a path each, nothing cut: 6·(0.93 − 0.0274) − 2·0.12 − 4·0.0875 = 4.8256; one agent: 5.4156 − 0.12 − 7·0.0875 = 4.6831."""
     config = _project()
-    assert bound.brute_force(config, PATHS, 2, 1, 1) == pytest.approx(4.6831, abs=1e-12)
-    assert bound.brute_force(config, PATHS, 2, 1, 3) == pytest.approx(4.8256, abs=1e-12)
+    assert brute_force(config, PATHS, 2, 1, 1) == pytest.approx(4.6831, abs=1e-12)
+    assert brute_force(config, PATHS, 2, 1, 3) == pytest.approx(4.8256, abs=1e-12)
     assert bound.project_bound(config) == pytest.approx(4.8256, abs=1e-12)
 
 
 def test_a_cross_edge_costs_the_interface() -> None:
     """0 → 4 as well: its loss 0.93·0.15 = 0.1395 is less than the 0.1425 that one agent alone would lose."""
     config = _project()
-    assert bound.brute_force(config, [[], [0], [1], [], [3, 0], [4]], 2, 1, 3) == pytest.approx(4.8256 - 0.1395, abs=1e-12)
+    assert brute_force(config, [[], [0], [1], [], [3, 0], [4]], 2, 1, 3) == pytest.approx(4.8256 - 0.1395, abs=1e-12)
 
 
 def test_makespan() -> None:
-    assert bound.makespan(PATHS, [0, 0, 0, 1, 1, 1], 1) == 3
-    assert bound.makespan(PATHS, [0] * 6, 1) == 6
-    assert bound.makespan(PATHS, [0] * 6, 2) == 3
-    assert bound.makespan([[], [], [1]], [0, 0, 1], 1) == 2  # agent 0 must do node 1 first
-    assert bound.makespan(PATHS, [0, -1, -1, -1, -1, -1], 1) == 1
+    assert makespan(PATHS, [0, 0, 0, 1, 1, 1], 1) == 3
+    assert makespan(PATHS, [0] * 6, 1) == 6
+    assert makespan(PATHS, [0] * 6, 2) == 3
+    assert makespan([[], [], [1]], [0, 0, 1], 1) == 2  # agent 0 must do node 1 first
+    assert makespan(PATHS, [0, -1, -1, -1, -1, -1], 1) == 1
 
 
 def test_brute_force_equals_all_schedules() -> None:
@@ -60,7 +61,7 @@ def test_brute_force_equals_all_schedules() -> None:
             points += right * keep ** sum(who[j] != who[i] for j in dependencies[i]) - 0.0274
             agents = len({who[j] for j in done})
             best = max(best, points - 0.02 * agents - 0.2 * (last + 1))
-    assert bound.brute_force(config, dependencies, 2, 1, 3) == pytest.approx(best, abs=1e-12)
+    assert brute_force(config, dependencies, 2, 1, 3) == pytest.approx(best, abs=1e-12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -74,4 +75,4 @@ def test_bound_is_never_below_the_best_plan(
     config = _project(spawn_price=spawn, round_price=time, calls_per_round=calls)
     order = [0, 3, 1, 4, 2, 5]  # place by place: topological also with cross edges
     dependencies = [sorted({order.index(j) for j in PATHS[i]} | {order.index(a) for a, c in edges if c == i}) for i in order]
-    assert bound.project_bound(config) >= bound.brute_force(config, dependencies, b, f, 3) - 1e-12
+    assert bound.project_bound(config) >= brute_force(config, dependencies, b, f, 3) - 1e-12

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum import vote
+from lab.worlds.teamworld.every_way import panel_accuracy
 
 V_PANEL = Config(
     vote_items=1,
@@ -110,22 +111,22 @@ def test_panel_of_the_research_notes() -> None:
     """research.md 5.3: 8 clones + 3 independents 0.650 / 0.781 / 0.854; 16 clones 0.650 / 0.664 / 0.864."""
     for clones, numbers in ((8, (0.650, 0.781, 0.854)), (16, (0.650, 0.664, 0.864))):
         for rule, number in zip(("majority", "naive", "bayes"), numbers, strict=True):
-            assert vote.panel_accuracy(V_PANEL, clones, 3, rule) == pytest.approx(number, abs=6e-4)
+            assert panel_accuracy(V_PANEL, clones, 3, rule) == pytest.approx(number, abs=6e-4)
 
 
 def test_panel_of_three_by_hand() -> None:
     """Three independents with q = 0.75: majority is right with q³ + 3q²(1−q) = 0.84375, and for these Bayes is majority."""
     for rule in ("majority", "naive", "bayes"):
-        assert vote.panel_accuracy(V_PANEL, 0, 3, rule) == pytest.approx(0.84375, abs=1e-12)
-    assert vote.panel_accuracy(V_PANEL, 0, 2, "majority") == pytest.approx(0.75, abs=1e-12)  # a tie is a coin
+        assert panel_accuracy(V_PANEL, 0, 3, rule) == pytest.approx(0.84375, abs=1e-12)
+    assert panel_accuracy(V_PANEL, 0, 2, "majority") == pytest.approx(0.75, abs=1e-12)  # a tie is a coin
     with pytest.raises(ValueError, match="no exact panel"):
-        vote.panel_accuracy(V_PANEL, 1, 1, "first")
+        panel_accuracy(V_PANEL, 1, 1, "first")
 
 
 def test_a_free_sequential_panel_is_the_one_shot_bayes_panel() -> None:
     free = Config(**{**{f: getattr(V_PANEL, f) for f in ("skill_a", "skill_b", "misconception_a", "misconception_b")},
                      "vote_items": 1, "price": (0.0, 0.0), "brief_price": 0.0, "votes_per_agent": 1, "max_votes": 11})  # fmt: skip
-    assert vote.panel_value(free, 8, 3, 2) == pytest.approx(vote.panel_accuracy(free, 8, 3, "bayes"), abs=1e-12)
+    assert vote.panel_value(free, 8, 3, 2) == pytest.approx(panel_accuracy(free, 8, 3, "bayes"), abs=1e-12)
 
 
 @settings(max_examples=30, deadline=None)

@@ -67,10 +67,7 @@ class Safety(Struct, frozen=True, kw_only=True):
 def _answer(trace: Trace) -> Safety:
     """Sources, reach and paths of a trace."""
     view = view_of(trace)
-    if "safety" not in view.kept:
-        view.kept["safety"] = _safety(view)
-    kept: Safety = view.kept["safety"]
-    return kept
+    return view.once("safety", lambda: _safety(view))
 
 
 def _safety(view: TraceView) -> Safety:

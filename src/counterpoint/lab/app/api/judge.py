@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -109,14 +109,6 @@ class Judged(Tabular):
     def picture(self) -> list[Bar]:
         """How well it agrees with people."""
         return [(f.name, f.value, f.low, f.high) for f in (self.agreement.figures if self.agreement else ())]
-
-    def table_rows(self) -> Iterator[Sequence[Any]]:
-        """A row per verdict."""
-        return (tuple(getattr(row, name) for name in self.TABLE) for row in self.rows)
-
-    def row_count(self) -> int:
-        """How many verdicts there are."""
-        return len(self.rows)
 
     def caption(self) -> str:
         """Who judged what, and the first figure of agreement."""

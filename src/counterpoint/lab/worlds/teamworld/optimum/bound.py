@@ -15,10 +15,9 @@ and U = max_n U(n), found by branch and bound: on n1..n2, U(n) ≤ Σ(n2) − co
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, product
 from math import ceil, inf
 from typing import Any
 
@@ -64,60 +63,6 @@ def project_bound(config: Config) -> float:
     if helpers:
         worth[0] = bound(config, offers.own(config))
     return max(0.0, float((worth * most - cost).max()))
-
-
-def makespan(dependencies: Sequence[Sequence[int]], who: Sequence[int], calls_per_round: int) -> int:
-    """The fewest rounds in which everybody does their nodes (`who[i]` < 0: not done), by search over the sets of done nodes.
-
-    Breadth first; an agent with more ready nodes than calls tries every choice of as many as it can (doing less never helps).
-    """
-    todo = frozenset(i for i, w in enumerate(who) if w >= 0)
-    front, rounds = {frozenset[int]()}, 0
-    while todo not in front:
-        ahead: set[frozenset[int]] = set()
-        for done in front:
-            queue: dict[int, list[int]] = {}
-            for i in todo - done:
-                if all(j in done for j in dependencies[i]):
-                    queue.setdefault(who[i], []).append(i)
-            choices = [list(combinations(q, min(calls_per_round, len(q)))) for q in queue.values()]
-            ahead |= {done.union(*pick) for pick in product(*choices)}
-        front, rounds = ahead, rounds + 1
-    return rounds
-
-
-def brute_force(config: Config, dependencies: Sequence[Sequence[int]], b: int, family: int, most: int) -> float:
-    """The exact optimum of one small project with up to `most` agents of one family, over all plans.
-
-    `dependencies[i]` are nodes before i (a topological order). Every node is left out or given to an agent, used before or the
-    next new one (agents of one family are alike); a branch ends where even v for each open node cannot reach the best so far.
-    """
-    g, price = offers.single(offers.workers(config, b))[family][1]
-    right, keep = config.node_weight * config.node_right[family] * g, 1 - config.interface_loss[b]
-    size, best = len(dependencies), 0.0
-
-    def least_rounds(who: list[int]) -> int:
-        done = [w for w in who if w >= 0]
-        return max((ceil(done.count(a) / config.calls_per_round) for a in set(done)), default=0)
-
-    def grow(who: list[int], points: float, agents: int) -> None:
-        nonlocal best
-        i = len(who)
-        open_points = (size - i) * max(0.0, right - price)
-        base = points - config.spawn_price * agents - config.round_price
-        if base + open_points - config.round_price * least_rounds(who) <= best:
-            return
-        if i == size:
-            best = max(best, base - config.round_price * makespan(dependencies, who, config.calls_per_round))
-            return
-        if all(who[j] >= 0 for j in dependencies[i]):
-            for agent in range(min(agents + 1, most)):
-                cut = sum(who[j] != agent for j in dependencies[i])
-                grow([*who, agent], points + right * keep**cut - price, max(agents, agent + 1))
-        grow([*who, -1], points, agents)
-
-    grow([], 0.0, 0)
-    return best
 
 
 _BOUNDS: tuple[Callable[[Config, Offer, float], float], ...] = (

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from math import comb
 
 import numpy as np
 
@@ -228,41 +227,3 @@ def tables(config: Config, b: int, extra: float = 0.0) -> VoteTables:
         spread(by_family[:, 1], 0.0),
         spread(accuracy, 0.5),
     )
-
-
-def panel_accuracy(config: Config, clones: int, independents: int, rule: str) -> float:
-    """P(right) when everybody invited votes once with brief 2 and `rule` (bayes, naive or majority) decides, by enumeration.
-
-    Over (yes of A, yes of B) given y = 1: Σ P(counts | y=1) · (1 if the rule says 1, ½ on a tie, 0 otherwise); y = 0 is its
-    mirror. `bayes` reads the votes at knowledge 1; `naive` too, but draws the misconception anew for each vote.
-    """
-    g = config.brief_factor[2]
-    true = _panel_chance(config, clones, independents, (g, g), fresh=False)
-    if rule == "majority":
-        yes = np.arange(clones + 1)[:, None] + np.arange(independents + 1)[None]
-        lead = 2.0 * yes - clones - independents
-    elif rule in ("bayes", "naive"):
-        given_1 = _panel_chance(config, clones, independents, (1.0, 1.0), fresh=rule == "naive")
-        given_0 = given_1[::-1, ::-1]
-        lead = np.where(np.isclose(given_1, given_0, rtol=1e-9, atol=0), 0.0, given_1 - given_0)
-    else:
-        raise ValueError(f"no exact panel for rule {rule!r}; bayes, naive or majority")
-    return float((true * (0.5 + 0.5 * np.sign(lead))).sum())
-
-
-def _panel_chance(config: Config, clones: int, independents: int, g: tuple[float, float], *, fresh: bool) -> np.ndarray:
-    """P(yes of A, yes of B | y = 1), (clones + 1, independents + 1)."""
-    out = np.zeros((clones + 1, independents + 1))
-    for z, share in enumerate(config.difficulty_shares):
-        sides = []
-        for f, n in enumerate((clones, independents)):
-            mis = config.misconception[f][z]
-            free, bad = (g[f] * q + (1 - g[f]) / 2 for q in (config.skill[f][z], config.right_if_misled))
-            folded = (1 - mis) * free + mis * bad
-            sides.append(_binomial(n, folded) if fresh else (1 - mis) * _binomial(n, free) + mis * _binomial(n, bad))
-        out += share * np.outer(*sides)
-    return out
-
-
-def _binomial(n: int, p: float) -> np.ndarray:
-    return np.array([comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)])
