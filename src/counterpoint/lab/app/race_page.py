@@ -1,6 +1,7 @@
 """A race in words: sections for the terminal, the page of one race, and the short page of several.
 
-Always true: a function of the rows alone: the same rows give the same bytes, and a number that is printed is one of `judged`.
+Always true: a function of the rows, and of which presets bear another method's name: the same rows give the same bytes, and a
+number that is printed is one of `judged`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import counterpoint.registry as registry
 from counterpoint.answer import Section
 from counterpoint.display import counted
 from counterpoint.lab.bench.intervals import interval_words
 from counterpoint.lab.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Row, Standing, WorldResult
 from counterpoint.lab.bench.race.plan import BASELINES, IDLE, OURS, PLANS, PUBLISHED
 from counterpoint.lab.bench.race.result import RaceResult
+from counterpoint.lab.train.preset import named_preset
 
 _EVEN = 0.05
 """Budgets that differ by more are said to: the limit of `counterpoint compare runs`."""
@@ -138,10 +141,16 @@ def _methods_section(known: Mapping[str, Any]) -> Section:
     rows = []
     for name, one in known.items():
         knob = ", ".join(f"{key} {_plain(value)}" for key, value in one["knob"].items())
-        row = (name, f"{one['source']} ({one['grade']})", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
+        row = (name, f"{one['source']} ({one['grade']}){_renamed(name)}", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
                one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
         rows.append([str(cell).replace("|", "/") or "–" for cell in row])
     return Section("What each method is", "", head, rows)
+
+
+def _renamed(name: str) -> str:
+    """What to say of a method of ours that has the name of another."""
+    why = named_preset(name).renames if name in registry.ids("preset") else ""
+    return f"; another method under a known name: {why}" if why else ""
 
 
 def _plain(value: Any) -> str:
