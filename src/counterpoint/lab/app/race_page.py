@@ -141,7 +141,8 @@ def _methods_section(known: Mapping[str, Any]) -> Section:
     rows = []
     for name, one in known.items():
         knob = ", ".join(f"{key} {_plain(value)}" for key, value in one["knob"].items())
-        row = (name, f"{one['source']} ({one['grade']}){_renamed(name)}", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
+        source = f"{one['source']} ({one['grade']}){_renamed(name)}"
+        row = (name, source, " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
                one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
         rows.append([str(cell).replace("|", "/") or "–" for cell in row])
     return Section("What each method is", "", head, rows)

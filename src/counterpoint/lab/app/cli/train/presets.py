@@ -23,8 +23,8 @@ def presets(as_json: bool) -> None:
         for name, p in rows:
             emit({"preset": name, "source": p.source, "grade": p.grade, "trains": list(p.trains), "unit": p.unit,
                   "regime": p.regime, "learns": list(p.learns), "reward": list(p.reward), "credit": p.credit_name,
-                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.all_departures, "guessed": list(p.guessed), "renames": p.renames,
-                  "as_released": dict(p.as_released), "knob": dict(p.knob)})  # fmt: skip
+                  "loss": p.loss_name, "needs": list(p.needs), "departures": p.all_departures, "guessed": list(p.guessed),
+                  "renames": p.renames, "as_released": dict(p.as_released), "knob": dict(p.knob)})  # fmt: skip
         for method in NOT_PRESETS:
             emit({"no_preset": method.name, **{k: v for k, v in method._asdict().items() if k != "name"}})
         return
