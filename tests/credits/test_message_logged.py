@@ -123,3 +123,55 @@ def test_stops_from_the_log_share_delta_between_the_arms() -> None:
     assert values == pytest.approx({"stop": 0.6 * -2.0, "noop": -0.4 * -2.0})
     with pytest.raises(NotIdentified, match="effective sample sizes"):
         stop(runs[:30], estimator="doubly_robust", leaf=lambda t, e: 0)
+
+
+TABLE = np.array([0.06, 0.2, 0.75, 0.3, 0.6])
+"""The chance of a yes by the level of what decides: no line, and no logistic curve, is near it."""
+
+
+def decided(runs: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Two decisions of each run by the table, whose effect is 1; the level makes the reward by itself, too."""
+    rng = np.random.default_rng(seed)
+    level, other = rng.integers(0, len(TABLE), 2 * runs), rng.normal(size=2 * runs)
+    took = rng.random(2 * runs) < TABLE[level]
+    reward = took + 2.0 * TABLE[level] + 0.3 * rng.normal(size=2 * runs)
+    return np.column_stack([other, level]).astype(float), took, reward, np.arange(2 * runs) // 2
+
+
+def test_a_learned_propensity_can_be_a_table() -> None:
+    """By hand: among its steps a column is a table, and its regression is the share of yes at every level; among lines it is not."""
+    z, took, _, run = decided(2_000, 0)
+    shares = np.array([took[z[:, 1] == k].mean() for k in range(len(TABLE))])
+    wide = dr.with_steps(z[:, 1:])
+    assert wide(np.arange(2.0)[:, None]).tolist() == [[0, 0, 0, 0, 0], [1, 1, 0, 0, 0]]  # the column, and 1[level > 0.5], ...
+    assert dr.logistic(wide(z[:, 1:]), took, penalty=1e-9)(wide(z[:, 1:])) == pytest.approx(shares[z[:, 1].astype(int)], abs=1e-6)
+    learned = dr.propensities(z, took, dr.folds_of(run, 5))
+    assert np.abs(learned - TABLE[z[:, 1].astype(int)]).max() < 0.05
+    assert np.abs(dr.logistic(z, took)(z) - TABLE[z[:, 1].astype(int)]).max() > 0.2
+
+
+def test_with_a_wrong_outcome_model_and_enough_runs_a_table_leaves_no_bias() -> None:
+    """The outcome model sees noise alone. Over twenty logs the mean is within four standard errors of 1, where a propensity on a
+    line is off by many."""
+    found: dict[str, list[float]] = {"table": [], "line": []}
+    for seed in range(20):
+        z, took, reward, run = decided(1_000, seed)
+        fold = dr.folds_of(run, 5)
+        m1, m0 = dr.outcome_models(z[:, :1], took, reward, fold)
+        chances = {"table": dr.propensities(z, took, fold), "line": dr.logistic(z, took)(z)}
+        for name, chance in chances.items():
+            found[name].append(float(dr.psi(took, chance, reward, m1, m0).mean()))
+    bias = {name: float(np.mean(each)) - 1 for name, each in found.items()}
+    error = {name: float(np.std(each, ddof=1)) / len(each) ** 0.5 for name, each in found.items()}
+    print({name: (round(bias[name], 4), round(error[name], 4)) for name in bias})  # pytest -rP shows it
+    assert abs(bias["table"]) < max(0.02, 4 * error["table"])
+    assert abs(bias["line"]) > 10 * error["line"]
+
+
+def test_a_first_draft_that_gained_nothing_is_no_rise() -> None:
+    """Before any draft the score is 0: after -0.1 and -0.2 nothing has risen for two drafts, after 0.3 and 0.1 for one."""
+    for scores, since in (((-0.1, -0.2), 2.0), ((0.3, 0.1), 1.0), ((-0.1, 0.1), 0.0), ((0.0,), 1.0)):
+        drafts = [Event(id=f"g{i}", t=i, type="aggregate", agent="lead", reward={"draft": x}) for i, x in enumerate(scores)]
+        now = Event(id="d", t=9, type="orchestrator_decision", agent="lead", decision="stop")
+        trace = Trace(trace_id="t", task_id="q", events=[*drafts, now], rewards={"team": 0.0})
+        assert draft_features(trace, now)[-2:] == [scores[-1], since]

@@ -6,8 +6,8 @@
 
 Always true: m1 and m0 are ridge regressions fitted on the other folds, and clusters are never split between folds. With the
 logged propensity e, E[psi | x] = tau(x) for any m1, m0, where 0 < e < 1; with an estimated one (`propensities`) that holds
-where either e or (m1, m0) is right. Cases outside the gate's propensities have weight 0: nothing is learned where one arm never
-occurs.
+where either e or (m1, m0) is right, up to what e is off by where it is learned from few runs. Cases outside the gate's
+propensities have weight 0: nothing is learned where one arm never occurs.
 
 The gate answers only if the logged propensity of both arms is at least 0.02, the local effective sample size (sum w)^2 / sum w^2
 of each arm at least 20, and no deterministic rule decided. Robins, Rotnitzky, Zhao 1994; cross-fitting: arXiv 1608.00060;
@@ -95,6 +95,7 @@ def logistic(x_ND: np.ndarray, a_N: np.ndarray, *, penalty: float = 1.0) -> Call
 
 
 _NEWTON = 50
+_STEPS = 8
 LEAST_PROPENSITY = 0.02
 LEAST_ESS = 20.0
 _BLOCK = 512
@@ -146,13 +147,40 @@ def outcome_models(
 
 
 def propensities(z_ND: np.ndarray, a_N: np.ndarray, fold_N: np.ndarray, *, penalty: float = 1.0) -> np.ndarray:
-    """(N,) an estimated chance of the first arm, from a logistic regression on the other folds."""
-    a_N, out = np.asarray(a_N, np.bool_), np.full(len(a_N), float(np.mean(a_N)))
+    """(N,) an estimated chance of the first arm, from a logistic regression on the other folds: of all of z, or, since what
+    decides is often a table that no line fits, of the steps of one of its columns; whichever has the smallest log loss on cases
+    that it was not fitted on (a discrete super learner: van der Laan, Polley, Hubbard 2007)."""
+    z_ND, a_N = np.asarray(z_ND, np.float64), np.asarray(a_N, np.bool_)
+    steps = (with_steps(z_ND[:, d : d + 1])(z_ND[:, d : d + 1]) for d in range(z_ND.shape[1]))
+    tried = [_out_of_fold(x_ND, a_N, fold_N, penalty) for x_ND in (z_ND, *steps)]
+    return min(tried, key=lambda e_N: -float(np.log(np.clip(np.where(a_N, e_N, 1 - e_N), 1e-6, 1)).sum()))
+
+
+def _out_of_fold(x_ND: np.ndarray, a_N: np.ndarray, fold_N: np.ndarray, penalty: float) -> np.ndarray:
+    """(N,) chances by regressions on the other folds; the share of yes where there are none."""
+    out = np.full(len(a_N), float(np.mean(a_N)))
     for fold in np.unique(fold_N):
         here = fold_N == fold
         if (~here).any():
-            out[here] = logistic(z_ND[~here], a_N[~here], penalty=penalty)(z_ND[here])
+            out[here] = logistic(x_ND[~here], a_N[~here], penalty=penalty)(x_ND[here])
     return out
+
+
+def with_steps(z_ND: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Features with an indicator beside them for every step 1[z_d > c]: c between neighbouring values of a column where there are
+    few, else at its quantiles. Any table of one column's few values is linear in these."""
+    cuts: list[tuple[int, float]] = []
+    for d in range(z_ND.shape[1]):
+        values = np.unique(z_ND[:, d])
+        if len(values) > _STEPS + 1:
+            values = np.unique(np.quantile(z_ND[:, d], np.linspace(0, 1, _STEPS + 2), method="nearest"))
+        cuts += [(d, float(c)) for c in (values[1:] + values[:-1]) / 2]
+
+    def wide(z_ND: np.ndarray) -> np.ndarray:
+        z_ND = np.asarray(z_ND, np.float64)
+        return np.column_stack([z_ND, *(z_ND[:, d] > c for d, c in cuts)])
+
+    return wide
 
 
 def same_leaf(leaf_Q: np.ndarray, leaf_N: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -121,8 +122,10 @@ def task_features(trace: Trace, event: Event, about: Event | None = None) -> lis
 
 
 def draft_features(trace: Trace, event: Event) -> list[float]:
-    """`prefix_features`, the score of the last draft, and the number of drafts since the scores last rose; 0, 0 before any."""
+    """`prefix_features`, the score of the last draft, and the number of drafts since the scores last rose; 0, 0 before any. The
+    score before the first draft is 0, so that a first one that gained nothing is no rise."""
     before = trace.events[: trace.index[event.id]]
     scores = [float(e.reward["draft"]) for e in before if e.type == "aggregate" and e.reward and "draft" in e.reward]
-    rises = [i for i, score in enumerate(scores) if i == 0 or score > scores[i - 1]]
-    return [*prefix_features(trace, event), scores[-1] if scores else 0.0, float(len(scores) - 1 - rises[-1]) if rises else 0.0]
+    rises = [i + 1 for i, (was, now) in enumerate(pairwise([0.0, *scores])) if now > was]
+    since = len(scores) - max(rises, default=0)
+    return [*prefix_features(trace, event), scores[-1] if scores else 0.0, float(since)]

@@ -54,8 +54,11 @@ def test_a_single_number_is_exact() -> None:
 @pytest.mark.parametrize(
     ("row", "ok"),
     [
-        (at_least("x", [1, 2, 3], 2), True),
-        (at_least("x", [1, 2, 3], 2.1), False),
+        (at_least("x", [1, 2, 3], 2), False),  # the interval's end is held to it, and not the mean
+        (at_least("x", [1, 2, 3], -0.48), False),
+        (at_least("x", [1, 2, 3], -0.49), True),
+        (at_least("x", [1, 2, 3], 2, by="mean"), True),
+        (at_least("x", [1, 2, 3], 2.1, by="mean"), False),
         (at_least("x", [1, 2, 3], 2, by="low"), False),
         (at_least("x", [1, 2, 3], -0.48, by="low"), False),
         (at_least("x", [1, 2, 3], -0.49, by="low"), True),

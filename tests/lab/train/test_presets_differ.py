@@ -7,14 +7,17 @@ import dataclasses
 from collections.abc import Mapping
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("torch")
 
 from counterpoint import registry
+from counterpoint.lab.app.cli.train.presets import presets
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.preset import named_preset
 from counterpoint.lab.train.presets.grpo import grpo
@@ -101,3 +104,16 @@ def test_no_two_presets_make_the_same_update(acts: str) -> None:
 def test_one_method_under_two_names_is_noticed() -> None:
     here = f"{__name__}:again", f"{__name__}:idle"
     assert [apart(moved("grpo", "deliberate"), moved(name, "deliberate")) < SAME for name in here] == [True, True]
+
+
+def test_another_method_under_a_known_name_says_so_where_methods_are_listed() -> None:
+    """Its agents are five decision heads, and it learns from the batch just played: in the listing and in `docs/lab/methods.md`."""
+    renamed = {name for name in registry.ids("preset") if named_preset(name).renames}
+    assert renamed == {"qmix", "vdn", "maddpg", "shapley_q"}
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "methods.md").read_text()
+    listed = {line.split("|")[1]: line for line in page.partition("## What each method is")[2].splitlines() if line.startswith("|")}
+    told = CliRunner().invoke(presets, []).output
+    for name in learners():
+        says = "another method under a known name" in listed.get(name, "")
+        assert says == (name in renamed), name
+    assert " ".join(told.split()).count("another method under a known name") == len(renamed)

@@ -1,6 +1,7 @@
 """A race in words: sections for the terminal, the page of one race, and the short page of several.
 
-Always true: a function of the rows alone: the same rows give the same bytes, and a number that is printed is one of `judged`.
+Always true: a function of the rows, and of which presets bear another method's name: the same rows give the same bytes, and a
+number that is printed is one of `judged`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import counterpoint.registry as registry
 from counterpoint.answer import Section
 from counterpoint.credits.mechanism import FEEDBACK
 from counterpoint.display import counted
@@ -17,6 +19,7 @@ from counterpoint.lab.bench.intervals import interval_words
 from counterpoint.lab.bench.race.judging import CLAIM_SEEDS, SHARES, Against, Overall, Row, Standing, WorldResult, overall
 from counterpoint.lab.bench.race.plan import BASELINES, IDLE, OURS, PLANS, PUBLISHED
 from counterpoint.lab.bench.race.result import RaceResult
+from counterpoint.lab.train.preset import named_preset
 
 _EVEN = 0.05
 """Budgets that differ by more are said to: the limit of `counterpoint compare runs`."""
@@ -160,10 +163,17 @@ def _methods_section(known: Mapping[str, Any]) -> Section:
     rows = []
     for name, one in known.items():
         knob = ", ".join(f"{key} {_plain(value)}" for key, value in one["knob"].items())
-        row = (name, f"{one['source']} ({one['grade']})", one.get("sees") or "–", " ".join(one["families"]), one["unit"],
-               " ".join(one["trains"]), one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
+        source = f"{one['source']} ({one['grade']}){_renamed(name)}"
+        row = (name, source, one.get("sees") or "–", " ".join(one["families"]), one["unit"], " ".join(one["trains"]),
+               one["regime"], "; ".join(one["guessed"]), knob)  # fmt: skip
         rows.append([str(cell).replace("|", "/") or "–" for cell in row])
     return Section("What each method is", "", head, rows)
+
+
+def _renamed(name: str) -> str:
+    """What to say of a method of ours that has the name of another."""
+    why = named_preset(name).renames if name in registry.ids("preset") else ""
+    return f"; another method under a known name: {why}" if why else ""
 
 
 def _plain(value: Any) -> str:

@@ -6,9 +6,10 @@ The interval of samples x_1..x_n (one per seed) is Student's, for their mean: m 
 deviation over n - 1. It is meant for the few seeds of a claim, where the normal interval is too narrow. One sample has no
 interval (`None`); a single number that is not a list of samples is taken as exact, and its interval is itself.
 
-The rule: by default the value (the mean) must meet the target. `by` names what must meet it instead: the `low` end (the strict
-rule for `at_least`), the `high` end (the strict one for `at_most`), or both, the whole `interval`. What has no interval then
-meets nothing. What is `Measured` brings its own interval, and the row's target says what that one varies.
+The rule: `at_least` holds where the lower end of the interval meets the target, and where there is one sample and so no
+interval, where that does (`end`). Elsewhere the value (the `mean`) must meet it. `by` names what must meet it instead: the `low`
+end, the `high` end (the strict one for `at_most`), or both, the whole `interval`. What has no interval then meets nothing.
+What is `Measured` brings its own interval, and the row's target says what that one varies.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, Literal, SupportsFloat
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.intervals import mean_interval
 
-By = Literal["mean", "low", "high", "interval"]
+By = Literal["mean", "end", "low", "high", "interval"]
 NO_TARGET = "none: as it is"
 
 
@@ -66,8 +67,8 @@ class ClaimRow:
         return asdict(self) | {"ok": self.ok if self.has_target else None}
 
 
-def at_least(name: str, samples: Samples, target: float, *, by: By = "mean") -> ClaimRow:
-    """A row that holds when the value is at least `target`."""
+def at_least(name: str, samples: Samples, target: float, *, by: By = "end") -> ClaimRow:
+    """A row that holds when the value is at least `target`, at the lower end of its interval where there is one."""
     return _row(name, samples, f">= {target:.6g}", lambda x: x >= target, by)
 
 
@@ -107,6 +108,7 @@ def _row(name: str, samples: Samples, target: str, meets: Callable[[float], bool
     else:
         value = low = high = float(samples)  # type: ignore[arg-type]
     held: dict[str, list[float | None]] = {"mean": [value], "low": [low], "high": [high], "interval": [low, high]}
+    held["end"] = [value if low is None else low]
     if by not in held:
         raise InputError(f"no rule {by!r}", fix="by is one of " + ", ".join(held))
     # A target is one-sided or a band around a number, so both ends meet it exactly when every point between does.

@@ -148,6 +148,8 @@ class Preset:
     """The one alternative that a fair comparison tries beside the published numbers, as `changed` takes it: named beforehand."""
     guessed: tuple[str, ...] = ()
     """What the source does not say, so that the number here is ours."""
+    renames: str = ""
+    """Why this is another method under a known name; empty: it is the method, but for its departures."""
 
     def __post_init__(self) -> None:
         self._check_values()
@@ -204,6 +206,11 @@ class Preset:
         """Where this differs from the source, with what its loss does where neither the source nor the preset says otherwise."""
         brings = LOSS_BRINGS.get(self.loss_name)
         return self.departures + (f"; as always with loss {self.loss_name}, unless said otherwise: {brings}" if brings else "")
+
+    @property
+    def full_source(self) -> str:
+        """The source, with what is to be known where only the name is its own."""
+        return self.source + (f"; another method under a known name: {self.renames}" if self.renames else "")
 
     @property
     def credit_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Credit from logs alone, doubly robust: intervals that cover what forks say, where either model is right.
+"""Credit from logs alone, doubly robust: little bias where either model is right, intervals that cover where the propensity is.
 
 Always true: the truth is what comes of doing it and of not doing it in the same episodes with the same noise (a fork of every
 episode at that decision), never an estimate from the log; where a log can be forked at the message itself, both agree. Logs keep
@@ -125,8 +125,9 @@ def rows(seed: int, seeds: int, sizes: dict[str, tuple[int, int]], truth: int) -
             name = f"{what}: {level} % intervals that cover, both models right"
             yield equal_within(name, told[f"right {level}"], level / 100, 0.05)
         yield at_least(f"{what}: 95 % intervals that cover, outcome wrong", told["outcome wrong 95"], 0.9)
-        # a wrong propensity leaves the estimate where it is, and the interval too short: the outcome model's error is not in it
-        yield reported(f"{what}: 95 % intervals that cover, propensity wrong", told["propensity wrong 95"])
+        # a wrong propensity leaves the estimate where it is, and the interval too short: the outcome model's error is not in it,
+        # so that this target is missed for messages
+        yield at_least(f"{what}: 95 % intervals that cover, propensity wrong", told["propensity wrong 95"], 0.9)
         yield at_most(f"{what}: 95 % intervals that cover, both wrong", told["both wrong 95"], 0.9, by="high")
         yield reported(f"{what}: bias of the plain difference", told["plain"])
         for name in ("right", "outcome wrong", "propensity wrong", "both wrong"):

@@ -34,7 +34,7 @@ FINAL_TASKS, TUNING_TASKS = 500_000, 600_000
 """The first held-out task; training begins at 1,000,000, and evaluations of `counterpoint train` at 0."""
 _RATES = {"": 1.0, "lr/3": 1 / 3, "lr*3": 3.0}
 PUBLISHED = "published"
-_IN_WORDS = ("source", "grade", "departures", "trains", "unit", "learns", "as_released", "knob", "guessed")
+_IN_WORDS = ("source", "grade", "departures", "trains", "unit", "learns", "as_released", "knob", "guessed", "renames")
 """Fields of a preset that decide nothing in a run."""
 
 

@@ -22,4 +22,5 @@ maddpg = Preset(
     regime="C",
     unit="agent",
     knob={"loss": {"lam": 0.8}},
+    renames="agents are five decision heads, on-policy, no replay buffer",
 )

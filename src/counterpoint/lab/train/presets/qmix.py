@@ -23,4 +23,5 @@ qmix = Preset(
     rates={"policy": 5e-3, "spawn": 2e-2, "critic": 3e-3},
     unit="team",
     knob={"loss": {"lam": 0.6}},
+    renames="agents are five decision heads, on-policy, no double Q",
 )

@@ -25,4 +25,5 @@ shapley_q = Preset(
     unit="agent",
     knob={"loss": {"orders": 8}},
     guessed=("number of orders",),
+    renames="agents are five decision heads, on-policy, no replay buffer",
 )

@@ -23,4 +23,5 @@ vdn = Preset(
     rates={"policy": 0.005, "spawn": 0.02, "critic": 0.003},
     unit="team",
     knob={"loss": {"lam": 0.6}},
+    renames="agents are five decision heads, on-policy, no double Q",
 )

@@ -24,12 +24,12 @@ def presets(as_json: bool) -> None:
             emit({"preset": name, "source": p.source, "grade": p.grade, "trains": list(p.trains), "unit": p.unit,
                   "regime": p.regime, "learns": list(p.learns), "reward": list(p.reward), "credit": p.credit_name,
                   "loss": p.loss_name, "needs": list(p.needs), "departures": p.all_departures, "guessed": list(p.guessed),
-                  "as_released": dict(p.as_released), "knob": dict(p.knob)})  # fmt: skip
+                  "renames": p.renames, "as_released": dict(p.as_released), "knob": dict(p.knob)})  # fmt: skip
         for method in NOT_PRESETS:
             emit({"no_preset": method.name, **{k: v for k, v in method._asdict().items() if k != "name"}})
         return
     cells = [(name, ",".join(p.trains) if len(p.trains) < 5 else "O1-O5", p.unit, p.regime, "+".join(p.learns), p.credit_name,
-              p.loss_name, p.grade, p.source) for name, p in rows]  # fmt: skip
+              p.loss_name, p.grade, p.full_source) for name, p in rows]  # fmt: skip
     click.echo(table(("preset", "trains", "unit", "regime", "learns", "credit", "loss", "grade", "source"), cells))
     click.echo()
     click.echo(table(("no preset", "because", "source"), [(m.name, m.why, m.source) for m in NOT_PRESETS]))
