@@ -28,7 +28,7 @@ from counterpoint.lab.bench.claims._starts import Starts, per_run, per_task
 
 _SOFT = {"group_relative": {"ddof": 0, "eps": 0.05}}
 """The normaliser of the amounts of agents (`train.lm.advantages.normalise`), for teams too."""
-_STEP = {"lr": 2e-4, "last_rate": 1.0, "kl_limit": 0.002, "resample": 0, "options": _SOFT}
+_STEP: dict[str, Any] = {"lr": 2e-4, "last_rate": 1.0, "kl_limit": 0.002, "resample": 0, "options": _SOFT}
 """Team credit at half this rate moved 0.0020 nats per token in its first update, agent credit 0.0051: the limit binds both."""
 _ARMS = {"team": ["group_relative"], "agent": ["group_relative", "difference"], "ledger": ["group_relative", "ledger"]}
 _TWO: tuple[str, dict[str, Any], dict[str, int]] = "2 workers", T1, {"updates": 12, "groups": 16}
