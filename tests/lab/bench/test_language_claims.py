@@ -52,7 +52,7 @@ def test_runs_are_dealt_to_starts_whatever_their_number() -> None:
     assert [p.name for p in twelve.starts] == ["start-7-0", "start-7-1", "start-7-2"]
     assert [p.name for p in five.runs("learn")] == ["learn-7-0-0", "learn-7-1-0", "learn-7-2-0", "learn-7-0-1", "learn-7-1-1"]
     assert twelve.runs("learn")[:5] == five.runs("learn")
-    told = five.given("learn", {"task": []}, at_once=5)
+    told = five.orders("learn", {"task": []}, at_once=5)
     assert [how["seed"] for _, how in told] == [7, 8, 9, 10, 11]
     assert [Path(how["model"]).name[-1] for _, how in told] == ["0", "1", "2", "0", "1"]
     assert {how["eval_first"] for _, how in told} == {7000}

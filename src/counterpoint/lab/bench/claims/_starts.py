@@ -65,7 +65,7 @@ class Starts:
         side_by_side(go_on, given, at_once=at_once)
         return self.starts
 
-    def given(self, name: str, settings: Mapping[str, Any], *, at_once: int) -> list[tuple[Path, dict[str, Any]]]:
+    def orders(self, name: str, settings: Mapping[str, Any], *, at_once: int) -> list[tuple[Path, dict[str, Any]]]:
         """The runs of one way to learn and their settings, each from its start."""
         told = {"imitate": {"steps": 0}, **settings, "eval_first": self.first}
         own = [(run, str(self.starts[k % STARTS])) for k, run in enumerate(self.runs(name))]

@@ -55,7 +55,7 @@ def _credited(team: str, task: dict[str, Any], length: dict[str, int], seed: int
     """One width: all arms of a run before the next run, so that what was cut off can still be compared."""
     plan = Starts(folder_of("lm-credit") / team.replace(" ", "-"), seed, seeds)
     plan.begin({"task": [task], "imitate": imitate_settings(400)}, at_once=1)
-    each = [plan.given(arm, _settings(task, length, arm), at_once=AT_ONCE) for arm in _ARMS]
+    each = [plan.orders(arm, _settings(task, length, arm), at_once=AT_ONCE) for arm in _ARMS]
     side_by_side(go_on, [arm[k] for k in range(seeds) for arm in each])
     yield from plan.solved_rows(f"{team}: imitation", plan.starts, "starts")
     yield reported(f"{team}: imitation, score", plan.of_starts(per_task(plan.starts, "values")))

@@ -41,8 +41,8 @@ def learned(seed: int, seeds: int) -> tuple[Starts, list[Path]]:
     plan = Starts(folder_of("lm-learn"), seed, seeds)
     plan.begin({"task": [T1], "imitate": imitate_settings(500)}, at_once=1)
     how = {"task": [T1], "learn": reinforced(14)}
-    side_by_side(go_on, plan.given("learn", how, at_once=1)[:1])
-    side_by_side(go_on, plan.given("learn", how, at_once=AT_ONCE)[1:])
+    side_by_side(go_on, plan.orders("learn", how, at_once=1)[:1])
+    side_by_side(go_on, plan.orders("learn", how, at_once=AT_ONCE)[1:])
     return plan, plan.runs("learn")
 
 
@@ -53,7 +53,7 @@ def lm_learn(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     steps = round(seconds / seconds_per_step(plan.starts[0]))
     for control, keep in _CONTROLS.items():
         how = {"task": [T1], "imitate": imitate_settings(1) | {"steps": steps} | keep, "learn": {"updates": 0}}
-        side_by_side(go_on, plan.given(control, how, at_once=AT_ONCE))
+        side_by_side(go_on, plan.orders(control, how, at_once=AT_ONCE))
     fakes = by_hand([T1], "fake:0.7", {"explore": 0.0}, {}, first=plan.first)[1]
     yield reported("demonstrator fake:0.7, solved", of_tasks(fakes))
     yield from plan.solved_rows("imitation", plan.starts, "starts")

@@ -64,11 +64,11 @@ def lm_methods(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Nine published methods and ours on a language model, equal starts, equal device time: as it falls; needs CUDA."""
     plan, arms = Starts(folder_of("lm-methods"), seed, seeds), _arms()
     plan.begin({"task": [T1], "imitate": imitate_settings(500)}, at_once=1)
-    each = {arm: plan.given(arm.split()[0], _settings(how), at_once=AT_ONCE) for arm, how in arms.items()}
+    each = {arm: plan.orders(arm.split()[0], _settings(how), at_once=AT_ONCE) for arm, how in arms.items()}
     given = [each[arm][k] for k in range(seeds) for arm in _order(seed + k)]
     limited = {limit: {"learn": {**_CREDIT, "kl_limit": limit}} for limit in _LIMITS}
     for limit, how in limited.items():
-        given += plan.given(f"ledger-limit-{limit}", _settings(how), at_once=AT_ONCE)
+        given += plan.orders(f"ledger-limit-{limit}", _settings(how), at_once=AT_ONCE)
     side_by_side(go_on, given)
     yield from plan.solved_rows("imitation", plan.starts, "starts")
     runs = {arm: plan.runs(arm.split()[0]) for arm in arms}
