@@ -107,7 +107,8 @@ def world_section(result: RaceResult, world: WorldResult) -> Section:
     about = result.head["worlds"].get(world.world, {})
     rules = ", ".join(f"{name} {value / world.bound:.1%}" for name, value in about.get("rules", {}).items())
     first, rest = about.get("about", "")[:1].upper(), about.get("about", "")[1:]
-    words = f"{first}{rest}. What it is about: {about['decision']}. " if about.get("decision") else ""
+    words = f"{first}{rest}. " if first else ""
+    words += f"What it is about: {about['decision']}. " if about.get("decision") else ""
     words += f"Bound {world.bound:.4g} points; best known {world.best_known / world.bound:.1%} of it; budget {world.budget:,}."
     words += f" By hand: {rules}." if rules else ""
     rows = [cells(one, result.head["methods"]) for one in world.standings]

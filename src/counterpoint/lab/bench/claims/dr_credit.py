@@ -1,4 +1,4 @@
-"""Credit from logs alone, doubly robust: little bias where either model is right, intervals that cover where the propensity is.
+"""Credit from logs alone, doubly robust: little bias where either model is right; where intervals cover.
 
 Always true: the truth is what comes of doing it and of not doing it in the same episodes with the same noise (a fork of every
 episode at that decision), never an estimate from the log; where a log can be forked at the message itself, both agree. Logs keep

@@ -1,4 +1,4 @@
-"""Does finer credit teach a language model's team more? Team, agent and ledger credit, at equal budget and equally long steps.
+"""Does finer credit teach a language model's team more? Team, agent and ledger credit at equal budget and step.
 
 From imitated models (`fake:0.7`) the ledger hunt is played by teams of two and of eight workers. Every call is credited with its
 team's score against the other teams on the task (team); a worker by what the last merge would lose without its return (agent); or
