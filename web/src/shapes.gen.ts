@@ -592,6 +592,7 @@ export interface RaceLine {
   cpu_s: number;
   collapsed: number;
   differences: RaceDifference[];
+  sees: string;
   families: string[];
   unit: string;
   trains: string[];

@@ -69,7 +69,7 @@ function Lines(props: { lines: RaceLine[]; of: number }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Methods"><table class="wide race">
       <caption>{found === props.of ? `${props.of} methods` : `${found} of ${props.of} methods`}</caption>
-      <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th><th scope="col">point</th>
+      <thead><tr><th scope="col" class="number">rank</th><th scope="col">method</th><th scope="col">may see</th><th scope="col">point</th>
         <th scope="col" class="number">seeds</th><th scope="col" class="number">final, % of bound</th>
         <th scope="col"><span class="hidden">picture</span></th>
         {BASELINES.map((name) => <th key={name} scope="col" class="number">minus {name}</th>)}
@@ -90,6 +90,7 @@ function Line(props: { line: RaceLine; least: number; most: number }) {
     <tr class={line.is_ranked ? "" : "quiet"}>
       <td class="number">{line.is_ranked ? <><strong>{line.rank}</strong> [{line.rank_low}, {line.rank_high}]</> : "–"}</td>
       <th scope="row" title={title.filter(Boolean).join("\n")}><bdi>{line.method}</bdi>{line.guessed.length > 0 && " ?"}</th>
+      <td class="quiet">{line.sees}</td>
       <td>{line.is_ranked ? line.point : "published, untuned"}</td>
       <td class="number">{line.seeds}</td>
       <td class="number"><strong>{tenth(line.mean)}</strong>

@@ -57,6 +57,8 @@ class RaceLine(Struct, frozen=True, kw_only=True):
     cpu_s: float
     collapsed: float
     differences: list[RaceDifference]
+    sees: str
+    """The finest feedback that the method learns from; empty where the rows do not say."""
     families: list[str]
     unit: str
     trains: list[str]

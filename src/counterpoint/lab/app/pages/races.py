@@ -84,6 +84,7 @@ def _line(found: RaceResult, world: WorldResult, one: Standing) -> RaceLine:
         for a in one.against.values()
     ]
     own = {name: about[name] for name in ("families", "unit", "trains", "regime", "source", "guessed")}
+    own["sees"] = about.get("sees", "")
     return RaceLine(
         method=one.method,
         point=one.point,
