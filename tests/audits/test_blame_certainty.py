@@ -25,6 +25,8 @@ def test_likely_needs_half_and_a_guess_more_than_the_rule(right: int, more: int,
 def test_the_words_of_today_by_hand() -> None:
     assert (PANELS.share, LED_TEAMS.share) == (pytest.approx(0.476, abs=5e-4), pytest.approx(0.103, abs=5e-4))
     assert [rate.word for rate in (PANELS, WEAK_PANELS, LED_TEAMS)] == [GUESS, NOBODY, NOBODY]
+    rules = [PANELS.rule, WEAK_PANELS.rule, LED_TEAMS.rule]
+    assert rules == [pytest.approx(0.31, abs=5e-4), pytest.approx(0.31, abs=5e-4), pytest.approx(0.155, abs=5e-4)]
     assert LED_TEAMS.words == "first suspects were right in 10% of 58 led teams"
     assert rate_of("panel", BAR) is PANELS
     assert rate_of("panel", BAR - 1e-9) is WEAK_PANELS
