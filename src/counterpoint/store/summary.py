@@ -5,7 +5,6 @@ Always true: it costs no look into the lake; what is not known is None.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from counterpoint.trace.activity import QUARTER_S, Quarter, Waiting, quarters_of
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
-from counterpoint.trace.quantities import uncounted
+from counterpoint.trace.quantities import money_total, uncounted
 from counterpoint.trace.steering import is_steered, order_of
 from counterpoint.trace.tabular import Tabular
 
@@ -126,7 +125,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         return replace(
             self, events=sum(q.events for q in quarters), errors=sum(q.errors for q in quarters), unpriced=unpriced,
             quarters=quarters,
-            tokens=sum(tokens) if tokens else None, cost_usd=math.fsum(paid) if paid else None, started=quarters[0].first,
+            tokens=sum(tokens) if tokens else None, cost_usd=money_total(paid) if paid else None, started=quarters[0].first,
             wall_clock_s=None if self.wall_clock_s is None else round(quarters[-1].last - quarters[0].first, 3),
         )  # fmt: skip
 
@@ -144,7 +143,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         out: dict[str | None, Summary] = {day: self.of_quarters(tuple(quarters)) for day, quarters in days.items()}
         events, errors = self.events - sum(d.events for d in out.values()), self.errors - sum(d.errors for d in out.values())
         tokens = (self.tokens or 0) - sum(d.tokens or 0 for d in out.values())
-        cost = float(self.cost_usd or 0.0) - math.fsum(d.cost_usd or 0.0 for d in out.values())
+        cost = float(self.cost_usd or 0.0) - money_total(d.cost_usd or 0.0 for d in out.values())
         has_cost = cost > 1e-9 * float(self.cost_usd or 0.0)
         if events or errors or tokens > 0 or has_cost:
             out[None] = replace(

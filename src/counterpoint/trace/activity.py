@@ -7,7 +7,6 @@ quarters. A run without a clock's time has no quarters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from counterpoint.trace.ending import is_unfinished, under_way
 from counterpoint.trace.line_records import OPEN_EVENTS
 from counterpoint.trace.naming import agent_names, first_line, started
+from counterpoint.trace.quantities import money_total
 from counterpoint.trace.records import Event
 from counterpoint.trace.trace import Trace
 
@@ -101,7 +101,7 @@ def _quarter(
     return Quarter(
         first=round(min(times), 3), last=round(max(times), 3), events=len(inside),
         calls=sum(e.type == "tool_call" for e in inside), errors=sum(i in failed for i in numbers),
-        tokens=min(sum(counts), _MOST) if counts else None, cost_usd=math.fsum(paid) if paid else None,
+        tokens=min(sum(counts), _MOST) if counts else None, cost_usd=money_total(paid) if paid else None,
         unpriced={model: min(count, _MOST) for model, count in unpriced.items()},
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ anything. A source without times has no duration: its `t` counts events.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -127,6 +128,15 @@ def cost_usd(events: Sequence[Event], costs: Mapping[str, Number]) -> Number | N
         return max(stated or 0, sum(int(x) for x in paid))
     return counted if stated is None or stated <= counted * (1 + 1e-9) else stated
 
+
+
+def money_total(amounts: Iterable[float]) -> float:
+    """The sum of amounts, no further from 0 than the largest float."""
+    some, most = list(amounts), sys.float_info.max
+    try:
+        return math.fsum(some)
+    except OverflowError:  # whole, or on the way
+        return max(-most, min(most, len(some) * math.fsum(x / len(some) for x in some)))
 
 
 def unpriced(events: Sequence[Event], costs: Mapping[str, Number]) -> dict[str, int]:
