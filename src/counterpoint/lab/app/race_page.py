@@ -337,7 +337,7 @@ def _race(result: RaceResult) -> list[str]:
     about = (
         f"{len(result.head['methods'])} methods, {plan['final_budget']:,} calls and rounds a run, {_seeds(result)[0]} training "
         f"seeds. {_tuning(plan)} `counterpoint compare methods METHOD {_of_plan(plan['name'])}{_of_suite(result.head['suite'])}"
-        "--world all` runs a method again."
+        f"--world all --seeds {_seeds(result)[0]} --cap calls={plan['final_budget']}` runs a method again."
     )
     out = [f"## Plan `{plan['name']}`", "", about]
     if any(world.is_screening for world in result.worlds):
