@@ -145,6 +145,34 @@ def test_a_role_that_is_in_everywhere_has_one_gate_for_all_tasks() -> None:
     assert every[1].team.size.tolist() == [1.0] * 4
 
 
+@pytest.mark.parametrize(("spawn_price", "comes"), [(0.0, True), (50.0, False)])
+def test_where_nobody_comes_a_team_begins_if_it_pays(spawn_price: float, comes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterpoint.lab.train.trials._SHIFTS", ())
+    free = {"price": (0.0, 0.0), "brief_price": 0.0, "round_price": 0.01, "spawn_price": spawn_price}
+    world, net = cpt.world("W1", vote_items=24, **free), network(-1.0)
+    with torch.no_grad():
+        net.gate.weight.zero_()
+        net.gate.bias.fill_(-2.0)
+    spent = try_teams(net, [world], 0, 0.5, tasks=16)
+    assert (start(world, net).gate > 0).any() == comes
+    if not comes:
+        assert (start(world, net).gate == pytest.approx(-2.0, abs=1e-3))  # nothing moves
+        assert spent["episodes"] == (6 + 1) * 16  # three sizes of two sorts, and nobody
+
+
+def test_first_teams_are_paid_for_as_the_dearest_episodes_were() -> None:
+    world, net = cpt.world("W1", vote_items=24), network(-1.0)
+    with torch.no_grad():
+        net.gate.weight.zero_()
+        net.gate.bias.fill_(-2.0)
+    for plays in (0, 1, 3):
+        one = _WorldTrials(net, world, np.arange(10), Counter())
+        one.begin(plays)
+        assert one.spent["episodes"] == 10 * (plays + (plays > 0))
+    poor, rich = (try_teams(net, [world], 0, 0.5, tasks=10, most=50_000.0, dearest=each) for each in (10_000.0, 1.0))
+    assert poor["episodes"] < rich["episodes"]
+
+
 def test_the_teams_beside_a_team_by_hand() -> None:
     world, net = cpt.world("W1", vote_items=24), network(-1.0)
     one = _WorldTrials(net, world, np.arange(2), Counter())

@@ -50,9 +50,9 @@ PER_EPISODE = ("seeds", "salts", "salts_ET", *FORCED)
 
 
 def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> TracedRollout:
-    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (items not to be left), tries
-    (episodes in which none is left before its first call), sizes (of teams that are forced), workers (whether they learn),
-    salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
+    """Rollouts of one job: world, set, seeds, salts, apart, goes_on, gate (forced arms), keeps (calls before an item may be
+    left), tries (episodes in which none is left before its first call), sizes (of teams that are forced), workers (whether they
+    learn), salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
 
     from counterpoint.lab.train.policies.acting import Forced
     from counterpoint.lab.train.policies.network import Network

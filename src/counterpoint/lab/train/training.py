@@ -43,6 +43,8 @@ _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
     *("mask", "ep", "round", "item", "reward", "time", "chain", "order"),
 )
+_KEPT_CALLS = 2, 6
+"""An item that may not be left is held for so many calls, log-uniform; with more, idle calls drown what is learned."""
 
 
 class Adam(torch.optim.Adam):
@@ -177,8 +179,11 @@ class Training:
         """What is done in an update's episodes whatever the policy wants: spawn arms, items that are not left or are tried."""
         p, n, config = self.preset, self.episodes(update), self.worlds[update % len(self.worlds)].config
         out: dict[str, np.ndarray] = {}
+        fading = 1 / (1 + update / 20)
         if p.keeps:
-            out["keeps"] = self.rng(2000, update).random((n, config.items)) < p.keeps / (1 + update / 20)
+            rng, shape = self.rng(2000, update), (n, config.items)
+            calls = np.exp(rng.uniform(*np.log(_KEPT_CALLS), shape)).round().astype(np.int64)
+            out["keeps"] = np.where(rng.random(shape) < p.keeps * fading, calls, 0)
         roles = 2 * config.types
         if p.forks or p.tries:
             out["gate"] = np.full((n, roles), -1)
@@ -187,7 +192,7 @@ class Training:
             forced = np.flatnonzero(rng.random(n) < p.forks)
             out["gate"][forced, rng.integers(0, roles, len(forced))] = rng.integers(0, 2, len(forced))
         if p.tries:  # all episodes of a task alike, so that their teams are compared under one rule
-            rng, share = self.rng(4000, update), p.tries / (1 + update / 20)
+            rng, share = self.rng(4000, update), p.tries * fading
             out["tries"] = np.repeat(rng.random(n // p.group) < share, p.group)
             sized = np.flatnonzero(out["tries"] & (rng.random(n) < 0.5))  # in half of them a team of whatever size is tried, too
             out["sizes"], role = np.full((n, roles), np.nan), rng.integers(0, roles, len(sized))
@@ -244,7 +249,10 @@ class Training:
         """Teams of the mean network, and of the newest one with it, by trials; what that spent."""
         net = self._of(self.mean)
         before = {name: value.clone() for name, value in net.state_dict().items() if name.startswith(("gate.", "size.", "stop."))}
-        spent = try_teams(net, self.worlds, self.settings.seed, self.progress, tasks=room.tasks, most=room.most)
+        dearest = max((_dearest(out) for out in self.recent), default=0.0)
+        spent = try_teams(
+            net, self.worlds, self.settings.seed, self.progress, tasks=room.tasks, most=room.most, dearest=dearest
+        )  # fmt: skip
         with torch.no_grad():
             now, newest = net.state_dict(), self.net.state_dict()
             for name, old in before.items():
@@ -426,6 +434,12 @@ class Training:
         self.baselines = dict(held.get("baselines", {}))
         self.totals = {**held["totals"], "charged": charged(held["totals"])}
         self.update, self.recent, self.past = held["update"], held["recent"], held["past"]
+
+
+def _dearest(out: Rollout) -> float:
+    """The most that an episode of a rollout was charged, about."""
+    t = out.tables["item"]
+    return float(np.bincount(t["ep"][t["agent"] >= 0], minlength=1).max() + len(out.value_TE))
 
 
 def _trim(out: Rollout) -> Rollout:

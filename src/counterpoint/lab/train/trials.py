@@ -37,6 +37,10 @@ _ALIKE = 0.15
 """Rows of roles that differ by less, in the unit of their features, are one sort: a head cannot tell them apart."""
 _SHIFTS = -3.0, 1.0
 """What is tried to be added to the logits of stopping and of spawning late."""
+_FIRST_TEAMS = 6
+"""Most teams that are tried where nobody comes."""
+_DOUBT = 2.0
+"""Standard errors by which a team has to be better than nobody, where nobody comes."""
 _SURE = 2.5
 """The logit of a role that is in, or less it of one that is out."""
 
@@ -83,8 +87,9 @@ def _tried(net: Network, world: TeamWorld, seeds: np.ndarray, spent: Counter[str
 
 
 def try_teams(
-    net: Network, worlds: Sequence[TeamWorld], seed: int, progress: float, *, tasks: int = _TASKS, most: float = math.inf
-) -> dict[str, int]:
+    net: Network, worlds: Sequence[TeamWorld], seed: int, progress: float, *, tasks: int = _TASKS, most: float = math.inf,
+    dearest: float = 0.0,
+) -> dict[str, int]:  # fmt: skip
     """Move stopping, late spawns, make-ups and sizes of teams to where greedy play of the same tasks is better; what that spent.
 
         gain(team) = sum_c shrunk(V_c(team) - V_c(present team)),   shrunk(d) = mean t^2 / (1 + t^2),  t = mean / standard error
@@ -102,7 +107,11 @@ def try_teams(
     luck and hardly in what is seen at their start, so that one change of the heads is right for all of them; with several types
     of work they do differ, and the team of the first task stands for all.
 
-    What would be charged more than `most` in all, by the mean of the plays so far, is not tried any more.
+    Where nobody comes in a world, some teams are tried first, and one comes that is better beyond doubt: what training saw of
+    teams there was a beginner's play.
+
+    What would be charged more than `most` in all, by the mean of the plays so far (where nobody comes: with `dearest` an
+    episode), is not tried any more.
     """
     spent: Counter[str] = Counter()
     step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
@@ -112,6 +121,9 @@ def try_teams(
     for logit in (net.stop.bias[:1], net.gate.weight[0, features.LATE : features.LATE + 1]):
         if _is_paid(every, 3, most):
             _shift(every, logit)
+    for one in every:
+        if not (one.team.gate > 0).any():
+            one.begin(int(min(_FIRST_TEAMS, (most - spent["charged"]) / max(dearest * len(one.seeds), 1.0))))
     some = [one for one in every if (one.team.gate > 0).any()]
     for roles in sorted({len(one.x) for one in some}):
         alike = [one for one in some if len(one.x) == roles]
@@ -172,6 +184,21 @@ class _WorldTrials:
         log = np.log(np.maximum(share / share.sum() * number[was_in].sum(), 1e-3))
         return Team(np.where(is_in, _SURE, -_SURE), np.where(is_in, log, self.team.size))
 
+    def begin(self, plays: int) -> None:
+        """Where nobody comes: be the best of the first teams from now on, if it is better than nobody beyond doubt."""
+        found = [(*_gain(*self.against(team)), team) for team in self._first_teams()[: max(plays, 0)]]
+        gain, noise, best = max(found, key=lambda one: one[0], default=(0.0, 0.0, self.team))
+        if gain > _DOUBT * noise:
+            self.team, self.played = best, None
+
+    def _first_teams(self) -> list[Team]:
+        """Each sort of role alone: the square root of as many as there may be, all of them, one."""
+        room = self.world.config.max_agents
+        return [
+            Team(np.where(is_in, _SURE, -_SURE), np.where(is_in, np.log(max(number / is_in.sum(), 1.0)), self.team.size))
+            for number in dict.fromkeys((round(math.sqrt(room)), room, 1)) for is_in in _sorts(self.x)
+        ]  # fmt: skip
+
     def move(self, team: Team, share: float) -> None:
         """Be nearer to another team from now on."""
         moved = Team(*(old + share * (new - old) for old, new in zip(self.team, team, strict=True)))
@@ -230,12 +257,16 @@ def _move(worlds: Sequence[_WorldTrials], others: Sequence[Sequence[Team]]) -> N
 def _other_make_ups(worlds: Sequence[_WorldTrials]) -> list[np.ndarray]:
     """Who else could be in, by role: those of most worlds, where they differ; a sort more or less; all others; everybody."""
     x, is_in = np.mean([one.x for one in worlds], axis=0), np.mean([one.team.gate for one in worlds], axis=0) > 0
-    sorts = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
-    of_sort = [np.array([abs(row - one).max() < _ALIKE for row in x]) for one in sorts]
-    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in of_sort}
+    others = {tuple(np.where(some, not is_in[some].all(), is_in)) for some in _sorts(x)}
     others |= {tuple(is_in), tuple(~is_in), (True,) * len(x)}
     present = {tuple(one.team.gate > 0) for one in worlds}
     return [np.array(other) for other in sorted(others) if any(other) and present != {other}]
+
+
+def _sorts(x: np.ndarray) -> list[np.ndarray]:
+    """Which roles are of each sort: those that a head cannot tell apart."""
+    first = [x[i] for i in range(len(x)) if not (abs(x[:i] - x[i]).max(axis=1, initial=0.0) < _ALIKE).any()]
+    return [np.array([abs(row - one).max() < _ALIKE for row in x]) for one in first]
 
 
 def _set_heads(net: Network, x: np.ndarray, team: Team) -> None:

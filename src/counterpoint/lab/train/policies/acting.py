@@ -35,9 +35,8 @@ class Forced:
     gate: np.ndarray | None = None
     """(E, roles) spawn arms of forced forks: 0 or 1, -1 where it is free."""
     keeps: np.ndarray | None = None
-    """(E, items) those that may not be left while anything can be done for them (forced continuation,
-    docs/lab/research/stopping.md): a kind
-    that pays only at its end would otherwise be given up before anybody has seen its end."""
+    """(E, items) for how many calls an item may not be left while anything can be done for it (forced continuation,
+    docs/lab/research/stopping.md): a kind that pays only at its end would otherwise be given up before anybody has seen it."""
     tries: np.ndarray | None = None
     """(E,) episodes in which no item may be left before its first call: those who leave everything because their team is too
     small, and spawn no larger one because everything is left, would otherwise never see what a team is worth."""
@@ -48,7 +47,7 @@ class Forced:
         """Take leaving (the mask's first column) from rows that may not be left, where anything else can be done."""
         held = np.zeros(len(rows), np.bool_)
         if self.keeps is not None:
-            held |= self.keeps[rows.ep, rows.item]
+            held |= calls[rows.ep, rows.item] < self.keeps[rows.ep, rows.item]
         if self.tries is not None:
             held |= self.tries[rows.ep] & (calls[rows.ep, rows.item] == 0)
         mask[:, 0] &= ~held | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
