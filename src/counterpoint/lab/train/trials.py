@@ -121,9 +121,7 @@ def try_teams(
     for logit in (net.stop.bias[:1], net.gate.weight[0, features.LATE : features.LATE + 1]):
         if _is_paid(every, 3, most):
             _shift(every, logit)
-    for one in every:
-        if not (one.team.gate > 0).any():
-            one.begin(int(min(_FIRST_TEAMS, (most - spent["charged"]) / max(dearest * len(one.seeds), 1.0))))
+    _begin(every, most, dearest)
     some = [one for one in every if (one.team.gate > 0).any()]
     for roles in sorted({len(one.x) for one in some}):
         alike = [one for one in some if len(one.x) == roles]
@@ -232,6 +230,13 @@ def _shift(worlds: Sequence[_WorldTrials], logit: torch.Tensor) -> None:
             logit.add_(move)
             for world in worlds:
                 world.played = None
+
+
+def _begin(worlds: Sequence[_WorldTrials], most: float, dearest: float) -> None:
+    """A first team where nobody comes, if it pays: as many are tried as `most` allows, with `dearest` an episode."""
+    for one in worlds:
+        if not (one.team.gate > 0).any():
+            one.begin(int(min(_FIRST_TEAMS, (most - one.spent["charged"]) / max(dearest * len(one.seeds), 1.0))))
 
 
 def _level(worlds: Sequence[_WorldTrials]) -> None:
