@@ -20,6 +20,7 @@ from counterpoint.lab.bench.scorecard.card import card_of, contrast
 from counterpoint.lab.bench.scorecard.own_cases import read_cases
 from counterpoint.lab.bench.scorecard.rows import BenchFolder
 from counterpoint.lab.bench.scorecard.scorer import Scorer, ScorerError
+from counterpoint.store import Store
 
 TEAM = '''
 """A team that multiplies, and one that breaks as the question says."""
@@ -154,7 +155,9 @@ def test_two_versions_are_compared_by_the_cases_that_are_the_same(here: Path) ->
 def test_what_a_team_breaks_costs_one_case(here: Path) -> None:
     hows = ("raise", "hang", "exit", "fine")
     _write(here / "mine.jsonl", [{"id": how, "question": how, "answer": "yes", "hint": "yes"} for how in hows])
-    done = _run("--cap", "seconds=2", team="own_team.py:breaks")
+    done = _run("hang", "--cap", "seconds=1", team="own_team.py:breaks")
+    assert done.exit_code == 0, done.output
+    done = _run("raise", "exit", "fine", team="own_team.py:breaks")
     assert done.exit_code == 0, done.output
     rows = {row[0]: row[1:] for row in _rows("bench/own_team.py-breaks-mine.jsonl")}
     assert rows["fine"] == ("played", 1, "")
@@ -167,9 +170,9 @@ def test_what_a_team_breaks_costs_one_case(here: Path) -> None:
 
 
 def test_what_a_scorer_breaks_costs_one_case(here: Path) -> None:
-    hows = ("raise", "nan", "hang", "seven", "none", "text", "exit", "yes", "quarter")
+    hows = ("raise", "nan", "seven", "none", "text", "exit", "yes", "quarter")
     _write(here / "mine.jsonl", [{"id": how, "question": "6*7", "how": how} for how in hows])
-    done = _run("--reward", "own_scorer.py:score", "--cap", "seconds=2")
+    done = _run("--reward", "own_scorer.py:score")
     assert done.exit_code == 0, done.output
     rows = {row[0]: row[1:] for row in _rows()}
     named = "the scorer own_scorer.py:score"
@@ -179,7 +182,6 @@ def test_what_a_scorer_breaks_costs_one_case(here: Path) -> None:
     assert rows["seven"] == ("not scored", 0, f"{named} gave 7, not a number from 0 to 1")
     assert rows["none"] == ("not scored", 0, f"{named}: gave None, not a number")
     assert rows["text"] == ("not scored", 0, f"{named}: gave '0.5', not a number")
-    assert rows["hang"] == ("hung", 0, f"{named} did not come to an end in 2 s")
     assert rows["exit"] == ("not scored", 0, f"the process of {named} ended with code 4")
     assert rows["yes"] == ("played", 1, "")
     assert rows["quarter"] == ("played", 0.25, "answered '42', which scores 0.25")
@@ -196,6 +198,15 @@ def test_a_scorer_may_be_late_and_sees_the_whole_line(here: Path) -> None:
         scorer.score("42", {"answer": {}}, seconds=600)
     scorer.close()
     scorer.close()  # twice is once
+
+
+def test_a_scorer_that_hangs_is_ended_and_asked_afresh(here: Path) -> None:
+    scorer = Scorer.named("own_scorer.py:score")
+    with pytest.raises(ScorerError, match=r"did not come to an end in 1 s") as raised:
+        scorer.score("42", {"how": "hang"}, seconds=1)
+    assert raised.value.status == "hung"
+    assert scorer.score("42", {"how": "yes"}, seconds=600) == 1.0
+    scorer.close()
 
 
 @pytest.mark.parametrize(
@@ -264,6 +275,10 @@ def test_the_page_and_the_leaderboard_have_a_score_of_your_cases(here: Path) -> 
     ((board, _),) = boards([(Path("bench/x"), card)])
     assert board.head[2] == "your cases"
     _run(team="own_team.py:recorded")
+    with Store(here / "bench" / "own_team.py-recorded-mine.jsonl" / "store", create=False) as store:
+        assert sorted(store.ids()) == ["6-7-0", "6-9-0", "eight-0"]
+        trace = store.get("6-9-0")
+    assert (trace.rewards, [e.type for e in trace.events if e.tool == "eval"]) == ({"team": 0.0}, ["tool_call", "tool_result"])
     assert {r.measures["sub_agents"] for r in BenchFolder(Path("bench/own_team.py-recorded-mine.jsonl")).rows()} == {1}
     done = CliRunner().invoke(bench, ["leaderboard", "bench"])
     assert done.exit_code == 0

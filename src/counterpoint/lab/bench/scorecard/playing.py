@@ -2,7 +2,7 @@
 
 Always true: a row is a function of (cell, seed, team) where the team is, and says what was measured, what was missing and how the
 run ended. A run that crashes, hangs or floods is a row like any other: it scores what it did. A folder of results goes on where
-it was left.
+it was left. The traces of cases of your own are kept beside their rows.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from counterpoint.lab.bench.scorecard.attack_rows import attack_row
 from counterpoint.lab.bench.scorecard.cells import Cell, suite
 from counterpoint.lab.bench.scorecard.contestants import Attempt, Caps, Contestant
 from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
+from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
 
@@ -53,9 +54,10 @@ def play_suite(
     with appended_rows(folder.lines) as add, contextlib.ExitStack() as after:
         for cell in chosen:
             after.callback(cell.close)
+        keep = after.enter_context(Store(folder.store)).add if any(keys.values()) else None
         for place, (cell, seed) in enumerate(jobs):
             tell("playing", {"cell": cell.id, "seed": seed, "done": place, "of": len(jobs)})
-            row = play_cell(cell, seed, team, caps)
+            row = play_cell(cell, seed, team, caps, keep)
             if team.code().digest != code:
                 what = f"the code of {team.name} changed while {cell.id} was played: that run is not counted"
                 raise InputError(what, where=str(folder.path), fix="run it again: what the new code has not played is played")
@@ -65,13 +67,17 @@ def play_suite(
     return mine, [c for c in chosen if c not in mine]
 
 
-def play_cell(cell: Cell, seed: int, team: Contestant, caps: Caps) -> BenchRow:
-    """One run, measured; a team that breaks is measured by what it left."""
+def play_cell(
+    cell: Cell, seed: int, team: Contestant, caps: Caps, keep: Callable[[Trace], object] | None = None
+) -> BenchRow:
+    """One run, measured; a team that breaks is measured by what it left. `keep` is given its trace."""
     begin = time.process_time()
     try:
         attempt = team.play(cell, seed, caps)
     except (CounterpointError, MemoryError, RecursionError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         attempt = Attempt(None, "crashed", f"{type(error).__name__}: {str(error)[:200]}")
+    if keep is not None and attempt.trace is not None and attempt.trace.events:
+        keep(attempt.trace)
     return measured(cell, seed, attempt, time.process_time() - begin)
 
 

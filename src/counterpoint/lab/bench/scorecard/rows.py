@@ -91,6 +91,11 @@ class BenchFolder(ResultFolder):
         """The file of the rows."""
         return self.path / "rows.jsonl"
 
+    @property
+    def store(self) -> Path:
+        """The folder of the traces of cases of your own: CASE-SEED, as played last."""
+        return self.path / "store"
+
     def rows(self) -> list[BenchRow]:
         """The rows that count: of the code that the head names, and of a run that was played again the later."""
         head = self.head()

@@ -97,6 +97,8 @@ def run(suite_name: str | None, cells: tuple[str, ...], output: Path | None, as_
     if left and not as_json:
         note(f"{counted(len(left), 'cell')} not played: {team.name} cannot ({', '.join(c.id for c in left[:4])}, ...)")
     print_card(out, as_json=as_json)
+    if asked.is_own and not as_json:
+        click.echo(f"traces:  {folder.store} (counterpoint show CASE-SEED --store {folder.store})")
     if options["fail_under"] is not None:
         _check_score(folder, {c.id for c in mine}, seeds, options["fail_under"], as_json=as_json)
 
