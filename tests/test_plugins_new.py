@@ -70,7 +70,7 @@ def test_a_world_that_was_written_can_be_trained_in(here: Path, capsys: pytest.C
 def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("new", "mechanism", "one") == run("new", "reward", "two") == 0
     assert re.search(
-        r"test it  pytest my_lab/test_one.py\nuse it   PYTHONPATH=\. counterpoint credit TRACE --mechanism my_lab.one:one",
+        r"test it  pytest my_lab/test_one.py\nuse it   counterpoint credit TRACE --mechanism my_lab/one.py:one",
         capsys.readouterr().out,
     )
     (here / "my_lab" / "one.py").write_text("mine")

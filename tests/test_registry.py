@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import pickle
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,79 @@ def test_code_outside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(NotFound, match="no_such_lab"):
         registry.get("format", "no_such_lab:thing")
     sys.modules.pop("their_lab", None)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that Python does not look for modules in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = {*sys.modules}
+    yield tmp_path
+    for name in {*sys.modules} - before:
+        del sys.modules[name]
+
+
+def test_code_named_by_its_file_finds_its_neighbours(lab: Path) -> None:
+    (lab / "beside_it.py").write_text("value = 40\n")
+    (lab / "lone_file.py").write_text("import beside_it\n\nnovelty = beside_it.value + 2\n")
+    assert registry.get("format", "lone_file.py:novelty") == registry.get("format", f"{lab}/lone_file.py:novelty") == 42
+    with pytest.raises(InputError, match="did you mean 'novelty'"):
+        registry.get("format", "lone_file.py:novelti")
+
+
+def test_a_file_in_a_package_is_the_module_that_it_is(lab: Path) -> None:
+    package = lab / "outer_lab" / "inner"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "base.py").write_text("class Base: ...\n")
+    (package / "thing.py").write_text("from .base import Base\n\n\nclass Thing(Base): ...\n\n\nthing = Thing()\n")
+    thing = registry.get("format", "outer_lab/inner/thing.py:thing")
+    assert type(thing).__module__ == "outer_lab.inner.thing"
+    assert registry.get("format", "outer_lab.inner.thing:thing") is thing  # one class, so that what is pickled is what is there
+    assert pickle.loads(pickle.dumps(thing)).__class__ is type(thing)
+
+
+def test_a_file_is_loaded_again_only_after_it_has_changed(lab: Path) -> None:
+    file = lab / "grows.py"
+    file.write_text("box = []\n")
+    first = registry.get("format", "grows.py:box")
+    assert registry.get("format", "grows.py:box") is first
+    file.write_text("box = [1, 2]\n")
+    assert registry.get("format", "grows.py:box") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        (None, NotFound, "odd_file.py: no such file"),
+        ("x = 1\ndef f(:\n", InputError, "odd_file.py:2: it cannot be loaded: SyntaxError"),
+        ("x = 1\n\nraise KeyError('why')\n", InputError, "odd_file.py:3: it cannot be loaded: KeyError: 'why'"),
+        ("import no_such_module_at_all\n", NotFound, "odd_file.py: it cannot be loaded: No module named"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_says_where(lab: Path, text: str | None, error: type[Exception], words: str) -> None:
+    if text is not None:
+        (lab / "odd_file.py").write_text(text)
+    with pytest.raises(error) as raised:
+        registry.get("format", "odd_file.py:thing")
+    assert words in str(raised.value)
+    assert "odd_file" not in sys.modules
+
+
+def test_a_file_does_not_take_the_place_of_another_module(lab: Path) -> None:
+    (lab / "json.py").write_text("thing = 1\n")
+    with pytest.raises(InputError, match="a module named 'json' is loaded already; give the file another name"):
+        registry.get("format", "json.py:thing")
+    assert sys.modules["json"] is json
+
+
+def test_a_module_beside_us_that_python_does_not_look_for_is_named_as_a_file(lab: Path) -> None:
+    (lab / "my_own").mkdir()
+    (lab / "my_own" / "thing.py").write_text("thing = 1\n")
+    with pytest.raises(NotFound, match=r"name the file: my_own/thing.py:thing"):
+        registry.get("format", "my_own.thing:thing")
 
 
 def test_every_plug_in_says_in_one_line_what_it_is() -> None:

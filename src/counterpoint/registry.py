@@ -3,8 +3,9 @@
 Always true: the id of a plug-in is its file's name, and the file defines one object of that name (a trailing underscore, as in
 `import_.py`, belongs to Python and not to the id). A package counts as a file: its `__init__.py`. A file that defines nothing
 of its own name is not a plug-in, nor is the file that is named like its kind; one that begins with an underscore is private to
-its folder. Code outside the package is named `"my_lab.rewards:novelty"`. Nothing is imported until it is asked for, and what a
-file names is not asked for by anybody: `check_consent` stands before every name that came out of a file.
+its folder. Code outside the package is named `"my_lab.rewards:novelty"`, or `"path/to/file.py:novelty"`. Nothing is
+imported until it is asked for, and what a file names is not asked for by anybody: `check_consent` stands before every name that
+came out of a file.
 
 An installed package hangs more into Counterpoint by entry points, read as text; the laboratory (`counterpoint.lab`) does so too:
 `counterpoint.plugins` (a kind, and the package whose files are plug-ins of it), `counterpoint.hooks` (a question that the core
@@ -23,7 +24,7 @@ from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
-from counterpoint.errors import InputError, NotFound, Refused, did_you_mean, install
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean, install
 
 # Every command asks here what there is, so nothing is imported that click does not import already.
 _ROOT = os.path.dirname(__file__)
@@ -38,6 +39,8 @@ _OWN = {
     "reward": "rewards/terms",
 }
 _GROUP = "[counterpoint."
+_FILES: dict[str, tuple[tuple[str, int, int], Any]] = {}
+"""Modules of files named by their path: name to (path, time, size) and the module."""
 
 
 @cache
@@ -228,7 +231,9 @@ def allowing(named: Iterable[str]) -> str:
 
 
 def get(kind: str, name: str) -> Any:
-    """The plug-in object: a shipped one by id, or anybody's by `"package.module:object"`, which is imported.
+    """The plug-in object: a shipped one by id, or anybody's by `"package.module:object"` or `"path/to/file.py:object"`.
+
+    What is anybody's is imported; a file as the module of its name, so that other processes find it, and its neighbours with it.
 
     A name that came out of a file goes through `check_consent` first.
     """
@@ -258,18 +263,90 @@ def named(kind: str, name: str, type_: Any, fix: str) -> Any:
 
 
 def _outside(kind: str, name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in module_name.split(".")):
-        raise NotFound(f"no {kind} {name!r}: {module_name!r} is not a module", fix='"package.module:object"')
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise NotFound(f"no {kind} {name!r}: {error}", fix="install the package or put it on PYTHONPATH") from error
+    place, _, attribute = name.rpartition(":")
+    module = _file_module(kind, place) if place.endswith(".py") else _named_module(kind, name, place)
     try:
         return getattr(module, attribute)
     except AttributeError as error:
         known = [member for member in dir(module) if not member.startswith("_")]
-        raise InputError(f"module {module_name!r} has no {attribute!r}", fix=did_you_mean(attribute, known)) from error
+        raise InputError(f"module {place!r} has no {attribute!r}", fix=did_you_mean(attribute, known)) from error
+
+
+def _named_module(kind: str, name: str, place: str) -> Any:
+    if not all(part.isidentifier() for part in place.split(".")):
+        fix = '"package.module:object", or "path/to/file.py:object"'
+        raise NotFound(f"no {kind} {name!r}: {place!r} is not a module", fix=fix)
+    try:
+        return importlib.import_module(place)
+    except ImportError as error:
+        fix = "install the package or put it on PYTHONPATH"
+        if os.path.isfile(beside := place.replace(".", "/") + ".py"):
+            fix = f"name the file: {beside}:{name.rpartition(':')[2]}"
+        raise NotFound(f"no {kind} {name!r}: {error}", fix=fix) from error
+
+
+def _file_module(kind: str, place: str) -> Any:
+    """The module of a file; one that is loaded already as long as the file is the same, so that its classes are."""
+    path = os.path.realpath(place)
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise NotFound("no such file", where=place, fix=f"path/to/file.py:{kind}") from error
+    name, top = _module_name(path)
+    token = (path, state.st_mtime_ns, state.st_size)
+    held, present = _FILES.get(name), sys.modules.get(name)
+    if held is not None and held == (token, present):
+        return present
+    origin = getattr(present, "__file__", None)
+    if present is not None and held is None and (origin is None or os.path.realpath(origin) != path):
+        raise InputError(f"a module named {name!r} is loaded already", where=place, fix="give the file another name")
+    sys.path += [folder for folder in dict.fromkeys((top, os.path.dirname(path))) if folder not in sys.path]
+    try:
+        module = _executed(name, path)
+    except CounterpointError:
+        raise
+    except Exception as error:
+        raise _unloadable(place, path, error) from error
+    _FILES[name] = token, module
+    return module
+
+
+def _module_name(path: str) -> tuple[str, str]:
+    """What a file is called as a module, with the packages around it, and the folder that these lie in."""
+    names, top = [os.path.basename(path).removesuffix(".py")], os.path.dirname(path)
+    while os.path.isfile(os.path.join(top, "__init__.py")):
+        names, top = [os.path.basename(top), *names], os.path.dirname(top)
+    return ".".join(names), top
+
+
+def _executed(name: str, path: str) -> Any:
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    if package := name.rpartition(".")[0]:
+        importlib.import_module(package)
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name)
+        _FILES.pop(name, None)
+        raise
+    return module
+
+
+def _unloadable(place: str, path: str, error: Exception) -> CounterpointError:
+    """The error of a file that could not be loaded, with the line of it that failed."""
+    if isinstance(error, ImportError):
+        return NotFound(f"it cannot be loaded: {error}", where=place, fix="install what it imports")
+    from traceback import extract_tb
+
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if os.path.realpath(frame.filename) == path]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    what = f"it cannot be loaded: {type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    return InputError(what, where=place if line is None else f"{place}:{line}", fix="mend the file")
 
 
 def summary(kind: str, name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -73,12 +74,10 @@ def new(kind: str, name: str, output: Path, ours: bool, as_json: bool) -> None:
     if kind == "panel" and not ours:
         why = "it is built into the page"
         raise InputError("a panel belongs into a checkout of Counterpoint", why=why, fix=f"counterpoint new panel {name} --ours")
-    files, module, path = _ours(kind, name) if ours else _outside(kind, name, output)
+    files, module = _ours(kind, name) if ours else _outside(kind, name, output)
     _write(files)
     test = next((str(p) for p in files if p.name.startswith("test_")), f"tests/test_conformance.py -k {kind}-{name}")
-    use = templates()[kind][1].format(at=name if ours else f"{module}:{name}")
-    if not ours:
-        use = f"PYTHONPATH={path} {use}"
+    use = templates()[kind][1].format(at=name if ours else shlex.quote(f"{output / name}.py:{name}"))
     if as_json:
         emit(
             {
@@ -124,8 +123,8 @@ def _check_name(kind: str, name: str, *, ours: bool) -> None:
         raise InputError(f"there is a {kind} named {name!r}", fix="choose another name")
 
 
-def _outside(kind: str, name: str, output: Path) -> tuple[dict[Path, str], str, Path]:
-    """The files of a plug-in in a package of anybody's, its module, and the folder that Python has to search."""
+def _outside(kind: str, name: str, output: Path) -> tuple[dict[Path, str], str]:
+    """The files of a plug-in in a package of anybody's, and its module."""
     names, top = [output.resolve().name], output.resolve().parent
     while (top / "__init__.py").exists():
         names, top = [top.name, *names], top.parent
@@ -141,14 +140,10 @@ def _outside(kind: str, name: str, output: Path) -> tuple[dict[Path, str], str, 
     files = {output / f"{name}.py": plugin, output / f"test_{name}.py": test}
     if not (output / "__init__.py").exists():
         files = {output / "__init__.py": f'"""Plug-ins of {names[-1]}."""\n', **files}
-    try:
-        shown = top.relative_to(Path.cwd())
-    except ValueError:
-        shown = top
-    return files, module, shown
+    return files, module
 
 
-def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
+def _ours(kind: str, name: str) -> tuple[dict[Path, str], str]:
     """The same in our own tree: a file of the plural folder, and a test of the room."""
     here = Path.cwd()
     root = next((p for p in (here, *here.parents) if (p / "src" / "counterpoint" / "registry.py").is_file()), None)
@@ -161,10 +156,10 @@ def _ours(kind: str, name: str) -> tuple[dict[Path, str], str, Path]:
     module = ".".join(["counterpoint", *place.split("/"), name])
     if kind == "panel":
         plugin, page = _panel(name)
-        return {package / place / f"{name}.py": plugin, root / "web/src/panels" / f"{_camel(name)}.tsx": page}, module, root
+        return {package / place / f"{name}.py": plugin, root / "web/src/panels" / f"{_camel(name)}.tsx": page}, module
     room = root.joinpath("tests", *place.split("/")[: 1 + place.startswith("lab/")])
     plugin, test = _texts(kind, name, module)
-    return {package / place / f"{name}.py": plugin, room / f"test_{name}.py": test}, module, root
+    return {package / place / f"{name}.py": plugin, room / f"test_{name}.py": test}, module
 
 
 def _texts(kind: str, name: str, module: str) -> tuple[str, str]:

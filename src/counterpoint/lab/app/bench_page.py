@@ -13,6 +13,7 @@ from counterpoint.display import counted, number, percent
 from counterpoint.lab.bench.intervals import Estimate, interval_words
 from counterpoint.lab.bench.scorecard.card import MEASURES, AttackCard, Card, Contrast, card_of
 from counterpoint.lab.bench.scorecard.defence import DefenceContrast
+from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
 _SHARES = {"success", "share", "useful_agent_utilisation", "message_redundancy", "messages_read", "protocol_overhead"}
 _NOTES = 12
@@ -30,16 +31,17 @@ def sections(card: Card) -> list[Section]:
     said += f"Counterpoint {about['version']}, Python {about['python']}."
     said += f" Model {about['model']}, topology {about['topology']}." if "model" in about else ""
     said += "".join(f" {counted(n, 'run')} {how}." for how, n in sorted(card.broken.items()))
-    head = ("family", "measure", *(f"{b:,} steps" for b in bands), "change per 10x steps")
+    head = ("family", "measure", *map(_band, bands), "change per 10x steps")
     rows = []
     for name, (family, words) in MEASURES.items():
         growth = card.slopes.get(name)
         told = [_told(card.bands[b][name], name, is_level=True) for b in bands]
         rows.append((family, words, *told, "-" if growth is None or growth.mean is None else _told(growth, name)))
-    out = [Section("Card", said, head, rows, tuple(range(2, len(head))))]
+    out = [_own_measures(card, said) if bands == [0] else Section("Card", said, head, rows, tuple(range(2, len(head))))]
     shown = ("share", "success", "events", "tokens")
     by_cell = [(id_, *(_told(of[name], name, is_level=True) for name in shown)) for id_, of in card.cells.items()]
-    out.append(Section("By cell", "", ("cell", "of the optimum", "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
+    first = ("case", "score") if bands == [0] else ("cell", "of the optimum")
+    out.append(Section("By cell", "", (*first, "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
     if card.attacks:
         head = (
             "cell", "met", "got its way", "of the optimum", "without", "change", "found", "of flags right", "steps to a flag",
@@ -52,6 +54,18 @@ def sections(card: Card) -> list[Section]:
         rest = [(f"and {more:,} more",)] if more > 0 else []
         out.append(Section("What to know", "", ("run",), [*((n,) for n in card.notes[:_NOTES]), *rest]))
     return out
+
+
+def _own_measures(card: Card, said: str) -> Section:
+    """The measures of cases of your own: those that its traces have, and a score where worlds have a share of the optimum."""
+    of = {name: estimate for name, estimate in card.bands[0].items() if estimate.mean is not None}
+    rows = [("E1", "score", _told(of["share"], "success", is_level=True))]
+    rows += [(*MEASURES[name], _told(estimate, name, is_level=True)) for name, estimate in of.items() if name != "share"]
+    return Section("Card", said, ("family", "measure", _band(0)), rows, (2,))
+
+
+def _band(steps: int) -> str:
+    return f"{steps:,} steps" if steps else "your cases"
 
 
 def _attack(a: AttackCard) -> tuple[str, ...]:
@@ -77,8 +91,11 @@ def _told(e: Estimate, name: str, *, is_level: bool = False) -> str:
     return interval_words(e.mean, low, high, show)
 
 
-def contrast_section(a: str, b: str, told: Sequence[Contrast]) -> Section:
-    """Two teams side by side."""
+def contrast_section(first: Path, second: Path, told: Sequence[Contrast]) -> Section:
+    """Two teams side by side, or two versions of one, which go by the names of their folders."""
+    a, b = (str(BenchFolder(path).head()["team"]) for path in (first, second))
+    if a == b:
+        a, b = (f"{a} ({path.name})" for path in (first, second))
     rows = []
     for c in told:
         if c.first.mean is None:
@@ -125,7 +142,7 @@ def boards(cards: Sequence[tuple[Path, Card]]) -> list[tuple[Section, list[Path]
 
 def _board(suite: str, digest: str, cards: Sequence[Card]) -> Section:
     bands = sorted({b for c in cards for b in c.bands})
-    head = ("team", "cells", *(f"{b:,} steps" for b in bands), "tokens", "attacks that got their way", "runs that broke")
+    head = ("team", "cells", *map(_band, bands), "tokens", "attacks that got their way", "runs that broke")
     rows = []
     for c in cards:
         per = [_told(c.bands[b]["share"], "share") if b in c.bands else "-" for b in bands]

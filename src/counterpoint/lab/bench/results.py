@@ -7,6 +7,7 @@ no row, and the next row takes its place.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -75,21 +76,27 @@ def _indented(value: Any) -> bytes:
 
 def read_object(path: Path, *, fix: str) -> dict[str, Any]:
     """The JSON object of one file."""
-    return _decode(read_plain(path), dict[str, Any], "is not a JSON object", str(path), fix)
+    return decode(read_plain(path), dict[str, Any], "is not a JSON object", str(path), fix)
 
 
 def read_lines(path: Path, kind: type[T], *, fix: str, is_growing: bool = False) -> list[T]:
     """The rows of a file with a row in each line; one that grows has a row where a line has its end."""
     lines = read_plain(path).split(b"\n")
     whole = enumerate(lines[:-1] if is_growing else lines, 1)
-    return [_decode(line, kind, "is not a result row", f"{path}:{n}", fix) for n, line in whole if line.strip()]
+    return [decode(line, kind, "is not a result row", f"{path}:{n}", fix) for n, line in whole if line.strip()]
 
 
-def _decode(data: bytes, kind: type[T], problem: str, where: str, fix: str) -> T:
+def decode(data: bytes, kind: type[T], problem: str, where: str, fix: str) -> T:
+    """A value of this kind from JSON, or the problem, where and why."""
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(problem, where=where, why=str(error), fix=fix) from error
+
+
+def digest_of(value: Any) -> str:
+    """Twelve hex digits of plain data."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 @contextmanager

@@ -29,6 +29,7 @@ def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
     if not isinstance(world, TeamWorld):
         raise InputError(
             f"{name} is not a TeamWorld",
+            why="the networks read TeamWorld's arrays of agents, items and calls, and it has none: no Config, no Batch",
             fix="W1, W2, D, P, V, A, M, or one that `counterpoint new world` writes; in a stopping world a stop rule is learned",
         )
     return world.replace(**changes) if changes else world

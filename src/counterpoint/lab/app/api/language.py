@@ -145,6 +145,12 @@ def _dial(tasks: Sequence[dict[str, Any]], name: str, value: Any, own: Sequence[
             mix["set"] = {**mix.get("set", {}), name: value}
 
 
+def folder_word(name: str) -> str:
+    """A name as a part of a folder's: of code that is named by its file, the object alone."""
+    place, _, attribute = name.rpartition(":")
+    return attribute if place.endswith(".py") else name.replace(":", ".")
+
+
 def language_planned(
     config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
 ) -> list[tuple[Path, dict[str, Any]]]:
@@ -159,7 +165,7 @@ def language_planned(
     if not is_fake(demos := full["imitate"]["demos"]):
         full["imitate"]["demos"] = str(Path(demos).resolve())
     tasks = "-".join(dict.fromkeys(find_task(mix["name"]).short for mix in full["task"]))
-    usual = "-".join(part for part in ("lm", Path(full["model"]).name, tasks, full["preset"].replace(":", "-")) if part)
+    usual = "-".join(part for part in ("lm", Path(full["model"]).name, tasks, folder_word(full["preset"])) if part)
     name = out or _HOME / (source.stem if source is not None else usual)
     each = range(full["seed"], full["seed"] + (seeds or 1))
     is_one = out is not None and seeds is None

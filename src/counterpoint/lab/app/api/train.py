@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import counterpoint.registry as registry
 from counterpoint.app.api.inputs import chosen_ids
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean, install
-from counterpoint.lab.app.api.language import is_language_file, is_language_run, language_config, language_planned
+from counterpoint.lab.app.api.language import folder_word, is_language_file, is_language_run, language_config, language_planned
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -200,7 +200,8 @@ def _short_name(full: Mapping[str, Any]) -> str:
 
     base, mix = world_of(full["world"], {}).name, [dict(one) for one in full["mix"]]
     of_suites = (w.name for w in suite_worlds().values() if w.settings() == {"world": base, "set": full["set"], "mix": mix})
-    return "-".join([full["preset"].replace(":", "."), next(of_suites, base)])
+    return "-".join([folder_word(full["preset"]), next(of_suites, base)])
+
 
 
 def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from counterpoint.lab.app.pages.bench_shapes import Bench, BenchResult, BenchTab
 from counterpoint.lab.app.pages.folders import results
 from counterpoint.lab.bench.scorecard.card import Card, card_of, contrast
 from counterpoint.lab.bench.scorecard.defence import defence_contrast
-from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
 
 def bench(collection: Collection, first: str = "", second: str = "") -> Bench:
@@ -30,8 +29,7 @@ def bench(collection: Collection, first: str = "", second: str = "") -> Bench:
     ]
     if first and second:
         one, two = (_place(found, name) for name in (first, second))
-        names = [str(BenchFolder(path).head()["team"]) for path in (one, two)]
-        told = contrast_section(names[0], names[1], contrast(one, two))
+        told = contrast_section(one, two, contrast(one, two))
         attacked = defence_contrast(one, two)
         both = [told._replace(title="Side by side"), *([defence_section(attacked)] if attacked else [])]
         return Bench(title=told.title, results=listed, tables=[_table(section) for section in both])

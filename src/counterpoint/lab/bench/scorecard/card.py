@@ -19,7 +19,7 @@ import numpy as np
 
 from counterpoint.errors import InputError, NotFound
 from counterpoint.lab.bench.intervals import Estimate, estimate
-from counterpoint.lab.bench.scorecard.cells import Cell, suite
+from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
 from counterpoint.trace.statistics import student_quantile
 
@@ -92,7 +92,7 @@ def card_of(out: Path) -> Card:
     about, rows = (folder := BenchFolder(out)).head(), folder.rows()
     if not rows:
         raise NotFound("no run has ended here yet", where=str(out), fix="counterpoint bench run continues it")
-    cells = {c.id: c for c in suite(about["suite"])}
+    cells = folder.cells()
     if gone := next((r.cell for r in rows if r.cell not in cells), None):
         why = f"these are results of {about.get('version')} with another list of cells"
         raise InputError(
@@ -185,7 +185,8 @@ def _notes(rows: Sequence[BenchRow]) -> list[str]:
     out = []
     for row in rows:
         if row.status != "played" or row.why:
-            out.append(f"{row.cell} seed {row.seed}: {row.status}" + (f", {row.why}" if row.why else ""))
+            told = [row.status] if row.status != "played" or not row.case else []  # of a case of your own: what was answered
+            out.append(f"{row.cell} seed {row.seed}: {', '.join([*told, *([row.why] if row.why else [])])}")
         if row.tool_calls is not None and row.told_tool_calls is not None and row.told_tool_calls < row.tool_calls:
             out.append(f"{row.cell} seed {row.seed}: {row.told_tool_calls:,} tool calls recorded, {row.tool_calls:,} made")
     return out
@@ -207,21 +208,23 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def contrast(first: Path, second: Path) -> list[Contrast]:
-    """Two folders of results, paired by cell and seed."""
+    """Two folders of results, paired by cell and seed; of cases of your own those that are the same in both."""
     a, b = BenchFolder(first).head(), BenchFolder(second).head()
-    for key in ("suite", "suite_digest"):
+    for key in ("suite",) if "cases" in a and "cases" in b else ("suite", "suite_digest"):
         if a[key] != b[key]:
             raise InputError(
                 f"the two differ in {key.replace('_', ' ')}: {a[key]} and {b[key]}", fix="compare results of the same suite"
             )
-    cells = {c.id: c for c in suite(a["suite"])}
-    mine = {(r.cell, r.seed): r for r in BenchFolder(first).rows() if not cells[r.cell].attack}
-    theirs = {(r.cell, r.seed): r for r in BenchFolder(second).rows() if not cells[r.cell].attack}
+    cells = BenchFolder(first).cells()
+    mine, theirs = (
+        {(r.cell, r.seed, r.case): r for r in BenchFolder(path).rows() if r.cell in cells and not cells[r.cell].attack}
+        for path in (first, second)
+    )
     both = [key for key in mine if key in theirs]
     if not both:
         raise InputError("they have no cell and seed in common", fix="teams that play the same cells, with the same --seed")
     out = []
-    for band in (None, *sorted({cells[c].band for c, _ in both})):
+    for band in (None, *sorted({cells[c].band for c, *_ in both} - {0})):
         keys = [k for k in both if band is None or cells[k[0]].band == band]
         for name in MEASURES:
             pairs = [(value_of(mine[k], name), value_of(theirs[k], name)) for k in keys]

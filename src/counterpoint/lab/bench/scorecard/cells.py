@@ -28,11 +28,11 @@ class Cell:
     """One thing to do."""
 
     id: str
-    kind: Literal["world", "text"]
+    kind: Literal["world", "text", "own"]
     band: int
-    """Steps, as a power of ten."""
+    """Steps, as a power of ten; 0 for cases of your own."""
     name: str
-    """The world, or the task."""
+    """The world, the task, or the file of your cases."""
     set: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the world, or dials of the task, that differ from its own."""
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -44,6 +44,11 @@ class Cell:
     """Of attacks on tasks: empty for the usual one, held_out, or composed:N."""
     clean: str = ""
     """The cell without the attack."""
+
+    @property
+    def key(self) -> str:
+        """What a row of it names beside its id: nothing, where the version says what the cell is."""
+        return ""
 
     @property
     def is_control(self) -> bool:
@@ -64,9 +69,12 @@ class Cell:
         more = self.dials()
         return world(self.name).replace(**self.set, **more) if self.kind == "world" else task(self.name, **self.set, **more)
 
+    def close(self) -> None:
+        """End what playing it has started: nothing."""
+
     def optimum(self) -> Optimum:
         """The best that can be had: computed for a world, a full score for a task with an exact checker."""
-        if self.kind == "text":
+        if self.kind != "world":
             over, how = "any team", "an exact checker: 1 is right in every part"
             return Optimum(value=1.0, kind="exact", over=over, how=how)
         found: Optimum = replace(self, attack="").make().optimum()

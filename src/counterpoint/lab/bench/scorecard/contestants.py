@@ -23,9 +23,11 @@ import msgspec
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
 from counterpoint.lab.bench.scorecard.cells import Cell
-from counterpoint.lab.bench.scorecard.own_code import own_team, play_own
+from counterpoint.lab.bench.scorecard.own_cases import OwnCase
+from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
+from counterpoint.lab.bench.scorecard.scorer import ScorerError
 from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weights_of
-from counterpoint.lab.tasks.task import Instance
+from counterpoint.lab.tasks.task import Instance, Score
 from counterpoint.lab.team.gates import gate_names
 from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
 from counterpoint.lab.team.state import Limits
@@ -168,20 +170,26 @@ class OwnTeam:
     name: str
 
     def plays(self, cell: Cell) -> bool:
-        """Text tasks."""
-        return cell.kind == "text"
+        """Text tasks, and cases of your own."""
+        return cell.kind != "world"
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One run; whatever it does, the bench goes on."""
         task = cell.make()
         instance: Instance = task.instance(seed)
-        got = play_own(self.name, instance, f"{cell.id}-{seed}", seconds=caps.seconds, calls=caps.tool_calls, events=caps.events)
-        trace = got.trace
-        if trace is not None:
+        got = play_own(
+            self.name, instance, f"{cell.id}-{seed}", seconds=caps.seconds, calls=caps.tool_calls, events=caps.events,
+            case=task.visible() if isinstance(task, OwnCase) else None,
+        )  # fmt: skip
+        if got.trace is None:
+            return Attempt(None, got.status, got.why, got.tool_calls)
+        if isinstance(task, OwnCase):
+            score = _judged(task, instance, got, caps.seconds)
+        else:
             score = task.check(instance, got.answer)
-            metrics = {"task_success": float(score.is_solved)} | {f"task_{k}": float(v) for k, v in score.parts.items()}
-            named = f"{task.name}/{cell.id}/{seed}"
-            trace = msgspec.structs.replace(trace, rewards={"team": score.value}, metrics=metrics, task_id=named)
+        metrics = {"task_success": float(score.is_solved)} | {f"task_{k}": float(v) for k, v in score.parts.items()}
+        named = f"{task.name}/{cell.id}/{seed}"
+        trace = msgspec.structs.replace(got.trace, rewards={"team": score.value}, metrics=metrics, task_id=named)
         return Attempt(trace, got.status, got.why, got.tool_calls)
 
     def about(self) -> dict[str, Any]:
@@ -191,6 +199,18 @@ class OwnTeam:
     def code(self) -> TeamCode:
         """Its source as it is now, with what that imports: each run loads it anew."""
         return code_of(self.name)
+
+
+def _judged(case: OwnCase, instance: Instance, got: OwnRun, seconds: float) -> Score:
+    """What a run of a case of your own is worth; `got` says what went wrong. One without an answer is worth nothing."""
+    score = Score(0.0, False)
+    if got.status == "played":
+        try:
+            score = case.check(instance, got.answer, seconds=seconds)
+            got.why = case.remark(got, score)
+        except ScorerError as error:
+            got.status, got.why = error.status, error.what
+    return score
 
 
 def contestant(

@@ -13,7 +13,7 @@ import msgspec
 
 from counterpoint.lab.bench.intervals import Estimate, estimate
 from counterpoint.lab.bench.scorecard.card import WITHOUT_AN_ORDER
-from counterpoint.lab.bench.scorecard.cells import Cell, suite
+from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
 
 
@@ -33,10 +33,9 @@ class DefenceContrast(msgspec.Struct, frozen=True, kw_only=True):
 
 def defence_contrast(first: Path, second: Path) -> list[DefenceContrast]:
     """Every attacked cell that both have, in the suite's order."""
-    name = BenchFolder(first).head()["suite"]
     mine, theirs = (_by_cell(folder) for folder in (first, second))
     out = []
-    for cell in suite(name):
+    for cell in BenchFolder(first).cells().values():
         if not cell.attack or not mine.get(cell.id) or not theirs.get(cell.id):
             continue
         pairs = [mine[cell.id], theirs[cell.id]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
+import inspect
 import multiprocessing
 import os
 import signal
@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.errors import CounterpointError
 from counterpoint.lab.tasks.task import Instance
 from counterpoint.lab.team.toolbox import Toolbox
 from counterpoint.recorder.problems import error_text
@@ -73,6 +73,8 @@ class Job:
     """Of this run: its decorators and `acting` say who did what."""
     briefs: tuple[str, ...] = ()
     """What only one agent may know at first: the n-th goes to whoever works on the n-th part. Empty in most tasks."""
+    case: Mapping[str, Any] = field(default_factory=dict)
+    """Of a case of your own all of its line but the answer."""
 
 
 @dataclass
@@ -90,29 +92,15 @@ class OwnRun:
 
 
 def own_team(name: str) -> Any:
-    """What `package.module:function` or `path/to/file.py:function` names; the file's neighbours can be imported by it."""
-    path, _, attribute = name.rpartition(":")
-    if not path.endswith(".py"):
-        return registry.get("team", name)
-    file = Path(path).resolve()
-    if not file.is_file():
-        raise NotFound("no such file", where=path, fix="path/to/file.py:function")
-    sys.path.append(str(file.parent))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        raise NotFound(f"it cannot be loaded: {error}", where=path, fix="install what it imports") from error
-    if not hasattr(module, attribute):
-        raise InputError(f"it has no {attribute!r}", where=path, fix=did_you_mean(attribute, dir(module)))
-    return getattr(module, attribute)
+    """What `package.module:function` or `path/to/file.py:function` names."""
+    return registry.get("team", name)
 
 
-def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, calls: int, events: int) -> OwnRun:
-    """One run of the code that `name` names."""
+def play_own(
+    name: str, instance: Instance, trace_id: str, *, seconds: float, calls: int, events: int,
+    case: Mapping[str, Any] | None = None,
+) -> OwnRun:  # fmt: skip
+    """One run of the code that `name` names; with a `case` of its owner's nobody has to be kept from an answer key."""
     allowed = {_ROLE: instance.tools, _LEAD: instance.tools}
     toolbox, out = Toolbox(instance, allowed, {}), OwnRun()
     context = multiprocessing.get_context("spawn")
@@ -122,7 +110,7 @@ def play_own(name: str, instance: Instance, trace_id: str, *, seconds: float, ca
             "name": name, "question": instance.question, "answer_format": instance.answer_format,
             "parts": {s.id: s.text for s in instance.subtasks}, "store": folder, "path": list(sys.path),
             "tools": {t.name: f"{t.about} Argument: {t.main}" for t in toolbox.offered(_ROLE)},
-            "briefs": tuple("\n".join(shard) for shard in instance.shards),
+            "briefs": tuple("\n".join(shard) for shard in instance.shards), "case": case,
         }  # fmt: skip
         child = context.Process(target=_child, args=(theirs, asked), daemon=True)
         child.start()
@@ -227,27 +215,39 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
     job = Job(
         question=asked["question"], answer_format=asked["answer_format"], parts=asked["parts"], recording=recording,
         tools={name: _tool(name, pipe, recording, lock) for name in asked["tools"]}, about=asked["tools"], briefs=asked["briefs"],
+        case=asked["case"] or {},
     )  # fmt: skip
     try:
         team = own_team(asked["name"])
         pipe.send(("ready",))
-        _watch(report)
+        if asked["case"] is None:
+            _watch(report)
         with recording:
-            answer = team(job)
+            answer = team(job.question if _takes_text(team) else job)
             if asyncio.iscoroutine(answer):
                 answer = asyncio.run(answer)
             if recording.session is not None and not recording.session.recorder.count:
                 recording.stop(answer)  # who records nothing has at least answered
         pipe.send(("done", answer if isinstance(answer, str) else str(answer)))
     except BaseException as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(last.filename)}:{last.lineno}"
         with contextlib.suppress(OSError):
-            pipe.send(("failed", f"{_words(error)} at {where}"))
+            pipe.send(("failed", error_words(error)))
 
 
-def _words(error: BaseException) -> str:
-    return (error_text(error) or "").partition("\n")[0][:_WORDS]
+def _takes_text(team: Any) -> bool:
+    """Whether a function says that it takes a text: it is asked the question, and not handed a job."""
+    try:
+        first = next(iter(inspect.signature(team).parameters.values()), None)
+    except (TypeError, ValueError):  # of a built-in
+        return False
+    return first is not None and first.annotation in (str, "str")
+
+
+def error_words(error: BaseException) -> str:
+    """An error in one line, and the line of code that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    told = (error_text(error) or "").partition("\n")[0][:_WORDS]
+    return f"{told} at {os.path.basename(last.filename)}:{last.lineno}"
 
 
 def _tool(name: str, pipe: Connection, recording: Recording, lock: Any) -> Callable[[str], str]:

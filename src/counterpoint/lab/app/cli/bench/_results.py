@@ -19,11 +19,11 @@ from counterpoint.files import put
 from counterpoint.lab.app.cli._options import gate_option
 
 
-def epilog(*lines: str) -> str:
-    """Examples and exit codes of one command."""
+def epilog(*lines: str, more: str = "") -> str:
+    """Examples and exit codes of one command; `more` are codes of its own."""
     examples = "\n".join(f"  counterpoint bench {line}" for line in lines)
-    codes = "Exit codes: 0 fine (a team that breaks is measured, too), 2 a wrong option, 3 no such suite, team or results."
-    return f"\b\nExamples:\n{examples}\n\n{codes}"
+    codes = "Exit codes: 0 fine (a team that breaks is measured, too), 2 a wrong option, 3 no such suite, team or results"
+    return f"\b\nExamples:\n{examples}\n\n{codes}{more}."
 
 
 html_option = output_option("Write one HTML file instead.", metavar="FILE.html")

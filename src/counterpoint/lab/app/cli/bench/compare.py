@@ -24,12 +24,10 @@ def compare(first: Path, second: Path, as_json: bool) -> None:
     from counterpoint.lab.app.bench_page import contrast_section, defence_section
     from counterpoint.lab.bench.scorecard.card import contrast
     from counterpoint.lab.bench.scorecard.defence import defence_contrast
-    from counterpoint.lab.bench.scorecard.rows import BenchFolder
 
     differences, attacked = contrast(first, second), defence_contrast(first, second)
     if as_json:
         for one in (*differences, *attacked):
             emit(msgspec.to_builtins(one))
         return
-    names = [str(BenchFolder(x).head()["team"]) for x in (first, second)]
-    say(contrast_section(names[0], names[1], differences), *([defence_section(attacked)] if attacked else []))
+    say(contrast_section(first, second, differences), *([defence_section(attacked)] if attacked else []))

@@ -258,6 +258,7 @@ def ending(run: Any) -> list[str]:
     traces = [t for e in reversed(evals) for t in e.get("traces", ())]
     lines.append(f"next      counterpoint compare plot {path}")
     lines += [f"          counterpoint show {traces[0]} --store {path}/store"] if traces else []
-    is_language = about.get("kind") == "language model" and about["status"] == "finished"
-    lines += [f"          counterpoint play --task {about['world'].split('+')[0]} --model local:{path}"] if is_language else []
+    if about.get("kind") == "language model" and about["status"] == "finished":
+        task = about["world_config"]["tasks"][0]["name"]  # as it was named: a task of one's own is found by no short name
+        lines.append(f"          counterpoint play --task {task} --model local:{path}")
     return [plain_text(line) for line in [*lines, f"          counterpoint compare runs {path} OTHER_RUN"]]
