@@ -27,8 +27,8 @@ from counterpoint.lab.lm.sampling import (
     most_likely,
     parting,
     start_logps,
-    within_nucleus,
     uniforms,
+    within_nucleus,
 )
 from counterpoint.lab.lm.slots import BLOCK, Cached, Slots, hashes_of
 
