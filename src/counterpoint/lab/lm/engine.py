@@ -73,6 +73,8 @@ class Written(NamedTuple):
     token_ids: Sequence[int]
     logps: Sequence[float]
     alternatives: Sequence[Alternatives]
+    reused: int
+    """Tokens of the prompt that were not read again."""
 
 
 class TooLong(InputError):
@@ -381,7 +383,7 @@ class Engine:
 
     def under_way(self) -> dict[int, Written]:
         """What every call that has a slot has written so far, by its ticket."""
-        return {row.ticket: Written(row.tokens, row.logps, row.alternatives) for row in self._rows}
+        return {row.ticket: Written(row.tokens, row.logps, row.alternatives, row.reused) for row in self._rows}
 
     def reset(self) -> None:
         """Forget every call, and what the slots hold: after an error nobody knows how far a pass came."""

@@ -1,7 +1,8 @@
 """The thread that an engine works in: calls come from other threads, and between two passes they join, are watched and leave.
 
 Always true: the model is loaded when the first call comes, or before by `ready`; every call that was taken is settled once,
-with an answer or an error. What `between` is given runs when no call is under way, before any call that came later.
+with an answer or an error, unless nobody waits for it any more. What `between` is given runs when no call is under way, before any call
+that came later.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class EngineThread:
     def __init__(self, load: Load, *, slots: int) -> None:
         self._load, self._slots = load, slots
         self.engines: Engines | None = None
+        self.chat: Chat | None = None
         self._inbox: queue.SimpleQueue[EngineCall | _Work | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -100,11 +102,11 @@ class EngineThread:
         desk = _Desk(self._inbox, self._slots)
         try:
             try:
-                chat, self.engines = self._load()
+                self.chat, self.engines = self._load()
             except Exception as error:
                 desk.refuse(error)
             else:
-                desk.serve(chat, self.engines)
+                desk.serve(self.chat, self.engines)
         finally:
             desk.end()
 
@@ -205,6 +207,8 @@ class _Desk:
             self._waiting.popleft()
 
     def _begin(self, engines: Engines, call: EngineCall) -> None:
+        if call.is_cancelled:
+            return
         try:
             self._rows[engines.add(call.ask(self._chat))] = call
         except TooLong as error:
