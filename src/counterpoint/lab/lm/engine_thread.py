@@ -1,8 +1,8 @@
 """The thread that an engine works in: calls come from other threads, and between two passes they join, are watched and leave.
 
 Always true: the model is loaded when the first call comes, or before by `ready`; every call that was taken is settled once,
-with an answer or an error, unless nobody waits for it any more. What `between` is given runs when no call is under way, before any call
-that came later.
+with an answer or an error, unless nobody waits for it any more. What `between` is given runs when no call is under way, before
+any call that came later.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from counterpoint.errors import CounterpointError, InputError
+from counterpoint.errors import CounterpointError, InputError, TryAgain
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
 from counterpoint.recorder.lanes import Lanes, RecordingSession, running
 from counterpoint.recorder.recorder import Recorder
@@ -79,6 +79,7 @@ class _Page:
     """Each conversation that was answered, by its digest: agent and role."""
     roles: dict[str, str] = field(default_factory=dict)
     """The words of the system to the role."""
+    role_of: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)
     """Agent to its last event."""
@@ -145,7 +146,7 @@ class Ledger:
             now, meta = self._clock(), {TITLE: self._task, BEGAN: round(self._clock(), 3)}
             try:
                 run = self._store.record(name, task_id=self._task, meta=meta)
-            except InputError:  # it is recorded by its own process: ours stands beside it
+            except (InputError, TryAgain):  # it is recorded by its own process: ours stands beside it
                 run = self._store.record(f"{name}-calls-{int(now)}", task_id=self._task, meta=meta)
             clock = _CallClock()
             self._pages[name] = _Page(run, clock, Recorder(run, clock), now, now)
@@ -179,7 +180,7 @@ class Ledger:
         for k in range(len(rows), 0, -1):
             if rows[k - 1][0] == "assistant" and (known := page.talks.get(_digest(rows[:k]))):
                 break
-        role = caller.role or (known[1] if known else None)
+        role = caller.role or page.role_of.get(caller.agent or "") or (known[1] if known else None)
         if role is None:
             words = rows[0][1] if rows[0][0] == "system" else ""
             role = caller.agent or page.roles.setdefault(words, f"role-{len(page.roles) + 1}")
@@ -187,6 +188,7 @@ class Ledger:
         if agent is None:
             page.counts[role] = count = page.counts.get(role, 0) + 1
             agent = f"{role}.{count}"
+        page.role_of[agent] = role
         answer = _row({"role": "assistant", "content": spoken.text, "tool_calls": spoken.calls})
         page.talks[_digest([*rows, answer])] = agent, role
         return agent, role
