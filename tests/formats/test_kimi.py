@@ -58,7 +58,7 @@ def test_the_cli_sample() -> None:
         "aggregate": 1,
         "safety_event": 1,
     }
-    # Written by hand: 1200+1380+1460+1550+1670 for main, once though its first message is told twice.
+    # AnswerDraft by hand: 1200+1380+1460+1550+1670 for main, once though its first message is told twice.
     assert logs.tokens(trace) == {"main": (7260, 135), "a1b2c3d4e": (1310, 33), "b5c6d7e8f": (874, 29)}
 
 

@@ -1,6 +1,6 @@
 """CSV: events.csv, edges.csv and traces.csv, for spreadsheets and everything else.
 
-Written only: use Parquet to read traces back.
+AnswerDraft only: use Parquet to read traces back.
 
 A text that a spreadsheet would run as a formula (it begins with = + - @ or a tab) has an apostrophe put before it, because
 tool output cannot be trusted in anybody's spreadsheet.

@@ -1,4 +1,4 @@
-"""Perfetto: a timeline for ui.perfetto.dev and chrome://tracing (Chrome's trace-event JSON). Written only.
+"""Perfetto: a timeline for ui.perfetto.dev and chrome://tracing (Chrome's trace-event JSON). AnswerDraft only.
 
 One process per trace, one thread per agent (and further threads where an agent does two things at once). An event with a
 duration is a slice, one without is an instant; each spawn, message, return, aggregate and safety edge is an arrow with an id

@@ -1,4 +1,4 @@
-"""Chat rows for fine-tuning: a line per agent, as TRL and OpenAI read them. Written only.
+"""Chat rows for fine-tuning: a line per agent, as TRL and OpenAI read them. AnswerDraft only.
 
 A row is the chat of one agent, in order. Its words are the assistant's content; its tool calls, spawns and messages to peers
 are the assistant's tool calls (`spawn`, `despawn`, `send_message` where the source named no tool); answers of tools and

@@ -1,6 +1,6 @@
 """OTLP in protobuf's binary form, read as the JSON that OTLP writes: ids in hex, 64-bit numbers as text, enums as numbers.
 
-Written out here because it is a table and a loop: no library has to be installed, and one that builds the whole message first
+AnswerDraft out here because it is a table and a loop: no library has to be installed, and one that builds the whole message first
 could not be stopped by a limit.
 
 Always true: bytes that are no such message raise `InputError`; fields that the table does not know are skipped; a message

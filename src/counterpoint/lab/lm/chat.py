@@ -216,12 +216,12 @@ class Chat:
             self._texts[token] = text
         return text
 
-    def token_bytes(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> list[int]:
         """What one token says, in bytes: a character may be spelled by several tokens."""
         raw = str(self.tokenizer.id_to_token(token) or "")
         if "\ufffd" in self.token_text(token) and all(letter in _BYTE_OF for letter in raw):
-            return bytes(_BYTE_OF[letter] for letter in raw)
-        return self.token_text(token).encode()
+            return [_BYTE_OF[letter] for letter in raw]
+        return list(self.token_text(token).encode())
 
     @cached_property
     def lines(self) -> frozenset[int]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from counterpoint.lab.lm import kernels
-from counterpoint.lab.lm.engine import Answer, Engine, Written, _Row
+from counterpoint.lab.lm.engine import Answer, Engine, AnswerDraft, _Row
 from counterpoint.lab.lm.network import Network, Weights
 from counterpoint.lab.lm.sampling import END, FREE, SPACE, draw
 from counterpoint.lab.lm.slots import Slots
@@ -341,7 +341,7 @@ class CudaEngine(Engine):
         self._collect([row for row in self._rows if row.ticket == ticket])
         return super().tokens_so_far(ticket)
 
-    def under_way(self) -> dict[int, Written]:
+    def under_way(self) -> dict[int, AnswerDraft]:
         """What every call that has a slot has written so far, by its ticket."""
         self._collect(self._rows)
         return super().under_way()

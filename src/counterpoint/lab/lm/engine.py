@@ -67,7 +67,7 @@ Alternatives = tuple[tuple[int, float], ...]
 """Tokens that could have stood at one place, with their log-probabilities, the most likely first."""
 
 
-class Written(NamedTuple):
+class AnswerDraft(NamedTuple):
     """What a call under way has written so far; the engine goes on writing into it."""
 
     token_ids: Sequence[int]
@@ -381,9 +381,9 @@ class Engine:
         """What a call has written so far."""
         return next((row.tokens for row in self._rows if row.ticket == ticket), ())
 
-    def under_way(self) -> dict[int, Written]:
+    def under_way(self) -> dict[int, AnswerDraft]:
         """What every call that has a slot has written so far, by its ticket."""
-        return {row.ticket: Written(row.tokens, row.logps, row.alternatives, row.reused) for row in self._rows}
+        return {row.ticket: AnswerDraft(row.tokens, row.logps, row.alternatives, row.reused) for row in self._rows}
 
     def reset(self) -> None:
         """Forget every call, and what the slots hold: after an error nobody knows how far a pass came."""
@@ -442,7 +442,7 @@ class Engines:
         """What a call has written so far."""
         return self._all[ticket % len(self._all)].tokens_so_far(ticket // len(self._all))
 
-    def under_way(self) -> dict[int, Written]:
+    def under_way(self) -> dict[int, AnswerDraft]:
         """What every call that has a slot has written so far, by its ticket."""
         count = len(self._all)
         every = enumerate(engine.under_way() for engine in self._all)

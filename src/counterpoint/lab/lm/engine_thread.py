@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.engine import Answer, Ask, Engines, Stats, TooLong, Written
+from counterpoint.lab.lm.engine import Answer, Ask, Engines, Stats, TooLong, AnswerDraft
 from counterpoint.lab.lm.model import Failure, ModelFailed
 
 Load = Callable[[], tuple[Chat, Engines]]
@@ -29,13 +29,15 @@ class EngineCall(Protocol):
 
     is_cancelled: bool
     """Whether nobody waits for it any more."""
-    is_watched: bool
-    """Whether it wants to know what it has written so far."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether it wants to know what it has written so far."""
 
     def ask(self, chat: Chat) -> Ask:
         """What the engine is asked."""
 
-    def watch(self, chat: Chat, written: Written) -> bool:
+    def watch(self, chat: Chat, written: AnswerDraft) -> bool:
         """What was written so far, after each pass; whether that is enough."""
 
     def settle(self, chat: Chat, result: Answer | ModelFailed) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.conversion import ready_folder
-from counterpoint.lab.lm.engine import Answer, Ask, Engine, Engines, Stats, Written
+from counterpoint.lab.lm.engine import Answer, Ask, Engine, Engines, Stats, AnswerDraft
 from counterpoint.lab.lm.engine_thread import EngineThread
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.lm.network import Network, Shape, Weights, shape_of
@@ -185,7 +185,7 @@ class _Asked:
             policy=call.view.role if call.view is not None else "", is_scored=self.options.propensities,
         )  # fmt: skip
 
-    def watch(self, chat: Chat, written: Written) -> bool:
+    def watch(self, chat: Chat, written: AnswerDraft) -> bool:
         """Whether a stop string was written."""
         return self.text(chat, tuple(written.token_ids))[1]
 

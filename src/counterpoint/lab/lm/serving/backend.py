@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.engine import Answer, Ask, Engines, Written
+from counterpoint.lab.lm.engine import Answer, Ask, Engines, AnswerDraft
 from counterpoint.lab.lm.engine_thread import EngineThread
 from counterpoint.lab.lm.model import Message, ModelFailed
 from counterpoint.lab.lm.network import Weights
@@ -106,12 +106,12 @@ class _Call:
         """What the engine is asked."""
         return self._ask
 
-    def watch(self, chat: Chat, written: Written) -> bool:
+    def watch(self, chat: Chat, written: AnswerDraft) -> bool:
         """Pass on what is new."""
         count = len(written.token_ids)
         if count > self._seen:
-            parts = (written.token_ids, written.logps, written.alternatives)
-            new = Tokens(*(list(part[self._seen : count]) for part in parts))
+            at = slice(self._seen, count)
+            new = Tokens(list(written.token_ids[at]), list(written.logps[at]), list(written.alternatives[at]))
             self._seen = count
             self._outbox.put(self, (new, written.reused))
         return False

@@ -223,7 +223,7 @@ def _note_call(lanes: Lanes, caller: Caller, spoken: SpokenAnswer, note: Mapping
 
 def call_facts(spoken: SpokenAnswer) -> dict[str, Any]:
     """What is known of an answer, but for its prompt."""
-    facts = {"response": spoken.id, "version": spoken.version or None, "temperature": spoken.temperature}
+    facts: dict[str, Any] = {"response": spoken.id, "version": spoken.version or None, "temperature": spoken.temperature}
     facts |= {"token_ids": _list(spoken.token_ids), "logps": _list(spoken.logps)}
     return {name: value for name, value in facts.items() if value is not None}
 

@@ -128,7 +128,7 @@ class ReplyForm:
         return {"content": content, "refusal": None}
 
     def _token(self, token: int, logp: float) -> dict[str, Any]:
-        return {"token": self.chat.token_text(token), "logprob": _finite(logp), "bytes": list(self.chat.token_bytes(token))}
+        return {"token": self.chat.token_text(token), "logprob": _finite(logp), "bytes": self.chat.token_bytes(token)}
 
 
 def _call(k: int, call: ToolCall, *, index: bool, of: str, choice: int) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _every(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def read_calls(text: str, names: Sequence[str], *, is_forced: bool = False) -> tuple[str, list[ToolCall]]:
     """What an answer says beside its calls, and these; what is forced is a call, whether its arguments are JSON or not."""
-    said, calls, at = [], [], 0
+    said, calls, at = list[str](), list[ToolCall](), 0
     while (begin := text.find(OPEN, at)) >= 0:
         end = text.find(CLOSE, begin)
         body = text[begin + len(OPEN) : end if end >= 0 else None]
