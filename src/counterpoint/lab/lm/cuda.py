@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from counterpoint.lab.lm import kernels
-from counterpoint.lab.lm.engine import Answer, Engine, AnswerDraft, _Row
+from counterpoint.lab.lm.engine import Answer, AnswerDraft, Engine, _Row
 from counterpoint.lab.lm.network import Network, Weights
 from counterpoint.lab.lm.sampling import END, FREE, SPACE, draw
 from counterpoint.lab.lm.slots import Slots

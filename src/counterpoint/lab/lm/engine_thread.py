@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.engine import Answer, Ask, Engines, Stats, TooLong, AnswerDraft
+from counterpoint.lab.lm.engine import Answer, AnswerDraft, Ask, Engines, Stats, TooLong
 from counterpoint.lab.lm.model import Failure, ModelFailed
 
 Load = Callable[[], tuple[Chat, Engines]]

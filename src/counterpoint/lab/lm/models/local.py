@@ -18,7 +18,7 @@ from typing import Any, Literal
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.conversion import ready_folder
-from counterpoint.lab.lm.engine import Answer, Ask, Engine, Engines, Stats, AnswerDraft
+from counterpoint.lab.lm.engine import Answer, AnswerDraft, Ask, Engine, Engines, Stats
 from counterpoint.lab.lm.engine_thread import EngineThread
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.lm.network import Network, Shape, Weights, shape_of

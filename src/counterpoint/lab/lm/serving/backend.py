@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.engine import Answer, Ask, Engines, AnswerDraft
+from counterpoint.lab.lm.engine import Answer, AnswerDraft, Ask, Engines
 from counterpoint.lab.lm.engine_thread import EngineThread
 from counterpoint.lab.lm.model import Message, ModelFailed
 from counterpoint.lab.lm.network import Weights
