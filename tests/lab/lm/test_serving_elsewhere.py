@@ -122,6 +122,14 @@ def test_requests_are_passed_on_and_recorded(end: Endpoint, tmp_path: Path) -> N
         assert len(notes[0]["logps"]) == len(notes[0]["token_ids"]) == plain.usage.completion_tokens
 
 
+def test_an_endpoint_without_token_ids_is_recorded_without_them(tmp_path: Path) -> None:
+    with FaultServer(lambda messages: "x y z", faults=["refuse return_token_ids"]) as plain, Store(tmp_path / "store") as store:
+        with served("tiny", base_url=plain.url, store=store) as front:
+            assert ask(f"{front.root}/trace/t/v1").choices[0].message.content == "x y z"
+        (event,) = store.get("t").events
+        assert "token_ids" not in (event.extra or {})["call"]
+
+
 def test_errors_are_passed_on_with_their_status(end: Endpoint) -> None:
     with served("tiny", base_url=end.url) as front:
         with pytest.raises(openai.BadRequestError) as caught:

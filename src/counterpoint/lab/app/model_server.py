@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -160,8 +159,7 @@ async def _unless_gone(request: Request, task: asyncio.Future[Served]) -> Served
     finally:
         for future in (task, gone):
             future.cancel()
-            with suppress(BaseException):
-                await future
+        await asyncio.wait((task, gone))
 
 
 async def _gone(request: Request) -> None:

@@ -32,6 +32,10 @@ _SHORTEST_QUOTE = 12
 """Characters of an answer whose return in a prompt is no accident."""
 
 
+_MOST_KNOWN = 2000
+"""Answers and conversations of a trace that are remembered: a caller may never say that a trace is over."""
+
+
 class Caller(NamedTuple):
     """Who asks, as far as the request says."""
 
@@ -172,6 +176,9 @@ class Ledger:
         page.last[agent] = event
         if len(spoken.text.strip()) >= _SHORTEST_QUOTE:
             page.answers[spoken.text.strip()] = event
+        for memory in (page.answers, page.talks):
+            while len(memory) > _MOST_KNOWN:
+                del memory[next(iter(memory))]
 
     def _speaker(self, page: _Page, caller: Caller, spoken: SpokenAnswer) -> tuple[str, str]:
         """The agent and its role: as named, or by the conversation."""

@@ -46,12 +46,17 @@ class PassOn:
         if not isinstance(asked.get("model"), str) or what not in asked:
             raise ApiError(f"you must provide model and {what}", param="model" if what in asked else what)
         rest = {name: value for name, value in asked.items() if name not in ("model", what)}
-        wanted = {"return_token_ids": True, "logprobs": True} if is_recorded and kind == "chat" else {}
         place = self._client.chat.completions if kind == "chat" else self._client.completions
-        manager = place.with_streaming_response.create(
-            **{"model": asked["model"], what: asked[what]}, extra_body={**wanted, **rest}
-        )
-        response = await self._entered(manager)
+        named = {"model": asked["model"], what: asked[what]}
+        wanted = {"return_token_ids": True, "logprobs": True if kind == "chat" else 1} if is_recorded else {}
+        manager = place.with_streaming_response.create(**named, extra_body={**wanted, **rest})
+        try:
+            response = await self._entered(manager)
+        except ApiError as error:
+            if error.status != 400 or not is_recorded:
+                raise
+            manager = place.with_streaming_response.create(**named, extra_body=rest)  # perhaps it has not what we asked for
+            response = await self._entered(manager)
         if "event-stream" in response.headers.get("content-type", ""):
             return Served(pieces=self._pieces(manager, response, asked, kind))
         try:
