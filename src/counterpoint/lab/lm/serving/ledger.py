@@ -176,9 +176,8 @@ class Ledger:
         page.last[agent] = event
         if len(spoken.text.strip()) >= _SHORTEST_QUOTE:
             page.answers[spoken.text.strip()] = event
-        for memory in (page.answers, page.talks):
-            while len(memory) > _MOST_KNOWN:
-                del memory[next(iter(memory))]
+        _forget_oldest(page.answers)
+        _forget_oldest(page.talks)
 
     def _speaker(self, page: _Page, caller: Caller, spoken: SpokenAnswer) -> tuple[str, str]:
         """The agent and its role: as named, or by the conversation."""
@@ -233,6 +232,11 @@ def call_facts(spoken: SpokenAnswer) -> dict[str, Any]:
     facts: dict[str, Any] = {"response": spoken.id, "version": spoken.version or None, "temperature": spoken.temperature}
     facts |= {"token_ids": _list(spoken.token_ids), "logps": _list(spoken.logps)}
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _forget_oldest(memory: dict[str, Any]) -> None:
+    while len(memory) > _MOST_KNOWN:
+        del memory[next(iter(memory))]
 
 
 def _list(values: Sequence[Any] | None) -> list[Any] | None:
