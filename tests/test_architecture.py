@@ -51,8 +51,8 @@ HEAVY = {
     "verl": ("lab/trainers/verl/",),
     "datasets": ("lab/trainers/trl/",),
     "tinker": ("lab/trainers/tinker.py",),
-    # Two servers: the viewer's, and the OTLP receiver, with what both share, imported only by `serve` and `view`.
-    "starlette": ("app/viewer/", "app/receiver/server.py"),
+    # Three servers: the viewer's, the OTLP receiver and the endpoint of models, with what they share, imported only by `serve`, `view` and `models serve`.
+    "starlette": ("app/viewer/", "app/receiver/server.py", "lab/app/model_server.py"),
     "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/http_server.py"),
     "triton": ("lab/lm/kernels.py",),
     "numba": ("trace/kernels.py", "lab/worlds/", "credits/", "lab/train/"),

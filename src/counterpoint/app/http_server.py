@@ -1,4 +1,5 @@
-"""What our two servers share, the receiver and the viewer: a listening socket, how they run and end, and their connections.
+"""What our servers share, the receiver, the viewer and the endpoint of models: who may ask, a listening socket, how they run and
+end, and their connections.
 
 Always true: a connection that has said nothing whole for `seconds` is closed; where there are as many as may be, the one that has
 waited longest without a whole request goes, and then the one whose body has been under way longest: nobody is locked out by
@@ -7,13 +8,15 @@ connections that are opened and left. One whose request is being answered is nev
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import h11
 import uvicorn
@@ -29,6 +32,36 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def foreign_request(headers: Iterable[tuple[bytes, bytes]], *, is_remote: bool) -> str | None:
+    """Why a request is not answered: a web page of another place made it, or, unless other machines may ask, it names another
+    machine."""
+    found: dict[bytes, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), []).append(value.decode("latin-1"))
+    hosts = found.get(b"host", [])
+    if len(hosts) != 1 or not (is_remote or is_loopback(_host_name(f"//{hosts[0]}"))):
+        return "this server answers under the names of this machine only: use http://127.0.0.1 or http://localhost"
+    schemes = ("http", "https") if is_remote else ("http",)  # others may reach it through something that has a key
+    own = [f"{scheme}://{hosts[0]}".lower() for scheme in schemes]
+    is_foreign = any(origin.lower() not in own for origin in found.get(b"origin", ()))
+    if is_foreign or any(site not in ("same-origin", "none") for site in found.get(b"sec-fetch-site", ())):
+        return "a web page of another place may not ask here, nor one of another port: programs send no Origin"
+    return None
+
+
+def knows_token(headers: Iterable[tuple[bytes, bytes]], token: str) -> bool:
+    """Whether a request has the token, where there is one."""
+    given = [value for name, value in headers if name.lower() == b"authorization"]
+    return not token or (len(given) == 1 and hmac.compare_digest(given[0], b"Bearer " + token.encode()))
+
+
+def _host_name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -31,6 +31,7 @@ COMMANDS = {
     "rm": "store rm",
     "schema": "store schema",
     "score": "notes score",
+    "serve-model": "models serve",
     "world": "train worlds",
     "world run": "play --world",
 }

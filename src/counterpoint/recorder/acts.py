@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 from counterpoint.recorder.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.recorder.live_guard import LimitReached
@@ -94,6 +95,14 @@ class Acts:
         scope = self.here()
         if scope is not None:
             self._tell(scope, fields)
+
+    def headers(self) -> dict[str, str]:
+        """Headers by which `counterpoint models serve` knows whose call it answers: `extra_headers=rec.headers()`."""
+        scope = self.here()
+        if scope is None:
+            return {}
+        named = {"trace": scope.session.run.trace_id, "agent": scope.lane.agent, "role": scope.lane.role, "event": scope.event}
+        return {f"x-counterpoint-{name}": quote(value) for name, value in named.items() if value}
 
     def _permit(self, scope: Scope, tool: str, args: str | None, *, is_spawn: bool = False) -> None:
         """Raise where a limit refuses this: the trace has it as a safety event, and the caller gets the words for its agent."""

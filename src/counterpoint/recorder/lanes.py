@@ -478,6 +478,11 @@ class RecordingSession:
 _sessions: weakref.WeakSet[RecordingSession] = weakref.WeakSet()
 
 
+def running(trace_id: str) -> RecordingSession | None:
+    """The recording of this process that has this id and is not over."""
+    return next((session for session in list(_sessions) if session.run.trace_id == trace_id and not session.is_over), None)
+
+
 def _after_fork() -> None:
     """A forked child records nothing: the journal is its parent's, and a lock may be held for ever."""
     for session in list(_sessions):

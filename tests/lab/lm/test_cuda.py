@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -70,6 +71,16 @@ def _alike(cpu: Engine, gpu: Engine) -> None:
         assert (got.token_ids, got.finish) == (want.token_ids, want.finish)
         assert got.logps == pytest.approx(want.logps, abs=1e-3)
         assert (got.start_logps or ()) == pytest.approx(want.start_logps or (), abs=1e-3)
+    seen = [replace(ask, top_p=0.5 if i % 3 else 1.0, alternatives=i % 4) for i, ask in enumerate(asks[:20])]
+    for want, got in zip(cpu.run(seen), gpu.run(seen), strict=True):
+        assert (got.token_ids, got.finish) == (want.token_ids, want.finish)
+        assert [[i for i, _ in row] for row in got.alternatives] == [[i for i, _ in row] for row in want.alternatives]
+    mixed = [gpu.add(ask) for ask in (asks[12], replace(asks[10], alternatives=2))]
+    half = {}
+    while gpu.is_busy:
+        half |= dict(gpu.step())
+        assert all(len(w.token_ids) == len(w.logps) for w in gpu.under_way().values())
+    assert [half[ticket].token_ids for ticket in mixed] == [said[12].token_ids, said[10].token_ids]
     first, second = (gpu.add(ask) for ask in asks[9:11])
     gpu.step()
     ended = gpu.cancel(first)

@@ -295,3 +295,55 @@ def test_a_folder_that_is_not_whole_is_refused(llama: tuple[Any, Path], tmp_path
     (tmp_path / "config.json").write_text((llama[1] / "config.json").read_text())
     with pytest.raises(InputError, match=r"lack model\.embed_tokens"):
         read(tmp_path)
+
+
+def test_a_nucleus_holds_the_fewest_tokens_of_its_share_and_log_probabilities_are_under_it(llama: tuple[Any, Path]) -> None:
+    model, folder = llama
+    engine, ids = engine_of(folder, slots=8), prompt(3, 9)
+    with torch.no_grad():
+        logp = (model(input_ids=torch.tensor([ids])).logits[0, -1].float() / 2.0).log_softmax(-1)
+    order = logp.argsort(descending=True).tolist()
+    size = next(n for n in range(1, 97) if float(logp[order[:n]].exp().sum()) >= 0.6)
+    assert 2 < size < 90
+    kept = logp[order[:size]].log_softmax(-1).tolist()
+    told = engine.run([Ask(prompt=ids, most=1, temperature=2.0, top_p=0.6, seed=s, alternatives=97) for s in range(400)])
+    assert {a.token_ids[0] for a in told} == set(order[:size])
+    for answer in told:
+        assert answer.logps[0] == pytest.approx(kept[order.index(answer.token_ids[0])], abs=1e-4)
+        assert [i for i, _ in answer.alternatives[0]] == order[:size]
+        assert [v for _, v in answer.alternatives[0]] == pytest.approx(kept, abs=1e-4)
+    (least,) = engine.run([Ask(prompt=ids, most=5, temperature=2.0, top_p=1e-9, seed=3)])
+    assert list(least.token_ids) == expected_greedy(model, ids, 5)[0]
+
+
+def test_alternatives_are_those_that_were_allowed_and_nobody_else_is_slowed_or_changed(llama: tuple[Any, Path]) -> None:
+    engine = engine_of(llama[1], slots=8)
+    plain = Ask(prompt=prompt(1, 12), most=6, seed=5)
+    starts = (Start((5, 6), FREE), Start((5, 7), END), Start((9,), FREE))
+    asks = [plain, replace(plain, alternatives=3), Ask(prompt=prompt(2, 7), most=4, seed=1, starts=starts, alternatives=4)]
+    alone, named, held = engine.run(asks)
+    assert (named.token_ids, alone.alternatives) == (alone.token_ids, ())
+    assert named.logps == pytest.approx(alone.logps, abs=1e-5)
+    assert [len(row) for row in named.alternatives] == [3] * len(named.token_ids)
+    for logp, token, row in zip(named.logps, named.token_ids, named.alternatives, strict=True):
+        assert [v for _, v in row] == sorted((v for _, v in row), reverse=True)
+        assert dict(row).get(token, logp) == pytest.approx(logp, abs=1e-5)
+    assert {i for i, _ in held.alternatives[0]} == {5, 9}
+    assert sum(math.exp(v) for _, v in held.alternatives[0]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_what_is_under_way_can_be_read_between_two_steps(llama: tuple[Any, Path]) -> None:
+    engine = engine_of(llama[1], slots=2)
+    tickets = [engine.add(Ask(prompt=prompt(s, 5), most=4, seed=s, alternatives=1)) for s in range(3)]
+    seen: dict[int, list[int]] = {ticket: [] for ticket in tickets}
+    answers = {}
+    while engine.is_busy:
+        answers |= dict(engine.step())
+        assert len(engine.under_way()) <= 2
+        for ticket, written in engine.under_way().items():
+            assert list(written.token_ids)[: len(seen[ticket])] == seen[ticket]
+            assert len(written.token_ids) == len(written.logps) == len(written.alternatives)
+            seen[ticket] = list(written.token_ids)
+    for ticket in tickets:
+        assert seen[ticket] == list(answers[ticket].token_ids[: len(seen[ticket])])
+        assert len(seen[ticket]) == len(answers[ticket].token_ids) - 1

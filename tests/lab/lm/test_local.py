@@ -344,8 +344,8 @@ def test_closing_tells_who_waits_and_leaves_no_thread(tiny: Path) -> None:
 
 def test_a_pass_that_fails_fails_its_calls_and_the_next_are_served(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(model, ask("before"))
-    assert model._server.engines is not None
-    engine = model._server.engines.engines[""]
+    assert model.thread.engines is not None
+    engine = model.thread.engines.engines[""]
     with monkeypatch.context() as broken:
         broken.setattr(engine, "_pass", lambda *_: (_ for _ in ()).throw(RuntimeError("can't allocate memory: 9 bytes")))
         with pytest.raises(ModelFailed, match="too little memory for 32 calls at once") as raised:

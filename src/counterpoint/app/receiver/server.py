@@ -8,14 +8,11 @@ was asked for: the Host header must name this machine, and no web page but its o
 from __future__ import annotations
 
 import asyncio
-import hmac
 import zlib
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from counterpoint.app.http_server import Server, is_loopback, patient, server_config
+from counterpoint.app.http_server import Server, foreign_request, knows_token, patient, server_config
 from counterpoint.app.receiver import otlp
 from counterpoint.app.receiver.collector import PARCEL, PATH, Collector
 from counterpoint.app.receiver.intake import Intake
@@ -70,42 +67,17 @@ class _Guard:
     everybody may ask, requests under a foreign name; and whoever does not know the token, where there is one."""
 
     def __init__(self, app: ASGIApp, *, is_remote: bool, token: str = "") -> None:
-        self._app, self._is_remote, self._token = app, is_remote, token.encode()
+        self._app, self._is_remote, self._token = app, is_remote, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (message := self._refusal(scope["headers"])):
+        if scope["type"] == "http" and (message := foreign_request(scope["headers"], is_remote=self._is_remote)):
             await _error(_Refusal(403, message), is_protobuf=False)(scope, receive, send)
             return
-        if scope["type"] == "http" and self._token and not self._is_known(scope["headers"]):
+        if scope["type"] == "http" and not knows_token(scope["headers"], self._token):
             message = "this receiver asks for its token: send the header Authorization: Bearer TOKEN"
             await _error(_Refusal(401, message), is_protobuf=False)(scope, receive, send)
             return
         await self._app(scope, receive, send)
-
-    def _is_known(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
-        given = [value for name, value in headers if name.lower() == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], b"Bearer " + self._token)
-
-    def _refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        found: dict[bytes, list[str]] = {}
-        for name, value in headers:
-            found.setdefault(name.lower(), []).append(value.decode("latin-1"))
-        hosts = found.get(b"host", [])
-        if len(hosts) != 1 or not (self._is_remote or is_loopback(_name(f"//{hosts[0]}"))):
-            return "this receiver answers under the names of this machine only: use http://127.0.0.1 or http://localhost"
-        schemes = ("http", "https") if self._is_remote else ("http",)  # others may reach it through something that has a key
-        own = [f"{scheme}://{hosts[0]}".lower() for scheme in schemes]
-        is_foreign = any(origin.lower() not in own for origin in found.get(b"origin", ()))
-        if is_foreign or any(site not in ("same-origin", "none") for site in found.get(b"sec-fetch-site", ())):
-            return "a web page of another place may not ask here, nor one of another port: programs send no Origin"
-        return None
-
-
-def _name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 # -- one request -----------------------------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def _raw(stream: Any) -> Any:
     return stream._stream if isinstance(stream, _Stream) else stream
 
 
-_QUIET = frozenset({"view", "serve", "play", "guard", "steer", "completion", "commands"})
+_QUIET = frozenset({"view", "serve", "models serve", "play", "guard", "steer", "completion", "commands"})
 """Commands that wait for others, or draw themselves."""
 _FOLLOWS = frozenset({"--follow", "-h", "--help"})
 
@@ -223,9 +223,10 @@ _FOLLOWS = frozenset({"--follow", "-h", "--help"})
 @contextmanager
 def command_bar(args: list[str]) -> Iterator[None]:
     """Around a command: after two seconds in which no bar of its own shows, its name and how long it has run."""
-    name = next((arg for arg in args if not arg.startswith("-")), "")
+    words = [arg for arg in args if not arg.startswith("-")]
+    name = words[0] if words else ""
     _State.as_json = "--json" in args
-    if not name or name in _QUIET or _FOLLOWS & {*args}:
+    if not name or {name, " ".join(words[:2])} & _QUIET or _FOLLOWS & {*args}:
         try:
             yield
         finally:

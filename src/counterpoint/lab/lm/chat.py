@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ class Chat:
         self._special = re.compile(f"({longest_first})") if special else None
         self._ids: dict[str, list[int]] = {}
         self._spelled: dict[str, tuple[int, ...]] = {}
+        self._texts: dict[int, str] = {}
         self._rendered: Any = None if template is None else _compiled(template)
         self._is_plain = template is not None and _only_copies_content(template)
         self._skeletons: dict[tuple[str, ...], list[str] | None] = {}
@@ -113,6 +114,16 @@ class Chat:
             return list(self.tokenizer.encode(text, add_special_tokens=True).ids)
         return self._encoded(self._templated(plain))
 
+    @property
+    def writes_tools(self) -> bool:
+        """Whether the template offers tools itself, and has calls written as `<tool_call>`."""
+        return self.template is not None and "tools" in self.template and "<tool_call>" in self.template
+
+    def prompt_with_tools(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The tokens of a prompt with tools, by a template that writes them."""
+        plain = _each_text(self._unsteered, list(messages))
+        return self._encoded(self._templated(plain, **({"tools": _each_text(self._unsteered, list(tools))} if tools else {})))
+
     def encode(self, text: str) -> list[int]:
         """The tokens of plain text, remembered."""
         ids = self._ids.get(text)
@@ -170,11 +181,11 @@ class Chat:
             self._skeletons[roles] = parts if places == marks else None
         return self._skeletons[roles]
 
-    def _templated(self, messages: list[dict[str, str]]) -> str:
+    def _templated(self, messages: list[dict[str, str]], **more: Any) -> str:
         import jinja2
 
         def render(chat: list[dict[str, str]]) -> str:
-            return str(self._rendered.render(messages=chat, add_generation_prompt=True, **self._names))
+            return str(self._rendered.render(messages=chat, add_generation_prompt=True, **self._names, **more))
 
         try:
             return render(messages)
@@ -195,6 +206,22 @@ class Chat:
     def size(self) -> int:
         """Tokens that have a text; a network may have room for more."""
         return int(self.tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def token_text(self, token: int) -> str:
+        """What one token says where others stand before it; of one that steers the model, how it is spelled."""
+        text = self._texts.get(token)
+        if text is None:
+            anchor = self.encode("a")
+            text = self.decode([*anchor, token])[len(self.decode(anchor)) :] or str(self.tokenizer.id_to_token(token) or "")
+            self._texts[token] = text
+        return text
+
+    def token_bytes(self, token: int) -> list[int]:
+        """What one token says, in bytes: a character may be spelled by several tokens."""
+        raw = str(self.tokenizer.id_to_token(token) or "")
+        if "\ufffd" in self.token_text(token) and all(letter in _BYTE_OF for letter in raw):
+            return [_BYTE_OF[letter] for letter in raw]
+        return list(self.token_text(token).encode())
 
     @cached_property
     def lines(self) -> frozenset[int]:
@@ -257,6 +284,25 @@ class Chat:
                 raise ModelFailed("refused", f"the model's tokeniser cannot spell the start {text!r}", fix="use another model")
             self._spelled[text] = ids
         return self._spelled[text]
+
+
+def _each_text(change: Callable[[str], str], value: Any) -> Any:
+    """The same value with every text in it changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: _each_text(change, item) for name, item in value.items()}
+    return [_each_text(change, item) for item in value] if isinstance(value, list) else value
+
+
+def _byte_letters() -> dict[str, int]:
+    """How tokenisers of bytes spell each byte: those that can be seen as themselves, the others from U+0100 on."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(256 + k): byte for k, byte in enumerate(rest)}
+
+
+_BYTE_OF = _byte_letters()
 
 
 def _in_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:

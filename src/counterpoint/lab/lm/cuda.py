@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from counterpoint.lab.lm import kernels
-from counterpoint.lab.lm.engine import Answer, Engine, _Row
+from counterpoint.lab.lm.engine import Answer, AnswerDraft, Engine, _Row
 from counterpoint.lab.lm.network import Network, Weights
 from counterpoint.lab.lm.sampling import END, FREE, SPACE, draw
 from counterpoint.lab.lm.slots import Slots
@@ -206,7 +206,10 @@ class CudaEngine(Engine):
             done = self._leave()
             self._place([row for row in fresh if not (row.is_over or row.is_full)])
             if self._rows and not (self._waiting and self.slots.idle):
-                self._decode()
+                if any(row.ask.needs_logits for row in self._rows):
+                    self._write_seen()
+                else:
+                    self._decode()
                 done += self._leave()
         return done
 
@@ -287,6 +290,15 @@ class CudaEngine(Engine):
             self._state = _State(self.slots.count - 1, *size, self.network.device)
             self._place(running)
 
+    def _write_seen(self) -> None:
+        """One token of every row by way of the host, who sees the logits: slower, for rows that ask for what no graph has."""
+        rows = self._rows
+        self._collect([row for row in rows if row.tokens])
+        new = [row.new() for row in rows]
+        places = [(row.slot, before) for row, (before, _) in zip(rows, new, strict=True)]
+        self._write(rows, self._pass([ids for _, ids in new], places))
+        self._place([row for row in rows if not (row.is_over or row.is_full)])
+
     # -- many tokens -------------------------------------------------------------------------------------------------
 
     def _decode(self) -> None:
@@ -328,6 +340,11 @@ class CudaEngine(Engine):
         """What a call has written so far."""
         self._collect([row for row in self._rows if row.ticket == ticket])
         return super().tokens_so_far(ticket)
+
+    def under_way(self) -> dict[int, AnswerDraft]:
+        """What every call that has a slot has written so far, by its ticket."""
+        self._collect(self._rows)
+        return super().under_way()
 
     def cancel(self, ticket: int) -> Answer | None:
         """End a call now, with what it has written; None where it waits or is over."""

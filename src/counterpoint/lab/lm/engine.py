@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,11 @@ from counterpoint.lab.lm.sampling import (
     allowed_logps,
     allowed_table,
     draw,
+    most_likely,
     parting,
     start_logps,
     uniforms,
+    within_nucleus,
 )
 from counterpoint.lab.lm.slots import BLOCK, Cached, Slots, hashes_of
 
@@ -50,6 +52,29 @@ class Ask:
     """Whether a token with a line break ends it, once its start is written."""
     policy: str = ""
     """Which adapter answers, where the engine has several; the weights themselves where empty."""
+    top_p: float = 1.0
+    """Free tokens are drawn from the fewest that are this likely together."""
+    alternatives: int = 0
+    """How many of the most likely tokens the answer names at each place."""
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether the host has to see the logits of every token."""
+        return self.top_p < 1 or self.alternatives > 0
+
+
+Alternatives = tuple[tuple[int, float], ...]
+"""Tokens that could have stood at one place, with their log-probabilities, the most likely first."""
+
+
+class AnswerDraft(NamedTuple):
+    """What a call under way has written so far; the engine goes on writing into it."""
+
+    token_ids: Sequence[int]
+    logps: Sequence[float]
+    alternatives: Sequence[Alternatives]
+    reused: int
+    """Tokens of the prompt that were not read again."""
 
 
 class TooLong(InputError):
@@ -66,6 +91,8 @@ class Answer:
     reused: int
     """Tokens of the prompt that were not read again."""
     start_logps: tuple[float, ...] | None = None
+    alternatives: tuple[Alternatives, ...] = ()
+    """For each token, where they were asked for."""
 
 
 @dataclass
@@ -112,6 +139,7 @@ class _Row:
     """Tokens of the prompt that its slot holds."""
     tokens: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
+    alternatives: list[Alternatives] = field(default_factory=list)
     is_over: bool = False
     """Whether its last token ended it."""
     start_logps: tuple[float, ...] | None = None
@@ -311,7 +339,16 @@ class Engine:
 
         heat = as_tensor([row.ask.temperature for row in rows], torch.float32)
         noise = as_tensor([float(row.noise[len(row.tokens)]) for row in rows], torch.float32)
-        drawn = self._draw(logits, heat, noise, as_tensor(node, torch.int64), *table, self._after_space)
+        at_node = as_tensor(node, torch.int64)
+        if any(row.ask.top_p < 1 for row in rows):
+            share = as_tensor([row.ask.top_p if row.node == FREE else 1.0 for row in rows], torch.float32)
+            logits = within_nucleus(logits, heat, share)
+        if any(row.ask.alternatives for row in rows):
+            counts = [row.ask.alternatives for row in rows]
+            named = most_likely(logits, heat, at_node, table[0], self._after_space, counts)
+            for row, alternatives in zip(rows, named, strict=True):
+                row.alternatives += [alternatives] if row.ask.alternatives else []
+        drawn = self._draw(logits, heat, noise, at_node, *table, self._after_space)
         for row, token, logp, then in zip(rows, *(x.tolist() for x in drawn), strict=True):
             row.tokens.append(token)
             row.logps.append(logp)
@@ -334,13 +371,19 @@ class Engine:
         held = np.concatenate([row.prompt[: row.read], np.array(row.tokens[:-1], np.int64)])
         self.slots.holds(row.slot, held, hashes_of(held, row.hashes[: row.read // BLOCK]))
         self.slots.release(row.slot)
-        return Answer(tuple(row.tokens), tuple(row.logps), "stop" if row.is_over else "length", row.reused, row.start_logps)
+        finish: Literal["stop", "length"] = "stop" if row.is_over else "length"
+        named = tuple(row.alternatives)
+        return Answer(tuple(row.tokens), tuple(row.logps), finish, row.reused, row.start_logps, named)
 
     # -- calls that are under way --------------------------------------------------------------------------------------------
 
     def tokens_so_far(self, ticket: int) -> Sequence[int]:
         """What a call has written so far."""
         return next((row.tokens for row in self._rows if row.ticket == ticket), ())
+
+    def under_way(self) -> dict[int, AnswerDraft]:
+        """What every call that has a slot has written so far, by its ticket."""
+        return {row.ticket: AnswerDraft(row.tokens, row.logps, row.alternatives, row.reused) for row in self._rows}
 
     def reset(self) -> None:
         """Forget every call, and what the slots hold: after an error nobody knows how far a pass came."""
@@ -398,6 +441,12 @@ class Engines:
     def tokens_so_far(self, ticket: int) -> Sequence[int]:
         """What a call has written so far."""
         return self._all[ticket % len(self._all)].tokens_so_far(ticket // len(self._all))
+
+    def under_way(self) -> dict[int, AnswerDraft]:
+        """What every call that has a slot has written so far, by its ticket."""
+        count = len(self._all)
+        every = enumerate(engine.under_way() for engine in self._all)
+        return {ticket * count + place: written for place, one in every for ticket, written in one.items()}
 
     def cancel(self, ticket: int) -> Answer | None:
         """End a call now, with what it has written; None where it waits or is over."""

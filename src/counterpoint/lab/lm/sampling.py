@@ -160,6 +160,36 @@ def draw_freely(
     return _pick(scaled, noise, temperature <= 0)
 
 
+def within_nucleus(logits: Tensor, temperature: Tensor, share: Tensor) -> Tensor:
+    """The logits [rows, vocabulary] with -inf outside the nucleus of each row: the fewest tokens, the most likely first, that are
+    `share` [rows] likely together (nucleus sampling, arXiv 1904.09751). A row with a share of 1 stays as it is."""
+    import torch
+
+    order = (logits.float() / _heat(temperature)).sort(dim=-1, descending=True)
+    mass = order.values.softmax(-1)
+    is_beyond = mass.cumsum(-1) - mass >= share[:, None]  # what is likelier already makes up the share
+    is_beyond[:, 0] = False
+    is_out = torch.zeros_like(is_beyond).scatter(1, order.indices, is_beyond) & (share < 1)[:, None]
+    return logits.masked_fill(is_out, -torch.inf)
+
+
+def most_likely(
+    logits: Tensor, temperature: Tensor, node: Tensor, tokens: Tensor, after_space: Tensor, counts: Sequence[int]
+) -> list[tuple[tuple[int, float], ...]]:
+    """The `counts` most likely tokens of each row with their log-probabilities, among those that `draw` draws from."""
+    import torch
+
+    scaled = logits.float() / _heat(temperature)
+    allowed = tokens[node.clamp(min=0)]
+    marks = torch.zeros(len(scaled), scaled.shape[1] + 1, dtype=torch.bool, device=scaled.device)  # the last takes no token
+    is_in = marks.scatter(1, torch.where(allowed < 0, scaled.shape[1], allowed), True)[:, :-1]
+    is_in = torch.where((node >= 0)[:, None], is_in, (node != SPACE)[:, None] | after_space[None])
+    logp = scaled.masked_fill(~is_in, -torch.inf).log_softmax(-1)
+    values, ids = (part.tolist() for part in logp.topk(min(max(counts), logp.shape[1]), dim=-1))
+    rows = zip(ids, values, counts, strict=True)
+    return [tuple((i, v) for i, v in zip(row[:n], of[:n], strict=True) if v > -math.inf) for row, of, n in rows]
+
+
 def _heat(temperature: Tensor) -> Tensor:
     """What logits are divided by: 1 where the most likely token is taken."""
     import torch

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from counterpoint.errors import InputError, install
+from counterpoint.errors import InputError
 from counterpoint.formats.importing.usage import PRICES, Price, Prices, Usage
 from counterpoint.lab.lm.budget import tokens_of
 from counterpoint.lab.lm.endpoint.address import KEY_ENV, address_of, key_of
@@ -35,6 +35,7 @@ from counterpoint.lab.lm.endpoint.answer import (
     status_fault,
     stream_data,
 )
+from counterpoint.lab.lm.endpoint.connection import client_library, open_client
 from counterpoint.lab.lm.model import Call, Completion, Failure, ModelFailed
 
 if TYPE_CHECKING:
@@ -97,7 +98,6 @@ class Rates:
 _FIRST_WAIT_S, _MOST_WAIT_S = 0.5, 30.0
 _LONGEST_WAIT_S = 300.0
 """If an endpoint asks for a longer pause, the call fails instead."""
-_CONNECT_S = 10.0
 _DRAIN_S = 1.0
 _CHARS_PER_TOKEN = 256
 """More than any vocabulary has in a token: an endpoint that sends more does not stop at `max_tokens`."""
@@ -163,7 +163,7 @@ class EndpointModel:
             raise InputError(f"retries = {retries}", fix="give 0 or more")
         if not name.strip():
             raise InputError("no model is named", fix="write openai:NAME")
-        self._openai = _client_library()
+        self._openai = client_library()
         self._address, self._key_env = address_of(base_url), key_env
         key_of(self._address, key_env)  # to say what is missing before work begins
         self._model, self._prices, self._body = name, prices, dict(body or {})
@@ -407,22 +407,7 @@ class EndpointModel:
         """The client of this event loop; connections belong to the loop that opened them."""
         loop = asyncio.get_running_loop()
         if self._open is None or self._open[0] is not loop:
-            openai, address = self._openai, self._address
-            timeout = openai.Timeout(self._timeout_s, connect=min(_CONNECT_S, self._timeout_s), pool=None)
-            absent: Any = openai.Omit()
-            is_safe = not address.is_plain  # otherwise there is nothing to verify, and nobody may send us elsewhere
-            transport = openai.DefaultAsyncHttpxClient(
-                timeout=timeout, trust_env=not address.is_local, verify=is_safe, follow_redirects=is_safe
-            )
-            client = openai.AsyncOpenAI(
-                api_key=key_of(address, self._key_env),
-                base_url=address.url,
-                max_retries=0,
-                timeout=timeout,
-                default_query=dict(address.query) or None,
-                default_headers=None if address.is_vendor else {"OpenAI-Organization": absent, "OpenAI-Project": absent},
-                http_client=transport,
-            )
+            client = open_client(self._address, self._key_env, self._timeout_s)
             self._open = (loop, client, asyncio.Semaphore(self._concurrency))
         return self._open[1], self._open[2]
 
@@ -459,13 +444,3 @@ async def _drain(events: AsyncIterator[bytes]) -> None:
                 pass
     except (Trouble, TimeoutError):
         return
-
-
-def _client_library() -> Any:
-    try:
-        import openai
-    except ImportError:
-        fix = install("live")
-    else:
-        return openai
-    raise InputError("the openai client is not installed", fix=fix)

@@ -8,22 +8,19 @@ for the last bits of the logits. What a recorded call answered is promised by th
 from __future__ import annotations
 
 import asyncio
-import atexit
-import errno
 import math
-import queue
-import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from counterpoint.errors import CounterpointError, InputError, did_you_mean
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.conversion import ready_folder
-from counterpoint.lab.lm.engine import Answer, Ask, Engine, Engines, Stats, TooLong
-from counterpoint.lab.lm.model import Call, Completion, Failure, ModelFailed
+from counterpoint.lab.lm.engine import Answer, AnswerDraft, Ask, Engine, Engines, Stats
+from counterpoint.lab.lm.engine_thread import EngineThread
+from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.lm.network import Network, Shape, Weights, shape_of
 from counterpoint.lab.lm.tensor_files import check_headers, read_folder
 from counterpoint.lab.lm.weights import Source, damaged, described, find, require_extra
@@ -166,12 +163,35 @@ def _free_bytes(options: Options) -> int | None:
 
 @dataclass
 class _Asked:
-    """A call, and where its answer goes."""
+    """A call, and where its answer goes; an `EngineCall`."""
 
     call: Call
     answer: Callable[[Completion | Exception], None]
+    options: Options
     is_cancelled: bool = False
     prompt: tuple[int, ...] = ()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a stop string may end it."""
+        return bool(self.stops)
+
+    def ask(self, chat: Chat) -> Ask:
+        """Its messages as the model reads them."""
+        call, self.prompt = self.call, tuple(chat.prompt(self.call.messages))
+        return Ask(
+            prompt=self.prompt, most=call.max_tokens, temperature=call.temperature, seed=call.seed,
+            starts=chat.starts(call.starts) if call.starts else (), is_one_line="\n" in call.stop,
+            policy=call.view.role if call.view is not None else "", is_scored=self.options.propensities,
+        )  # fmt: skip
+
+    def watch(self, chat: Chat, written: AnswerDraft) -> bool:
+        """Whether a stop string was written."""
+        return self.text(chat, tuple(written.token_ids))[1]
+
+    def settle(self, chat: Chat, result: Answer | ModelFailed) -> None:
+        """Its answer, or why there is none."""
+        self.answer(result if isinstance(result, ModelFailed) else self.completion(chat, result))
 
     @property
     def stops(self) -> list[str]:
@@ -215,159 +235,12 @@ class _Asked:
         )
 
 
-def _failed(kind: Failure, error: Exception, slots: int = 0) -> ModelFailed:
-    """An exception of the engine in our words."""
-    if isinstance(error, ModelFailed):
-        return error
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return ModelFailed(kind, "no space left on the device", fix="free some space and run it again")
-    if isinstance(error, CounterpointError):
-        return ModelFailed(kind, error.what, where=error.where, why=error.why, fix=error.fix)
-    if isinstance(error, MemoryError) or "out of memory" in str(error) or "allocate memory" in str(error):
-        fix = f"batch={max(1, slots // 2)}, a smaller context, or a smaller model"
-        return ModelFailed(kind, f"too little memory for {slots} calls at once", fix=fix)
-    return ModelFailed(kind, f"the local model failed: {type(error).__name__}: {error}")
-
-
-# -- serving -------------------------------------------------------------------------------------------------------------
-
-
-class _Server:
-    """Serves calls in a thread of its own; loads the model when the first call comes.
-
-    Between two steps of the engine new calls join, and those that nobody waits for any more are let go.
-    """
-
-    def __init__(self, source: Source, options: Options) -> None:
-        self.source, self.options = source, options
-        self.engines: Engines | None = None
-        self._inbox: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closed = False
-        self._done = Stats()
-
-    @property
-    def stats(self) -> Stats:
-        """What the engines have done so far."""
-        return self._done if self.engines is None else self.engines.stats
-
-    def submit(self, asked: _Asked) -> None:
-        """Hand in a call; any thread may."""
-        with self._lock:
-            if self._is_closed:
-                raise ModelFailed("down", "the model has been closed", fix="make it again with local(...)")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="local-model", daemon=True)
-                self._thread.start()
-                atexit.register(self.close)
-            self._inbox.put(asked)
-
-    def close(self) -> None:
-        """End the thread, fail the calls that wait, free the memory; a second call does nothing."""
-        with self._lock:
-            self._is_closed = True
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._inbox.put(None)
-            thread.join()
-            atexit.unregister(self.close)
-            self._done, self.engines = self.stats, None
-
-    # -- in the thread ---------------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        waiting: deque[_Asked] = deque()
-        rows: dict[int, _Asked] = {}
-        try:
-            chat = self._loaded(waiting)
-            if chat is not None:
-                self._serve(chat, rows, waiting)
-        finally:
-            for asked in [*rows.values(), *waiting]:
-                fix = "close it when the calls are done"
-                asked.answer(ModelFailed("down", "the model was closed while a call waited", fix=fix))
-
-    def _loaded(self, waiting: deque[_Asked]) -> Chat | None:
-        """The model; where it cannot be loaded every call is told why, until the end."""
-        try:
-            chat, self.engines = load(self.source, self.options)
-            return chat
-        except Exception as error:
-            reason = error
-        while self._receive(waiting, is_idle=True):
-            while waiting:
-                waiting.popleft().answer(_failed("down", reason, self.options.batch).again())
-        return None
-
-    def _receive(self, waiting: deque[_Asked], *, is_idle: bool) -> bool:
-        """Take in what has come, and wait for it where there is nothing to do; false when it is time to end."""
-        while True:
-            try:
-                asked = self._inbox.get(block=is_idle)
-            except queue.Empty:
-                return True
-            if asked is None:
-                return False
-            waiting.append(asked)
-            is_idle = False
-
-    def _serve(self, chat: Chat, rows: dict[int, _Asked], waiting: deque[_Asked]) -> None:
-        """Step after step, until it is time to end."""
-        engine = self.engines
-        assert engine is not None
-        while self._receive(waiting, is_idle=not engine.is_busy):
-            while waiting:
-                self._join(chat, engine, rows, waiting.popleft())
-            for ticket in [t for t, asked in rows.items() if asked.is_cancelled]:
-                del rows[ticket]
-                engine.cancel(ticket)
-            try:
-                done = engine.step()
-            except Exception as error:
-                engine.reset()
-                for asked in rows.values():
-                    asked.answer(_failed("server", error, self.options.batch).again())
-                rows.clear()
-                continue
-            for ticket, asked in rows.items():
-                if asked.stops and (ids := tuple(engine.tokens_so_far(ticket))) and asked.text(chat, ids)[1]:
-                    ended = engine.cancel(ticket)
-                    assert ended is not None
-                    done.append((ticket, ended))
-            for ticket, answer in done:
-                _settle(rows.pop(ticket), chat, answer)
-
-    def _join(self, chat: Chat, engine: Engines, rows: dict[int, _Asked], asked: _Asked) -> None:
-        call = asked.call
-        try:
-            asked.prompt = tuple(chat.prompt(call.messages))
-            ask = Ask(
-                prompt=asked.prompt, most=call.max_tokens, temperature=call.temperature, seed=call.seed,
-                starts=chat.starts(call.starts) if call.starts else (), is_one_line="\n" in call.stop,
-                policy=call.view.role if call.view is not None else "", is_scored=self.options.propensities,
-            )  # fmt: skip
-            rows[engine.add(ask)] = asked
-        except TooLong as error:
-            fix = "shorten the prompt, or use a model with a longer context"
-            asked.answer(ModelFailed("too long", error.what, fix=fix))
-        except Exception as error:
-            asked.answer(_failed("server", error))
-
-
-def _settle(asked: _Asked, chat: Chat, answer: Answer) -> None:
-    try:
-        asked.answer(asked.completion(chat, answer))
-    except Exception as error:
-        asked.answer(_failed("server", error))
-
-
 class LocalModel:
     """A model that runs in this process."""
 
     def __init__(self, source: Source, options: Options) -> None:
-        self._source = source
-        self._server = _Server(source, options)
+        self._source, self._options = source, options
+        self.thread = EngineThread(partial(load, source, options), slots=options.batch)
         self._version = f"{source.digest()}-{options.numbers}-{_ENGINE}"
 
     @property
@@ -383,7 +256,7 @@ class LocalModel:
     @property
     def stats(self) -> Stats:
         """What the engine has done so far."""
-        return self._server.stats
+        return self.thread.stats
 
     async def complete(self, call: Call) -> Completion:
         """Answer, together with whatever other calls wait at the same time."""
@@ -402,8 +275,8 @@ class LocalModel:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result)
 
-        asked = _Asked(call, answer)
-        self._server.submit(asked)
+        asked = _Asked(call, answer, self._options)
+        self.thread.submit(asked)
         try:
             return await future
         finally:
@@ -411,7 +284,7 @@ class LocalModel:
 
     async def close(self) -> None:
         """End the thread and let the memory go; calls that still wait fail."""
-        await asyncio.to_thread(self._server.close)
+        await asyncio.to_thread(self.thread.close)
 
 
 def local(spec: str, **options: Any) -> LocalModel:

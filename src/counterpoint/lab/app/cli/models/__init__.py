@@ -1,4 +1,4 @@
-"""Model weights on this machine: list, install, show, export.
+"""Model weights on this machine: list, install, show, export, serve.
 
 Always true: listing and showing change nothing and fetch nothing; an interrupted install leaves no half model behind.
 """
@@ -21,7 +21,7 @@ HEADING = "Learn"
 @json_option
 @click.pass_context
 def models(ctx: click.Context, as_json: bool) -> None:
-    """Model weights on this machine: list, install, show, export.
+    """Model weights on this machine: list, install, show, export, serve.
 
     Alone it lists them, as `models ls` does. They are kept in $COUNTERPOINT_MODELS, or in the user's cache; any folder or .gguf
     file elsewhere, and the folder of a run that trained a language model, is used by its path.
