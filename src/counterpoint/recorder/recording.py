@@ -29,6 +29,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+import counterpoint.recorder.sealing as sealing
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
@@ -102,12 +103,12 @@ class Recording(Acts):
         if session is None:
             return
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            self.trace = session.finish({})
+            self.trace = sealing.seal(session, {}) if sealing.close(session) else None
         elif isinstance(error, Exception):
-            self.trace = session.finish({"failed": error_text(error)})
+            self.trace = sealing.seal(session, {"failed": error_text(error)}) if sealing.close(session) else None
         else:
-            session.release()
-        session.tell_end()
+            sealing.release(session)
+        sealing.tell_end(session)
         store = self._store if self._opened is None else self._opened
         if not session.recorder.count and isinstance(store, Store):
             with suppress(CounterpointError):
@@ -157,7 +158,7 @@ class Recording(Acts):
 
     def sync(self) -> bool:
         """Wait until all that was recorded so far is on disk; whether it is. Without it that takes at most 50 ms."""
-        return self.session is not None and self.session.sync()
+        return self.session is not None and sealing.sync(self.session)
 
     async def sync_async(self) -> bool:
         """The same for tasks; those that wait together share one sync of the disk."""
