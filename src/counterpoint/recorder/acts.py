@@ -389,6 +389,12 @@ class Acts:
             return ""
         return str(self._do("human", text_of(text) or "", by=word(by, "user"), **clean(fields, scope.session.note)))
 
+    def keep(self) -> None:
+        """Keep this trace, whatever `sample` says of it."""
+        scope = self.here()
+        if scope is not None:
+            scope.session.is_kept = True
+
     def reward(self, **channels: float) -> None:
         """What the team earned, by channel: `rec.reward(team=1.0)`; True is 1. Said again, the later counts."""
         self._numbers("rewards", channels)

@@ -22,7 +22,7 @@ from counterpoint.errors import CounterpointError
 from counterpoint.recorder.call_notes import CallNote, LastCall
 from counterpoint.recorder.conversation import Answer, Question
 from counterpoint.recorder.live_guard import LiveGuard
-from counterpoint.recorder.problems import one_line, say
+from counterpoint.recorder.problems import one_line, say, say_once
 from counterpoint.recorder.recorder import Recorder, WallClock
 from counterpoint.store import Run
 from counterpoint.trace.vocabulary import EDGE_TYPES
@@ -395,6 +395,10 @@ class Lanes:
 current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=None)
 """The scope that acts here: tasks and copied contexts inherit it."""
 _MOST = 100
+MOST_HELD = 128 << 20
+"""Bytes of records, about, that may wait in memory for the disk, of all recordings of this process."""
+_LOOK = 64
+"""Every how many acts a recording looks at that."""
 
 
 class RecordingSession:
@@ -402,9 +406,11 @@ class RecordingSession:
 
     A session that is over, or that belongs to the process this one was forked from, does nothing."""
 
-    def __init__(self, run: Run, root: str, guard: LiveGuard | None = None) -> None:
-        self.run, self.guard = run, guard
-        self.is_over = False
+    def __init__(self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "") -> None:
+        self.run, self.guard, self.where = run, guard, where
+        self.is_over = self.is_cut = self.is_kept = False
+        """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""
+        self._acts = 0
         self.problems: list[str] = []
         self.rewards: dict[str, int | float] = {}
         self.metrics: dict[str, int | float] = {}
@@ -422,24 +428,32 @@ class RecordingSession:
 
     def do(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Record something; None if that cannot be done."""
-        if self.is_over:
-            self._late()
+        if self.is_over or self.is_cut:
+            if not self.is_cut:
+                self._late()
+            return None
+        self._acts += 1
+        if self._acts % _LOOK == 0 and self.run.is_crowded(MOST_HELD):
+            self.is_cut = True
+            what = f"more than {MOST_HELD >> 20} MiB of records wait for the disk: nothing more of this trace is recorded"
+            self.note(what, kind="memory")
             return None
         try:
             with self.lanes.lock:
                 if self.run.trouble is not None:
-                    self.note(str(self.run.trouble), is_new=False)
+                    self.note(str(self.run.trouble), is_new=False, kind=self.run.trouble.what)
                 return method(*args, **kwargs)
         except Exception as error:
             self.note(one_line(error))
             return None
 
-    def note(self, what: str, *, is_new: bool = True) -> None:
-        """Keep a problem, and print the first one."""
+    def note(self, what: str, *, is_new: bool = True, kind: str | None = None) -> None:
+        """Keep a problem, and print the first one; one of a kind that other recordings here have too is printed once for all."""
         if not is_new and what in self.problems:
             return
         if not self.problems:
-            say(f"counterpoint: recording {self.run.trace_id!r}: {what}; the program continues")
+            line = f"counterpoint: recording {self.run.trace_id!r}: {what}; the program continues"
+            say(line) if kind is None else say_once(line, f"{self.where}: {kind}")
         if len(self.problems) < _MOST:
             self.problems.append(what)
         elif len(self.problems) == _MOST:
