@@ -90,7 +90,7 @@ def _seal_one(one: _Ending, trace: Trace) -> None:
     try:
         one.place.open().seal([trace])
     except Exception as error:
-        one.session.note(one_line(error))
+        one.session.note(one_line(error), kind=getattr(error, "what", None))
         _finish(one, None)
     else:
         _done([(one, trace)])
@@ -102,7 +102,7 @@ def _done(members: list[tuple[_Ending, Trace]]) -> None:
         try:
             one.session.run.delete()
         except Exception as error:
-            one.session.note(one_line(error))
+            one.session.note(one_line(error), kind=getattr(error, "what", None))
         _finish(one, trace)
 
 

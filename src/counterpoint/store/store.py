@@ -60,16 +60,11 @@ if TYPE_CHECKING:
 class Store:
     """A folder of traces: running ones in its journal, finished ones in its lake.
 
-    Any number of processes may write and read one store at once, and nothing that was acknowledged is lost when one is killed.
-
     >>> import counterpoint as cpt
     >>> with cpt.Store("traces") as store, store.record("t1", task_id="demo") as run:
     ...     run.event(cpt.Event(id="e1", t=0.0, type="message", agent="lead", tokens_out=40))
     ...     run.finish(rewards={"team": 1.0})
     <Trace t1 of demo: unknown, 1 event, 0 edges, 1 agent, team reward 1>
-    >>> with cpt.Store("traces", read_only=True) as store:
-    ...     store.ids(), store.sql("select tokens, team_reward from traces").rows
-    (['t1'], [(40.0, 1.0)])
     """
 
     def __init__(
@@ -94,8 +89,7 @@ class Store:
         self._asking = threading.Lock()
         self._hot: Hot | None = None
         self.damaged: dict[Path, CounterpointError] = {}
-        """What the last look at the traces could not read, each with the reason: journals, which are then not listed, and files
-        of the log, which older ones stood in for."""
+        """What the last look at the traces could not read, each with the reason: journals, and files of the log."""
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
         if not read_only:
@@ -215,8 +209,7 @@ class Store:
 
     def _is_open(self, trace_id: str) -> bool:
         """Whether a run of this id is in the journal, or should be."""
-        path = path_of(self._journal_folder, trace_id)
-        return path.exists() or lost_run(path, self._log.state.rows) is not None
+        return (path := path_of(self._journal_folder, trace_id)).exists() or lost_run(path, self._log.state.rows) is not None
 
     def score(self, trace_id: str, outcomes: Sequence[Outcome]) -> Trace:
         """Give a finished trace outcomes, which become its rewards; all that were given before stay on record.
