@@ -9,12 +9,16 @@ the most that the process had while recording; ours holds Arrow and DuckDB, whic
 Then whole recordings of 20, 200 and 2,000 events, one after another in one process: opened, recorded by decorators, sealed and
 durable at the end; beside a TracerProvider that is made, writes as many spans as there are calls, and is shut down. What a
 recording costs whatever its size (it is checked, sealed, and synced to the disk file by file) shows in the small ones.
+
+Last a service: fifty requests at once, one after another in each of fifty tasks of one event loop, every request a recording of
+its own (or one span with a span for each step, in one provider); how long a whole request takes, p50 and p99, with and without.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import resource
@@ -207,6 +211,61 @@ def _whole(one: Callable[[Path, int, int], int], events: int, folder: Path) -> d
     return {"count": count, "cpu_s": statistics.median(cpu[2:]), "wall_s": statistics.median(wall[2:])}
 
 
+AT_ONCE, PAUSE_S = 50, 0.02
+
+
+def _requests(folder: Path, each: int, mode: str) -> dict[str, Any]:
+    """Requests of twenty steps, fifty at once; the time of each, and how many events or spans it left."""
+    import counterpoint.store.pending as pending
+    from counterpoint import record
+
+    provider, processor, _ = _provider(folder / "spans.jsonl") if mode == "spans" else (None, None, None)
+    tracer = provider.get_tracer("bench") if provider is not None else None
+    took: list[float] = []
+    rec = record(folder, task="bench", agent="lead")
+    think, look = _paused(_think), _paused(_look)
+    asked = {"recorded": (rec.model(name="fake")(think), rec.tool(look))}.get(mode, (think, look))
+    share = {"recorded": 1.0, "sampled": 0.0}.get(mode)
+    if mode == "sampled":
+        asked = (rec.model(name="fake")(think), rec.tool(look))
+
+    async def request(number: int) -> None:
+        with contextlib.ExitStack() as stack:
+            if share is not None:
+                stack.enter_context(record(folder, task="bench", agent="lead", sample=share))
+            if tracer is not None:
+                stack.enter_context(tracer.start_as_current_span("request"))
+            for step in range(STEPS):
+                inner = contextlib.nullcontext() if tracer is None else tracer.start_as_current_span("step")
+                with inner as span:
+                    said = await asked[step % 2](number, step)
+                    if span is not None:
+                        span.set_attributes({"input": f"{number} {step}", "output": said})
+
+    async def caller(number: int) -> None:
+        await asyncio.sleep(PAUSE_S * number / AT_ONCE)
+        for turn in range(each):
+            begin = time.perf_counter()
+            await request(number * each + turn)
+            took.append(time.perf_counter() - begin)
+
+    cpu = time.process_time()
+    asyncio.run(_all(caller, AT_ONCE))
+    if processor is not None:
+        processor.force_flush(60_000)
+    pending.settle(folder)
+    at = statistics.quantiles(took[AT_ONCE:], n=100)
+    return {"count": STEPS * 3 // 2, "p50_s": at[49], "p99_s": at[98], "cpu_s": time.process_time() - cpu}
+
+
+def _paused(step: Callable[[int, int], Awaitable[str]]) -> Callable[[int, int], Awaitable[str]]:
+    async def paused(agent: int, number: int) -> str:
+        await asyncio.sleep(PAUSE_S)
+        return await step(agent, number)
+
+    return paused
+
+
 def _timed(work: Callable[[], Any], sync: Callable[[], Any], count: Callable[[], int]) -> dict[str, Any]:
     before, cpu, wall = _memory_mb(), time.process_time(), time.perf_counter()
     work()
@@ -219,13 +278,17 @@ def _memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+REQUESTS = {f"request_{mode}": functools.partial(_requests, mode=mode) for mode in ("plain", "recorded", "sampled", "spans")}
 WHOLES = {"whole": _whole_recording, "whole_spans": _whole_spans}
 MODES = {"plain": _plain, "recorder": _recorder, "decorators": _decorated, "spans": _spans}
 
 
 def _child(mode: str, agents: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        made = _whole(WHOLES[mode], agents, Path(folder)) if mode in WHOLES else MODES[mode](agents, Path(folder))
+        if mode in REQUESTS:
+            made = REQUESTS[mode](Path(folder), agents)
+        else:
+            made = _whole(WHOLES[mode], agents, Path(folder)) if mode in WHOLES else MODES[mode](agents, Path(folder))
         print(json.dumps(made))
 
 
@@ -267,7 +330,29 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
                 overhead(mode) + one["seal_cpu_s"] / one["count"] * 1e6, span_us, "us",
             ),
         ]  # fmt: skip
-    return rows + _whole_rows(quick=quick)
+    return rows + _whole_rows(quick=quick) + _request_rows(quick=quick)
+
+
+def _request_rows(*, quick: bool) -> list[dict[str, Any]]:
+    modes = [mode for mode in REQUESTS if mode != "request_spans" or _has_opentelemetry()]
+    found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
+    for _ in range(1 if quick else 3):
+        for mode in modes:
+            asked = [sys.executable, __file__, mode, str(4 if quick else 20)]
+            done = subprocess.run(asked, capture_output=True, text=True, check=True)
+            found[mode].append(json.loads(done.stdout))
+    median = {mode: _medians(runs) for mode, runs in found.items()}
+    plain, spans = median["request_plain"], median.get("request_spans")
+    rows = []
+    for mode in ("recorded", "sampled"):
+        for at in ("p50", "p99"):
+            ours, bare = median[f"request_{mode}"][f"{at}_s"], plain[f"{at}_s"]
+            peer = None if spans is None else (spans[f"{at}_s"] - bare) * 1e3
+            name = f"a request, {mode}, {at} more than the {bare * 1e3:.0f} ms without (spans)"
+            rows.append(row(name, (ours - bare) * 1e3, peer, "ms"))
+            if at == "p50":
+                rows.append(row("the same, per event", (ours - bare) / plain["count"] * 1e6, None, "us", limit=50.0))
+    return rows
 
 
 def _whole_rows(*, quick: bool) -> list[dict[str, Any]]:
@@ -298,7 +383,7 @@ def _has_opentelemetry() -> bool:
 
 
 def main() -> None:
-    if len(sys.argv) == 3 and sys.argv[1] in {*MODES, *WHOLES}:
+    if len(sys.argv) == 3 and sys.argv[1] in {*MODES, *WHOLES, *REQUESTS}:
         _child(sys.argv[1], int(sys.argv[2]))
         return
     options = arguments(__doc__)

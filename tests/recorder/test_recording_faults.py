@@ -62,7 +62,8 @@ def test_a_store_that_cannot_be_opened_records_nothing(tmp_path: Path, capsys: p
         result = rec.agent(lambda: "fine")()
     assert result == "fine"
     assert rec.trace is None
-    assert "nothing is recorded" in capsys.readouterr().err
+    assert rec.problems[-1].endswith("is a file, not a store; name a folder with --store DIR; nothing of it is recorded")
+    assert "is a file, not a store" in capsys.readouterr().err
     assert len(rec.problems) == 1
 
 

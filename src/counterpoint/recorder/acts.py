@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
+from counterpoint.recorder.conversation import answer_of, question_of
 from counterpoint.recorder.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.recorder.live_guard import LimitReached
 from counterpoint.recorder.problems import error_text
@@ -44,8 +45,11 @@ class Doing:
         """The id of the event that it began with."""
 
     def result(self, value: Any, **fields: Any) -> None:
-        """What came of it, as a text or a value; fields such as `ok=False` or `tokens_out=12`."""
+        """What came of it, as a text, a value or a provider's response; fields such as `ok=False` or `tokens_out=12`."""
         self.text = text_of(value)
+        if self.scope is not None and self.scope.call is not None and (answer := answer_of(value)) is not None:
+            self.text = answer.text
+            self._acts._tell(self.scope, {**usage_of(value), "response": value})
         self.tell(**fields)
 
     def tell(self, **fields: Any) -> None:
@@ -84,6 +88,10 @@ class Acts:
         return scope.session.do(getattr(scope.session.lanes, method), scope, *args, **kwargs) or ""
 
     def _tell(self, scope: Scope, fields: dict[str, Any]) -> None:
+        if scope.call is not None:
+            session, before = scope.session, scope.lane.last_call
+            own, fields = session.do(scope.call.take, fields, before, session.recorder.sink.content) or ({}, fields)
+            fields = {**usage_of(own.get("response")), **fields}
         known = clean(fields, scope.session.note)
         extra = {**(scope.outcome.get("extra") or {}), **known.pop("extra", {})}
         scope.outcome.update(known)
@@ -205,18 +213,21 @@ class Acts:
         """Around a function that calls a model: one step of the agent that calls it.
 
         Tokens and money come from what it gives back (`usage`, `usage_metadata`, or fields of these names), from `usage` (a
-        function of that), or from `rec.tell(...)` inside. `text` makes the text of an answer.
+        function of that), or from `rec.tell(...)` inside. `text` makes the text of an answer. Kept for training are what it was
+        asked (`messages`, `tools` and sampling parameters among the arguments) and what the response states of its tokens; where
+        the function is asked or gives something else, `rec.tell(messages=..., response=...)` inside says it.
         """
 
         def decorate(function: Fn) -> Fn:
-            model = word(name or getattr(function, "__name__", None), "model")
+            model, names = word(name or getattr(function, "__name__", None), "model"), parameters(function)
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
                 if scope is None:
                     return None
                 self._permit(scope, model, None)
-                begun: Scope | None = scope.session.do(scope.session.lanes.begin_step, scope, model=model)
+                asked = question_of(names, args, kwargs)
+                begun: Scope | None = scope.session.do(scope.session.lanes.begin_step, scope, asked, model=model)
                 return begun
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
@@ -224,7 +235,11 @@ class Acts:
                     usage_values = {} if error is not None else usage_of(value) if usage is None else usage(value)
                     return clean(usage_values, scope.session.note) if usage_values else {}
 
-                session, answer = scope.session, scope.session.do(_text, text, value)
+                session, stated = scope.session, answer_of(value)
+                if stated is not None and scope.call is not None:
+                    scope.call.learn(stated)
+                shown = value if stated is None or stated.text is None or text is not None else stated.text
+                answer = session.do(_text, text, shown)
                 fields = session.do(usage_fields) or {}
                 fields = {**fields, "ok": error is None, "error": error_text(error)}
                 session.do(lambda: session.lanes.end(scope, answer, **fields))
@@ -284,9 +299,10 @@ class Acts:
         inner: Scope | None = None
         model = word(model, "model")
         if scope is not None:
+            asked = question_of((), (), {name: fields.pop(name) for name in ("messages", "tools") if name in fields})
             more = clean(fields, scope.session.note)
             self._permit(scope, model, None)
-            inner = scope.session.do(scope.session.lanes.begin_step, scope, reads=reads, model=model, **more)
+            inner = scope.session.do(scope.session.lanes.begin_step, scope, asked, reads=reads, model=model, **more)
 
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
@@ -381,6 +397,12 @@ class Acts:
         if scope is None:
             return ""
         return str(self._do("human", text_of(text) or "", by=word(by, "user"), **clean(fields, scope.session.note)))
+
+    def keep(self) -> None:
+        """Keep this trace, whatever `sample` says of it."""
+        scope = self.here()
+        if scope is not None:
+            scope.session.is_kept = True
 
     def reward(self, **channels: float) -> None:
         """What the team earned, by channel: `rec.reward(team=1.0)`; True is 1. Said again, the later counts."""

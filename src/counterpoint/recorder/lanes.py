@@ -19,11 +19,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from counterpoint.errors import CounterpointError
+from counterpoint.recorder.call_notes import CallNote, LastCall
+from counterpoint.recorder.conversation import Answer, Question
 from counterpoint.recorder.live_guard import LiveGuard
-from counterpoint.recorder.problems import one_line, say
+from counterpoint.recorder.problems import one_line, say, say_once
 from counterpoint.recorder.recorder import Recorder, WallClock
 from counterpoint.store import Run
-from counterpoint.trace import Trace
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
 Reads = Iterable[str | tuple[str, str]]
@@ -41,7 +42,8 @@ _USUAL = {"return": _RETURN, "message": _MESSAGE, "human_intervention": _MESSAGE
 class AgentLane:
     """One agent."""
 
-    __slots__ = ("agent", "at_work", "boss", "has_begun", "has_stopped", "latest", "leads", "role", "scopes", "turn", "waiting")
+    __slots__ = ("agent", "at_work", "boss", "has_begun", "has_stopped", "last_call", "latest", "leads", "role", "scopes", "turn",
+                 "waiting")  # fmt: skip
 
     def __init__(self, agent: str, role: str | None) -> None:
         self.agent, self.role = agent, role
@@ -53,6 +55,7 @@ class AgentLane:
         """Those that are open, outermost first."""
         self.leads = self.has_begun = self.has_stopped = False
         self.latest: str | None = None
+        self.last_call: LastCall | None = None
         self.at_work = self.turn = 0
         """Calls of it that are under way, and steps that it took."""
 
@@ -60,7 +63,7 @@ class AgentLane:
 class Scope:
     """A stretch of one agent's work: its whole life, one tool call, one model call."""
 
-    __slots__ = ("event", "hands_on", "heard", "knows", "lane", "outcome", "outer", "reads", "session", "tool")
+    __slots__ = ("call", "event", "hands_on", "heard", "knows", "lane", "outcome", "outer", "reads", "session", "tool")
 
     def __init__(self, session: RecordingSession, lane: AgentLane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event
@@ -72,6 +75,8 @@ class Scope:
         self.outcome: dict[str, Any] = {}
         """Fields that were told while it was open."""
         self.tool: str | None = None
+        self.call: CallNote | None = None
+        """What is kept of the model call that it is."""
         self.hands_on = False
         """Whether the agent passed its work on to another, who will return in its place."""
 
@@ -306,7 +311,7 @@ class Lanes:
         lane.scopes[inner] = None
         return inner
 
-    def begin_step(self, scope: Scope, *, reads: Reads | None = None, **fields: Any) -> Scope:
+    def begin_step(self, scope: Scope, question: Question | None = None, *, reads: Reads | None = None, **fields: Any) -> Scope:
         """A model is called: an agent with sub-agents decides, another thinks aloud, one with two returns to read merges them."""
         lane = scope.lane
         turn, lane.turn = lane.turn, lane.turn + 1
@@ -319,7 +324,16 @@ class Lanes:
         inner = self.begin(scope, kind, reads=reads, turn=turn, **fields)
         if inner.event is not None:
             self.kinds[inner.event] = _CAUSAL
+        inner.call = CallNote()
+        self.tell_call(inner, question, None)
         return inner
+
+    def tell_call(self, scope: Scope, question: Question | None, answer: Answer | None) -> None:
+        """More about the model call that a scope is."""
+        if scope.call is not None:
+            if question is not None:
+                scope.call.ask(question, scope.lane.last_call, self.recorder.sink.content)
+            scope.call.learn(answer)
 
     def end(self, scope: Scope, text: str | None = None, **fields: Any) -> None:
         """An event that takes time ends, and is known from now on, with what was learned in it."""
@@ -329,6 +343,11 @@ class Lanes:
         del scope.lane.scopes[scope]
         if scope.outcome:
             fields |= scope.outcome
+        if scope.call is not None:
+            failure = str(fields.get("error") or "failed").partition(":")[0] if fields.get("ok") is False else None
+            note = scope.call.written(text, failure, scope.lane.last_call, self.recorder.sink.content)
+            fields["extra"] = {**(fields.get("extra") or {}), "call": note}
+            scope.lane.last_call = scope.call.last(event) if failure is None else scope.lane.last_call
         self._pay(fields)
         self._close(event, text, fields)
         outer.puts(event, scope.reads)
@@ -376,16 +395,22 @@ class Lanes:
 current: ContextVar[Scope | None] = ContextVar("counterpoint_scope", default=None)
 """The scope that acts here: tasks and copied contexts inherit it."""
 _MOST = 100
+MOST_HELD = 128 << 20
+"""Bytes of records, about, that may wait in memory for the disk, of all recordings of this process."""
+_LOOK = 64
+"""Every how many acts a recording looks at that."""
 
 
 class RecordingSession:
-    """A trace that is being recorded, from its beginning to its end; what goes wrong is told on stderr once.
+    """A trace that is being recorded, from its beginning to its end.
 
     A session that is over, or that belongs to the process this one was forked from, does nothing."""
 
-    def __init__(self, run: Run, root: str, guard: LiveGuard | None = None) -> None:
-        self.run, self.guard = run, guard
-        self.is_over = False
+    def __init__(self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "") -> None:
+        self.run, self.guard, self.where = run, guard, where
+        self.is_over = self.is_cut = self.is_kept = False
+        """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""
+        self._acts = 0
         self.problems: list[str] = []
         self.rewards: dict[str, int | float] = {}
         self.metrics: dict[str, int | float] = {}
@@ -403,24 +428,32 @@ class RecordingSession:
 
     def do(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Record something; None if that cannot be done."""
-        if self.is_over:
-            self._late()
+        if self.is_over or self.is_cut:
+            if not self.is_cut:
+                self._late()
+            return None
+        self._acts += 1
+        if self._acts % _LOOK == 0 and self.run.is_crowded(MOST_HELD):
+            self.is_cut = True
+            what = f"more than {MOST_HELD >> 20} MiB of records wait for the disk: nothing more of this trace is recorded"
+            self.note(what, kind="memory")
             return None
         try:
             with self.lanes.lock:
                 if self.run.trouble is not None:
-                    self.note(str(self.run.trouble), is_new=False)
+                    self.note(str(self.run.trouble), is_new=False, kind=self.run.trouble.what)
                 return method(*args, **kwargs)
         except Exception as error:
             self.note(one_line(error))
             return None
 
-    def note(self, what: str, *, is_new: bool = True) -> None:
-        """Keep a problem, and print the first one."""
+    def note(self, what: str, *, is_new: bool = True, kind: str | None = None) -> None:
+        """Keep a problem, and print the first one; one of a kind that other recordings here have too is printed once for all."""
         if not is_new and what in self.problems:
             return
         if not self.problems:
-            say(f"counterpoint: recording {self.run.trace_id!r}: {what}; the program continues")
+            line = f"counterpoint: recording {self.run.trace_id!r}: {what}; the program continues"
+            say(line) if kind is None else say_once(line, f"{self.where}: {kind}")
         if len(self.problems) < _MOST:
             self.problems.append(what)
         elif len(self.problems) == _MOST:
@@ -430,49 +463,6 @@ class RecordingSession:
         if not self._is_late:
             self._is_late = True
             self.note("something happened after the end of the recording, and is not in it")
-
-    def sync(self) -> bool:
-        """Whether all that was recorded so far is on disk, after waiting for that."""
-        try:
-            self.run.sync()
-        except Exception as error:
-            self.note(one_line(error))
-            return False
-        return True
-
-    def finish(self, meta: dict[str, Any]) -> Trace | None:
-        """End the trace and seal it; None where that failed, and the journal has what there is."""
-        with self.lanes.lock:
-            self.is_over = True
-        if not self.recorder.count:
-            self.note("nothing was recorded: no decorated function was called, and nothing was said")
-            self.release()
-            return None
-        costs = {} if self.lanes.cost_usd is None else {"cost_usd": self.lanes.cost_usd}
-        try:
-            try:
-                self.run.sync()
-            except CounterpointError:
-                for refusal in self.run.drop_refused():
-                    self.note(f"a record could not be written and is left out: {refusal.why}")
-            return self.run.finish(self.rewards, costs, self.metrics or None, meta)
-        except Exception as error:
-            self.note(one_line(error))
-            self.release()
-            return None
-
-    def release(self) -> None:
-        """Leave the trace unfinished, in the journal."""
-        self.is_over = True
-        try:
-            self.run.release()
-        except Exception as error:
-            self.note(one_line(error))
-
-    def tell_end(self) -> None:
-        """At the end, how much went wrong."""
-        if len(self.problems) > 1:
-            say(f"counterpoint: the recording of {self.run.trace_id!r} has {len(self.problems)} problems; see rec.problems")
 
 
 _sessions: weakref.WeakSet[RecordingSession] = weakref.WeakSet()

@@ -14,6 +14,7 @@ _LONGEST = 2_000
 """Characters of an error that are kept."""
 _MASKED = 20_000
 """Characters of a message in which secrets are looked for."""
+_MOST_TOLD = 1_000
 _MOST = 8
 """Errors of one chain, or members of a group, that are told."""
 
@@ -65,6 +66,24 @@ def _one(error: BaseException) -> str:
 def one_line(error: Exception) -> str:
     """A problem of recording, in a line."""
     return str(error) if isinstance(error, CounterpointError) else f"{type(error).__name__}: {error}"
+
+
+_told: set[str] = set()
+
+
+def say_once(line: str, what: str) -> None:
+    """Print a line, unless another one about the very same thing was printed before: a service records a thousand times."""
+    if what not in _told:
+        if len(_told) > _MOST_TOLD:
+            _told.clear()
+        _told.add(what)
+        say(line)
+
+
+def forget(where: str) -> None:
+    """What is wrong at this place from now on is news."""
+    for what in [one for one in _told if where in one]:
+        _told.discard(what)
 
 
 def say(line: str) -> None:

@@ -20,23 +20,29 @@ the trace unfinished in the journal, its open events marked.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import secrets
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
+import counterpoint.recorder.sealing as sealing
+import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
-from counterpoint.recorder.problems import error_text, say
-from counterpoint.store import Store
+from counterpoint.recorder.problems import error_text, say_once
+from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
+from counterpoint.store import Run, Store
 from counterpoint.store.place import store_path
+from counterpoint.store.run import Flusher
+from counterpoint.store.writing import check
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
@@ -55,6 +61,7 @@ class Recording(Acts):
         agent: str,
         about: Mapping[str, Any],
         limits: GuardLimits | None = None,
+        sample: float = 1.0,
     ) -> None:
         """Use `counterpoint.record`."""
         super().__init__()
@@ -62,13 +69,23 @@ class Recording(Acts):
         self.task, self.agent_name = task, agent
         self.trace_id: str | None = trace_id
         """The trace's id; if none was given, it is made on entering."""
-        self.trace: Trace | None = None
-        """The finished trace, after the end."""
-        self.problems: list[str] = []
-        """What went wrong with recording. The recorded program never notices."""
-        self._wanted_id, self._about, self._store = trace_id, dict(about), store
-        self._opened: Store | None = None
+        self._wanted_id, self._about, self._store, self._share = trace_id, dict(about), store, sample
+        self._where: tuple[SharedStore, LateJournal] | None = None
+        self._sealed: Future[Trace | None] | None = None
+        self._problems: list[str] = []
+        self._is_drawn, self._pid = True, os.getpid()
         self._token: Any = None
+
+    @property
+    def trace(self) -> Trace | None:
+        """The finished trace, after the end: waits until it is sealed. None where nothing was recorded, or not kept."""
+        return None if self._sealed is None or self._pid != os.getpid() else self._sealed.result()
+
+    @property
+    def problems(self) -> list[str]:
+        """What went wrong with recording, with sealing too after the end. The recorded program never notices."""
+        _ = self.trace
+        return self._problems
 
     def keep_in(self, store: Store | str | os.PathLike[str]) -> None:
         """Choose the store, where it was not known when the team was decorated."""
@@ -79,45 +96,59 @@ class Recording(Acts):
     def _begin(self) -> None:
         if self.session is not None:
             raise InputError("this recording has begun already", fix="make another one: counterpoint.record(...)")
-        self.trace, self.problems = None, []
+        self._sealed, self._problems, self._pid = None, [], os.getpid()
         self.trace_id = self._wanted_id or _fresh_id(self.task)
-        try:
-            store = self._store
-            if not isinstance(store, Store):
-                self._opened = store = Store(store_path(store))
-            meta = {TITLE: self.task, BEGAN: round(time.time(), 3), **(self._about.get("meta") or {})}
-            run = store.record(self.trace_id, task_id=self.task, **{**self._about, "meta": meta})
-        except (CounterpointError, OSError) as error:
-            self._close_store()
-            if isinstance(error, InputError) and self._wanted_id is not None:
-                raise  # the id is taken: nothing has run yet, and only the caller can choose another
-            self.problems = [str(error)]
-            say(f"counterpoint: nothing is recorded: {error}; the program continues")
+        if pending.count() >= sealing.MOST_WAITING:
+            self._refuse(f"{sealing.MOST_WAITING} recordings that have ended wait for the disk", "crowd")
             return
-        self.session = RecordingSession(run, self.agent_name, None if self._limits is None else LiveGuard(self._limits))
-        self.problems = self.session.problems
+        meta = {TITLE: self.task, BEGAN: round(time.time(), 3), **(self._about.get("meta") or {})}
+        try:
+            place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
+        except (CounterpointError, OSError) as error:
+            self._refuse(str(error), str(error))
+            return
+        journal = LateJournal(place, self.trace_id, {"task_id": self.task, **self._about, "meta": meta})
+        self._is_drawn = _is_drawn(self.trace_id, self._share)
+        if self._wanted_id is not None:
+            self._take_id(place, journal)
+        elif self._is_drawn:
+            sealing.later(journal.make)
+        writer = flusher() if self._is_drawn else Flusher(FLUSH_S)
+        run = Run(self.trace_id, journal, writer, check, lambda trace: place.open().seal([trace]), is_idle=not self._is_drawn)
+        guard = None if self._limits is None else LiveGuard(self._limits)
+        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path))
+        self._where, self._problems = (place, journal), self.session.problems
+
+    def _refuse(self, why: str, kind: str) -> None:
+        self._problems = [why]
+        say_once(f"counterpoint: nothing is recorded: {why}; the program continues", f"{self._store}: {kind}")
+
+    def _take_id(self, place: SharedStore, journal: LateJournal) -> None:
+        """Look at once whether the id is taken: nothing has run yet, and only the caller can choose another."""
+        pending.settle(place.path, self.trace_id)
+        try:
+            place.open()
+        except CounterpointError:
+            return  # the store cannot be reached now: that is no fault of the caller's
+        try:
+            journal.make()
+        except InputError:
+            place.leave()
+            raise
+        except CounterpointError:
+            return
 
     def _end(self, error: BaseException | None) -> None:
         session, self.session = self.session, None
-        if session is None:
+        where, self._where = self._where, None
+        if session is None or where is None:
             return
-        if error is None or (isinstance(error, SystemExit) and not error.code):
-            self.trace = session.finish({})
-        elif isinstance(error, Exception):
-            self.trace = session.finish({"failed": error_text(error)})
-        else:
-            session.release()
-        session.tell_end()
-        store = self._store if self._opened is None else self._opened
-        if not session.recorder.count and isinstance(store, Store):
-            with suppress(CounterpointError):
-                store.remove(session.run.trace_id, remember=False)
-        self._close_store()
-
-    def _close_store(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        meta: dict[str, Any] | None = {"cut": "memory"} if session.is_cut else {}
+        is_kept = self._is_drawn or session.is_kept
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            is_kept = True
+            meta = {**(meta or {}), "failed": error_text(error)} if isinstance(error, Exception) else None
+        self._sealed = sealing.end(session, *where, meta, is_kept=is_kept)
 
     def __enter__(self) -> Recording:
         self._begin()
@@ -129,18 +160,15 @@ class Recording(Acts):
         self._end(error)
 
     async def __aenter__(self) -> Recording:
-        await asyncio.to_thread(self._begin)  # opening and sealing wait for the disk, which the event loop must not
+        if self._wanted_id is None:
+            self._begin()
+        else:
+            await asyncio.to_thread(self._begin)  # looking for the id waits for the disk, which the event loop must not
         self._mark()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._unmark()
-        ending = asyncio.ensure_future(asyncio.to_thread(self._end, error))
-        try:
-            await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            await ending
-            raise
+        self.__exit__(kind, error, trace)
 
     def _mark(self) -> None:
         self._token = current.set(self.session.root) if self.session is not None else None
@@ -156,14 +184,19 @@ class Recording(Acts):
     # -- durability ------------------------------------------------------------------------------------------------------
 
     def sync(self) -> bool:
-        """Wait until all that was recorded so far is on disk; whether it is. Without it that takes at most 50 ms."""
-        return self.session is not None and self.session.sync()
+        """Wait until all that was recorded so far is on disk; whether it is. Without it that takes 50 ms if the disk keeps up.
+
+        After the end it waits until the trace is sealed; what `sample` passed over is not on disk.
+        """
+        if self.session is None:
+            return self.trace is not None
+        return self._is_drawn and sealing.sync(self.session)
 
     async def sync_async(self) -> bool:
         """The same for tasks; those that wait together share one sync of the disk."""
         session = self.session
-        if session is None:
-            return False
+        if session is None or not self._is_drawn:
+            return session is None and await asyncio.to_thread(self.sync)
         try:
             await session.run.sync_async()
         except CounterpointError as error:
@@ -182,6 +215,7 @@ def record(
     agent: str = ROOT,
     meta: Mapping[str, Any] | None = None,
     limits: GuardLimits | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    sample: float = 1.0,
 ) -> Recording:
     """Record a team that runs on its own: use it with `with` or `async with`, and its decorators on the team's functions.
 
@@ -189,6 +223,8 @@ def record(
     of one task can be compared. `agent` names the agent that acts where no other does, the code around the team; a decorated
     function of that name is that agent. `topology` is one of the survey's shapes, `system` who runs the team. With `limits` (a
     limits file, or a table like one: `{"session": {"agents": 20}}`) what would go past them raises `LimitReached` instead.
+    `sample` is the share of recordings that are kept, drawn by their ids; those that end by an exception, or in which
+    `rec.keep()` was called, always are.
     """
     if not isinstance(task, str) or not task:
         raise InputError(f"task={task!r} is not a name", fix='record(task="what was asked")')
@@ -196,9 +232,15 @@ def record(
         raise InputError(f"no topology {topology!r}", fix=did_you_mean(str(topology), TOPOLOGIES))
     if not isinstance(agent, str) or not agent:
         raise InputError(f"agent={agent!r} is not a name", fix='record(agent="lead")')
-    return Recording(
-        store, task, trace_id, agent, {"topology": topology, "system": system, "meta": dict(meta or {})}, given_limits(limits)
-    )
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 <= sample <= 1:
+        raise InputError(f"sample={sample!r} is not a share", fix="record(sample=0.1) keeps a tenth")
+    about = {"topology": topology, "system": system, "meta": dict(meta or {})}
+    return Recording(store, task, trace_id, agent, about, given_limits(limits), float(sample))
+
+
+def _is_drawn(trace_id: str, share: float) -> bool:
+    """Whether a trace is among this share of all: the same answer for an id in every process."""
+    return int.from_bytes(hashlib.blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).digest(), "big") < share * 2**64
 
 
 def _fresh_id(task: str) -> str:

@@ -81,7 +81,7 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, bytes):
         return plain(value[:LIMIT].decode("utf-8", "replace"))
     for name in () if isinstance(value, (int, float, list, tuple)) else _WORDS:
-        inner = _attribute(value, name)
+        inner = attribute(value, name)
         if isinstance(inner, str):
             return plain(inner)
     return _object(value)
@@ -92,7 +92,7 @@ def _type_name(value: Any) -> str:
     return str.__str__(value) if isinstance(value, str) else f"<{type(value).__name__}>"
 
 
-def _attribute(value: Any, name: str) -> Any:
+def attribute(value: Any, name: str) -> Any:
     """A plain attribute; a method is none, and a mapping has items instead."""
     if isinstance(value, (int, float, list, tuple, dict, set)):
         return value.get(name) if isinstance(value, dict) else None
@@ -135,18 +135,18 @@ def usage_of(value: Any) -> dict[str, Any]:
     usage: dict[str, Any] = {}
     if isinstance(value, str):
         return usage
-    for holder in (value, _attribute(value, "usage"), _attribute(value, "usage_metadata")):
+    for holder in (value, attribute(value, "usage"), attribute(value, "usage_metadata")):
         if holder is None or isinstance(holder, str):
             continue
         for field, names in (("tokens_in", _IN), ("tokens_out", _OUT), ("cost_usd", ("cost_usd",))):
             for name in names:
-                stated = _attribute(holder, name)
+                stated = attribute(holder, name)
                 if field in usage or stated is None or isinstance(stated, bool):
                     continue
                 amount = stated if isinstance(stated, (int, float)) else number(stated)
                 if amount is not None:
                     usage[field] = amount
-    model = _attribute(value, "model")
+    model = attribute(value, "model")
     if isinstance(model, str) and model:
         usage["model"] = plain(model)
     return usage
@@ -171,7 +171,7 @@ def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, A
     pairs = more.items() if isinstance(more, Mapping) else ()
     extra = dict([*pairs, *((k, v) for k, v in fields.items() if v is not None and k not in _FIELDS and k != "extra")])
     if extra:
-        known["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else word(k, "-"): _json(v) for k, v in extra.items()}
+        known["extra"] = {f"told_{k}" if k in Event.__struct_fields__ else word(k, "-"): as_json(v) for k, v in extra.items()}
     return known
 
 
@@ -187,7 +187,7 @@ def _fit(fields: dict[str, Any]) -> bool:
     return all(t.isascii() or plain(t) == t for t in texts)
 
 
-def _json(value: Any, depth: int = 0) -> Any:
+def as_json(value: Any, depth: int = 0) -> Any:
     """A copy that JSON can hold: the caller may change the original before it is written."""
     if isinstance(value, str):
         return plain(value)
@@ -196,9 +196,9 @@ def _json(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if depth < _DEEPEST and isinstance(value, Mapping):
-        return {word(k, "-"): _json(v, depth + 1) for k, v in value.items()}
+        return {word(k, "-"): as_json(v, depth + 1) for k, v in value.items()}
     if depth < _DEEPEST and isinstance(value, (list, tuple)):
-        return [_json(v, depth + 1) for v in value]
+        return [as_json(v, depth + 1) for v in value]
     return _type_name(value)
 
 

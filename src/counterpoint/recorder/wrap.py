@@ -13,7 +13,9 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from counterpoint.recorder.conversation import joined
 from counterpoint.recorder.lanes import Scope, current
+from counterpoint.recorder.values import attribute
 
 Begin = Callable[[tuple[Any, ...], dict[str, Any]], Scope | None]
 """What is done when the function is called, with its arguments; None where nothing is recorded."""
@@ -105,16 +107,21 @@ class _Parts:
 
     def __init__(self) -> None:
         self._texts: list[str] = []
+        self._pieces: list[Any] = []
         self._last: Any = None
 
     def add(self, item: Any) -> None:
         self._last = item
         if isinstance(item, str):
             self._texts.append(item)
+        elif attribute(item, "choices") is not None:
+            self._pieces.append(item)
 
     @property
     def value(self) -> Any:
-        return "".join(self._texts) if self._texts else self._last
+        if self._texts:
+            return "".join(self._texts)
+        return joined(self._pieces) if self._pieces else self._last
 
 
 def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ import zstandard
 from msgspec import Struct, field
 
 import counterpoint.store.disk as disk
+import counterpoint.store.pending as pending
 from counterpoint.errors import InputError
 from counterpoint.store.head import REPAIR, Head, Position
 from counterpoint.trace.activity import Quarter, Waiting
@@ -237,6 +238,7 @@ class Log:
 
     def refresh(self) -> State:
         """The newest state. Cheap when nothing is new: one look at the head, one for the next number."""
+        pending.settle(self.folder.parent)
         with self._lock, disk.translate_errors(self.folder):
             # The head first: what it says is in the log already, so a log that is found shorter has lost something.
             position = self.head.read() if self.is_summed else Position()

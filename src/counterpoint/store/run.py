@@ -32,6 +32,8 @@ _NAMES = frozenset(map(wire_name, FIELDS)) | {"extra"}
 _TYPES: dict[str, tuple[type, ...]] = {"dur": (float, int), "ok": (bool,), "tokens_in": (int,), "tokens_out": (int,)}
 _TYPES |= {"cost_usd": (float, int), "content_ref": (str,), "error": (str,), "model": (str,)}
 """The usual fields of a close, each with what it may be; the others are looked at more slowly."""
+_RECORD = 400
+"""Bytes of a record in memory, its texts apart."""
 Check = Callable[[Trace], object]
 Seal = Callable[[Trace], None]
 
@@ -44,9 +46,17 @@ class Run:
     """
 
     def __init__(
-        self, trace_id: str, journal: Journal, flusher: Flusher, check: Check, seal: Seal, *, so_far: LineReader | None = None
+        self,
+        trace_id: str,
+        journal: Journal,
+        flusher: Flusher,
+        check: Check,
+        seal: Seal,
+        *,
+        so_far: LineReader | None = None,
+        is_idle: bool = False,
     ) -> None:
-        """Use `Store.record` or `Store.resume`."""
+        """Use `Store.record` or `Store.resume`. With `is_idle` nothing is written before somebody asks for it."""
         self.trace_id = trace_id
         self.refused: list[Refusal] = []
         """Records that no line can carry, with the reason."""
@@ -55,6 +65,8 @@ class Run:
         self._journal, self._flusher = journal, flusher
         self._check, self._seal = check, seal
         self._buffer: list[Any] = []
+        self._chars = 0
+        """Characters of texts that wait for the disk."""
         self._ids: set[str] = {e.id for e in so_far.events} if so_far else set()
         self._open: set[str] = set(so_far.open) if so_far else set()
         self._refs: set[str] = set(so_far.contents) if so_far else set()
@@ -63,7 +75,8 @@ class Run:
         self._commit_lock = threading.Lock()
         self._waiting: dict[asyncio.AbstractEventLoop, _Answer] = {}
         self._is_over = False
-        flusher.add(self)
+        if not is_idle:
+            flusher.add(self)
 
     # -- recording -----------------------------------------------------------------------------------------------
 
@@ -91,6 +104,7 @@ class Run:
         ref = content_ref(text)
         if ref not in self._refs:
             self._refs.add(ref)
+            self._chars += len(text)
             self._buffer.append(Content(ref, text))
         return ref
 
@@ -182,6 +196,15 @@ class Run:
         return future
 
     @property
+    def load(self) -> int:
+        """About how many bytes of records wait in memory for the disk."""
+        return len(self._buffer) * _RECORD + self._chars
+
+    def is_crowded(self, most: int) -> bool:
+        """Whether more than so many bytes wait in memory: of this run, or of all that its flusher writes."""
+        return self.load > most or self._flusher.load() > most
+
+    @property
     def is_awaited(self) -> bool:
         """Whether a task waits for its records to be durable."""
         return bool(self._waiting)
@@ -204,6 +227,7 @@ class Run:
                     self.refused += refused
                     self._done += len(batch)
                     del self._buffer[: len(batch)]
+                    self._chars -= sum(len(record.text) for record in batch if type(record) is Content)
                 error = self._refusal() if self.refused else None
                 self.trouble = None
             except CounterpointError as failed:
@@ -253,6 +277,19 @@ class Run:
         meta: dict[str, Any] | None = None,
     ) -> Trace:
         """End the trace and move it from the journal to the lake. Costs that are not given are counted from the events."""
+        trace = self.end(rewards, costs, metrics, meta)
+        self._seal(trace)
+        self.delete()
+        return trace
+
+    def end(
+        self,
+        rewards: Numbers | None = None,
+        costs: Numbers | None = None,
+        metrics: Numbers | None = None,
+        meta: dict[str, Any] | None = None,
+    ) -> Trace:
+        """The first half of `finish`: the journal has the whole trace, and whoever opens the store next moves it to the lake."""
         if self._has_finish and self._journal.is_open:  # sealing failed before, and is tried again
             trace = self._journal.read().trace()
         else:
@@ -263,9 +300,13 @@ class Run:
             trace = so_far.trace()
             self._check(trace)
             self._write_finish(end)
-        self._seal(trace)
-        self._journal.delete()
         return trace
+
+    def delete(self) -> None:
+        """Remove the journal: the trace is in the lake, or nobody wants it."""
+        self._is_over = True
+        self._flusher.discard(self)
+        self._journal.delete()
 
     def _write_finish(self, end: Finish) -> None:
         lines, refused = encode_records([end])
@@ -373,6 +414,11 @@ class Flusher:
                     break  # those who waited were told; the records stay, and the next sync says it again
                 if not run.is_awaited:
                     break
+
+    def load(self) -> int:
+        """About how many bytes wait in memory for the disk, of all runs."""
+        with self._lock:
+            return sum(run.load for run in self._runs)
 
     def close(self) -> None:
         """Leave every run unfinished in its journal."""

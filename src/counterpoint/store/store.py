@@ -31,6 +31,7 @@ import numpy as np
 import counterpoint.store.compaction as compaction
 import counterpoint.store.disk as disk
 import counterpoint.store.opening as recovery
+import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
 from counterpoint.store.drawing import draw, event_columns
@@ -59,16 +60,11 @@ if TYPE_CHECKING:
 class Store:
     """A folder of traces: running ones in its journal, finished ones in its lake.
 
-    Any number of processes may write and read one store at once, and nothing that was acknowledged is lost when one is killed.
-
     >>> import counterpoint as cpt
     >>> with cpt.Store("traces") as store, store.record("t1", task_id="demo") as run:
     ...     run.event(cpt.Event(id="e1", t=0.0, type="message", agent="lead", tokens_out=40))
     ...     run.finish(rewards={"team": 1.0})
     <Trace t1 of demo: unknown, 1 event, 0 edges, 1 agent, team reward 1>
-    >>> with cpt.Store("traces", read_only=True) as store:
-    ...     store.ids(), store.sql("select tokens, team_reward from traces").rows
-    (['t1'], [(40.0, 1.0)])
     """
 
     def __init__(
@@ -93,8 +89,7 @@ class Store:
         self._asking = threading.Lock()
         self._hot: Hot | None = None
         self.damaged: dict[Path, CounterpointError] = {}
-        """What the last look at the traces could not read, each with the reason: journals, which are then not listed, and files
-        of the log, which older ones stood in for."""
+        """What the last look at the traces could not read, each with the reason: journals, and files of the log."""
         self.unsealed: list[CounterpointError] = []
         """Journals that could not be recovered, each with the reason; they are left as they are."""
         if not read_only:
@@ -118,6 +113,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of every run (unfinished ones stay in the journal) and of all files."""
+        pending.settle(self.path)
         self._flusher.close()
         self._lake.close()
         self._log.close()
@@ -129,6 +125,7 @@ class Store:
         return f"<Store {os.fspath(self.path)}: {len(self._log.state.rows):,} traces>"
 
     def _writable(self) -> None:
+        pending.settle(self.path)
         if self.is_read_only:
             raise InputError("this store was opened read-only", where=str(self.path), fix="open it with read_only=False")
 
@@ -144,13 +141,23 @@ class Store:
         meta: dict[str, Any] | None = None,
     ) -> Run:
         """Begin a trace. Use it as a context: leaving it without `finish` leaves the trace unfinished, not lost."""
+        journal = self.journal(trace_id, task_id=task_id, system=system, topology=topology, meta=meta)
+        return Run(trace_id, journal, self._flusher, check, self._writer.seal)
+
+    def journal(self, trace_id: str, **about: Any) -> Journal:
+        """The journal of a new trace, for a `Run`; `about` is what `record` takes."""
         self._writable()
         if trace_id in self._log.refresh().rows:
             fix = "record under another id; store.add(trace) replaces a stored one"
             raise InputError(f"trace {trace_id!r} is stored already", where=str(self.path), fix=fix)
-        journal = Journal.create(self._journal_folder, trace_id, task_id, system, topology, meta or {})
+        who = [about.get(name) for name in ("task_id", "system", "topology")]
+        journal = Journal.create(self._journal_folder, trace_id, *who, about.get("meta") or {})
         disk.remove(path_of(self.path / "control", trace_id))  # orders to an earlier trace of this name, which was removed
-        return Run(trace_id, journal, self._flusher, check, self._writer.seal)
+        return journal
+
+    def seal(self, traces: Sequence[Trace]) -> None:
+        """Move traces that their runs have ended into the lake, in one part; the journals are theirs to delete."""
+        self._writer.seal(*traces)
 
     def resume(self, trace_id: str) -> Run:
         """Go on with a trace whose writer died or let go; `TryAgain` while somebody still records it."""
@@ -202,8 +209,7 @@ class Store:
 
     def _is_open(self, trace_id: str) -> bool:
         """Whether a run of this id is in the journal, or should be."""
-        path = path_of(self._journal_folder, trace_id)
-        return path.exists() or lost_run(path, self._log.state.rows) is not None
+        return (path := path_of(self._journal_folder, trace_id)).exists() or lost_run(path, self._log.state.rows) is not None
 
     def score(self, trace_id: str, outcomes: Sequence[Outcome]) -> Trace:
         """Give a finished trace outcomes, which become its rewards; all that were given before stay on record.

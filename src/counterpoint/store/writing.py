@@ -138,10 +138,11 @@ class Writer:
         batch.commit()
         return batch.whats
 
-    def seal(self, trace: Trace) -> None:
-        """Move a finished run into the lake; nothing to do when it is there already."""
+    def seal(self, *traces: Trace) -> None:
+        """Move finished runs into the lake; nothing to do for those that are there already."""
         batch = _Batch(self, self._log.refresh(), is_new=True)
-        batch.take(trace, None)
+        for trace in traces:
+            batch.take(trace, None)
         batch.commit()
 
     def score(self, name: str, outcomes: Sequence[Outcome]) -> Trace | None:

@@ -7,7 +7,7 @@ call that had ended when it was written, so that what a killed recorder left can
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,25 +54,37 @@ def prompt_of(trace: Trace, event: Event) -> list[str]:
 
     Empty where the event has no such call, or what it has cannot be followed: a trace may come from anywhere.
     """
-    return [_text(trace, message) for message in _messages(trace, event)]
+    return [_text(trace, message) for message, _ in _messages(trace, event)]
+
+
+def messages_of(trace: Trace, event: Event) -> list[dict[str, Any]]:
+    """The messages that an event's model call was asked with, as chat templates take them: `role`, `content`, and what else was
+    kept of each (`tool_calls`, `tool_call_id`, `name`). Empty where no roles were recorded."""
+    found = _messages(trace, event)
+    if not found or any(fields is None for _, fields in found):
+        return []
+    return [{**(fields or {}), "content": _text(trace, message)} for message, fields in found]
 
 
 class Chat(NamedTuple):
     """A model call as a conversation."""
 
-    prompt: list[tuple[Literal["system", "user", "assistant"], str]]
+    prompt: list[tuple[Literal["system", "user", "assistant", "tool"], str]]
     answer: str
 
 
 def chat_of(trace: Trace, event: Event) -> Chat | None:
     """An event's model call as a conversation; None where its texts were not recorded.
 
-    The first message is the system's; what the agent has said itself before is the assistant's; the rest is the user's.
+    Roles are the recorded ones. A live team records none: its first message is the system's; what the agent has said itself
+    before is the assistant's; the rest is the user's.
     """
     texts, note = prompt_of(trace, event), model_call(event) or {}
     answer = trace.contents.get(str(note.get("completion")))
     if not texts or answer is None:
         return None
+    if known := messages_of(trace, event):
+        return Chat([(message["role"], message["content"]) for message in known], answer)
     notes = [(e.extra or {})["call"] for e in trace.events if e.agent == event.agent and "call" in (e.extra or {})]
     own = {str(call.get("completion")) for call in notes}
     replies = {trace.contents[ref] for ref in own if ref in trace.contents}
@@ -81,22 +93,32 @@ def chat_of(trace: Trace, event: Event) -> Chat | None:
 
 
 def prompt_parts(trace: Trace, event: Event) -> list[str]:
-    """First lines that the event keeps itself, and references of all other texts of its prompt."""
-    messages = _messages(trace, event)
-    return [str(part) for message in messages for part in (message if isinstance(message, list) else [message])]
+    """First lines and fields of messages as they are kept, and references of all other texts of a prompt."""
+    return [part for kept in _messages(trace, event) for part in words_in(kept)]
 
 
-def _messages(trace: Trace, event: Event) -> list[Any]:
-    """The messages of a prompt as they are kept: a reference, or a first line and the reference of the rest."""
+def words_in(value: Any) -> Iterator[str]:
+    """Every text in a value of JSON, names left out."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from words_in(one)
+
+
+def _messages(trace: Trace, event: Event) -> list[tuple[Any, Mapping[str, Any] | None]]:
+    """The messages of a prompt as they are kept: a reference, or a first line and the reference of the rest; with their other
+    fields, where those were recorded."""
     by_key = {e.key: e for e in trace.events if e.key is not None}
-    keep: list[Any] = []
+    keep: list[tuple[Any, Mapping[str, Any] | None]] = []
     limit, budget = None, len(trace.events)
     note = _prompt_part(event)
     while note is not None and budget:
         more, first, of = note
         keep = (more if limit is None else more[: max(0, limit - first)]) + keep
         limit, budget = first if limit is None else min(limit, first), budget - 1
-        before = by_key.get(of) if limit else None
+        place = trace.index.get(of)  # a recorded team has no keys: its calls go by their ids
+        before = None if not limit else by_key.get(of) or (None if place is None else trace.events[place])
         note = None if before is None else _prompt_part(before)
     return keep
 
@@ -109,14 +131,17 @@ def _text(trace: Trace, message: Any) -> str:
     return trace.contents.get(str(message), "")
 
 
-def _prompt_part(event: Event) -> tuple[list[Any], int, str] | None:
-    """An event's own part of its prompt: new references, how many it shares with another prompt, and whose that is."""
+def _prompt_part(event: Event) -> tuple[list[tuple[Any, Mapping[str, Any] | None]], int, str] | None:
+    """An event's own part of its prompt: new references with their fields, how many it shares with another prompt, and whose."""
     call = (event.extra or {}).get("call")
     note = call.get("prompt") if isinstance(call, Mapping) else None
     if not isinstance(note, Mapping) or not isinstance(note.get("more"), list):
         return None
-    first = note.get("first", 0)
-    return list(note["more"]), first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
+    first, fields = note.get("first", 0), note.get("fields")
+    known = fields if isinstance(fields, list) and len(fields) == len(note["more"]) else [None] * len(note["more"])
+    more = [(ref, one if isinstance(one, Mapping) and isinstance(one.get("role"), str) else None)
+            for ref, one in zip(note["more"], known, strict=True)]  # fmt: skip
+    return more, first if isinstance(first, int) and first > 0 else 0, str(note.get("of"))
 
 
 # -- token ids -----------------------------------------------------------------------------------------------------------

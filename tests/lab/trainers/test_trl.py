@@ -96,6 +96,21 @@ def test_the_loss_is_the_one_computed_by_hand(model: Path, tmp_path: Path) -> No
     assert told["loss"] != pytest.approx(by_hand(model, other, 0.2, 0.3), abs=1e-2)  # per token is not per row
 
 
+def test_rows_that_nobody_told_the_probabilities_of_are_on_the_policy(model: Path, tmp_path: Path) -> None:
+    given = [dataclasses.replace(row, logps=None if i % 2 else row.logps) for i, row in enumerate(small())]
+    args = config(tmp_path, per_device_train_batch_size=4, learning_rate=0.0, epsilon=0.2, epsilon_high=0.3)
+    trainer = CreditGRPOTrainer(str(model), given, args)
+    trainer.train()
+    network = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    whole = []
+    for row in given:  # the weights that learn are those that say how likely it was
+        ids = torch.as_tensor(np.concatenate([row.prompt_ids, row.completion_ids]))[None]
+        with torch.no_grad():
+            logps = network(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0].numpy()
+        whole.append(row if row.logps is not None else dataclasses.replace(row, logps=logps[len(row.prompt_ids) - 1 :]))
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(by_hand(model, whole, 0.2, 0.3), abs=2e-5)
+
+
 def test_the_toy_task_is_learnt(teams: TeamPlay, model: Path, tmp_path: Path) -> None:
     before = teams.evaluate(32)
     assert 0.1 < before["reward"] < 0.8  # it was shown either word

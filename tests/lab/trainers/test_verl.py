@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,11 @@ def test_rows_come_back_from_a_dataproto_and_its_file(tmp_path: Path) -> None:
     check_same(rows(), rows_of(DataProto.load_from_disk(tmp_path / "rows.pkl")), "verl")
     with pytest.raises(InputError, match="completion_ids of 13 tokens where 12 fit"):
         batch(rows(), response_length=12)
+    bare = [dataclasses.replace(row, logps=None) for row in rows()]  # verl's actor computes them
+    check_same(bare, rows_of(pickle.loads(verl.to_bytes(bare, ".pkl"))), "verl")
+    assert "rollout_log_probs" not in batch(bare).batch
+    assert verl.without_logps(bare) == []
+    assert verl.without_logps([*bare, *rows()]) == bare
 
 
 def test_advantages_reach_the_loss_as_they_are() -> None:

@@ -73,6 +73,7 @@ class _File(NamedTuple):
 @mechanism_option
 @set_option
 @click.option("--policy", metavar="NAME", help="Write the rows of this policy alone.")
+@click.option("--tokenizer", metavar="DIR|NAME", help="Make missing token ids again with the tokenizer of this local model.")
 @agent_option("Keep only these agents, separated by commas, and all below them; for html.")
 @click.option("--window", metavar="FROM-TO", help="Keep only these seconds of the trace; for html.")
 @summary_option("Leave out texts and fields of events; for html.")
@@ -104,7 +105,8 @@ def export(
         _list(as_json=as_json)
         return
     part = {"agents": how.pop("agent"), "window": how.pop("window"), "is_summary": how.pop("is_summary")}
-    rows = {"credit": how.pop("mechanism"), "options": how.pop("pairs"), "policy": how.pop("policy")}
+    rows = {"credit": how.pop("mechanism"), "options": how.pop("pairs"), "policy": how.pop("policy"),
+            "tokenizer": how.pop("tokenizer")}  # fmt: skip
     mask, how["force"] = how.pop("mask"), how.pop("overwrite")
     how |= {"is_bare": mask == "off", "is_personal": mask == "personal"}
     exporter = None if target == HTML else _row_exporter(target, rows["credit"])
@@ -119,7 +121,8 @@ def export(
 
         write_html(traces, str(output), is_report=is_full, as_json=as_json, **part, **how)
     elif exporter is not None:
-        about = {"credit": rows["credit"] or _CREDIT, "options": values_of(rows["options"]), "policy": rows["policy"], **how}
+        about = {"credit": rows["credit"] or _CREDIT, "options": values_of(rows["options"]), "policy": rows["policy"],
+                 "tokenizer": rows["tokenizer"], **how}  # fmt: skip
         exporter.write(traces, target, output, is_report=is_full, as_json=as_json, **about)
     else:
         _write_format(traces, target, output, is_report=is_full, as_json=as_json, **how)
@@ -202,7 +205,8 @@ def _refuse_mixture(
     traces: tuple[str, ...], target: str, output: str | None, *, is_part: bool, has_credit: bool, is_rows: bool
 ) -> None:
     if has_credit and not is_rows:
-        raise InputError("--mechanism, --set and --policy are for the rows of a trainer", fix="add --to rl, trl, verl, ...")
+        what = "--mechanism, --set, --policy and --tokenizer are for the rows of a trainer"
+        raise InputError(what, fix="add --to rl, trl, verl, ...")
     if target != HTML and is_part:
         raise InputError("--agent, --window and --summary are for the viewer's file", fix="add --to html")
     if target == HTML and not traces:

@@ -30,7 +30,7 @@ from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
 from counterpoint.formats.masking.tokens import trie
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.edges import Edges
-from counterpoint.trace.model_calls import model_call, prompt_parts, without_ids
+from counterpoint.trace.model_calls import model_call, prompt_parts, without_ids, words_in
 
 # -- Labels in the place of secrets: `[masked:key:0001]`, the same for the same secret in all that leaves together ----
 # What was found in one string is masked in all of them, wherever it stands. Two names that differ still differ afterwards.
@@ -434,8 +434,8 @@ class _Cut:
         note = model_call(event)
         if note is None or ("prompt_ids" not in note and "token_ids" not in note):
             return False
-        parts = (*prompt_parts(trace, event), str(note.get("completion")))
-        return any(part in refs or self._labels.text(part) != part for part in parts)
+        kept = [note.get(name) for name in ("completion", "tools", "tool_calls")]
+        return any(part in refs or self._labels.text(part) != part for part in (*prompt_parts(trace, event), *words_in(kept)))
 
     def _event(self, event: Event, refs: dict[str, str]) -> Event:
         changes: dict[str, Any] = {}

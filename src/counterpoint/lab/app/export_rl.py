@@ -47,6 +47,7 @@ def write_rl(
     *,
     credit: str,
     options: dict[str, Any],
+    tokenizer: str | None,
     is_bare: bool,
     is_personal: bool,
     is_dry: bool,
@@ -63,8 +64,10 @@ def write_rl(
     from counterpoint.app.api.inputs import many_traces
     from counterpoint.lab.trainers.row import training_rows
     from counterpoint.lab.trainers.tables import to_table
+    from counterpoint.lab.trainers.token_ids import tokenized
 
-    traces = many_traces(list(refs), store)
+    with_ids = tokenized(many_traces(list(refs), store), tokenizer)
+    traces = with_ids.traces
     leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare, is_personal=is_personal)
     found, given, secrets = leaving.found, leaving.credit, leaving.secrets
     kept = training_rows(found, () if secrets is None else secret_calls(traces, secrets.traces))
@@ -82,9 +85,10 @@ def write_rl(
     if as_json and output != "-":
         emit({"schema": SCHEMA_VERSION, "to": RL, "traces": list(found.trace_ids), "dry_run": is_dry, "files": [file],
               "credit": account(found, given), "left_out": dict(kept.left_out), "masked": counts(secrets), "lost": RL_LOST,
+              **with_ids.as_dict(),
               **({"report": report_rows(secrets)} if is_report else {})})  # fmt: skip
         return
-    said = [_report(file, leaving, kept, is_dry=is_dry), *(report_lines(secrets) if is_report else [])]
+    said = [_report(file, leaving, kept, with_ids.line(), is_dry=is_dry), *(report_lines(secrets) if is_report else [])]
     (note if output == "-" else click.echo)("\n".join(said))
 
 
@@ -175,18 +179,23 @@ def placed_lines(leaving: Leaving) -> list[str]:
     return [*lines, f"masked    {mask_summary(leaving.secrets)}"] if counts(leaving.secrets) else lines
 
 
+def id_lines(ids: str | None, bare: int) -> list[str]:
+    """Which ids were made again (`TokenizedTraces.line`), and how many rows have no log-probabilities."""
+    lines = [] if ids is None else [f"note      {ids}"]
+    return [*lines, *([f"note      {many(bare, 'row')} without log-probabilities: the trainer computes them"] if bare else [])]
+
+
 def _gains_and_losses(amounts: np.ndarray) -> str:
     """The sum of what is above 0 and of what is below: advantages of a group add up to nothing."""
     parts = [float(amounts[side].sum()) for side in (amounts > 0, amounts < 0)]
     return " and ".join(f"{part:+.6g}" for part in parts if part) or "0"
 
 
-def _report(file: dict[str, Any], leaving: Leaving, kept: LearnableRows, *, is_dry: bool) -> str:
+def _report(file: dict[str, Any], leaving: Leaving, kept: LearnableRows, ids: str | None, *, is_dry: bool) -> str:
     lead = "would write " if is_dry else ""
     lines = [f"{lead}{file['path']}  {many(file['rows'], 'row')}  {file['bytes']:,} bytes  sha256 {file['sha256']}"]
     lines += placed_lines(leaving)
-    bare = sum(row.logps is None for row in kept.rows)
-    lines += [f"note      {many(bare, 'row')} without log-probabilities: the trainer computes them"] if bare else []
+    lines += id_lines(ids, sum(row.logps is None for row in kept.rows))
     return "\n".join([*lines, f"left out  {left_out_line(kept.left_out) or 'nothing'}", f"lost      {RL_LOST}"])
 
 
@@ -197,11 +206,16 @@ def left_out_line(left_out: Counter[str]) -> str:
 
 def why_none(left_out: Counter[str]) -> str:
     """What would help, by the reason that left out most calls."""
-    from counterpoint.lab.trainers.row import SECRET
+    from counterpoint.lab.trainers.row import SECRET, WITHOUT_LOGPS
 
     most = left_out.most_common(1)[0][0] if left_out else ""
     if most == "without token ids":
-        return "play with a model that returns them: local:NAME, or openai:NAME at vLLM or SGLang with --model-set token_ids=true"
+        return (
+            "--tokenizer makes them again from the recorded messages; or record a model that returns them:"
+            " local:NAME, or openai:NAME at vLLM or SGLang with --model-set token_ids=true"
+        )
+    if most == WITHOUT_LOGPS:
+        return "a target that computes them (--to trl, --to verl), or a model asked for them: logprobs=True of OpenAI's protocol"
     if most == "without texts":
         return "traces that hold the texts of their calls: those of `counterpoint play`, or .jsonl files of them"
     if most == SECRET:

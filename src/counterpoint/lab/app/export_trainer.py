@@ -21,7 +21,16 @@ from counterpoint.app.terminal.masking import counts, many, report_lines, report
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, note
 from counterpoint.errors import InputError
 from counterpoint.files import put, refuse
-from counterpoint.lab.app.export_rl import Leaving, account, left_out_line, placed_lines, rows_that_leave, secret_calls, why_none
+from counterpoint.lab.app.export_rl import (
+    Leaving,
+    account,
+    id_lines,
+    left_out_line,
+    placed_lines,
+    rows_that_leave,
+    secret_calls,
+    why_none,
+)
 
 if TYPE_CHECKING:
     from counterpoint.lab.trainers.trainer import Trainer
@@ -57,6 +66,7 @@ def write_for_trainer(
     credit: str,
     options: dict[str, Any],
     policy: str | None,
+    tokenizer: str | None,
     is_bare: bool,
     is_personal: bool,
     is_dry: bool,
@@ -68,11 +78,15 @@ def write_for_trainer(
     """Write the rows and say what is in them, and what is not."""
     from counterpoint.app.api.credit import credit_of
     from counterpoint.app.api.inputs import many_traces
+    from counterpoint.lab.trainers.token_ids import tokenized
     from counterpoint.lab.trainers.trainer import say_version
 
     trainer: Trainer = registry.get("trainer", target)
     place = _place(refs, target, output, trainer)
-    traces = many_traces(list(refs), store)
+    if tokenizer is not None and trainer.write_texts is not None:
+        raise InputError(f"rows of {target} are texts, which need no token ids", where="--tokenizer", fix="leave it out")
+    with_ids = tokenized(many_traces(list(refs), store), tokenizer)
+    traces = with_ids.traces
     leaving = rows_that_leave(traces, credit_of(credit, traces, options), is_bare=is_bare, is_personal=is_personal)
     found, given, secrets = leaving.found, leaving.credit, leaving.secrets
     rows = _chosen(trainer, traces, leaving)
@@ -81,24 +95,28 @@ def write_for_trainer(
         raise InputError(what, where=credit, why=left_out_line(rows.left_out) or None, fix=why_none(rows.left_out))
     some = _one_policy(rows.by_policy, policy, target, is_folder=place.is_folder)
     files = _files(trainer, target, some, place)
-    if output == "-":
-        if not is_dry:
-            sys.stdout.buffer.write(files[0].data)
-            sys.stdout.buffer.flush()
-    else:
-        for file in files:
-            refuse(file.path, overwrite=force)
-        if not is_dry:
-            put([(file.path, file.data) for file in files], overwrite=force)
+    _put(files, is_stdout=output == "-", is_dry=is_dry, force=force)
     versions = say_version(trainer.package, trainer.tested) if trainer.package else None
     if as_json and output != "-":
         emit({"schema": SCHEMA_VERSION, "to": target, "traces": list(found.trace_ids), "dry_run": is_dry,
               "files": [file.as_dict() for file in files], "credit": account(found, given), "left_out": dict(rows.left_out),
-              "masked": counts(secrets), "lost": trainer.lost, "version": versions,
+              "masked": counts(secrets), "lost": trainer.lost, "version": versions, **with_ids.as_dict(),
               **({"report": report_rows(secrets)} if is_report else {})})  # fmt: skip
         return
-    said = [_report(files, leaving, rows, trainer.lost, versions, lead="would write " if is_dry else "")]
+    said = [_report(files, leaving, rows, trainer.lost, versions, with_ids.line(), lead="would write " if is_dry else "")]
     (note if output == "-" else click.echo)("\n".join(said + (report_lines(secrets) if is_report else [])))
+
+
+def _put(files: Sequence[_File], *, is_stdout: bool, is_dry: bool, force: bool) -> None:
+    if is_stdout:
+        if not is_dry:
+            sys.stdout.buffer.write(files[0].data)
+            sys.stdout.buffer.flush()
+        return
+    for file in files:
+        refuse(file.path, overwrite=force)
+    if not is_dry:
+        put([(file.path, file.data) for file in files], overwrite=force)
 
 
 class _Place(NamedTuple):
@@ -130,13 +148,16 @@ def _place(refs: Sequence[str], target: str, output: str | None, trainer: Traine
 
 
 def _chosen(trainer: Trainer, traces: Sequence[Trace], leaving: Leaving) -> _Rows:
-    from counterpoint.lab.trainers.row import by_policy, training_rows
+    from counterpoint.lab.trainers.row import WITHOUT_LOGPS, by_policy, training_rows
     from counterpoint.lab.trainers.text_call import text_calls
 
     found, masked = leaving.found, traces if leaving.secrets is None else leaving.secrets.traces
     if trainer.write_texts is None:
         chosen = training_rows(found, secret_calls(traces, masked))
-        return _Rows(by_policy(chosen.rows), chosen.left_out, sum(row.logps is None for row in chosen.rows))
+        bare = {id(row) for rows in by_policy(chosen.rows).values() for row in trainer.without_logps(rows)}
+        rows = [row for row in chosen.rows if id(row) not in bare]
+        chosen.left_out[WITHOUT_LOGPS] += len(bare)
+        return _Rows(by_policy(rows), +chosen.left_out, sum(row.logps is None for row in rows))
     calls, left_out = text_calls(masked, found)
     grouped: dict[str, list[Any]] = {}
     for call in calls:
@@ -208,7 +229,7 @@ def _file_name(policy: str) -> str:
 
 
 def _report(
-    files: Sequence[_File], leaving: Leaving, rows: _Rows, lost: str, versions: str | None, *, lead: str
+    files: Sequence[_File], leaving: Leaving, rows: _Rows, lost: str, versions: str | None, ids: str | None, *, lead: str
 ) -> str:
     lines = []
     for file in files:
@@ -217,4 +238,5 @@ def _report(
         lines.append(f"{lead}{file.path}{whose}  {len(file.data):,} bytes  sha256 {digest}")
     lines += placed_lines(leaving)
     lines += [f"note      {versions}"] if versions else []
+    lines += id_lines(ids, rows.without_logps)
     return "\n".join([*lines, f"left out  {left_out_line(rows.left_out) or 'nothing'}", f"lost      {lost}"])

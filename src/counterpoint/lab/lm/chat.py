@@ -124,6 +124,27 @@ class Chat:
         plain = _each_text(self._unsteered, list(messages))
         return self._encoded(self._templated(plain, **({"tools": _each_text(self._unsteered, list(tools))} if tools else {})))
 
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None, *, is_asked: bool = True
+    ) -> list[int]:
+        """The tokens of messages as OpenAI's protocol has them, tools and their calls included, by the chat template; with
+        `is_asked` up to where the model answers."""
+        if is_asked and not tools and all(m.keys() == {"role", "content"} and m["role"] != "tool" for m in messages):
+            return self.prompt([Message(m["role"], m["content"]) for m in messages])
+        if self._rendered is None:
+            raise ModelFailed("refused", "the model has no chat template, and so no form for tools", fix="use another model")
+        plain, offered = (_each_text(self._unsteered, list(x or ())) for x in (messages, tools))
+        text = self._templated(plain, is_asked=is_asked, **({"tools": offered} if offered else {}))
+        used = [*(tools or ()), *(call for m in messages for call in m.get("tool_calls") or ())]
+        if not all(str(one["function"]["name"]) in text for one in used):  # most templates pass over what they do not know
+            raise ModelFailed("refused", "the chat template has no form for tools", fix="use another model")
+        return self._encoded(text)
+
+    def lengths(self, text: str) -> list[int]:
+        """Bytes of each token of a text, as `answer` encodes it; letters of several tokens count in each of them."""
+        text = self._unsteered(text)
+        return [len(text[a:b].encode()) for a, b in self.tokenizer.encode(text, add_special_tokens=False).offsets]
+
     def encode(self, text: str) -> list[int]:
         """The tokens of plain text, remembered."""
         ids = self._ids.get(text)
@@ -181,11 +202,11 @@ class Chat:
             self._skeletons[roles] = parts if places == marks else None
         return self._skeletons[roles]
 
-    def _templated(self, messages: list[dict[str, str]], **more: Any) -> str:
+    def _templated(self, messages: list[dict[str, Any]], *, is_asked: bool = True, **more: Any) -> str:
         import jinja2
 
-        def render(chat: list[dict[str, str]]) -> str:
-            return str(self._rendered.render(messages=chat, add_generation_prompt=True, **self._names, **more))
+        def render(chat: list[dict[str, Any]]) -> str:
+            return str(self._rendered.render(messages=chat, add_generation_prompt=is_asked, **more, **self._names))
 
         try:
             return render(messages)
@@ -305,9 +326,9 @@ def _byte_letters() -> dict[str, int]:
 _BYTE_OF = _byte_letters()
 
 
-def _in_turns(messages: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+def _in_turns(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same with messages of one role that follow each other made one."""
-    out: list[dict[str, str]] = []
+    out: list[dict[str, Any]] = []
     for message in messages:
         if out and out[-1]["role"] == message["role"]:
             out[-1] = {**message, "content": out[-1]["content"] + "\n\n" + message["content"]}

@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SECRET = "that read or wrote a secret (--mask off keeps them)"
+WITHOUT_LOGPS = "without log-probabilities, which this trainer learns from"
 TOLERANCE = 1e-6
 """The most that a number may differ after it went through a trainer's own types."""
 

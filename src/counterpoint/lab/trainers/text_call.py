@@ -16,7 +16,7 @@ import numpy as np
 from counterpoint.credits.call_rows import CallRows
 from counterpoint.lab.trainers.row import policy_of
 from counterpoint.trace import Trace
-from counterpoint.trace.model_calls import chat_of
+from counterpoint.trace.model_calls import chat_of, messages_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ def text_calls(traces: Sequence[Trace], call_rows: CallRows) -> LearnableCalls:
     for row in call_rows.rows:
         trace = traces[row.trace]
         chat = chat_of(trace, trace.events[trace.index[row.event]])
-        if chat is None or any(not text for _, text in chat.prompt):
+        if any("tool_calls" in message for message in messages_of(trace, trace.events[trace.index[row.event]])):
+            left_out["whose messages call tools"] += 1
+        elif chat is None or any(not text for _, text in chat.prompt):
             left_out["without texts"] += 1
         elif not row.sampled:
             left_out["whose answer was put there"] += 1

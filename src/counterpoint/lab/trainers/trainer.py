@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from counterpoint.errors import InputError, Refused, install
 from counterpoint.lab.trainers.row import TrainingRow, check_row, check_same
@@ -39,12 +39,20 @@ class Trainer:
     """Packages without which a file cannot be written."""
     extra: str = ""
     """The extra of Counterpoint that installs them."""
+    logps: Literal["needed", "all or none", "optional"] = "needed"
+    """Whether every row must have log-probabilities; where not, the trainer computes those that are missing."""
     write: Callable[[Sequence[TrainingRow], str], bytes] | None = None
     """The rows of one policy as the bytes of a file with this ending."""
     read: Callable[[bytes, str], list[TrainingRow]] | None = None
     """The rows in the bytes of such a file."""
     write_texts: Callable[[Sequence[TextCall]], list[dict[str, Any]]] | None = None
     """For those who learn from texts: the records of a dataset."""
+
+    def without_logps(self, rows: Sequence[TrainingRow]) -> list[TrainingRow]:
+        """Those of the rows that it cannot take, for want of log-probabilities."""
+        bare = [row for row in rows if row.logps is None]
+        takes_all = self.logps == "optional" or (self.logps == "all or none" and len(bare) == len(rows))
+        return [] if takes_all else bare
 
     def to_bytes(self, rows: Sequence[TrainingRow], suffix: str) -> bytes:
         """A file of these rows, read back and compared."""

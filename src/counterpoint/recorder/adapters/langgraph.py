@@ -23,6 +23,7 @@ from uuid import UUID
 
 from counterpoint.errors import InputError
 from counterpoint.recorder.adapters import Places, do, name_root
+from counterpoint.recorder.conversation import answer_of, question_of
 from counterpoint.recorder.lanes import Scope
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recording import Recording
@@ -128,9 +129,11 @@ class _Handler(BaseCallbackHandler):
         asked, meta = about.get("invocation_params") or {}, about.get("metadata") or {}
         names = (asked.get("model"), asked.get("model_name"), meta.get("ls_model_name"), about.get("name"), asked.get("_type"))
         model = next((n for n in names if isinstance(n, str) and n), "model")
-        self._places.put(run_id, do(self._places.above(parent_run_id), "begin_step", model=model))
+        one = messages[0] if messages and len(messages) == 1 else None  # a list of messages, or a text, for each answer
+        question = question_of((), (), {**asked, "messages": one})
+        self._places.put(run_id, do(self._places.above(parent_run_id), "begin_step", question, model=model))
 
-    on_llm_start = on_chat_model_start  # type: ignore[assignment]  # texts instead of messages, and we read neither
+    on_llm_start = on_chat_model_start  # type: ignore[assignment]  # texts instead of messages
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **about: Any) -> None:
         """It answers."""
@@ -144,6 +147,7 @@ class _Handler(BaseCallbackHandler):
         usage.pop("model", None)
         calls = [{"name": c.get("name"), "args": c.get("args")} for c in getattr(message, "tool_calls", None) or ()]
         fields = clean({**usage, "extra": {"tool_calls": calls} if calls else None}, scope.session.note)
+        do(scope, "tell_call", None, answer_of(message))
         do(scope, "end", _state_text(message), ok=True, **fields)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:

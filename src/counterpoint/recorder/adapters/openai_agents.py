@@ -23,6 +23,7 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.spans.span import last_answer, last_request
 from counterpoint.recorder.adapters import Places, do, name_root
+from counterpoint.recorder.conversation import Question, answer_of, question_of
 from counterpoint.recorder.lanes import Scope
 from counterpoint.recorder.problems import masked_error
 from counterpoint.recorder.recording import Recording
@@ -124,6 +125,7 @@ class _Processor(TracingProcessor):
         response = getattr(data, "response", None)
         output = getattr(response, "output", None) if response is not None else getattr(data, "output", None)
         answer = last_answer(_plain_data(output)) if output is not None else None
+        do(scope, "tell_call", _question(data, response), answer_of(response) or answer_of(output[-1] if output else None))
         told_usage = usage_of({"usage": getattr(data, "usage", None)}) or usage_of(response)
         told_usage["model"] = _model(data)
         calls = [{"name": call.name, "arguments": call.arguments} for call in answer.calls] if answer else []
@@ -147,6 +149,15 @@ def _why(error: Any) -> str:
     about = error.get("data")
     inner = about.get("error") if isinstance(about, dict) else None
     return masked_error(": ".join(part for part in (text_of(error.get("message")), text_of(inner)) if part)) or "error"
+
+
+def _question(data: Any, response: Any) -> Question:
+    """What a generation or a response was asked."""
+    settings = getattr(data, "model_config", None)
+    asked = dict(settings) if isinstance(settings, dict) else {}
+    named = {name: value for name in ("instructions", "tools", "temperature", "top_p", "max_output_tokens", "tool_choice")
+             if (value := getattr(response, name, None)) is not None}  # fmt: skip
+    return question_of((), (), {**asked, **named, "input": getattr(data, "input", None)})
 
 
 def _model(data: Any) -> str | None:

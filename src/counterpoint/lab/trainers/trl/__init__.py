@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from counterpoint.lab.trainers.row import COLUMNS, TrainingRow, as_record, logps_of, of_record
+from counterpoint.lab.trainers.row import COLUMNS, TrainingRow, as_record, of_record
 from counterpoint.lab.trainers.tables import of_table, to_table
 from counterpoint.lab.trainers.trainer import Trainer
 
@@ -18,8 +18,6 @@ TESTED = ("1.16.0",)
 
 
 def _write(rows: Sequence[TrainingRow], suffix: str) -> bytes:
-    for row in rows:
-        logps_of(row, "TRL")
     return to_table([as_record(row) for row in rows], COLUMNS, suffix)
 
 
@@ -39,6 +37,7 @@ trl = Trainer(
     lost="texts, events and edges: rows hold token ids",
     package="trl",
     tested=TESTED,
+    logps="optional",
     write=_write,
     read=_read,
 )

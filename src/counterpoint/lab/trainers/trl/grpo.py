@@ -20,7 +20,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from counterpoint.errors import InputError
-from counterpoint.lab.trainers.row import TrainingRow, as_float32, logps_of, only_policy
+from counterpoint.lab.trainers.row import TrainingRow, as_float32, only_policy
 from counterpoint.lab.trainers.team_play import TeamPlay
 from counterpoint.lab.trainers.trainer import warn_version
 from counterpoint.lab.trainers.trl import TESTED
@@ -90,18 +90,25 @@ class CreditGRPOTrainer(GRPOTrainer):
             ints["completion_ids"][i, :n], ints["completion_mask"][i, :n] = row.completion_ids, 1
             ints["tool_mask"][i, :n] = row.mask if i < taught else 0
             floats["advantages"][i, :n] = as_float32(row.advantages, "advantages", row.name)
-            floats["old_per_token_logps"][i, :n] = as_float32(logps_of(row, "TRL"), "log-probabilities", row.name)
+            if row.logps is not None:
+                floats["old_per_token_logps"][i, :n] = as_float32(row.logps, "log-probabilities", row.name)
         out = {name: torch.as_tensor(array, device=self.accelerator.device) for name, array in (ints | floats).items()}
+        bare = [i for i, row in enumerate(rows) if row.logps is None]
+        if bare:  # nobody told how likely these were: the weights that learn from them now say it
+            out["old_per_token_logps"][bare] = self._logps_under(self.model, out)[bare].float()
         return out | {"num_items_in_batch": out["tool_mask"].sum()}
 
     def _reference(self, out: dict[str, torch.Tensor]) -> torch.Tensor:
         if self.ref_model is None:
             raise InputError("beta without a reference model", fix="beta=0.0, or a model that is not an adapter")
+        return self._logps_under(self.ref_model, out)
+
+    def _logps_under(self, model: Any, out: dict[str, torch.Tensor]) -> torch.Tensor:
         ids = torch.cat([out["prompt_ids"], out["completion_ids"]], dim=1)
         mask = torch.cat([out["prompt_mask"], out["completion_mask"]], dim=1)
         with torch.no_grad():
             size, most = out["completion_ids"].size(1), self.args.per_device_train_batch_size
-            logps, _, _ = self._get_per_token_logps_and_entropies(self.ref_model, ids, mask, size, batch_size=most)
+            logps, _, _ = self._get_per_token_logps_and_entropies(model, ids, mask, size, batch_size=most)
         return logps
 
 

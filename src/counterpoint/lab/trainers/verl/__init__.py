@@ -44,12 +44,15 @@ def batch(rows: Sequence[TrainingRow], *, pad_id: int = 0, prompt_length: int = 
     ints = {name: np.zeros((len(rows), size), np.int64) for name, size in sizes.items()}
     ints["prompts"] += pad_id
     ints["responses"] += pad_id
-    floats = {name: np.zeros((len(rows), long), np.float32) for name in ("rollout_log_probs", "token_level_rewards")}
+    is_bare = all(row.logps is None for row in rows)  # verl's actor computes them anyway; these only correct for its engine's
+    told = ("token_level_rewards",) if is_bare else ("rollout_log_probs", "token_level_rewards")
+    floats = {name: np.zeros((len(rows), long), np.float32) for name in told}
     for i, row in enumerate(rows):
         p, n = len(row.prompt_ids), len(row.completion_ids)
         ints["prompts"][i, wide - p :], ints["prompt_mask"][i, wide - p :] = row.prompt_ids, 1
         ints["responses"][i, :n], ints["answer_mask"][i, :n], ints["response_mask"][i, :n] = row.completion_ids, 1, row.mask
-        floats["rollout_log_probs"][i, :n] = as_float32(logps_of(row, "verl"), "log-probabilities", row.name)
+        if not is_bare:
+            floats["rollout_log_probs"][i, :n] = as_float32(logps_of(row, "verl"), "log-probabilities", row.name)
         floats["token_level_rewards"][i, :n] = as_float32(row.advantages, "advantages", row.name)
     mask = np.concatenate([ints["prompt_mask"], ints["answer_mask"]], axis=1)
     tensors = {
@@ -92,7 +95,7 @@ def rows_of(data: Any) -> list[TrainingRow]:
             prompt_ids=parts["prompts"][i][attention[:wide]].astype(np.int64),
             completion_ids=parts["responses"][i, :n].astype(np.int64),
             mask=parts["response_mask"][i, :n].astype(np.int64),
-            logps=parts["rollout_log_probs"][i, :n].astype(np.float64),
+            logps=parts["rollout_log_probs"][i, :n].astype(np.float64) if "rollout_log_probs" in parts else None,
             advantages=parts["token_level_rewards"][i, :n].astype(np.float64),
             **{name: others[name][i] for name in _ABOUT},
         )
@@ -155,6 +158,7 @@ verl = Trainer(
     lost="texts, events and edges: rows hold token ids",
     package="verl",
     tested=TESTED,
+    logps="all or none",
     write_needs=("verl",),
     extra="verl",
     write=_write,
