@@ -35,10 +35,11 @@ from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
 from counterpoint.recorder.problems import error_text, say
+from counterpoint.recorder.replaying import playing
 from counterpoint.store import Store
 from counterpoint.store.place import store_path
 from counterpoint.trace import Trace
-from counterpoint.trace.keys import BEGAN, TITLE
+from counterpoint.trace.keys import BEGAN, REPLAY, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
 ROOT = "main"
@@ -80,12 +81,17 @@ class Recording(Acts):
         if self.session is not None:
             raise InputError("this recording has begun already", fix="make another one: counterpoint.record(...)")
         self.trace, self.problems = None, []
+        kept = {"seed": secrets.randbits(62), "root": self.agent_name}
+        if (replay := playing.get()) is not None:  # a replay of this code, which is kept in memory
+            self.session = replay.session(self.agent_name, None if self._limits is None else LiveGuard(self._limits))
+            self.trace_id, self.problems = self.session.run.trace_id, self.session.problems
+            return
         self.trace_id = self._wanted_id or _fresh_id(self.task)
         try:
             store = self._store
             if not isinstance(store, Store):
                 self._opened = store = Store(store_path(store))
-            meta = {TITLE: self.task, BEGAN: round(time.time(), 3), **(self._about.get("meta") or {})}
+            meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
             run = store.record(self.trace_id, task_id=self.task, **{**self._about, "meta": meta})
         except (CounterpointError, OSError) as error:
             self._close_store()
@@ -95,21 +101,21 @@ class Recording(Acts):
             say(f"counterpoint: nothing is recorded: {error}; the program continues")
             return
         self.session = RecordingSession(run, self.agent_name, None if self._limits is None else LiveGuard(self._limits))
-        self.problems = self.session.problems
+        self.problems, self.session.kept = self.session.problems, kept
 
     def _end(self, error: BaseException | None) -> None:
         session, self.session = self.session, None
         if session is None:
             return
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            self.trace = session.finish({})
+            self.trace = session.finish({REPLAY: session.kept})
         elif isinstance(error, Exception):
-            self.trace = session.finish({"failed": error_text(error)})
+            self.trace = session.finish({REPLAY: session.kept, "failed": error_text(error)})
         else:
             session.release()
         session.tell_end()
         store = self._store if self._opened is None else self._opened
-        if not session.recorder.count and isinstance(store, Store):
+        if not session.recorder.count and isinstance(store, Store) and session.player is None:
             with suppress(CounterpointError):
                 store.remove(session.run.trace_id, remember=False)
         self._close_store()
