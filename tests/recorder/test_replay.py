@@ -121,7 +121,8 @@ def test_two_hundred_requests_fifty_at_once_are_exact(tmp_path: Path) -> None:
     @rec.agent
     async def lead() -> str:
         gate, came = asyncio.Semaphore(50), []
-        for one in asyncio.as_completed([worker(i, gate) for i in range(199)]):  # in the order in which they come
+        tasks = [asyncio.create_task(worker(i, gate)) for i in range(199)]
+        for one in asyncio.as_completed(tasks):  # in the order in which they come
             came.append(await one)
         return await ask(" ".join(came))
 
@@ -245,7 +246,7 @@ def test_threads_in_any_order_are_answered_by_what_they_ask(tmp_path: Path) -> N
     trace, before = rec.trace, len(real)
     assert trace is not None
     again = TeamReplay(team).fork(trace, "e1")
-    assert [(e.id, fingerprint(e)) for e in again.events] == [(e.id, fingerprint(e)) for e in trace.events]
+    assert {(e.id, fingerprint(e)) for e in again.events} == {(e.id, fingerprint(e)) for e in trace.events}
     assert (before, len(real)) == (16, 16)
 
 
@@ -519,7 +520,7 @@ def test_code_that_draws_for_itself_is_refused_with_the_first_difference(tmp_pat
 
     team()
     assert rec.trace is not None
-    with pytest.raises(NotIdentified, match="main calls look with something else.*rec.random"):
+    with pytest.raises(NotIdentified, match="lead calls look with something else.*rec.random"):
         TeamReplay(team).fork(rec.trace, "e1")
 
 
@@ -647,3 +648,19 @@ def test_fork_command(run: Callable[..., tuple[int, str, str]], tmp_path: Path, 
     assert code == 3 and "no file none.py" in err
 
 
+
+
+def test_blame_and_advise_run_the_team_again(bridge: Made) -> None:
+    trace, team, real = bridge
+    result = next(e for e in trace.events if trace.text(e) == "opened in 1932")
+    failed = TeamReplay(team).fork(trace, result.id, cpt.Substitute("opened in 1999"))
+    with pytest.raises(Refused, match=r"your team's models for up to \d+ tokens; --cap tokens="):
+        cpt.blame(failed, replay=True, team=team)
+    real.clear()
+    found = cpt.blame(failed, replay=True, team=team, budget_tokens=10_000)
+    assert found.decisive is not None and found.decisive.forks > 0 and real != []
+    advice = cpt.advise(trace, team=team, budget_tokens=100_000)
+    gains = {row.change.says: row.gain for row in advice.rows}
+    assert gains["do not spawn reader (e2)"] == -0.5 and max(gains.values()) == 0.0
+    with pytest.raises(Refused, match="--cap tokens="):
+        cpt.advise(trace, team=team)

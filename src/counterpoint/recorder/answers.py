@@ -27,6 +27,8 @@ from counterpoint.trace import content_ref
 
 _TAG = "$"
 _DEEPEST = 60
+_CAUSES = 8
+"""Causes of one error that are kept."""
 _ERROR_STATE = 20
 """Attributes of an error that are kept."""
 Find = Callable[[str], Any]
@@ -171,8 +173,14 @@ def _error(error: BaseException, depth: int = 0) -> dict[str, Any]:
             state[name] = _packed(one, depth + 1)
         except Unpackable:  # such as the open response that an endpoint's error holds
             continue
-    args = [_packed(one, depth + 1) for one in error.args]
-    return {_TAG: "error", "c": class_name(type(error)), "v": {"args": args, "state": state}}
+    held: dict[str, Any] = {"args": [_packed(one, depth + 1) for one in error.args], "state": state}
+    for name in ("__cause__", "__context__"):
+        other = getattr(error, name)
+        if other is not None and depth < _CAUSES:
+            held[name] = _error(other, depth + 1)
+    if error.__suppress_context__:
+        held["is_alone"] = True
+    return {_TAG: "error", "c": class_name(type(error)), "v": held}
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------------
@@ -209,6 +217,10 @@ def _instance(tag: str, name: str, held: Any, find: Find) -> Any:
         error = kind.__new__(kind, *args)
         error.args = args
         error.__dict__.update({k: _unpacked(v, find) for k, v in held["state"].items()})
+        for part in ("__cause__", "__context__"):
+            if part in held:
+                setattr(error, part, _unpacked(held[part], find))
+        error.__suppress_context__ = held.get("is_alone") is True
         return error
     fields = _unpacked(held, find)
     if tag == "struct" and issubclass(kind, msgspec.Struct):

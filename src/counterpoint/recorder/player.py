@@ -28,7 +28,7 @@ from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.replay import Delete, Do, Fork, Substitute
 
 FIX = "record it again with this code; what it draws or reads from a clock, ask of rec.random() and rec.now()"
-_SOON, _LATE = 0.05, 10.0
+_SOON, _LATE = 0.05, 3.0
 """Seconds of silence after which a recorded answer is no longer waited for: after the edit, and before it."""
 _FROM_ELSEWHERE = frozenset(
     {"id", "t", "dur", "type", "agent", "role", "from_", "to", "tool", "content_ref", "turn", "key", "at", "extra"}
@@ -59,6 +59,8 @@ class Player:
         self.changed: set[str] = set()
         """Events that may have come out differently because of the edit."""
         self.failure: CounterpointError | None = None
+        self.edited: frozenset[str] = frozenset()
+        """Recorded events of the call that is edited."""
         self.edited_briefs: dict[tuple[str, str], str] = {}
         self.dirty: set[str] = set()
         """Agents all of whose further events may come out differently."""
@@ -74,7 +76,7 @@ class Player:
         times |= {("ends", c.event.id): c.end for c in self.calls.every}
         late = sorted(times.values())
         self._patience = _LATE + 2 * max((b - a for a, b in zip(late, late[1:], strict=False)), default=0.0)
-        self.turns = Turns(times, lambda: _SOON if self.has_changed else self._patience)
+        self.turns = Turns(times, lambda: _SOON if self.has_changed or self.turns.is_late else self._patience)
 
     # -- randomness and time ---------------------------------------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class Player:
         do = self._fork.do
         assert do is not None
         self.is_applied = self.has_changed = True
+        self.edited = call.ids
         self.changed.add(scope.event)
         if isinstance(do, Substitute) and do.value is None:
             return self._anew(function, scope, name, is_model=is_model, effects=effects)
@@ -341,7 +344,7 @@ def _giver(function: Callable[..., Any], answer: Answer, turn: Callable[[], Turn
         return ended()
 
     def now(*args: Any, **kwargs: Any) -> Any:
-        if turn is not None and not _in_loop():  # who blocks a loop was alone when it was recorded, too
+        if turn is not None and not in_loop():  # who blocks a loop was alone when it was recorded, too
             turn().result()
         return ended()
 
@@ -364,7 +367,8 @@ def _shaped(model: Callable[..., Any], function: Callable[..., Any]) -> Callable
     return ask
 
 
-def _in_loop() -> bool:
+def in_loop() -> bool:
+    """Whether a loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -33,7 +33,7 @@ from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
 from counterpoint.recorder.lanes import RecordingSession, current
-from counterpoint.recorder.player import FIX, Player, is_call, places_of
+from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recorded_calls import replay_note
 from counterpoint.recorder.recorder import MemorySink, timed
@@ -124,9 +124,7 @@ class OneRun:
     def play(self, function: Callable[..., Any]) -> BaseException | None:
         """Run it, in a context of its own, and in a thread of its own where a loop runs; what it raised."""
         context = copy_context()
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not in_loop():
             return context.run(self._play, function)
         with ThreadPoolExecutor(1, "counterpoint-fork") as pool:
             return pool.submit(context.run, self._play, function).result()
@@ -241,6 +239,8 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
     trace, sink = player.trace, run.own.run if run.own is not None else None
     assert isinstance(sink, ForkRun)
     if not sink.events:
+        if raised is not None:
+            raise NotIdentified(f"the function fails: {error_text(raised)}", FIX, where=trace.trace_id)
         fix = "a function that enters `with counterpoint.record(...)` or calls decorated functions"
         raise NotIdentified("the function recorded nothing", fix, where=trace.trace_id)
     is_same = fork.do is None and fork.seed is None
@@ -252,7 +252,7 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
     twins = _twins(player, sink)
     kept = len(trace.events) if is_same else player.place
     events, edges = _ordered(player, sink, twins, kept)
-    _compare(trace, events, kept)
+    _compare(trace, events, kept, player.edited)
     note = {"at": fork.at, "key": None, "count": player.place, "do": None if fork.do is None else type(fork.do).__name__.lower(),
             "seed": fork.seed, "notes": player.notes}  # fmt: skip
     if hasattr(fork.do, "value"):
@@ -336,12 +336,12 @@ def _badged(event: Event, twin: Event | None, player: Player, kept: int, name: s
     return replace(event, id=name, dur=dur, extra={**(event.extra or {}), "badge": badge})
 
 
-def _compare(trace: Trace, events: Sequence[Event], kept: int) -> None:
+def _compare(trace: Trace, events: Sequence[Event], kept: int, edited: Collection[str]) -> None:
     """Whether what came before the edit came out as it was."""
     again = {e.id: e for e in events}
     for event in trace.events[:kept]:
         other = again.get(event.id)
-        if other is None or fingerprint(other) != fingerprint(event):
+        if event.id not in edited and (other is None or fingerprint(other) != fingerprint(event)):
             how = "does not happen again" if other is None else "comes out differently"
             what = f"event {event.id} ({event.type} of {event.agent}) {how}, before anything was changed"
             raise NotIdentified(what, FIX, where=trace.trace_id)

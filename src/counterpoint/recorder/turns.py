@@ -29,7 +29,8 @@ class Turns:
         self._changed = threading.Condition()
         self._moved = time.monotonic()
         self._watch: threading.Thread | None = None
-        self._is_over = False
+        self._is_over = self.is_late = False
+        """Whether something that was waited for did not come."""
         self._count = 0
 
     def done(self, mark: Hashable) -> None:
@@ -84,6 +85,7 @@ class Turns:
                 if left > 0 or not self._waiting:
                     self._changed.wait(max(left, 0.01))
                     continue
+                self.is_late = True
                 for mark in self._order[self._front :]:
                     if self._times[mark] >= self._waiting[0][0]:
                         break
