@@ -1,7 +1,7 @@
 """Answers of the outside, kept so that they can be given again: values and errors as JSON, and back.
 
-Always true: what is unpacked equals what was packed, and is of the same classes; what cannot be packed is `Unpackable`, never
-something similar. Unpacking imports nothing and calls no constructor of a class that a text names: the class is looked up among
+Always true: what is unpacked equals what was packed, and is of the same classes (a text of a class of its own is a text); what
+cannot be packed is `Unpackable`, never something similar. Unpacking imports nothing: a class that a text names is looked up among
 the modules that the team's own code has loaded, and only data classes, pydantic models, structs, enums and errors are taken.
 """
 
@@ -144,10 +144,12 @@ def _packed(value: Any, depth: int = 0) -> Any:
     return _object(value, kind, depth + 1)
 
 
-def _object(value: Any, kind: type, depth: int) -> dict[str, Any]:
+def _object(value: Any, kind: type, depth: int) -> Any:
     """An object by the name of its class and what it holds."""
     if isinstance(value, Enum):
         return {_TAG: "enum", "c": class_name(kind), "v": value.name}
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {_TAG: "named", "c": class_name(kind), "v": [_packed(one, depth) for one in value]}
     if isinstance(value, BaseException):

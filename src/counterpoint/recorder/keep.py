@@ -81,11 +81,17 @@ def stand_in(function: Fn, begun: Scope | None, tool: str, text: str | None, *, 
     return begun
 
 
+def keep_asked(begun: Scope, model: str, text: str | None) -> str:
+    """What a model's step was asked, written down by its hash alone."""
+    asked = content_ref(f"{model}\n{text}")
+    begun.outcome["extra"] = {REPLAY: {"asked": asked}}
+    return asked
+
+
 def model_stand_in(function: Fn, begun: Scope | None, model: str, text: str | None) -> Scope | None:
-    """The same of a model's step; what it was asked is written down by its hash alone."""
+    """A model's step that has begun; in a replay with what is called instead."""
     if begun is not None:
-        asked = content_ref(f"{model}\n{text}")
-        begun.outcome["extra"] = {REPLAY: {"asked": asked}}
+        asked = keep_asked(begun, model, text)
         if (player := begun.session.player) is not None:
             begun.stands_in = player.stand_in(function, begun, model, asked, is_model=True)
     return begun

@@ -19,7 +19,7 @@ from typing import Any
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.recorder.answers import Answer, Find, Unpackable
 from counterpoint.recorder.edits import arguments_of, changed_answer, empty_like
-from counterpoint.recorder.recorded_calls import RecordedCall, RecordedCalls, replay_note
+from counterpoint.recorder.recorded_calls import RecordedCall, RecordedCalls, event_name, replay_note
 from counterpoint.recorder.turns import Turn, Turns
 from counterpoint.recorder.values import text_of
 from counterpoint.recorder.wrap import ASYNC_GENERATOR, COROUTINE, GENERATOR, shape_of
@@ -39,16 +39,20 @@ class Player:
     """What stands in for the outside while a team's code runs again."""
 
     def __init__(
-        self, trace: Trace, fork: Fork, *, find: Find, allow: Collection[str] = (), model: Callable[..., Any] | None = None
+        self, trace: Trace, fork: Fork, *, find: Find, allow: Collection[str] = (), model: Any = None
     ) -> None:
         """`find` gives classes by name, `allow` names tools with effects that may run, `model` answers changed model calls."""
-        self.trace, self._fork, self.find, self._allow, self._model = trace, fork, find, frozenset(allow), model
+        self.trace, self._fork, self.find, self._allow, self.model = trace, fork, find, frozenset(allow), model
         self.place = trace.index[fork.at]
         event = trace.events[self.place]
         told = [note for edit in trace.meta.get("edits") or [] for note in edit.get("notes", ())]
         self._again = {(note["what"], note["to"], int(note["time"])): note for note in told}
         self.calls = RecordedCalls(trace, [note for note in told if note["what"] == "spawn" and note["is_absent"]])
         self.names = self.calls.names
+        self.finders: list[Callable[..., Any]] = []
+        """How adapters find the recorded call that a framework makes."""
+        self._undo: list[Callable[[], None]] = []
+        self._swapped: set[str] = set()
         self.notes: list[dict[str, Any]] = []
         """Edits of agents, which a later fork has to make again."""
         self.counts: Counter[str] = Counter()
@@ -74,9 +78,33 @@ class Player:
         self._now = {agent: list(times) for agent, times in (trace.meta[REPLAY].get("now") or {}).items()}
         times = {("begins", c.event.id): float(c.event.t) for c in self.calls.every}
         times |= {("ends", c.event.id): c.end for c in self.calls.every}
+        seen: Counter[Any] = Counter()
+        self._moments: dict[tuple[Any, int], str] = {}
+        self._seen: Counter[Any] = Counter()
+        calls = {c.event.id for c in self.calls.every}
+        for one in trace.events:  # what is no call, and no answer: it is waited for, and never held back
+            if one.id not in calls and one.type != "tool_result":
+                name = event_name(one)
+                self._moments[name, seen[name]] = one.id
+                seen[name] += 1
+                times["happens", one.id] = float(one.t)
         late = sorted(times.values())
         self._patience = _LATE + 2 * max((b - a for a, b in zip(late, late[1:], strict=False)), default=0.0)
         self.turns = Turns(times, lambda: _SOON if self.has_changed or self.turns.is_late else self._patience)
+
+    # -- frameworks ------------------------------------------------------------------------------------------------------
+
+    def patch(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Until the replay ends, a method of a framework's class is another; where the class has none of its own, nothing is."""
+        if (real := vars(owner).get(name)) is not None:
+            setattr(owner, name, make(real))
+            self._undo.append(lambda: setattr(owner, name, real))
+
+    def close(self) -> None:
+        """The run has ended: nothing is waited for, and frameworks are as they were."""
+        self.turns.close()
+        while self._undo:
+            self._undo.pop()()
 
     # -- randomness and time ---------------------------------------------------------------------------------------------
 
@@ -93,10 +121,14 @@ class Player:
     # -- calls -----------------------------------------------------------------------------------------------------------
 
     def stand_in(
-        self, function: Callable[..., Any], scope: Any, name: str, asked: str, *, is_model: bool, effects: bool = False
-    ) -> Callable[..., Any] | None:
-        """What is called instead of a tool's or model's function; None for itself."""
+        self, function: Callable[..., Any], scope: Any, name: str, asked: str, *, is_model: bool, effects: bool = False,
+        swaps: bool = False,
+    ) -> Callable[..., Any] | None:  # fmt: skip
+        """What is called instead of a tool's or model's function; None for itself. With `swaps` the function itself asks the
+        model that was named."""
         with self._lock:
+            if swaps:
+                self._swapped.add(scope.event)
             if self.failure is not None:
                 return _giver(function, Answer(error=self.failure))
             call = self.calls.claim(scope.lane.agent, "" if is_model else name, asked)
@@ -175,7 +207,8 @@ class Player:
             return _giver(function, Answer(error=Refused(what, fix=f"--allow {name} lets it run")))
         self.badges[scope.event] = "re-run"
         self.counts["model calls" if is_model else "tool calls"] += 1
-        return _shaped(self._model, function) if is_model and self._model is not None else function
+        is_other = is_model and callable(self.model) and scope.event not in self._swapped
+        return _shaped(self.model, function) if is_other and self.model is not None else function
 
     def _cancelled(
         self, function: Callable[..., Any], scope: Any, name: str, *, is_model: bool, effects: bool
@@ -221,6 +254,15 @@ class Player:
         """An event of this run has begun."""
         if event.agent in self.dirty:
             self.changed.add(event.id)
+
+    def happens(self, event: Event) -> None:
+        """Something that is no call was recorded."""
+        name = event_name(event)
+        with self._lock:
+            moment = self._moments.get((name, self._seen[name]))
+            self._seen[name] += 1
+        if moment is not None:
+            self.turns.done(("happens", moment))
 
     def read(self, src: str, dst: str) -> None:
         """What reads something changed may come out differently, too."""

@@ -116,3 +116,9 @@ def replay_note(event: Event) -> dict[str, Any]:
     """What a replay needs to know of a call."""
     note = (event.extra or {}).get(REPLAY)
     return note if isinstance(note, dict) else {}
+
+
+def event_name(event: Event) -> tuple[Any, ...]:
+    """What an event is, but for the how manieth it is of its agent's: what its twin in another run is, too."""
+    kind = "step" if "asked" in replay_note(event) else event.type  # a step's type goes by what was there to read
+    return (event.agent, kind, event.tool, event.to, event.decision)

@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,8 @@ class TeamFile:
             raise NotFound(f"no file {self.place}", where="--team", fix=_FIX)
         self._module: Any = None
 
-    def load(self) -> Callable[..., Any]:
-        """The function, with its file run anew."""
+    def load(self, *, is_function: bool = True) -> Any:
+        """The function, or another object, with its file run anew."""
         try:
             self._module = importlib.import_module(self.place) if self.path is None else self._run(self.path)
         except CounterpointError:
@@ -49,10 +48,9 @@ class TeamFile:
             known = [name for name in dir(self._module) if not name.startswith("_")]
             raise NotFound(f"has no {self.attribute!r}", where=self.place, fix=did_you_mean(self.attribute, known))
         found = getattr(self._module, self.attribute)
-        if not callable(found) or inspect.isclass(found):
+        if is_function and (not callable(found) or inspect.isclass(found)):
             raise InputError(f"is a {type(found).__name__}, not a function", where=self.name, fix=_FIX)
-        function: Callable[..., Any] = found
-        return function
+        return found
 
     def find(self, name: str) -> Any:
         """The class of a name among what is loaded; the file that was run as a program is the team's file."""

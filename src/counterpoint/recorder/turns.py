@@ -1,7 +1,7 @@
 """In which order recorded answers come: the order in which they came when they were recorded.
 
-Always true: an answer waits until all calls that had begun before it came have begun, and all answers that came before it have
-been taken, so that a race is won by who won it. What does not come again is waited for as long as `patience` says, and then no
+Always true: an answer waits until all that was recorded before it came has happened again, and answers that came before it are
+given, so that a race is won by who won it. What does not come again is waited for as long as `patience` says, and then no
 more.
 """
 
@@ -25,7 +25,7 @@ class Turns:
         self._order = sorted(self._times, key=self._times.__getitem__)
         self._done: set[Hashable] = set()
         self._front = 0
-        self._waiting: list[tuple[float, int, Turn]] = []
+        self._waiting: list[tuple[float, int, Hashable, Turn]] = []
         self._changed = threading.Condition()
         self._moved = time.monotonic()
         self._watch: threading.Thread | None = None
@@ -47,7 +47,7 @@ class Turns:
         with self._changed:
             self._moved = time.monotonic()
             self._count += 1
-            heapq.heappush(self._waiting, (self._times.get(mark, 0.0), self._count, turn))
+            heapq.heappush(self._waiting, (self._times.get(mark, 0.0), self._count, mark, turn))
             free = self._free()
             if self._waiting and self._watch is None:
                 self._watch = threading.Thread(target=self._look, name="counterpoint-turns", daemon=True)
@@ -59,20 +59,24 @@ class Turns:
         """Nothing is waited for any more."""
         with self._changed:
             self._is_over = True
-            free = [turn for _, _, turn in self._waiting]
+            free = [turn for *_, turn in self._waiting]
             self._waiting = []
             self._changed.notify_all()
         _go(free)
 
     def _free(self) -> list[Turn]:
-        """Those whose turn it is: nothing that came strictly before them is missing."""
-        while self._front < len(self._order) and self._order[self._front] in self._done:
-            self._front += 1
-        first = self._times[self._order[self._front]] if self._front < len(self._order) else float("inf")
-        free = []
-        while self._waiting and self._waiting[0][0] <= first:
-            free.append(heapq.heappop(self._waiting)[2])
-        return free
+        """Those whose turn it is: nothing that came strictly before them is missing. What came right after each other, with
+        nothing in between, is let go at once, in its order: a loop takes it in one round, as it did."""
+        free: list[Turn] = []
+        while True:
+            while self._front < len(self._order) and self._order[self._front] in self._done:
+                self._front += 1
+            first = self._times[self._order[self._front]] if self._front < len(self._order) else float("inf")
+            if not self._waiting or self._waiting[0][0] > first:
+                return free
+            _, _, mark, turn = heapq.heappop(self._waiting)
+            self._done.add(mark)
+            free.append(turn)
 
     def _look(self) -> None:
         """Where nothing moves, what the first that waits is waiting for does not come."""
