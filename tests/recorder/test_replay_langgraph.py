@@ -119,7 +119,8 @@ def _same(a: Trace, b: Trace) -> None:
             assert getattr(again, field) == getattr(event, field)
     members = {e.id for e in a.events if e.agent != "main"}  # which returns the graph had when it sent the next goes by its threads
     one, two = ({(e.src, e.dst, e.type) for e in trace.edges if e.dst in members} for trace in (a, b))
-    assert one == two and len(one) > len(members) / 2
+    assert one == two
+    assert len(one) > len(members) / 2
     assert a.rewards == b.rewards
 
 
@@ -128,13 +129,15 @@ def test_the_same_again_and_one_tool_result_changed(tmp_path: Path) -> None:
     rec, team = _team(tmp_path, real)
     team()
     trace = rec.trace
-    assert rec.problems == [] and trace is not None
+    assert rec.problems == []
+    assert trace is not None
     real.clear()
     _same(trace, TeamReplay(team).fork(trace, "e1"))
     assert real == []
     result = next(e for e in trace.events if trace.text(e) == "page p1")
     forked = TeamReplay(team).fork(trace, result.id, cpt.Substitute("page nine"))
-    assert real == ["page nine", "PAGE P0; PAGE NINE; PAGE P2; NO SUCH PAGE"] and forked.rewards == {"team": 0.0}
+    assert real == ["page nine", "PAGE P0; PAGE NINE; PAGE P2; NO SUCH PAGE"]
+    assert forked.rewards == {"team": 0.0}
     assert forked.meta["fork"]["calls"] == {"recorded": 6, "re-run": 2, "tools": 0}
     real.clear()
     step = next(e for e in trace.events if trace.text(e) == "PAGE P1")
@@ -156,7 +159,8 @@ def test_two_hundred_requests_fifty_at_once_are_exact(tmp_path: Path) -> None:
 
     many()
     trace = rec.trace
-    assert trace is not None and sum(1 for e in trace.events if e.model) == 200
+    assert trace is not None
+    assert sum(1 for e in trace.events if e.model) == 200
     real.clear()
     _same(trace, TeamReplay(many).fork(trace, "e1"))
     assert real == []
@@ -189,13 +193,16 @@ def test_streams_and_tools_with_effects(tmp_path: Path) -> None:
 
     team()
     trace = rec.trace
-    assert trace is not None and real == ["stream", "one two ", "sent ONE TWO "]
+    assert trace is not None
+    assert real == ["stream", "one two ", "sent ONE TWO "]
     real.clear()
     _same(trace, TeamReplay(team).fork(trace, "e1"))
     assert real == []
     step = [e for e in trace.events if e.model][1]
     held = TeamReplay(team).fork(trace, step.id, cpt.Substitute("three"))
-    assert real == [] and held.meta["fork"]["held"] == ["send"] and held.rewards == {"team": -1.0}
+    assert real == []
+    assert held.meta["fork"]["held"] == ["send"]
+    assert held.rewards == {"team": -1.0}
     assert TeamReplay(team, allow=["send"]).fork(trace, step.id, cpt.Substitute("three")).rewards == {"team": 1.0}
     assert real == ["sent three"]
 

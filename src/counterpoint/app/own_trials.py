@@ -1,7 +1,7 @@
 """Changes of a recorded team of a person's own, and their trials: forks by its own code.
 
-Always true: a change is at one event of the run, and a trial is a pair of forks there, with and without it, both asking the models
-afresh from there on. Once the tokens of the cap are spent, trials end.
+Always true: a change is at one event of the run, and a trial is a pair of forks there, with and without it, both asking the
+models afresh from there on. Once the tokens of the cap are spent, trials end.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def arguments_of(
     if len(args) - len(own) + len(kwargs) != 1:
         raise InputError("the function takes several arguments", fix='substitute them by name: {"name": value}')
     if kwargs:
-        return own, {name: value for name in kwargs}
+        return own, dict.fromkeys(kwargs, value)
     return (*own, value), {}
 
 

@@ -61,8 +61,8 @@ class AgentLane:
 class Scope:
     """A stretch of one agent's work: its whole life, one tool call, one model call."""
 
-    __slots__ = ("event", "hands_on", "has_inner", "heard", "is_absent", "is_awaited", "is_cut", "knows", "lane", "outcome", "outer",
-                 "parts", "reads", "session", "stands_in", "tool")  # fmt: skip
+    __slots__ = ("event", "hands_on", "has_inner", "heard", "is_absent", "is_awaited", "is_cut", "knows", "lane", "outcome",
+                 "outer", "parts", "reads", "session", "stands_in", "tool")  # fmt: skip
 
     def __init__(self, session: RecordingSession, lane: AgentLane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event

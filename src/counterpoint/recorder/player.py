@@ -13,7 +13,7 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any
 
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
@@ -89,7 +89,7 @@ class Player:
                 seen[name] += 1
                 times["happens", one.id] = float(one.t)
         late = sorted(times.values())
-        self._patience = _LATE + 2 * max((b - a for a, b in zip(late, late[1:], strict=False)), default=0.0)
+        self._patience = _LATE + 2 * max((b - a for a, b in pairwise(late)), default=0.0)
         self.turns = Turns(times, lambda: _SOON if self.has_changed or self.turns.is_late else self._patience)
 
     # -- frameworks ------------------------------------------------------------------------------------------------------
@@ -330,7 +330,8 @@ class Player:
         born = next((e for e in self.trace.events if what == "spawn" and e.type == "spawn" and e.to == to), None)
         note = {"what": what, "to": to, "time": time, "is_absent": isinstance(do, Delete), "value": getattr(do, "value", None)}
         if born is not None:
-            like = [e.to for e in self.trace.events if e.type == "spawn" and (e.agent, e.content_ref) == (born.agent, born.content_ref)]
+            spawns = (e for e in self.trace.events if e.type == "spawn")
+            like = [e.to for e in spawns if (e.agent, e.content_ref) == (born.agent, born.content_ref)]
             note |= {"agent": born.agent, "brief": born.content_ref or "", "n": like.index(to)}
         self.notes.append(note)
         return do

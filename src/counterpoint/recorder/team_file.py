@@ -40,7 +40,8 @@ class TeamFile:
         except CounterpointError:
             raise
         except ImportError as error:
-            raise NotFound(f"cannot be imported: {error}", where=self.name, fix="run it where its packages are installed") from error
+            fix = "run it where its packages are installed"
+            raise NotFound(f"cannot be imported: {error}", where=self.name, fix=fix) from error
         except Exception as error:
             what = f"fails when it is loaded: {type(error).__name__}: {error}"
             raise InputError(what, where=self.name, fix="guard what runs the team with `if __name__ == '__main__':`") from error

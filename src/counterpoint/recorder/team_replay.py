@@ -177,7 +177,8 @@ class TeamReplay:
     def __init__(
         self, team: str | Callable[..., Any], *, allow: Collection[str] = (), model: Any = None
     ) -> None:
-        """`allow` names tools with effects that may run; `model`, a function (of LangChain, a model) or its name, answers new calls."""
+        """`allow` names tools with effects that may run; `model`, a function or a model of LangChain, or the name of one, answers
+        new calls."""
         self._team = TeamFile(team) if isinstance(team, str) else None
         self._function = None if isinstance(team, str) else team
         self._model = TeamFile(model).load(is_function=False) if isinstance(model, str) else model

@@ -57,7 +57,8 @@ def advise(
 
     `scope` is `task` (habits that other runs can follow), `run` (one event of this run) or `all`; `kinds` and `at` (event ids)
     narrow the candidates; `models` names another model to try for a role, `say` messages to try. Of several traces the first is
-    advised (`team` is the function that ran it, or its `FILE:FUNCTION`); where it cannot be replayed all others, or all runs of its task in the store, say what each change is worth.
+    advised (`team` is the function that ran it, or its `FILE:FUNCTION`); where it cannot be replayed all others, or all runs of
+    its task in the store, say what each change is worth.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("spawn_all", [0], log=True).trace(0)
@@ -67,8 +68,8 @@ def advise(
     """
     many = many_traces(traces, store)
     _check(many[0], scope, kinds, at, sure)
-    live = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens, "team": team}
-    trials = trials_of(many[0], kinds=kinds, models=models, say=say, seed=seed, **live)
+    live = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
+    trials = trials_of(many[0], team=team, kinds=kinds, models=models, say=say, seed=seed, **live)
     runs = [many[0]] if trials is not None else _group(many, store)
     if (lacking := needed(many[0], can_replay=trials is not None, others=len(runs) - 1)) is not None:
         raise lacking

@@ -45,8 +45,8 @@ def credit(
     `options` are the mechanism's own. Mechanisms that compare with what might have been fork the trace by the world or the live
     team that made it: `replay=True` asks for it where a mechanism can do without, and an object with `fork` is used as it is.
     `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `team` is the function that ran a
-    recorded team of your own, or its `FILE:FUNCTION`; `allow` names what may run in forks;
-    forks that ask a model for more than `budget_tokens` are refused.
+    recorded team of your own, or its `FILE:FUNCTION`; `allow` names what may run in forks; forks that ask a model for more than
+    `budget_tokens` are refused.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
@@ -207,7 +207,7 @@ def is_forking(chosen: Mechanism, options: Mapping[str, Any]) -> bool:
 def asks_model(trace: Trace) -> bool:
     """Whether a fork of this trace may ask a model that costs something: it is the recording of a team, and not of our fakes."""
     team = trace.meta.get("team")
-    return REPLAY in trace.meta or isinstance(team, dict) and str(team.get("model", "")).partition(":")[0] != "fake"
+    return REPLAY in trace.meta or (isinstance(team, dict) and str(team.get("model", "")).partition(":")[0] != "fake")
 
 
 def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None = None) -> ForkPrice | None:

@@ -83,9 +83,10 @@ def fork(
     `do` is `cpt.Delete()`, `cpt.Substitute(value)`, `cpt.Insert(value)` or `cpt.Force({"spawn": 2})`; None changes nothing, so
     that with a `seed` the rest is resampled. `samples` estimates the effect on the team reward over fresh continuations.
     `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names irreversible tools,
-    and code that the trace names, that may run. `team` is the function that ran a recorded team of your own (or `FILE:FUNCTION`): it
-    runs again over its recording, and `model` is then a function that changed model calls ask instead. `cpt.save(forked.trace, FILE)` keeps the fork. A person's score is of the run as
-    it was: the fork does not have it, and the rewards before and after are those that the world or the team's task gives.
+    and code that the trace names, that may run. `team` is the function that ran a recorded team of your own (or `FILE:FUNCTION`):
+    it runs again over its recording, and `model` is then a function that new model calls ask. `cpt.save(forked.trace, FILE)`
+    keeps the fork. A person's score is of the run as it was: the fork does not have it, and the rewards before and after are
+    those that the world or the team's task gives.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)

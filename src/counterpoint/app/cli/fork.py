@@ -17,7 +17,15 @@ from counterpoint.app.api.fork import Forked
 from counterpoint.app.api.fork import fork as fork_at
 from counterpoint.app.forks import edit
 from counterpoint.app.load_save import about, load, names_file, save
-from counterpoint.app.terminal.options import allow_option, endpoint_of, model_options, output_option, samples_option, seed_option, team_option
+from counterpoint.app.terminal.options import (
+    allow_option,
+    endpoint_of,
+    model_options,
+    output_option,
+    samples_option,
+    seed_option,
+    team_option,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -70,7 +78,8 @@ def fork(
     do = edit(do_, substitute if do_ != "edit" else _text_from_editor(loaded, at), decide)
     endpoint = endpoint_of(live["base_url"], live["model_pairs"])
     with about(trace):
-        found = fork_at(loaded, at, do, seed=seed, samples=samples, model=live["model_name"], allow=live["allow"], team=live["team"], **endpoint)
+        about_live = {"model": live["model_name"], "allow": live["allow"], "team": live["team"], **endpoint}
+        found = fork_at(loaded, at, do, seed=seed, samples=samples, **about_live)
     kept = _keep(found.trace, trace, output, store)
     if as_json:
         emit(_object(found, kept))
