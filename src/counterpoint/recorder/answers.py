@@ -227,7 +227,7 @@ def _instance(tag: str, name: str, held: Any, find: Find) -> Any:
     fields = _unpacked(held, find)
     if tag == "struct" and issubclass(kind, msgspec.Struct):
         return kind(**fields)
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     if tag == "model" and hasattr(kind, "__pydantic_fields__"):
         for part in ("__dict__", "__pydantic_extra__", "__pydantic_private__"):
             object.__setattr__(made, part, fields[part])

@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterator
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -76,7 +76,7 @@ class Player:
         self._at = set() if fork.do is None else places_of(trace, event)
         self._lock = threading.RLock()
         self._now = {agent: list(times) for agent, times in (trace.meta[REPLAY].get("now") or {}).items()}
-        times = {("begins", c.event.id): float(c.event.t) for c in self.calls.every}
+        times: dict[Hashable, float] = {("begins", c.event.id): float(c.event.t) for c in self.calls.every}
         times |= {("ends", c.event.id): c.end for c in self.calls.every}
         seen: Counter[Any] = Counter()
         self._moments: dict[tuple[Any, int], str] = {}

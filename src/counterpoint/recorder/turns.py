@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 import threading
-import time
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 
 Turn = Future[None]
+_TICK = 0.02
 
 
 class Turns:
@@ -27,7 +27,8 @@ class Turns:
         self._front = 0
         self._waiting: list[tuple[float, int, Hashable, Turn]] = []
         self._changed = threading.Condition()
-        self._moved = time.monotonic()
+        self._silence = 0.0
+        """Seconds since something moved, as this process has seen them: where it gets no time itself, none pass."""
         self._watch: threading.Thread | None = None
         self._is_over = self.is_late = False
         """Whether something that was waited for did not come."""
@@ -36,7 +37,7 @@ class Turns:
     def done(self, mark: Hashable) -> None:
         """It has happened again."""
         with self._changed:
-            self._moved = time.monotonic()
+            self._silence = 0.0
             self._done.add(mark)
             free = self._free()
         _go(free)
@@ -45,7 +46,7 @@ class Turns:
         """What is done when it may happen."""
         turn: Turn = Future()
         with self._changed:
-            self._moved = time.monotonic()
+            self._silence = 0.0
             self._count += 1
             heapq.heappush(self._waiting, (self._times.get(mark, 0.0), self._count, mark, turn))
             free = self._free()
@@ -85,16 +86,16 @@ class Turns:
             with self._changed:
                 if self._is_over:
                     return
-                left = self._moved + self._patience() - time.monotonic()
-                if left > 0 or not self._waiting:
-                    self._changed.wait(max(left, 0.01))
+                self._changed.wait(_TICK)
+                self._silence = self._silence + _TICK if self._waiting else 0.0
+                if self._silence < self._patience():
                     continue
                 self.is_late = True
                 for mark in self._order[self._front :]:
                     if self._times[mark] >= self._waiting[0][0]:
                         break
                     self._done.add(mark)
-                self._moved = time.monotonic()
+                self._silence = 0.0
                 free = self._free()
             _go(free)
 
