@@ -16,6 +16,7 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotIdentified
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.replay import Delete, Do, Force, Fork, ManyReplay, Substitute
 from counterpoint.trace.statistics import mean_ends
 
@@ -33,8 +34,14 @@ _RECORDED = "fork a trace of `counterpoint play` or `counterpoint play --world N
 # names it: only a model that is named anew. Code that a trace names is imported where `allow` names it too, and else `Refused`.
 
 
-def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = ()) -> Any:
-    """The world whose trace this is, or its recording, as a `Replay`; None where nothing that is installed has one."""
+def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = (), team: Any = None) -> Any:
+    """The world whose trace this is, or its recording, as a `Replay`; None where nothing that is installed has one.
+
+    `team`, a `FILE:FUNCTION`, is a person's own code, which is run again over its recording."""
+    if team is not None:
+        from counterpoint.recorder.team_replay import TeamReplay
+
+        return TeamReplay(team, allow=allow, model=model)
     return registry.answer("replay_of", trace, model=model, allow=allow)
 
 
@@ -85,7 +92,7 @@ def _maker(trace: Trace) -> str:
     if isinstance(team, dict):
         return json.dumps(team, sort_keys=True, default=str)
     name = trace.meta.get("world")
-    return f"world {name}" if isinstance(name, str) else ""
+    return f"world {name}" if isinstance(name, str) else "code" if REPLAY in trace.meta else ""
 
 
 # -- Whether a trace can be forked, and what it was forked from -------------------------------------------------------
@@ -123,6 +130,8 @@ def fork_refusal(trace: Trace) -> str | None:
         return None
     if isinstance(trace.meta.get("import"), dict):
         return "This trace was imported: Counterpoint cannot run that team again, so nobody knows how it would have continued."
+    if REPLAY in trace.meta:
+        return "Your own code made this trace, and the page runs none; counterpoint fork --team my.py:team does."
     if isinstance(trace.meta.get("team"), dict) or isinstance(trace.meta.get("world"), str):
         return "This trace names code that is not part of Counterpoint, and the page runs none; counterpoint fork --allow can."
     return "This trace does not say which simulated world or recorded team made it, so it cannot be run again."
@@ -157,17 +166,22 @@ def edit(do: str | None, substitute: str | None, decide: str | None) -> Do:
 
 
 def named_model(trace: Trace, live: Mapping[str, Any]) -> Any:
-    """The model that was named for changed calls of a live team; None leaves them to what the trace names."""
-    if live["model_name"] is None:
-        return None
+    """The model that was named for changed calls of a live team; None leaves them to what the trace names.
+
+    Of a person's own team it is a function of theirs, by its name, as the team is."""
+    if live["model_name"] is None or live.get("team") is not None:
+        return live["model_name"]
     return registry.hook("named_model", "a live team is played")(trace, live)
 
 
-def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = ()) -> ManyReplay:
+def replay_for(trace: Trace, *, model: Any = None, allow: Sequence[str] = (), team: Any = None) -> ManyReplay:
     """The world that made the trace, or the recording of its team; `model` answers what a recording cannot."""
-    found, name = replay_of(trace, model=model, allow=allow), trace.meta.get("world")
+    found, name = replay_of(trace, model=model, allow=allow, team=team), trace.meta.get("world")
     if found is None:
         what = "nothing says how this team would have continued"
+        if REPLAY in trace.meta:
+            fix = "--team my.py:team, the function that ran it, runs it again over its recording"
+            raise NotIdentified(what, fix, where=trace.trace_id)
         if isinstance(trace.meta.get("team"), dict):
             what = "no installed package plays its team again"
         elif isinstance(name, str):

@@ -17,7 +17,7 @@ from counterpoint.trace import Event, Trace
 from counterpoint.trace.tabular import Tabular
 
 # What only the maker of a world knows, places in its tables, and how a fork came by an event: no content.
-_NOT_SAID = {"planted", "corrupt", "control", "slot", "badge", "call", "of", "edited"}
+_NOT_SAID = {"planted", "corrupt", "control", "slot", "badge", "call", "of", "edited", "replay"}
 
 
 def fingerprint(event: Event) -> Hashable:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from counterpoint.credits.mechanism import team_reward
 from counterpoint.errors import CounterpointError, Refused
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Do, Fork
@@ -87,7 +88,7 @@ class BudgetedReplay:
     def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
         """The team reward of each fork, a few at a time."""
         forked = [t for k in range(0, len(forks), _AT_ONCE) for t in self._forks(trace, forks[k : k + _AT_ONCE])]
-        return np.array([t.rewards["team"] for t in forked], np.float64)
+        return np.array([team_reward(t) for t in forked], np.float64)
 
     def _forks(self, trace: Trace, forks: Sequence[Fork]) -> list[Trace]:
         is_free = self._asks_model is not None and not self._asks_model(trace)

@@ -6,12 +6,27 @@ is recorded, and gives the id of its event, or an empty text, so that `reads=[..
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
 from counterpoint.recorder.conversation import answer_of, question_of
+from counterpoint.recorder.keep import (
+    agent_stand_in,
+    answer_note,
+    ended,
+    keep_arguments,
+    keep_kind,
+    keep_step,
+    model_stand_in,
+    random_of,
+    refuse_block,
+    stand_in,
+    told_time,
+)
 from counterpoint.recorder.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.recorder.live_guard import LimitReached
 from counterpoint.recorder.problems import error_text
@@ -156,7 +171,14 @@ class Acts:
 
                 called = scope.session.do(lambda: name_or_none(name(*args, **kwargs) if callable(name) else name))
                 text = scope.session.do(lambda: arguments_text(names, args, kwargs))
-                return self._enter(scope, called or own, name_or_none(role) or own, text, is_new=not called)
+                scope.session.do(keep_arguments, scope, called or own, args, kwargs)
+                stands_in, text, is_absent = agent_stand_in(function, scope, called or own, args, kwargs, text, is_new=not called)
+                inner: Scope | None = Scope(scope.session, scope.lane, None)
+                if not is_absent:
+                    inner = self._enter(scope, called or own, name_or_none(role) or own, text, is_new=not called)
+                if inner is not None:
+                    inner.stands_in, inner.is_absent = stands_in, is_absent
+                return inner
 
             return wrap_call(function, begin, _leave)
 
@@ -171,10 +193,12 @@ class Acts:
         trusted: bool = False,
         source: str = "tool",
         text: Text | None = None,
+        effects: bool = False,
     ) -> Any:
         """Around a function that is a tool. Its result comes from outside the team, unless you say that it can be trusted.
 
-        `text` makes the text of a result where its own, or its JSON, is not it.
+        `text` makes the text of a result where its own, or its JSON, is not it. With `effects` (it changes something outside, or
+        what it gives depends on what was changed) a replay never calls it without consent.
         """
 
         def decorate(function: Fn) -> Fn:
@@ -187,14 +211,16 @@ class Acts:
                 lanes, text = scope.session.lanes, scope.session.do(lambda: arguments_text(names, args, kwargs))
                 self._permit(scope, tool, text)
                 begun: Scope | None = scope.session.do(lambda: lanes.begin(scope, "tool_call", tool=tool, text=text))
-                return _begun(begun, tool, text)
+                return stand_in(function, _begun(begun, tool, text), tool, text, effects=effects)
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
                 origin = _origin(scope.session, trusted, source)
                 result = {"tool": tool, "ok": error is None, "error": error_text(error), **origin}
                 answer = scope.session.do(_text, text, value)
-                scope.session.do(lambda: lanes.end_call(scope, answer, **result))
+                kept = scope.session.do(answer_note, scope, value, error, answer)
+                scope.session.do(lambda: lanes.end_call(scope, answer, result=kept, **result))
+                ended(scope)
                 _answered(scope, error is None)
 
             return wrap_call(function, begin, end)
@@ -228,7 +254,7 @@ class Acts:
                 self._permit(scope, model, None)
                 asked = question_of(names, args, kwargs)
                 begun: Scope | None = scope.session.do(scope.session.lanes.begin_step, scope, asked, model=model)
-                return begun
+                return model_stand_in(function, begun, model, scope.session.do(arguments_text, names, args, kwargs))
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 def usage_fields() -> dict[str, Any]:
@@ -242,7 +268,9 @@ class Acts:
                 answer = session.do(_text, text, shown)
                 fields = session.do(usage_fields) or {}
                 fields = {**fields, "ok": error is None, "error": error_text(error)}
+                session.do(keep_step, scope, value, error, answer)
                 session.do(lambda: session.lanes.end(scope, answer, **fields))
+                ended(scope)
 
             return wrap_call(function, begin, end)
 
@@ -277,6 +305,7 @@ class Acts:
         if scope is not None:
             more = clean(fields, scope.session.note)
             text = text_of(arguments)
+            refuse_block(scope, "tool", tool)
             self._permit(scope, tool, text)
             inner = scope.session.do(scope.session.lanes.begin, scope, "tool_call", tool=tool, text=text, reads=reads, **more)
             _begun(inner, tool, text)
@@ -301,6 +330,7 @@ class Acts:
         if scope is not None:
             asked = question_of((), (), {name: fields.pop(name) for name in ("messages", "tools") if name in fields})
             more = clean(fields, scope.session.note)
+            refuse_block(scope, "model", model)
             self._permit(scope, model, None)
             inner = scope.session.do(scope.session.lanes.begin_step, scope, asked, reads=reads, model=model, **more)
 
@@ -330,6 +360,16 @@ class Acts:
             current.reset(token)
 
     # -- acts ------------------------------------------------------------------------------------------------------------
+
+    def random(self) -> Random:
+        """The random numbers of the agent that acts here: a replay draws the same."""
+        scope = self.here()
+        return Random() if scope is None else random_of(scope)
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch: a replay of the agent that acts here is told the same."""
+        scope = self.here()
+        return time.time() if scope is None else told_time(scope)
 
     def event(self, type: str, text: Any = None, *, reads: Reads | None = None, **fields: Any) -> str:
         """An event of any type."""
@@ -425,6 +465,9 @@ class Acts:
 
 def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
     session = scope.session
+    if scope.is_absent:
+        return
+    session.do(keep_kind, scope, value)
     if error is None:
         scope.outcome.setdefault("ok", True)
         ends = scope.outcome

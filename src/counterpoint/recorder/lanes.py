@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from random import Random
 from typing import Any
 
 from counterpoint.errors import CounterpointError
@@ -63,7 +64,8 @@ class AgentLane:
 class Scope:
     """A stretch of one agent's work: its whole life, one tool call, one model call."""
 
-    __slots__ = ("call", "event", "hands_on", "heard", "knows", "lane", "outcome", "outer", "reads", "session", "tool")
+    __slots__ = ("call", "event", "hands_on", "has_inner", "heard", "is_absent", "is_awaited", "is_cut", "knows", "lane",
+                 "outcome", "outer", "parts", "reads", "session", "stands_in", "tool")  # fmt: skip
 
     def __init__(self, session: RecordingSession, lane: AgentLane, outer: Scope | None, event: str | None = None) -> None:
         self.session, self.lane, self.outer, self.event = session, lane, outer, event
@@ -79,6 +81,11 @@ class Scope:
         """What is kept of the model call that it is."""
         self.hands_on = False
         """Whether the agent passed its work on to another, who will return in its place."""
+        self.stands_in: Callable[..., Any] | None = None  # what a replay calls instead of the function
+        self.parts: list[Any] | None = None  # what a generator gave
+        self.has_inner = self.is_absent = self.is_awaited = self.is_cut = False
+        if outer is not None:
+            outer.has_inner = True
 
     def hears(self, event: str, kinds: Kinds, instead_of: Iterable[str] = ()) -> None:
         """Something came in, and is known from now on in the place of what it rests on."""
@@ -118,10 +125,12 @@ class Lanes:
         lane.role = lane.role or role
         return lane
 
-    def _fresh(self, name: str) -> str:
-        """The name, or with a number where an agent has it."""
-        unique = name
-        while unique in self.lanes:
+    def _fresh(self, name: str, boss: str, text: str | None) -> str:
+        """The name, or with a number where an agent has it; in a replay the recorded agent's."""
+        if (player := self.session.player) is not None and (again := player.agent(boss, name, text)) not in (None, *self.lanes):
+            return str(again)
+        unique, taken = name, () if player is None else player.names
+        while unique in self.lanes or unique in taken:
             self._numbers[name] = number = self._numbers.get(name, 1) + 1
             unique = f"{name}-{number}"
         return unique
@@ -171,6 +180,7 @@ class Lanes:
         self, scope: Scope, type: str, *, reads: Reads | None = None, enters: bool = True, text: str | None = None, **fields: Any
     ) -> str:
         """An event of the scope's agent. With `enters`, later events read it instead of what it read."""
+        scope.has_inner = True
         pairs = self.reads(scope, reads, is_act=not enters and type != "orchestrator_decision")
         if type == "aggregate":
             pairs = [(src, "aggregate" if kind == "return" else kind) for src, kind in pairs]
@@ -218,7 +228,7 @@ class Lanes:
         self, scope: Scope, name: str, role: str | None, text: str | None, reads: Reads | None = None, **fields: Any
     ) -> tuple[str, AgentLane]:
         """Make an agent; it has not begun."""
-        lane = self.lane(self._fresh(name), role)
+        lane = self.lane(self._fresh(name, scope.lane.agent, text), role)
         lane.boss = scope.lane.agent
         scope.lane.leads = True
         event = self.event(scope, "spawn", reads=reads, enters=False, text=text, to=lane.agent, **{**fields, "role": lane.role})
@@ -406,8 +416,11 @@ class RecordingSession:
 
     A session that is over, or that belongs to the process this one was forked from, does nothing."""
 
-    def __init__(self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "") -> None:
-        self.run, self.guard, self.where = run, guard, where
+    def __init__(
+        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None
+    ) -> None:
+        """`where` is the folder of its store; a `player` stands in for the outside while a recording runs again."""
+        self.run, self.guard, self.where, self.player = run, guard, where, player
         self.is_over = self.is_cut = self.is_kept = False
         """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""
         self._acts = 0
@@ -416,6 +429,8 @@ class RecordingSession:
         self.metrics: dict[str, int | float] = {}
         self.locators: list[Callable[[], Scope | None]] = []
         """How adapters find the scope that acts here, if a framework knows it."""
+        self.draws: dict[str, Random] = {}
+        self.kept: dict[str, Any] = {}  # what a replay needs besides the calls
         self.recorder = Recorder(run, WallClock())
         self.lanes = Lanes(self, self.recorder, root)
         self._is_late = False

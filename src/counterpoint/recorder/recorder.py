@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from counterpoint.errors import InputError
 from counterpoint.trace import Edge, Event, Trace, content_ref
@@ -63,8 +65,6 @@ class MemorySink:
 
     def close(self, event_id: str, *, extra: Mapping[str, Any] | None = None, **fields: Any) -> None:
         """Add what is known at the end."""
-        from msgspec.structs import replace
-
         event = self.events[event_id]
         joined = {**(event.extra or {}), **(extra or {})} or None
         known = {name: value for name, value in fields.items() if value is not None}
@@ -249,3 +249,23 @@ class Recorder:
         if not isinstance(self.sink, MemorySink):
             raise InputError("only a recording in memory can forget an event", fix="fork a recorded trace")
         return self.sink.drop(event)
+
+
+def timed(events: list[Event], edges: Sequence[Edge], kept: Sequence[Event]) -> list[Event]:
+    """When each event happens: as recorded where it was kept; the others when their agent is free and what they read is there."""
+    read: dict[str, list[str]] = {}
+    for edge in edges:
+        read.setdefault(edge.dst, []).append(edge.src)
+    free: dict[str, float] = {}
+    end: dict[str, float] = {}
+    out = []
+    for place, event in enumerate(events):
+        if place < len(kept):
+            event = replace(event, t=kept[place].t, dur=kept[place].dur)
+        else:
+            begin = max([free.get(event.agent, 0.0), *(end[src] for src in read.get(event.id, ()))])
+            event = replace(event, t=round(begin, 6))
+        end[event.id] = float(event.t) + float(event.dur or 0.0)
+        free[event.agent] = max(free.get(event.agent, 0.0), end[event.id])
+        out.append(event)
+    return out

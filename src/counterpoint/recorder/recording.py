@@ -38,13 +38,14 @@ from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
 from counterpoint.recorder.problems import error_text, say_once
+from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
 from counterpoint.store import Run, Store
 from counterpoint.store.place import store_path
 from counterpoint.store.run import Flusher
 from counterpoint.store.writing import check
 from counterpoint.trace import Trace
-from counterpoint.trace.keys import BEGAN, TITLE
+from counterpoint.trace.keys import BEGAN, REPLAY, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
 ROOT = "main"
@@ -97,11 +98,16 @@ class Recording(Acts):
         if self.session is not None:
             raise InputError("this recording has begun already", fix="make another one: counterpoint.record(...)")
         self._sealed, self._problems, self._pid = None, [], os.getpid()
+        if (replay := playing.get()) is not None:  # a replay of this code, which is kept in memory
+            self.session = replay.session(self.agent_name, None if self._limits is None else LiveGuard(self._limits))
+            self.trace_id, self._problems = self.session.run.trace_id, self.session.problems
+            return
         self.trace_id = self._wanted_id or _fresh_id(self.task)
         if pending.count() >= sealing.MOST_WAITING:
             self._refuse(f"{sealing.MOST_WAITING} recordings that have ended wait for the disk", "crowd")
             return
-        meta = {TITLE: self.task, BEGAN: round(time.time(), 3), **(self._about.get("meta") or {})}
+        kept = {"seed": secrets.randbits(62), "root": self.agent_name}
+        meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
         try:
             place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
         except (CounterpointError, OSError) as error:
@@ -118,6 +124,7 @@ class Recording(Acts):
         guard = None if self._limits is None else LiveGuard(self._limits)
         self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path))
         self._where, self._problems = (place, journal), self.session.problems
+        self.session.kept = kept
 
     def _refuse(self, why: str, kind: str) -> None:
         self._problems = [why]
@@ -141,14 +148,17 @@ class Recording(Acts):
     def _end(self, error: BaseException | None) -> None:
         session, self.session = self.session, None
         where, self._where = self._where, None
-        if session is None or where is None:
+        if session is None:
             return
-        meta: dict[str, Any] | None = {"cut": "memory"} if session.is_cut else {}
+        meta: dict[str, Any] | None = {REPLAY: session.kept, **({"cut": "memory"} if session.is_cut else {})}
         is_kept = self._is_drawn or session.is_kept
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             is_kept = True
             meta = {**(meta or {}), "failed": error_text(error)} if isinstance(error, Exception) else None
-        self._sealed = sealing.end(session, *where, meta, is_kept=is_kept)
+        if where is None:
+            self._sealed = sealing.end_replay(session, meta)
+        else:
+            self._sealed = sealing.end(session, *where, meta, is_kept=is_kept)
 
     def __enter__(self) -> Recording:
         self._begin()

@@ -56,6 +56,17 @@ def end(
     return future
 
 
+def end_replay(session: RecordingSession, meta: dict[str, Any] | None) -> Future[Trace | None]:
+    """The end of a recording that runs again, which is in memory alone."""
+    with session.lanes.lock:
+        session.is_over = True
+    future: Future[Trace | None] = Future()
+    costs = {} if session.lanes.cost_usd is None else {"cost_usd": session.lanes.cost_usd}
+    is_whole = meta is not None and session.recorder.count
+    future.set_result(session.run.finish(session.rewards, costs, session.metrics or None, meta) if is_whole else None)
+    return future
+
+
 def later(work: Callable[[], object]) -> None:
     """Do this off the caller's path, after what was asked for before; at once where the interpreter is ending."""
     with _lock:

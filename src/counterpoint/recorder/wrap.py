@@ -23,18 +23,24 @@ End = Callable[[Scope, Any, BaseException | None], None]
 """What is done when it has ended, with its value or its error."""
 
 
-def wrap_call(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
-    """The function, recorded."""
-    call: Callable[..., Any]
+PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async generator"
+
+
+def shape_of(function: Callable[..., Any]) -> str:
+    """How a function gives what it gives."""
     if inspect.isasyncgenfunction(function):
-        call = _async_generator(function, begin, end)
-    elif inspect.isgeneratorfunction(function):
-        call = _generator(function, begin, end)
-    elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
-        call = _coroutine(function, begin, end)
-    else:
-        call = _plain(function, begin, end)
-    return functools.wraps(function)(call)
+        return ASYNC_GENERATOR
+    if inspect.isgeneratorfunction(function):
+        return GENERATOR
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        return COROUTINE
+    return PLAIN
+
+
+def wrap_call(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+    """The function, recorded; where its scope has something that stands in for it, that is called instead."""
+    wrap = {ASYNC_GENERATOR: _async_generator, GENERATOR: _generator, COROUTINE: _coroutine, PLAIN: _plain}[shape_of(function)]
+    return functools.wraps(function)(wrap(function, begin, end))
 
 
 def _plain(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
@@ -44,15 +50,17 @@ def _plain(function: Callable[..., Any], begin: Begin, end: End) -> Callable[...
             return function(*args, **kwargs)
         token = current.set(scope)
         try:
-            value = function(*args, **kwargs)
+            value = (scope.stands_in or function)(*args, **kwargs)
         except BaseException as error:
             end(scope, None, error)
             raise
         finally:
             current.reset(token)
         if inspect.iscoroutine(value):
+            scope.is_awaited = True
             return _awaited(value, scope, end)
         if isinstance(value, asyncio.Future):  # it is the caller's: we only watch it
+            scope.is_awaited = True
             value.add_done_callback(lambda done: _watched(done, scope, end))
             return value
         end(scope, value, None)
@@ -90,7 +98,7 @@ def _coroutine(function: Callable[..., Any], begin: Begin, end: End) -> Callable
             return await function(*args, **kwargs)
         token = current.set(scope)
         try:
-            value = await function(*args, **kwargs)
+            value = await (scope.stands_in or function)(*args, **kwargs)
         except BaseException as error:
             end(scope, None, error)
             raise
@@ -102,16 +110,25 @@ def _coroutine(function: Callable[..., Any], begin: Begin, end: End) -> Callable
     return call
 
 
-class _Parts:
-    """What a generator gave, as one value."""
+MOST_PARTS = 100_000
+"""Parts of a stream that are kept: a longer one is not given again."""
 
-    def __init__(self) -> None:
+
+class _Parts:
+    """What a generator gave, as one value and, up to a bound, each."""
+
+    def __init__(self, scope: Scope | None) -> None:
         self._texts: list[str] = []
         self._pieces: list[Any] = []
         self._last: Any = None
+        self._all: list[Any] = []
+        if scope is not None:
+            scope.parts = self._all
 
     def add(self, item: Any) -> None:
         self._last = item
+        if len(self._all) < MOST_PARTS:
+            self._all.append(item)
         if isinstance(item, str):
             self._texts.append(item)
         elif attribute(item, "choices") is not None:
@@ -127,10 +144,10 @@ class _Parts:
 def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Iterator[Any]:
         scope = begin(args, kwargs)
-        inner = function(*args, **kwargs)
+        inner = ((scope and scope.stands_in) or function)(*args, **kwargs)
         if scope is None:
             return (yield from inner)
-        parts = _Parts()
+        parts = _Parts(scope)
         resume: Callable[[], Any] = functools.partial(next, inner)
         try:
             while True:
@@ -152,6 +169,7 @@ def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable
                 except BaseException as thrown:
                     resume = functools.partial(inner.throw, thrown)
         except GeneratorExit:  # the reader has read enough
+            scope.is_cut = True
             end(scope, parts.value, None)
             raise
         except BaseException as error:
@@ -164,8 +182,8 @@ def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable
 def _async_generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         scope = begin(args, kwargs)
-        inner = function(*args, **kwargs)
-        parts = _Parts()
+        inner = ((scope and scope.stands_in) or function)(*args, **kwargs)
+        parts = _Parts(scope)
         resume: Callable[[], Any] = inner.__anext__
         try:
             while True:
@@ -190,6 +208,7 @@ def _async_generator(function: Callable[..., Any], begin: Begin, end: End) -> Ca
                     resume = functools.partial(inner.athrow, thrown)
         except GeneratorExit:
             if scope is not None:
+                scope.is_cut = True
                 end(scope, parts.value, None)
             raise
         except BaseException as error:

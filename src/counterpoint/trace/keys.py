@@ -72,6 +72,10 @@ CACHE_WRITE_1H = "tokens_cache_write_1h"
 STATED = "stated_by"
 """In `extra` of an event whose tokens and duration are not measured at the agent but stated by another: who states them."""
 
+REPLAY = "replay"
+"""In `meta` of a team that was recorded by its own code: what a replay of that code needs. In `extra` of a call: `asked`, a hash,
+and where the answer is (`answer`, a reference; `lost`, why it is not kept; `runs`, where other events were recorded inside)."""
+
 
 def names_of(meta: Mapping[str, Any]) -> dict[str, str]:
     """Agent id to name, as `meta` has them; nothing that is no text."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
+from counterpoint.app.forks import replay_for
 from counterpoint.app.load_save import store_path
 from counterpoint.credits.advice import KINDS, Advice, Advised, Trials, advise_from_runs
 from counterpoint.credits.advice import advise as raced
@@ -50,12 +51,14 @@ def advise(
     key_env: str | None = None,
     allow: Sequence[str] = (),
     budget_tokens: int | None = None,
+    team: Any = None,
 ) -> Advice:
     """What to change: candidate changes of a run, tried until the best is certain or `budget` trials are spent.
 
     `scope` is `task` (habits that other runs can follow), `run` (one event of this run) or `all`; `kinds` and `at` (event ids)
     narrow the candidates; `models` names another model to try for a role, `say` messages to try. Of several traces the first is
-    advised; where it cannot be replayed all others, or all runs of its task in the store, say what each change is worth.
+    advised (`team` is the function that ran it, or its `FILE:FUNCTION`); where it cannot be replayed all others, or all runs of
+    its task in the store, say what each change is worth.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("spawn_all", [0], log=True).trace(0)
@@ -66,22 +69,27 @@ def advise(
     many = many_traces(traces, store)
     _check(many[0], scope, kinds, at, sure)
     live = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "budget_tokens": budget_tokens}
-    trials = trials_of(many[0], kinds=kinds, models=models, say=say, seed=seed, **live)
+    trials = trials_of(many[0], team=team, kinds=kinds, models=models, say=say, seed=seed, **live)
     runs = [many[0]] if trials is not None else _group(many, store)
     if (lacking := needed(many[0], can_replay=trials is not None, others=len(runs) - 1)) is not None:
         raise lacking
     if trials is None:
         return advise_from_runs(runs, delta=1 - sure, ids=at)
     trials.changes = [c for c in trials.changes if scope in ("all", c.scope) and (not at or c.at in at)]
-    _allowed(many[0], trials, is_named=model is not None, budget_tokens=budget_tokens)
+    _allowed(many[0], trials, is_named=model is not None or team is not None, budget_tokens=budget_tokens)
     each, at_once = (WORLD_BUDGET, 16) if many[0].meta.get("world") else (LIVE_BUDGET, 4)
     chosen = max(LEAST, each * len(trials.changes)) if budget is None else budget
     return raced(trials, many[0].trace_id, budget=chosen, delta=1 - sure, rank=rank, at_once=at_once)
 
 
-def trials_of(trace: Trace, **asked: Any) -> Trials | None:
+def trials_of(trace: Trace, *, team: Any = None, **asked: Any) -> Trials | None:
     """What can try changes of this run, by an installed package that can replay it; None where none can. `asked` is what the
-    package's own `trials_of` takes: kinds, models, say, seed, and the model for changed calls."""
+    package's own `trials_of` takes: kinds, models, say, seed, and the model for changed calls. `team` is a person's own code."""
+    if team is not None:
+        from counterpoint.app.own_trials import OwnTrials
+
+        replay = replay_for(trace, model=asked.get("model"), allow=asked.get("allow", ()), team=team)
+        return OwnTrials(trace, replay, kinds=asked.get("kinds", ()), seed=asked.get("seed", 0), cap=asked.get("budget_tokens"))
     found: Trials | None = registry.answer("trials_of", trace, **asked)
     return found
 

@@ -25,6 +25,7 @@ from counterpoint.credits.fork_price import BudgetedReplay, CountingReplay, Fork
 from counterpoint.credits.own_scores import beside_forks
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.outcome import by_hand
 from counterpoint.trace.tabular import Tabular
 
@@ -118,6 +119,7 @@ def blame(
     key_env: str | None = None,
     allow: Collection[str] = (),
     budget_tokens: int | None = None,
+    team: Any = None,
 ) -> Blamed:
     """Which step of a failed run may have decided it, whose it is, and why; of many runs, also what recurs.
 
@@ -125,7 +127,7 @@ def blame(
     refused unless `anyway`; among several it is left out. `runs[0].verdict` says how often first suspects were right on labelled
     runs of its kind. Where no step stands out, `runs[0].stands_out` is False and its `failed` has what went wrong. `replay`
     finds the decisive step of one run by forks, if it can be done again; a model that costs money is asked only where `model`
-    names it, and for at most `budget_tokens`.
+    names it, and for at most `budget_tokens`. `team` is the function that ran a recorded team of your own, or `FILE:FUNCTION`.
 
     >>> import counterpoint as cpt
     >>> from counterpoint.testing import synthetic_trace
@@ -140,7 +142,7 @@ def blame(
     found = collected(judged(many, bar=success, anyway=anyway, most=None if replay else limit, surprise=surprise))
     if not replay:
         return found
-    live: dict[str, Any] = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow}
+    live: dict[str, Any] = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "team": team}
     return with_forks(found, limit=limit, bar=success, draws=draws, seed=seed, budget_tokens=budget_tokens, **live)
 
 
@@ -203,7 +205,7 @@ def as_scored_by(replay: Replay, trace: Trace) -> Trace:
     """The run with the reward that it, or its replay, gives itself: a person's score is never held against those of forks."""
     if by_hand(trace, "team") is None:
         return trace
-    at = next((event.id for event in trace.events if event.key is not None), None)
+    at = next((event.id for event in trace.events if event.key is not None or REPLAY in trace.meta), None)
     return beside_forks(trace, replay, at, "team")
 
 
@@ -226,14 +228,16 @@ def decisive_by_forks(
     budget_tokens: int | None = None,
     model: str | None = None,
     allow: Collection[str] = (),
+    team: Any = None,
     **live: Any,
 ) -> Decisive:
     """The decisive step by forks, guided by the ranking; whether the run failed is asked of it as of its forks."""
-    made = named_model(trace, {"model_name": model, "allow": tuple(allow), "base_url": None, "key_env": None, **live})
-    replay: Any = replay_for(trace, model=made, allow=tuple(allow))
-    if model is not None and model.partition(":")[0] not in ("fake", "scripted") and budget_tokens is None:
-        price = search_price(trace, draws)
-        what = f"the search may make {price.forks:,} forks and ask {model} for up to {price.tokens:,} tokens"
+    about = {"model_name": model, "allow": tuple(allow), "base_url": None, "key_env": None, "team": team, **live}
+    replay: Any = replay_for(trace, model=named_model(trace, about), allow=tuple(allow), team=team)
+    is_paid = team is not None or (model is not None and model.partition(":")[0] not in ("fake", "scripted"))
+    if is_paid and budget_tokens is None and (price := search_price(trace, draws)).tokens:
+        who = model if team is None else "your team's models"
+        what = f"the search may make {price.forks:,} forks and ask {who} for up to {price.tokens:,} tokens"
         raise Refused(
             what, where=trace.trace_id, fix=f"--cap tokens={price.tokens} allows that much; a smaller number stops earlier"
         )

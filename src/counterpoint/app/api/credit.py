@@ -13,6 +13,7 @@ import counterpoint.registry as registry
 from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forks import free_replay, last_merge, named_model, own_replays, replay_for, replay_of
 from counterpoint.errors import InputError, Refused
+from counterpoint.trace.keys import REPLAY
 
 if TYPE_CHECKING:
     from counterpoint.app.api.inputs import Source, StorePlace
@@ -33,6 +34,7 @@ def credit(
     key_env: str | None = None,
     allow: Sequence[str] = (),
     budget_tokens: int | None = None,
+    team: Any = None,
     **options: Any,
 ) -> Credit:
     """Who earned the reward: credit per unit by any mechanism of `counterpoint credit --list`.
@@ -42,8 +44,9 @@ def credit(
 
     `options` are the mechanism's own. Mechanisms that compare with what might have been fork the trace by the world or the live
     team that made it: `replay=True` asks for it where a mechanism can do without, and an object with `fork` is used as it is.
-    `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names what may run in forks;
-    forks that ask a model for more than `budget_tokens` are refused.
+    `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `team` is the function that ran a
+    recorded team of your own, or its `FILE:FUNCTION`; `allow` names what may run in forks; forks that ask a model for more than
+    `budget_tokens` are refused.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
@@ -59,7 +62,7 @@ def credit(
         return chosen_credit(many, options)
     if given is not None and not isinstance(given, bool):
         return credit_of(method, many, options, replay=lambda trace: given)
-    replay = forked_by(model=model, base_url=base_url, key_env=key_env, allow=allow)
+    replay = forked_by(model=model, base_url=base_url, key_env=key_env, allow=allow, team=team)
     return credit_of(method, many, options, replay=replay, budget_tokens=budget_tokens)
 
 
@@ -81,16 +84,19 @@ def chosen_credit(traces: list[Trace], options: Mapping[str, Any] | None = None,
         return Uncredited.of_traces(traces, error)
 
 
-def forked_by(*, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str]) -> Callable[[Trace], Any]:
-    """How a trace is forked: with the model and the consent that were named, else by what the trace itself allows."""
-    if model is None and not allow:
+def forked_by(
+    *, model: Any, base_url: str | None, key_env: str | None, allow: Sequence[str], team: Any = None
+) -> Callable[[Trace], Any]:
+    """How a trace is forked: with the model, the team and the consent that were named, else by what the trace itself allows."""
+    if model is None and not allow and team is None:
         return replay_of
 
     def replay(trace: Trace) -> Any:
         answers = model
         if isinstance(model, str):
-            answers = named_model(trace, {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow})
-        return replay_for(trace, model=answers, allow=allow)
+            about = {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow, "team": team}
+            answers = named_model(trace, about)
+        return replay_for(trace, model=answers, allow=allow, team=team)
 
     return replay
 
@@ -174,6 +180,8 @@ def credit_of(
         if is_limited and budget_tokens is not None:
             _check_price(name, traces, given, budget_tokens)
         given["replay"] = own_replays(traces, replay)
+        if given["replay"] is None and all(REPLAY in trace.meta for trace in traces):
+            replay_for(traces[0])  # says what these lack
         if is_limited and given["replay"] is not None:
             from counterpoint.credits.fork_price import BudgetedReplay
 
@@ -197,9 +205,9 @@ def is_forking(chosen: Mechanism, options: Mapping[str, Any]) -> bool:
 
 
 def asks_model(trace: Trace) -> bool:
-    """Whether a fork of this trace may ask a model that costs something: it is the recording of a live team, and not of fakes."""
+    """Whether a fork of this trace may ask a model that costs something: it is the recording of a team, and not of our fakes."""
     team = trace.meta.get("team")
-    return isinstance(team, dict) and str(team.get("model", "")).partition(":")[0] != "fake"
+    return REPLAY in trace.meta or (isinstance(team, dict) and str(team.get("model", "")).partition(":")[0] != "fake")
 
 
 def fork_price(name: str, traces: list[Trace], options: Mapping[str, Any] | None = None) -> ForkPrice | None:

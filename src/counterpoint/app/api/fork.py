@@ -76,14 +76,17 @@ def fork(
     base_url: str | None = None,
     key_env: str | None = None,
     allow: Sequence[str] = (),
+    team: Any = None,
 ) -> Forked:
     """Change the event `at` of a simulated or live run and let everybody react.
 
     `do` is `cpt.Delete()`, `cpt.Substitute(value)`, `cpt.Insert(value)` or `cpt.Force({"spawn": 2})`; None changes nothing, so
     that with a `seed` the rest is resampled. `samples` estimates the effect on the team reward over fresh continuations.
     `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names irreversible tools,
-    and code that the trace names, that may run. `cpt.save(forked.trace, FILE)` keeps the fork. A person's score is of the run as
-    it was: the fork does not have it, and the rewards before and after are those that the world or the team's task gives.
+    and code that the trace names, that may run. `team` is the function that ran a recorded team of your own (or `FILE:FUNCTION`):
+    it runs again over its recording, and `model` is then a function that new model calls ask. `cpt.save(forked.trace, FILE)`
+    keeps the fork. A person's score is of the run as it was: the fork does not have it, and the rewards before and after are
+    those that the world or the team's task gives.
 
     >>> import counterpoint as cpt
     >>> trace = cpt.world("W1", vote_items=12).run("reference", [0], log=True).trace(0)
@@ -96,8 +99,8 @@ def fork(
         raise InputError("samples compare an edit with none", where="samples", fix="do=cpt.Delete(), or no samples")
     loaded = as_recorded(one_trace(trace, store))
     if isinstance(model, str):
-        model = named_model(loaded, {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow})
-    replay = replay_for(loaded, model=model, allow=allow)
+        model = named_model(loaded, {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow, "team": team})
+    replay = replay_for(loaded, model=model, allow=allow, team=team)
     forked = replay.fork(loaded, at, do, seed)
     blast = blast_radius(loaded, forked, at) if seed is None else None
     effect = None if samples is None or do is None else effect_of(replay, loaded, at, do, seed or 0, samples)

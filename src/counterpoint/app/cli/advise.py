@@ -24,6 +24,7 @@ from counterpoint.app.terminal.options import (
     output_option,
     rows_option,
     seed_option,
+    team_option,
 )
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.selection import select
@@ -68,6 +69,7 @@ _TITLES = {"task": "for all runs of the task", "run": "in this run alone"}
 @dry_run_option
 @model_options("The model that answers for a live team: openai:NAME, local:NAME.")
 @allow_option
+@team_option
 @store_option
 @json_option
 def advise(
@@ -90,6 +92,7 @@ def advise(
     own = {
         "kinds": [kind for kinds in options["kinds"] for kind in _words(kinds)], "models": _pairs(options["try_model"]),
         "say": options["message"], "seed": options["seed"], "model": options["model_name"], "allow": options["allow"],
+        "team": options["team"],
         "budget_tokens": caps.get("tokens"), **endpoint_of(options["base_url"], options["model_pairs"]),
     }  # fmt: skip
     selection = select(traces, store)

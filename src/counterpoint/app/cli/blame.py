@@ -24,6 +24,7 @@ from counterpoint.app.terminal.options import (
     seed_option,
     success_option,
     summary_option,
+    team_option,
 )
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
 from counterpoint.app.terminal.progress import track
@@ -62,6 +63,7 @@ _ROWS = 5
 @cap_option("tokens")
 @model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
 @allow_option
+@team_option
 @store_option
 @json_option
 def blame(
@@ -106,7 +108,7 @@ def blame(
 def _replay_options(options: dict[str, Any]) -> dict[str, Any]:
     budget = caps_of(options["caps"], {"tokens": int}).get("tokens")
     endpoint = endpoint_of(options["base_url"], options["model_pairs"])
-    about = {"draws": options["samples"], "seed": options["seed"], "allow": options["allow"]}
+    about = {"draws": options["samples"], "seed": options["seed"], "allow": options["allow"], "team": options["team"]}
     return {**about, "budget_tokens": budget, "model": options["model_name"], **endpoint}
 
 

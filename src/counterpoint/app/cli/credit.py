@@ -28,6 +28,7 @@ from counterpoint.app.terminal.options import (
     model_options,
     rows_option,
     set_option,
+    team_option,
     values_of,
 )
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
@@ -67,6 +68,7 @@ _HIDDEN = ("chosen", "passed", "traces", "fix")
 @cap_option("tokens")
 @model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
 @allow_option
+@team_option
 @list_option("List the mechanisms.")
 @store_option
 @json_option
@@ -131,7 +133,7 @@ def _credits(
     from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by
 
     budget, endpoint = caps_of(live["caps"], {"tokens": int}).get("tokens"), endpoint_of(live["base_url"], live["model_pairs"])
-    replay = forked_by(model=live["model_name"], allow=live["allow"], **endpoint)
+    replay = forked_by(model=live["model_name"], allow=live["allow"], team=live["team"], **endpoint)
     out: list[Credit] = []
     for i, name in enumerate(track(names, "credit", quiet=quiet)):
         own = options if i == 0 else {}

@@ -17,7 +17,15 @@ from counterpoint.app.api.fork import Forked
 from counterpoint.app.api.fork import fork as fork_at
 from counterpoint.app.forks import edit
 from counterpoint.app.load_save import about, load, names_file, save
-from counterpoint.app.terminal.options import allow_option, endpoint_of, model_options, output_option, samples_option, seed_option
+from counterpoint.app.terminal.options import (
+    allow_option,
+    endpoint_of,
+    model_options,
+    output_option,
+    samples_option,
+    seed_option,
+    team_option,
+)
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.terminal.store import open_store, store_option
 from counterpoint.app.words import plain_text
@@ -43,6 +51,7 @@ HEADING = "Judge"
 @click.option("--decide", metavar="JSON", help='Replace the decision, such as {"spawn": 2} or {"stop": true}.')
 @model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
 @allow_option
+@team_option
 @seed_option("Draw fresh randomness after the event, not the recorded one.", default=None)
 @samples_option("Estimate the effect over K fresh continuations.", least=2)
 @output_option("Write the fork here (.jsonl can be forked).")
@@ -69,7 +78,8 @@ def fork(
     do = edit(do_, substitute if do_ != "edit" else _text_from_editor(loaded, at), decide)
     endpoint = endpoint_of(live["base_url"], live["model_pairs"])
     with about(trace):
-        found = fork_at(loaded, at, do, seed=seed, samples=samples, model=live["model_name"], allow=live["allow"], **endpoint)
+        about_live = {"model": live["model_name"], "allow": live["allow"], "team": live["team"], **endpoint}
+        found = fork_at(loaded, at, do, seed=seed, samples=samples, **about_live)
     kept = _keep(found.trace, trace, output, store)
     if as_json:
         emit(_object(found, kept))
@@ -96,10 +106,11 @@ def _live_lines(forked: Trace) -> list[str]:
     if not isinstance(about, dict):
         return []
     calls, held = about["calls"], about["held"]
-    tools = sorted({str(e.tool) for e in forked.events if e.key in set(held)})
+    tools = sorted({str(e.tool) for e in forked.events if e.key in set(held)} | set(held if "tools" in calls else ()))
+    anew = [f"{calls['re-run']:,} model calls", *([f"{calls['tools']:,} tool calls"] if "tools" in calls else [])]
     wants = "".join(f" --allow {tool}" for tool in tools)
     return [
-        f"calls  from recording {calls['recorded']:,} · re-run {calls['re-run']:,} model calls · held {len(held)}"
+        f"calls  from recording {calls['recorded']:,} · re-run {', '.join(anew)} · held {len(held)}"
         + (f" (needs{wants})" if held else "")
     ]
 
@@ -146,6 +157,8 @@ def _text(found: Forked, kept: str | None, said: str | None) -> str:
     before, after = trace.rewards.get("team"), forked.rewards.get("team")
     one = "" if effect else "  (one continuation is no effect; --samples 16 for an interval)"
     lines.append(f"team   {number(before)} -> {number(after)}{one}")
+    if "failed" in forked.meta:
+        lines.append(f"failed {forked.meta['failed']}")
     if said is not None:
         lines.append(f"       both as the run scores itself; {said} is of the run as it was, and is not compared")
     if effect is not None:

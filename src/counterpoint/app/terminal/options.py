@@ -48,6 +48,9 @@ allow_option = click.option(
     "--allow", multiple=True, metavar="NAME",
     help="Allow this to run: an irreversible tool, or code (module:object) that a file names; may be repeated.",
 )  # fmt: skip
+team_option = click.option(
+    "--team", metavar="FILE:FUNCTION", help="The code of your own recorded team (my.py:team): it is run again over the recording."
+)
 token_option = click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE",
     help="A file with the access token (default: $COUNTERPOINT_TOKEN).",

@@ -20,6 +20,7 @@ from counterpoint.audits.blame.steps import Floats, Steps
 from counterpoint.display import counted, working
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.replay import Fork, Replay
 
 _EVEN = 0.1
@@ -57,7 +58,7 @@ class Redo:
 
     def __init__(self, trace: Trace, replay: Replay, *, bar: float, draws: int = 2, seed: int = 0) -> None:
         self.trace, self._replay, self.bar, self.forks = trace, replay, bar, 0
-        is_live = "team" in trace.meta
+        is_live = "team" in trace.meta or REPLAY in trace.meta
         text = f"{seed}|{trace.trace_id}|redo|"
         drawn = [int.from_bytes(blake2b(f"{text}{i}".encode(), digest_size=8).digest(), "big") >> 2 for i in range(draws)]
         self.seeds: list[int | None] = list(drawn) if is_live else [None]
@@ -133,7 +134,8 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
 
 def _able(steps: Steps) -> list[int]:
     """The candidates that can be done again, in the order of the recording: what a fork keeps is what was recorded before."""
-    able = [k for k, i in enumerate(steps.places) if steps.trace.events[i].key is not None]
+    is_own = REPLAY in steps.trace.meta  # a team's own code comes by its events without keys
+    able = [k for k, i in enumerate(steps.places) if is_own or steps.trace.events[i].key is not None]
     return sorted(able, key=lambda k: steps.places[k])
 
 

@@ -31,7 +31,7 @@ from counterpoint.lab.team.harness import harness
 from counterpoint.lab.team.memory import Memory
 from counterpoint.lab.team.session import Spec, assemble, check_same, drawing_seed, end_of, make_model, play
 from counterpoint.recorder.control import RecordedControl
-from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder
+from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, timed
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.replay import Delete, Do, Fork, Insert
 
@@ -185,30 +185,10 @@ def _assembled(trace: Trace, sink: MemorySink, team: Team, notes: list[dict[str,
     number = {e.id: i for i, e in enumerate(out)}
     edges = [Edge(names[e.src], names[e.dst], e.type) for e in sink.edges]
     edges.sort(key=lambda e: (number[e.dst], number[e.src]))
-    out = _timed(out, edges, trace.events[:kept])
+    out = timed(out, edges, trace.events[:kept])
     tag = "~".join(n["id"].removeprefix("fork-") for n in notes) or "again"
     root = trace.meta.get("root", trace.trace_id.split("~")[0])
     return replace(trace, trace_id=f"{root}~{tag}", events=out, edges=edges, contents=dict(sink.contents))
-
-
-def _timed(events: list[Event], edges: Sequence[Edge], kept: Sequence[Event]) -> list[Event]:
-    """When each event happens: as recorded where it was kept; the others when their agent is free and what they read is there."""
-    read: dict[str, list[str]] = {}
-    for edge in edges:
-        read.setdefault(edge.dst, []).append(edge.src)
-    free: dict[str, float] = {}
-    end: dict[str, float] = {}
-    out = []
-    for place, event in enumerate(events):
-        if place < len(kept):
-            event = replace(event, t=kept[place].t, dur=kept[place].dur)
-        else:
-            begin = max([free.get(event.agent, 0.0), *(end[src] for src in read.get(event.id, ()))])
-            event = replace(event, t=round(begin, 6))
-        end[event.id] = float(event.t) + float(event.dur or 0.0)
-        free[event.agent] = max(free.get(event.agent, 0.0), end[event.id])
-        out.append(event)
-    return out
 
 
 def _badged(event: Event, place: dict[Any, int], before: dict[Any, Any], team: Team, names: dict[str, str]) -> Event:

@@ -24,14 +24,18 @@ from uuid import UUID
 from counterpoint.errors import InputError
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.conversation import answer_of, question_of
+from counterpoint.recorder.keep import answer_note, ended, keep_asked, keep_step
 from counterpoint.recorder.lanes import Scope
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recording import Recording
 from counterpoint.recorder.values import clean, text_of, usage_of
+from counterpoint.trace import content_ref
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.runnables.config import var_child_runnable_config
+
+    from counterpoint.recorder.adapters._langchain_calls import ToolRun, message_text, stand_in_for_calls, tool_value
 except ImportError as error:
     raise InputError("LangGraph is not installed", fix="pip install langgraph") from error
 
@@ -41,9 +45,12 @@ _TRANSFER = re.compile(r"^(?:transfer|handoff|hand_off|delegate)_to_(.+)$")
 _END = "__end__"
 
 
-def handler(recording: Recording, *, parts: Collection[str] = PARTS) -> BaseCallbackHandler:
-    """A callback handler that records into `recording`; `parts` are names of nodes that are no agents of their own."""
-    return _Handler(recording, frozenset(parts))
+def handler(
+    recording: Recording, *, parts: Collection[str] = PARTS, effects: Collection[str] = ()
+) -> BaseCallbackHandler:
+    """A callback handler that records into `recording`; `parts` are names of nodes that are no agents of their own, `effects`
+    of tools that a replay never calls without consent."""
+    return _Handler(recording, frozenset(parts), frozenset(effects))
 
 
 def _here() -> Hashable | None:
@@ -54,8 +61,9 @@ def _here() -> Hashable | None:
 class _Handler(BaseCallbackHandler):
     run_inline = True  # in the order in which things happen, and not in a thread of its own
 
-    def __init__(self, recording: Recording, parts: frozenset[str]) -> None:
-        self._places, self._parts = Places(recording, _here), parts
+    def __init__(self, recording: Recording, parts: frozenset[str], effects: frozenset[str]) -> None:
+        self._places, self._parts, self._effects = Places(recording, _here), parts, effects
+        self._asked: dict[Hashable, ToolRun] = {}
         self._nodes: set[UUID] = set()
         self._tools: dict[UUID, str] = {}
         self._handoffs: dict[UUID, str] = {}
@@ -131,7 +139,24 @@ class _Handler(BaseCallbackHandler):
         model = next((n for n in names if isinstance(n, str) and n), "model")
         one = messages[0] if messages and len(messages) == 1 else None  # a list of messages, or a text, for each answer
         question = question_of((), (), {**asked, "messages": one})
-        self._places.put(run_id, do(self._places.above(parent_run_id), "begin_step", question, model=model))
+        scope = do(self._places.above(parent_run_id), "begin_step", question, model=model)
+        self._places.put(run_id, scope)
+        if scope is not None:
+            text = message_text(messages[0] if isinstance(messages, list) and messages else messages)
+            self._begun(run_id, ToolRun(scope, model, keep_asked(scope, model, text)))
+
+    def _begun(self, run_id: UUID, run: ToolRun) -> None:
+        """A call has begun: in a replay it is answered by the recording."""
+        self._asked[run_id] = run
+        player = run.scope.session.player
+        if player is not None and self._called not in player.finders:
+            stand_in_for_calls(player, self._called)
+
+    def _called(self, run: Any, asked: str | None, taken: set[str]) -> ToolRun | None:
+        if run is not None or asked is None:
+            return self._asked.get(_here() if run is None else run)
+        waiting = (one for one in self._asked.values() if one.scope.event not in taken)  # a stream is not told which run it is
+        return next((one for one in waiting if one.asked == content_ref(f"{one.name}\n{asked}")), None)
 
     on_llm_start = on_chat_model_start  # type: ignore[assignment]  # texts instead of messages
 
@@ -148,11 +173,21 @@ class _Handler(BaseCallbackHandler):
         calls = [{"name": c.get("name"), "args": c.get("args")} for c in getattr(message, "tool_calls", None) or ()]
         fields = clean({**usage, "extra": {"tool_calls": calls} if calls else None}, scope.session.note)
         do(scope, "tell_call", None, answer_of(message))
-        do(scope, "end", _state_text(message), ok=True, **fields)
+        text = _state_text(message)
+        self._asked.pop(run_id, None)
+        scope.session.do(keep_step, scope, list(rows[0]), None, text)
+        scope.outcome["extra"] = {**fields.pop("extra", {}), **scope.outcome["extra"]}
+        do(scope, "end", text, ok=True, **fields)
+        ended(scope)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **about: Any) -> None:
         """It fails."""
-        do(self._places.take(run_id), "end", None, ok=False, error=error_text(error))
+        scope = self._places.take(run_id)
+        self._asked.pop(run_id, None)
+        if scope is not None:
+            scope.session.do(keep_step, scope, None, error, None)
+            do(scope, "end", None, ok=False, error=error_text(error))
+            ended(scope)
 
     # -- tools -----------------------------------------------------------------------------------------------------------
 
@@ -166,11 +201,15 @@ class _Handler(BaseCallbackHandler):
             self._handoffs[run_id] = passed[1]
             self._places.put(run_id, scope)
             return
-        self._tools[run_id] = name
-        self._places.put(run_id, do(scope, "begin", "tool_call", tool=name, text=text_of(input_str)))
+        self._tools[run_id], text = name, text_of(input_str)
+        begun = do(scope, "begin", "tool_call", tool=name, text=text)
+        self._places.put(run_id, begun)
+        if begun is not None:
+            asked = "" if text is None else content_ref(text)
+            self._begun(run_id, ToolRun(begun, name, asked, name in self._effects))
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **about: Any) -> None:
-        """It answers."""
+    def on_tool_end(self, output: Any, *, run_id: UUID, given: Any = None, **about: Any) -> None:
+        """It answers; `given` is what its own code gave, where that is not its text."""
         scope = self._places.take(run_id)
         passed, (targets, _) = self._handoffs.pop(run_id, None), _goto(output)
         if scope is None:
@@ -180,7 +219,11 @@ class _Handler(BaseCallbackHandler):
             is_bad = getattr(output, "status", None) == "error"
             outcome = {"ok": not is_bad, "error": "tool error" if is_bad else None}
             outer = scope.outer
-            do(scope, "end_call", text, tool=self._tools.pop(run_id, "tool"), **outcome)
+            self._asked.pop(run_id, None)
+            scope.has_inner = scope.has_inner or type(output).__name__ == "Command"  # says where to go: code, not an answer
+            kept = scope.session.do(answer_note, scope, *tool_value(output if given is None else given), text)
+            do(scope, "end_call", text, tool=self._tools.pop(run_id, "tool"), result=kept, **outcome)
+            ended(scope)
             if outer is not None:
                 self._go(outer, targets)
         else:
@@ -190,8 +233,11 @@ class _Handler(BaseCallbackHandler):
         """It fails."""
         scope, name = self._places.take(run_id), self._tools.pop(run_id, None)
         self._handoffs.pop(run_id, None)
-        if name is not None:
-            do(scope, "end_call", None, tool=name, ok=False, error=error_text(error))
+        self._asked.pop(run_id, None)
+        if name is not None and scope is not None:
+            kept = scope.session.do(answer_note, scope, None, error, None)
+            do(scope, "end_call", None, tool=name, ok=False, error=error_text(error), result=kept)
+            ended(scope)
 
     def on_retriever_start(
         self, serialized: Any, query: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
@@ -201,7 +247,7 @@ class _Handler(BaseCallbackHandler):
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **about: Any) -> None:
         """It answers."""
-        self.on_tool_end("\n\n".join(_state_text(d) or "" for d in _list(documents)), run_id=run_id)
+        self.on_tool_end("\n\n".join(_state_text(d) or "" for d in _list(documents)), run_id=run_id, given=documents)
 
     on_retriever_error = on_tool_error
 

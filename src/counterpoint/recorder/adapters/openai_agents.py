@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, NotIdentified
 from counterpoint.formats.spans.span import last_answer, last_request
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.conversation import Question, answer_of, question_of
@@ -72,6 +72,10 @@ class _Processor(TracingProcessor):
         scope, data = self._places.above(span.parent_id), span.span_data
         if scope is None:
             return
+        if (player := scope.session.player) is not None:  # the SDK swallows the errors of a processor, but not this
+            what = "the SDK makes its model calls itself: nothing stands in for them, and they would really be made"
+            player.failure = NotIdentified(what, "a team whose models and tools are functions with @rec.model and @rec.tool")
+            raise SystemExit(str(player.failure))
         inner: Scope | None = scope
         if data.type == "agent":
             inner = self._enter(scope, str(data.name or "agent"))
