@@ -17,7 +17,7 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from hashlib import blake2b
@@ -32,6 +32,7 @@ from counterpoint.credits.mechanism import team_reward
 from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
+from counterpoint.recorder.call_notes import renamed_call
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
@@ -84,6 +85,10 @@ class ForkRun(MemorySink):
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
+
+    def is_crowded(self, most: int) -> bool:
+        """It is held in memory anyway."""
+        return False
 
     def drop_refused(self) -> list[Any]:
         """Nothing is refused."""
@@ -320,14 +325,14 @@ def _ordered(player: Player, sink: ForkRun, twins: dict[str, Event], kept: int) 
     numbers = [int(e.id[1:]) for e in trace.events if e.id[:1] == "e" and e.id[1:].isdigit()]
     fresh = count(max(numbers, default=0) + 1)
     names = {e.id: twins[e.id].id if e.id in twins else f"e{next(fresh)}" for e in events}
-    out = [_badged(event, twins.get(event.id), player, kept, names[event.id]) for event in events]
+    out = [_badged(event, twins.get(event.id), player, kept, names) for event in events]
     number = {e.id: i for i, e in enumerate(out)}
     edges = [Edge(names[e.src], names[e.dst], e.type) for e in sink.edges]
     edges.sort(key=lambda e: (number[e.dst], number[e.src]))
     return timed(out, edges, trace.events[:kept]), edges
 
 
-def _badged(event: Event, twin: Event | None, player: Player, kept: int, name: str) -> Event:
+def _badged(event: Event, twin: Event | None, player: Player, kept: int, names: Mapping[str, str]) -> Event:
     is_same = twin is not None and fingerprint(twin) == fingerprint(event)
     badge = player.badges.get(event.id)
     if twin is not None and player.trace.index[twin.id] < kept:
@@ -335,7 +340,10 @@ def _badged(event: Event, twin: Event | None, player: Player, kept: int, name: s
     elif badge in (None, "recorded"):
         badge = "recorded" if is_same else "re-run"
     dur = twin.dur if twin is not None and badge in ("reused", "recorded") else event.dur
-    return replace(event, id=name, dur=dur, extra={**(event.extra or {}), "badge": badge})
+    extra = {**(event.extra or {}), "badge": badge}
+    if "call" in extra:
+        extra["call"] = renamed_call(extra["call"], names)
+    return replace(event, id=names[event.id], dur=dur, extra=extra)
 
 
 def _compare(trace: Trace, events: Sequence[Event], kept: int, edited: Collection[str]) -> None:
