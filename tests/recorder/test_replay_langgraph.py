@@ -120,7 +120,7 @@ def _same(a: Trace, b: Trace) -> None:
     members = {e.id for e in a.events if e.agent != "main"}  # which returns the graph had when it sent the next goes by its threads
     one, two = ({(e.src, e.dst, e.type) for e in trace.edges if e.dst in members} for trace in (a, b))
     assert one == two
-    assert len(one) > len(members) / 2
+    assert not members or len(one) > len(members) / 2
     assert a.rewards == b.rewards
 
 

@@ -92,6 +92,7 @@ def test_commands_and_recordings_mean_the_same_store(home: Path, capsys: pytest.
 
         reader()
     own = home / ".local" / "share" / "counterpoint"
+    assert recording.trace is not None
     assert (own / "counterpoint.json").is_file()
     assert code("ls", "--ids") == 0
     assert recording.trace_id in capsys.readouterr().out

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from counterpoint.recorder.conversation import answer_of, question_of
+from counterpoint.recorder.counted_calls import agent_depth, count_answer, count_call
 from counterpoint.recorder.keep import (
     agent_stand_in,
     answer_note,
@@ -134,7 +135,7 @@ class Acts:
             return
         agent = "main" if scope.lane is lanes.root.lane else scope.lane.agent
         try:
-            guard.permit(agent, tool, args, is_spawn=is_spawn, depth=_depth(scope))
+            guard.permit(agent, tool, args, is_spawn=is_spawn, depth=agent_depth(scope))
         except LimitReached as refused:
             scope.session.do(lanes.event, scope, "safety_event", text=refused.what, ok=False, error="limit", tool=tool)
             raise
@@ -149,7 +150,7 @@ class Acts:
             self._permit(scope, name, text, is_spawn=True)
         entered: Scope | None = scope.session.do(lanes.enter, scope, name, role, text, reads, is_new=is_new)
         if is_made and entered is not None and scope.session.guard is not None:
-            scope.session.guard.on_agent(entered.lane.agent, _depth(entered))
+            scope.session.guard.on_agent(entered.lane.agent, agent_depth(entered))
         return entered
 
     # -- decorators ------------------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ class Acts:
                 lanes, text = scope.session.lanes, scope.session.do(lambda: arguments_text(names, args, kwargs))
                 self._permit(scope, tool, text)
                 begun: Scope | None = scope.session.do(lambda: lanes.begin(scope, "tool_call", tool=tool, text=text))
-                return stand_in(function, _begun(begun, tool, text), tool, text, effects=effects)
+                return stand_in(function, count_call(begun, tool, text), tool, text, effects=effects)
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 lanes = scope.session.lanes
@@ -221,7 +222,7 @@ class Acts:
                 kept = scope.session.do(answer_note, scope, value, error, answer)
                 scope.session.do(lambda: lanes.end_call(scope, answer, result=kept, **result))
                 ended(scope)
-                _answered(scope, error is None)
+                count_answer(scope, error is None)
 
             return wrap_call(function, begin, end)
 
@@ -308,7 +309,7 @@ class Acts:
             refuse_block(scope, "tool", tool)
             self._permit(scope, tool, text)
             inner = scope.session.do(scope.session.lanes.begin, scope, "tool_call", tool=tool, text=text, reads=reads, **more)
-            _begun(inner, tool, text)
+            count_call(inner, tool, text)
 
         def end(doing: Doing, error: BaseException | None) -> None:
             assert inner is not None
@@ -317,7 +318,7 @@ class Acts:
                 ok, why = False, error_text(error)
             result = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **result))
-            _answered(inner, ok)
+            count_answer(inner, ok)
 
         yield from self._during(inner, end)
 
@@ -412,7 +413,7 @@ class Acts:
         self._permit(scope, name, text_of(text), is_spawn=True)
         spawned = self._do("spawn", name, name_or_none(role), text_of(text), reads, **clean(fields, scope.session.note))
         if spawned and scope.session.guard is not None:
-            scope.session.guard.on_agent(spawned[1].agent, _depth(scope) + 1)
+            scope.session.guard.on_agent(spawned[1].agent, agent_depth(scope) + 1)
         return spawned[0] if spawned else ""
 
     def message(self, from_: str | None, to: str | None, text: Any, *, reads: Reads | None = None, **fields: Any) -> str:
@@ -484,26 +485,6 @@ def _origin(session: RecordingSession, trusted: Any, source: Any) -> dict[str, A
     if not is_known:
         session.note(f"source={short(source)} is none of {', '.join(SOURCES)}: taken as tool", is_new=False)
     return {"trusted": trusted is True, "source": str(source) if is_known else "tool"}
-
-
-def _depth(scope: Scope) -> int:
-    """Spawns between the root and the agent of a scope."""
-    lanes, boss, depth = scope.session.lanes.lanes, scope.lane.boss, 0
-    while boss is not None and depth < len(lanes):
-        boss, depth = lanes[boss].boss if boss in lanes else None, depth + 1
-    return depth
-
-
-def _begun(scope: Scope | None, tool: str, text: str | None) -> Scope | None:
-    if scope is not None and scope.session.guard is not None:
-        scope.session.guard.on_call(str(scope.event), tool, text)
-    return scope
-
-
-def _answered(scope: Scope, ok: bool) -> None:
-    if scope.session.guard is not None:
-        is_root = scope.lane is scope.session.lanes.root.lane
-        scope.session.guard.on_result("main" if is_root else scope.lane.agent, str(scope.event), ok)
 
 
 def _text(make: Text | None, value: Any) -> str | None:

@@ -81,7 +81,7 @@ def stand_in(function: Fn, begun: Scope | None, tool: str, text: str | None, *, 
     return begun
 
 
-def keep_asked(begun: Scope, model: str, text: str | None) -> str:
+def keep_question(begun: Scope, model: str, text: str | None) -> str:
     """What a model's step was asked, written down by its hash alone."""
     asked = content_ref(f"{model}\n{text}")
     begun.outcome["extra"] = {REPLAY: {"asked": asked}}
@@ -91,7 +91,7 @@ def keep_asked(begun: Scope, model: str, text: str | None) -> str:
 def model_stand_in(function: Fn, begun: Scope | None, model: str, text: str | None) -> Scope | None:
     """A model's step that has begun; in a replay with what is called instead."""
     if begun is not None:
-        asked = keep_asked(begun, model, text)
+        asked = keep_question(begun, model, text)
         if (player := begun.session.player) is not None:
             begun.stands_in = player.stand_in(function, begun, model, asked, is_model=True)
     return begun

@@ -355,7 +355,7 @@ class Lanes:
             fields |= scope.outcome
         if scope.call is not None:
             failure = str(fields.get("error") or "failed").partition(":")[0] if fields.get("ok") is False else None
-            note = scope.call.written(text, failure, scope.lane.last_call, self.recorder.sink.content)
+            note = scope.call.note(text, failure, scope.lane.last_call, self.recorder.sink.content)
             fields["extra"] = {**(fields.get("extra") or {}), "call": note}
             scope.lane.last_call = scope.call.last(event) if failure is None else scope.lane.last_call
         self._pay(fields)

@@ -76,13 +76,17 @@ class Player:
         self._at = set() if fork.do is None else places_of(trace, event)
         self._lock = threading.RLock()
         self._now = {agent: list(times) for agent, times in (trace.meta[REPLAY].get("now") or {}).items()}
+        self._set_turns()
+
+    def _set_turns(self) -> None:
+        """When everything was recorded: what an answer waits for."""
         times: dict[Hashable, float] = {("begins", c.event.id): float(c.event.t) for c in self.calls.every}
         times |= {("ends", c.event.id): c.end for c in self.calls.every}
         seen: Counter[Any] = Counter()
         self._moments: dict[tuple[Any, int], str] = {}
         self._seen: Counter[Any] = Counter()
         calls = {c.event.id for c in self.calls.every}
-        for one in trace.events:  # what is no call, and no answer: it is waited for, and never held back
+        for one in self.trace.events:  # what is no call, and no answer: it is waited for, and never held back
             if one.id not in calls and one.type != "tool_result":
                 name = event_name(one)
                 self._moments[name, seen[name]] = one.id

@@ -24,7 +24,7 @@ from uuid import UUID
 from counterpoint.errors import InputError
 from counterpoint.recorder.adapters import Places, do, name_root
 from counterpoint.recorder.conversation import answer_of, question_of
-from counterpoint.recorder.keep import answer_note, ended, keep_asked, keep_step
+from counterpoint.recorder.keep import answer_note, ended, keep_question, keep_step
 from counterpoint.recorder.lanes import Scope
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recording import Recording
@@ -143,7 +143,7 @@ class _Handler(BaseCallbackHandler):
         self._places.put(run_id, scope)
         if scope is not None:
             text = message_text(messages[0] if isinstance(messages, list) and messages else messages)
-            self._begun(run_id, ToolRun(scope, model, keep_asked(scope, model, text)))
+            self._begun(run_id, ToolRun(scope, model, keep_question(scope, model, text)))
 
     def _begun(self, run_id: UUID, run: ToolRun) -> None:
         """A call has begun: in a replay it is answered by the recording."""
