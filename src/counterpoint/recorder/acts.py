@@ -106,8 +106,9 @@ class Acts:
     def _tell(self, scope: Scope, fields: dict[str, Any]) -> None:
         if scope.call is not None:
             session, before = scope.session, scope.lane.last_call
-            own, fields = session.do(scope.call.take, fields, before, session.recorder.sink.content) or ({}, fields)
-            fields = {**usage_of(own.get("response")), **fields}
+            taken = session.do(scope.call.take, fields, before, session.recorder.sink.content)
+            if taken is not None:
+                fields = {**usage_of(taken[0].get("response")), **taken[1]}
         known = clean(fields, scope.session.note)
         extra = {**(scope.outcome.get("extra") or {}), **known.pop("extra", {})}
         scope.outcome.update(known)

@@ -119,17 +119,17 @@ def _messages(one: Any) -> Iterator[ChatMessage]:
         if kind == "function_call":
             yield ChatMessage("", {"role": "assistant", "tool_calls": [_call(one)]})
         elif kind == "function_call_output":
-            fields = {"role": "tool", "tool_call_id": word(attribute(one, "call_id"), "")}
-            yield ChatMessage(text_of(attribute(one, "output")) or "", fields)
+            asked = {"role": "tool", "tool_call_id": word(attribute(one, "call_id"), "")}
+            yield ChatMessage(text_of(attribute(one, "output")) or "", asked)
         return
     content = attribute(one, "content")
     blocks = [b for b in content if attribute(b, "type") in ("tool_use", "tool_result")] if _is_list(content) else []
     for block in blocks:
         if attribute(block, "type") == "tool_result":
-            fields = {"role": "tool", "tool_call_id": word(attribute(block, "tool_use_id"), "")}
-            yield ChatMessage(_content(attribute(block, "content"))[0] or "", fields)
+            asked = {"role": "tool", "tool_call_id": word(attribute(block, "tool_use_id"), "")}
+            yield ChatMessage(_content(attribute(block, "content"))[0] or "", asked)
     text, is_whole = _content([b for b in content if b not in blocks] if blocks else content)
-    fields = {"role": role, **({} if is_whole else {"parts": True})}
+    fields: dict[str, Any] = {"role": role, **({} if is_whole else {"parts": True})}
     for name in ("name", "tool_call_id"):
         if value := attribute(one, name):
             fields[name] = word(value, "")
@@ -225,7 +225,9 @@ def _of_choice(value: Any, choice: Any) -> Answer:
 
 def _of_items(output: Any, status: Any) -> Answer:
     """The items of OpenAI's responses."""
-    texts, calls, logps = [], [], []
+    texts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    logps: list[Any] = []
     for item in output:
         if attribute(item, "type") == "function_call":
             calls.append(_call(item))

@@ -150,8 +150,8 @@ class Store:
         if trace_id in self._log.refresh().rows:
             fix = "record under another id; store.add(trace) replaces a stored one"
             raise InputError(f"trace {trace_id!r} is stored already", where=str(self.path), fix=fix)
-        who = [about.get(name) for name in ("task_id", "system", "topology")]
-        journal = Journal.create(self._journal_folder, trace_id, *who, about.get("meta") or {})
+        task_id, system, topology = (about.get(name) for name in ("task_id", "system", "topology"))
+        journal = Journal.create(self._journal_folder, trace_id, str(task_id), system, topology, about.get("meta") or {})
         disk.remove(path_of(self.path / "control", trace_id))  # orders to an earlier trace of this name, which was removed
         return journal
 

@@ -76,15 +76,18 @@ def stand_in_for_calls(player: Player, find: Find) -> None:
     for kind in _kinds(BaseChatModel):
         player.patch(kind, "_stream", lambda real: _stream(player, take, real))
         player.patch(kind, "_astream", lambda real: _stream_async(player, take, real))
-    for base, names in ((BaseTool, ("_run", "_arun")), (BaseRetriever, ("_get_relevant_documents", "_aget_relevant_documents"))):
-        for kind in _kinds(base):
+    outside: dict[type[Any], tuple[str, str]] = {
+        BaseTool: ("_run", "_arun"), BaseRetriever: ("_get_relevant_documents", "_aget_relevant_documents")
+    }  # fmt: skip
+    for base, names in outside.items():
+        for each in _kinds(base):
             for name in names:
-                player.patch(kind, name, lambda real: _tool(player, take, real))
+                player.patch(each, name, lambda real: _tool(player, take, real))
 
 
-def _kinds(base: type) -> list[type]:
+def _kinds(base: type) -> list[type[Any]]:
     """A class and all that are made from it."""
-    out = [base]
+    out: list[type[Any]] = [base]
     for kind in base.__subclasses__():
         out += _kinds(kind)
     return list(dict.fromkeys(out))

@@ -467,8 +467,10 @@ class LanguageTraining:
 
 
 def retokenised(trace: Trace, event_id: str, chat: Chat) -> tuple[list[int], list[int]] | None:
-    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it."""
+    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it; None where it
+    was not recorded, or read a tool's answer as a message."""
     found = chat_of(trace, trace.events[trace.index[event_id]])
     if found is None:
         return None
-    return chat.prompt([Message(role, text) for role, text in found.prompt]), chat.answer(found.answer)
+    messages = [Message(role, text) for role, text in found.prompt if role != "tool"]
+    return (chat.prompt(messages), chat.answer(found.answer)) if len(messages) == len(found.prompt) else None
