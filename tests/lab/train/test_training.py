@@ -118,7 +118,7 @@ def test_fewer_items_are_kept_open_as_a_run_goes_on() -> None:
     early, late = (t.job(n, 0, {}).payload["keeps"] for n in (0, 60))
     assert (early > 0).mean() == pytest.approx(t.preset.keeps, abs=0.05)
     assert (late > 0).mean() == pytest.approx(t.preset.keeps / 4, abs=0.03)
-    assert sorted(set(early[early > 0])) == [2, 3, 4, 5, 6]  # calls, after which it may be left
+    assert set(early[early > 0]) == {12}  # calls, after which it may be left
 
 
 def test_a_task_is_tried_in_all_its_episodes_or_in_none_and_more_rarely_as_a_run_goes_on() -> None:

@@ -120,7 +120,7 @@ class Preset:
     forks: Share = 0.0
     """Share of the episodes in which one spawn decision is forced (docs/lab/research/spawn-credit.md)."""
     keeps: Share = 0.0
-    """Share of the items that may not be left for 2 to 6 calls in training, at the first update; it falls as
+    """Share of the items that may not be left for 12 calls in training, at the first update; it falls as
     1 / (1 + update / 20)."""
     tries: Share = 0.0
     """Share of the tasks in whose episodes no item may be left before its first call, at the first update; it falls likewise.

@@ -43,8 +43,8 @@ _KEPT = (
     *("x", "choice", "calls_to_go", "brief", "agent", "worth", "agent_x", "pair_x"),
     *("mask", "ep", "round", "item", "reward", "time", "chain", "order"),
 )
-_KEPT_CALLS = 2, 6
-"""An item that may not be left is held for so many calls, log-uniform; with more, idle calls drown what is learned."""
+_KEPT_CALLS = 12
+"""Calls for which an item that may not be left is held; with more, idle calls drown what is learned."""
 
 
 class Adam(torch.optim.Adam):
@@ -181,9 +181,8 @@ class Training:
         out: dict[str, np.ndarray] = {}
         fading = 1 / (1 + update / 20)
         if p.keeps:
-            rng, shape = self.rng(2000, update), (n, config.items)
-            calls = np.exp(rng.uniform(*np.log(_KEPT_CALLS), shape)).round().astype(np.int64)
-            out["keeps"] = np.where(rng.random(shape) < p.keeps * fading, calls, 0)
+            is_kept = self.rng(2000, update).random((n, config.items)) < p.keeps * fading
+            out["keeps"] = np.where(is_kept, _KEPT_CALLS, 0)
         roles = 2 * config.types
         if p.forks or p.tries:
             out["gate"] = np.full((n, roles), -1)
