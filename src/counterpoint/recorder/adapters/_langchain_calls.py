@@ -88,6 +88,7 @@ def stand_in_for_calls(player: Player, find: Find) -> None:
 def _kinds(base: type) -> list[type[Any]]:
     """A class and all that are made from it."""
     out: list[type[Any]] = [base]
+    kind: type[Any]
     for kind in base.__subclasses__():
         out += _kinds(kind)
     return list(dict.fromkeys(out))
