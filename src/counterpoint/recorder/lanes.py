@@ -356,7 +356,8 @@ class Lanes:
         if scope.call is not None:
             failure = str(fields.get("error") or "failed").partition(":")[0] if fields.get("ok") is False else None
             note = scope.call.note(text, failure, scope.lane.last_call, self.recorder.sink.content)
-            fields["extra"] = {**(fields.get("extra") or {}), "call": note}
+            extra = fields.get("extra") or {}
+            fields["extra"] = {**extra, "call": {**note, **extra.get("call", {})}}  # what the endpoint itself said comes first
             scope.lane.last_call = scope.call.last(event) if failure is None else scope.lane.last_call
         self._pay(fields)
         self._close(event, text, fields)

@@ -238,7 +238,7 @@ class Player:
             one = getattr(event, field)
             if one is not None and field not in _FROM_ELSEWHERE and (is_whole or field not in ("ok", "error")):
                 scope.outcome[field] = one
-        extra = {k: v for k, v in (event.extra or {}).items() if k not in (REPLAY, "aloud", "badge")}
+        extra = {k: v for k, v in (event.extra or {}).items() if k not in (REPLAY, "aloud", "badge", "call")}
         if extra:
             scope.outcome["extra"] = {**extra, **(scope.outcome.get("extra") or {})}
 

@@ -21,7 +21,7 @@ from counterpoint.lab.team import session
 from counterpoint.lab.team.edits import PASSED
 from counterpoint.lab.team.live_replay import BADGES, LiveReplay
 from counterpoint.lab.team.state import Limits
-from counterpoint.recorder.recorder import MemorySink
+from counterpoint.recorder.recorder import MemorySink, timed
 from counterpoint.trace import Edge
 from counterpoint.trace.replay import Fork
 from team_help import Says, record, sends
@@ -209,10 +209,10 @@ def test_when_things_happen_in_a_fork() -> None:
         event(5, "k5", t=99.0, agent="c"),
     ]
     edges = [Edge("x2", "x3", "message"), Edge("x0", "x3", "message"), Edge("x3", "x5", "message")]
-    out = live._timed(made, edges, kept)
+    out = timed(made, edges, kept)
     assert [(e.t, e.dur) for e in out] == [(5.0, 1.0), (2.0, None), (6.0, 3.0), (9.0, 0.5), (0.0, None), (9.5, None)]
-    assert live._timed([], [], []) == []
-    third = live._timed([event(0, "k", dur=1 / 3), event(1, "l")], [], [])
+    assert timed([], [], []) == []
+    third = timed([event(0, "k", dur=1 / 3), event(1, "l")], [], [])
     assert [e.t for e in third] == [0.0, 0.333333]
 
 

@@ -235,7 +235,8 @@ def decisive_by_forks(
     about = {"model_name": model, "allow": tuple(allow), "base_url": None, "key_env": None, "team": team, **live}
     replay: Any = replay_for(trace, model=named_model(trace, about), allow=tuple(allow), team=team)
     is_paid = team is not None or (model is not None and model.partition(":")[0] not in ("fake", "scripted"))
-    if is_paid and budget_tokens is None and (price := search_price(trace, draws)).tokens:
+    price = search_price(trace, draws)
+    if is_paid and budget_tokens is None and (team is None or price.tokens):
         who = model if team is None else "your team's models"
         what = f"the search may make {price.forks:,} forks and ask {who} for up to {price.tokens:,} tokens"
         raise Refused(
