@@ -21,7 +21,15 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from counterpoint.app.http_server import Server, foreign_request, is_loopback, knows_token, listening_socket, patient, server_config
+from counterpoint.app.http_server import (
+    Server,
+    foreign_request,
+    is_loopback,
+    knows_token,
+    listening_socket,
+    patient,
+    server_config,
+)
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.lm.serving.backend import Served, SpokenAnswer
 from counterpoint.lab.lm.serving.ledger import Caller, Ledger, asking

@@ -71,7 +71,7 @@ def language_config(
         raise InputError("no task to play", where="--task", fix=fix)
     for mix in config["task"]:
         mix |= {} if topology is None else {"topology": topology}
-    named = {*tasks, *(own or {}).values(), *([topology] if topology else []), *credit, *([options["preset"]] if options.get("preset") else [])}
+    named = {*tasks, *(own or {}).values(), *credit, *filter(None, (topology, options.get("preset")))}
     registry.check_consent(named_in(config), {*allow, *named}, where=str(source))
     if options.get("preset") and source is not None:  # what is typed wins over the file, and over the preset that is in it
         for name in (config.get("preset"), options["preset"]):

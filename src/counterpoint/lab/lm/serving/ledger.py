@@ -54,7 +54,8 @@ class Caller(NamedTuple):
         return cls(named[0] or trace, *named[1:])
 
 
-asking: ContextVar[Caller] = ContextVar("counterpoint_caller", default=Caller())
+_NOBODY = Caller()
+asking: ContextVar[Caller] = ContextVar("counterpoint_caller", default=_NOBODY)
 """Who asks what is being answered here."""
 
 

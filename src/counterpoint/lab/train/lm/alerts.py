@@ -109,4 +109,4 @@ def _failed(rows: Sequence[Row]) -> Alert | None:
         return None
     why = next(iter(lost or rows[-1].get("failures") or {}), "")
     what = f"{sum(lost.values())} rollouts were lost, {now:.0%} of the teams failed: {why}"
-    return Alert("team_failed", what, "a team that raises earns 0; code that takes any answer of the model learns from more of them")
+    return Alert("team_failed", what, "a team that raises earns 0; code that takes every answer teaches more")

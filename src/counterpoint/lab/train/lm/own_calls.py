@@ -1,7 +1,8 @@
-"""Which event of a team's own recording each call of the endpoint is, and what the endpoint knows of it: tokens, log-probabilities.
+"""Which event of a team's own recording each call of the endpoint is, and what the endpoint knows of it: tokens and how likely
+they were.
 
-Always true: every call that was answered is one event of the trace: the model's step that was open where it was made, or a step of
-its own of the agent that made it; calls of which no recording knows (of another language, say) are told apart by their
+Always true: every call that was answered is one event of the trace: the model's step that was open where it was made, or a step
+of its own of the agent that made it; calls of which no recording knows (of another language, say) are told apart by their
 conversations, as the endpoint does. What the endpoint says of a call wins over what a framework made of it.
 """
 

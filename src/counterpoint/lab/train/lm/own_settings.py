@@ -27,17 +27,21 @@ def check_own(settings: LanguageSettings, mix: TaskMix) -> None:
     for name, where in ((mix.name, "--team"), *([(mix.reward, "--reward")] if mix.reward else [])):
         place, colon, attribute = name.rpartition(":")
         if not colon or not attribute.isidentifier():
-            raise InputError(f"{name!r} names no function", where=where, fix="path/to/file.py:function, or package.module:function")
+            fix = "path/to/file.py:function, or package.module:function"
+            raise InputError(f"{name!r} names no function", where=where, fix=fix)
         if place.endswith(".py") and not Path(place).is_file():
             raise NotFound(f"no file {place}", where=where, fix="path/to/file.py:function")
     if not Path(mix.cases).is_file():
-        raise NotFound("no such file", where=mix.cases, fix='one case in each line: {"question": "...", "answer": "..."}')
+        fix = 'one case in each line: {"question": "...", "answer": "..."}'
+        raise NotFound("no such file", where=mix.cases, fix=fix)
     if mix.set or mix.topology != "centralized":
-        raise InputError("a team of your own has no dials and no topology of ours", where="task", fix="leave `set` and `topology` out")
+        what, fix = "a team of your own has no dials and no topology of ours", "leave `set` and `topology` out"
+        raise InputError(what, where="task", fix=fix)
     for name, value in mix.limits.items():
         if name not in _LIMITS:
             raise InputError(f"no limit named {name!r}", where="task.limits", fix=did_you_mean(name, _LIMITS))
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0 or (name == "max_tokens" and not isinstance(value, int)):
+        kind = int if name == "max_tokens" else int | float
+        if isinstance(value, bool) or not isinstance(value, kind) or value <= 0:
             raise InputError(f"{name} is {value!r}", where="task.limits", fix="above 0")
     _check_run(settings)
 

@@ -1,4 +1,4 @@
-"""The tasks of a team of a person's own: the lines of a file, which of them are held out, and in what order the others are learned.
+"""The tasks of a team of a person's own: the lines of a file, which are held out, and in what order the others are learned.
 
 Always true: a fifth of the cases is held out, chosen by their ids alone, so every run on a file holds out the same ones, whatever
 its seed, and a line that is added moves no other. Of the rest each is played once before one is played again, in an order that

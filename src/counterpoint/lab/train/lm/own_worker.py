@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,25 @@ import msgspec
 from msgspec.structs import replace
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError
+from counterpoint.errors import InputError
 from counterpoint.lab.tasks.cases import is_match, without_answer
 from counterpoint.lab.team.job import Job, takes_text
 from counterpoint.lab.train.child_process import end_with_parent
 from counterpoint.lab.train.lm.own_calls import CALL_NUMBER, CallNumbers
 from counterpoint.lab.train.lm.own_tasks import OwnRollout
-from counterpoint.lab.train.lm.rollout_messages import Begin, Failed, Frames, Play, Ready, Report, Stop, TeamEnd, decode_orders, framed, packed_trace
+from counterpoint.lab.train.lm.rollout_messages import (
+    Begin,
+    Failed,
+    Frames,
+    Play,
+    Ready,
+    Report,
+    Stop,
+    TeamEnd,
+    decode_orders,
+    framed,
+    packed_trace,
+)
 from counterpoint.lab.train.runner import error_lines
 from counterpoint.recorder.memory_run import Captured
 from counterpoint.recorder.problems import error_text
@@ -146,9 +158,9 @@ class _Worker:
 
     def _answer(self, rollout: OwnRollout, rec: Recording) -> str:
         line = {**without_answer(rollout.line), "id": rollout.case}
+        question, how = str(line["question"]), str(line.get("answer_format", ""))
         job = Job(
-            question=str(line["question"]), answer_format=str(line.get("answer_format", "")), parts={"all": str(line["question"])},
-            tools={}, about={}, recording=rec, case=line,
+            question=question, answer_format=how, parts={"all": question}, tools={}, about={}, recording=rec, case=line,
         )  # fmt: skip
         team: Any = self._team
         value = team(job.question if takes_text(team) else job)

@@ -201,7 +201,8 @@ class Learn:
     cap: float = 2.0
     """Most that the correction for the engine's rounding weighs a token; 0: its log-probabilities are taken as they are."""
     kl: Literal["k1", "k2", "k3"] = "k3"
-    """Estimator of the divergence: k2 or k3 in the loss; k1 in the reward: of each token, what it and the rest of its call diverge."""
+    """Estimator of the divergence: k2 or k3 in the loss, or k1 in the reward: of each token, what it and the rest of its call
+    diverge."""
     beta: float = 0.0
     """Weight of the divergence from the model that reinforcement begins with."""
     kl_limit: NonNegative = 0.0

@@ -174,7 +174,8 @@ class LocalHost:
             for _ in range(count):
                 ours, theirs = self._context.Pipe()
                 name = f"counterpoint-rollouts-{self._count}"
-                process = self._context.Process(target=self._target, args=(theirs, self._given), daemon=self._target is serve, name=name)
+                is_ours = self._target is serve
+                process = self._context.Process(target=self._target, args=(theirs, self._given), daemon=is_ours, name=name)
                 process.start()
                 theirs.close()  # so that an end of theirs is an end of file here
                 self._count += 1

@@ -51,8 +51,9 @@ def lm(source: Path | None, **options: Any) -> None:
     caps = counts_of(options["caps"], "updates")
     pairs = [*options["pairs"], *(f"learn.{name}={value}" for name, value in caps.items())]
     config = language_config(
-        source, model=options["model"], tasks=names_of(options["tasks"]), own=_own(options), topology=options["topology"], demos=options["demos"],
-        credit=names_of(options["mechanism"]), preset=options["preset"], allow=options["allow"], pairs=pairs,
+        source, model=options["model"], tasks=names_of(options["tasks"]), own=_own(options),
+        topology=options["topology"], demos=options["demos"], credit=names_of(options["mechanism"]), preset=options["preset"],
+        allow=options["allow"], pairs=pairs,
         seed=options["seed"], workers=options["workers"], runner=runner,
     )  # fmt: skip
     planned = language_planned(config, out=options["output"], seeds=options["seeds"], source=source)
@@ -68,7 +69,7 @@ def _own(options: Mapping[str, Any]) -> dict[str, str] | None:
                 raise InputError(f"{flag} is of a team of your own", fix=f"--team my.py:team {flag} {given}")
         return None
     if options["tasks"] is not None:
-        raise InputError("--team brings its own tasks", where="--task", fix="--team FILE:FUNCTION --tasks FILE, without --task")
+        raise InputError("--team brings its own tasks", where="--task", fix="--team my.py:team --tasks FILE")
     if cases is None:
         raise InputError("no tasks for the team", where="--tasks", fix='--tasks cases.jsonl: {"question": "...", "answer": "..."}')
     return {"name": team, "cases": cases} | ({} if reward is None else {"reward": reward})
