@@ -2,7 +2,7 @@
 
 The team is `lab/bench/own_team/desk.py`; it speaks OpenAI's protocol to the endpoint of the run. Cases are drawn by the claim's
 seed: 1,280 mails, of which a fifth is held out. Each start imitates recordings of the same graph whose model is a set of rules
-that err in a quarter of all fields (drawn anew for each start). From there four runs go on paid for the share of right fields
+that err in a fifth of all fields, and take most of what is broken for what is to go back (drawn anew for each start). From there four runs go on paid for the share of right fields
 (group-relative credit), and as a control imitate on for the same device time. Starts, runs and cases as in `_starts`.
 
 Always true: every number is from runs that are made now, or by an earlier part of the same claim (see `_language`).
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from counterpoint.errors import CounterpointError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
 from counterpoint.lab.bench.claims._language import (
     folder_of,
@@ -30,12 +31,12 @@ from counterpoint.lab.bench.claims._language import (
     side_by_side,
     usual,
 )
-from counterpoint.lab.bench.claims._starts import Starts, of_rows, per_task
+from counterpoint.lab.bench.claims._starts import Starts, of_rows, of_tasks, per_task
 from counterpoint.lab.train.folder import RunFolder
 
 _CASES, _HELD_OUT = 1280, 256
-_SHOWN, _STEPS, _BATCH = 400, 60, 96
-_UPDATES, _GROUPS, _SAMPLES = 24, 16, 8
+_SHOWN, _STEPS, _BATCH = 1000, 120, 96
+_UPDATES, _GROUPS, _SAMPLES = 16, 16, 12
 _AT_ONCE = 4
 """Runs that share the GPU and the cores."""
 _SHOWN_APART = 1_000_000
@@ -58,18 +59,20 @@ def own_team(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def _rows(plan: Starts, runs: list[Path], seconds: float, steps: int) -> Iterator[ClaimRow]:
     first = RunFolder.open(plan.starts[0]).evals()[0]
-    yield reported("as it comes, share of right fields", of_rows([first["values"]], "start"))
+    yield reported("as it comes, share of right fields, sampled", of_tasks(first["values"]))
+    yield reported("as it comes, greedy", of_tasks(first["greedy"]))
     shown = [np.mean([RunFolder.open(start).about["demonstrators"]["reward"]]) for start in plan.starts]
     yield reported("demonstrator", of_rows(shown, "start"))
-    yield reported("after imitation", plan.of_starts(per_task(plan.starts, "values")))
-    mine, more = per_task(runs, "values"), per_task(plan.runs("more"), "values")
-    yield reported("after reinforcement", plan.of_runs(mine))
-    yield reported("after as long imitation", plan.of_runs(more))
-    yield reported("all four fields right, after imitation", plan.of_starts(per_task(plan.starts, "successes")))
-    yield reported("all four fields right, after reinforcement", plan.of_runs(per_task(runs, "successes")))
-    before = np.array([per_task(plan.starts, "values")[k % len(plan.starts)] for k in range(len(runs))])
-    yield at_least("reinforcement over imitation", plan.of_runs(mine - before), 0.0, by="low")
-    yield at_least("reinforcement over as long imitation", plan.of_runs(mine - more), 0.0, by="low")
+    for way, key, solved in (("sampled", "values", "successes"), ("greedy", "greedy", "greedy_successes")):
+        starts, mine, more = per_task(plan.starts, key), per_task(runs, key), per_task(plan.runs("more"), key)
+        yield reported(f"after imitation, {way}", plan.of_starts(starts))
+        yield reported(f"after reinforcement, {way}", plan.of_runs(mine))
+        yield reported(f"after as long imitation, {way}", plan.of_runs(more))
+        yield reported(f"all four fields right, after imitation, {way}", plan.of_starts(per_task(plan.starts, solved)))
+        yield reported(f"all four fields right, after reinforcement, {way}", plan.of_runs(per_task(runs, solved)))
+        before = np.array([starts[k % len(starts)] for k in range(len(mine))])
+        yield at_least(f"reinforcement over imitation, {way}", plan.of_runs(mine - before), 0.0, by="low")
+        yield at_least(f"reinforcement over as long imitation, {way}", plan.of_runs(mine - more), 0.0, by="low")
     yield reported("seconds of reinforcement, alone on the GPU", [seconds])
     yield reported("steps that imitation makes in them", [steps])
     lost = [sum(sum((row.get("lost") or {}).values()) for row in RunFolder.open(run).metrics()) for run in runs]
@@ -87,18 +90,16 @@ def _task(folder: Path, seed: int) -> dict[str, Any]:
 
 
 def _settings(seed: int, task: dict[str, Any], **more: Any) -> dict[str, Any]:
-    told = {"task": [task], "context": 1024, "eval_episodes": scaled(_HELD_OUT), "is_greedy_too": False, **more}
+    told = {"task": [task], "context": 1024, "eval_episodes": scaled(_HELD_OUT), **more}
     cores = os.cpu_count() or 2
     return usual(seed, _AT_ONCE, **told) | {"workers": max(1, 2 * cores // _AT_ONCE), "slots": 64, "tokens": 16_384}
 
 
 def _begin(plan: Starts, task: dict[str, Any]) -> None:
     """The starts: each imitates its own recordings."""
+    _show(plan)
     given = []
     for s, start in enumerate(plan.starts):
-        demos = plan.folder / f"shown-{plan.seed}-{s}"
-        if not is_made(start) and not demos.is_dir():
-            _show(demos, _SHOWN_APART * (plan.seed + 1) + s, scaled(_SHOWN, 8))
         how = {"imitate": _imitated(plan, s, scaled(_STEPS)), "learn": {"updates": 0}, "is_eval_first": s == 0}
         told = _settings(plan.seed + s, task, **how)
         given.append((start, told))
@@ -122,22 +123,25 @@ def _orders(plan: Starts, name: str, task: dict[str, Any], how: dict[str, Any]) 
 
 def _learned() -> dict[str, Any]:
     told = {"updates": scaled(_UPDATES), "groups": scaled(_GROUPS), "samples": scaled(_SAMPLES)}
-    return {**told, "lr": 1e-4, "last_rate": 0.1, "steps": 2, "cap": 0.0}
+    return {**told, "lr": 1e-4, "last_rate": 0.1, "steps": 4, "cap": 0.0}
 
 
-def _show(folder: Path, seed: int, count: int) -> None:
-    """Recordings of the graph with the rules as its model, in a process of its own; whole or not at all."""
-    draft = folder.with_name(f".{folder.name}")
-    shutil.rmtree(draft, ignore_errors=True)
-    process = multiprocessing.get_context("spawn").Process(target=_record, args=(draft, seed, count))
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise RuntimeError(f"recording the demonstrations ended with code {process.exitcode}")
-    draft.replace(folder)
+def _show(plan: Starts) -> None:
+    """Recordings of the graph with the rules as its model, for each start in a process of its own; whole or not at all."""
+    context, running = multiprocessing.get_context("spawn"), []
+    for s, start in enumerate(plan.starts):
+        folder = plan.folder / f"shown-{plan.seed}-{s}"
+        if not is_made(start) and not folder.is_dir():
+            args = (folder, _SHOWN_APART * (plan.seed + 1) + s, scaled(_SHOWN, 8))
+            running.append(context.Process(target=_record, args=args))
+            running[-1].start()
+    for process in running:
+        process.join()
+        if process.exitcode:
+            raise CounterpointError(f"recording the demonstrations ended with code {process.exitcode}", fix="see what it printed")
 
 
-def _record(folder: Path, seed: int, count: int) -> None:
+def _record(whole: Path, seed: int, count: int) -> None:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -158,6 +162,8 @@ def _record(folder: Path, seed: int, count: int) -> None:
         def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
             return ChatResult(generations=[ChatGeneration(message=AIMessage(self.rules.answer(messages)))])
 
+    folder = whole.with_name(f".{whole.name}")
+    shutil.rmtree(folder, ignore_errors=True)
     with Store(folder) as store:
         for k, case in enumerate(mails(seed, count)):
             rec = counterpoint.record(store, task=f"shown-{k}", trace_id=f"shown-{k}")
@@ -169,3 +175,4 @@ def _record(folder: Path, seed: int, count: int) -> None:
                 rec.reward(team=worth)
                 rec.metric(task_success=float(worth == 1.0), task_score=worth)
             _ = rec.trace
+    folder.replace(whole)

@@ -1,4 +1,4 @@
-"""Mails for the desk, drawn by a seed, and a weak demonstrator: rules that get a field wrong now and then.
+"""Mails for the desk, drawn by a seed, and a weak demonstrator: rules that err by chance, and in one thing most of the time.
 
 Always true: a seed's mails are the same everywhere; no two seeds share a stream. Every mail names two things, cities and numbers
 of which one is meant, so that copying the first word is no answer.
@@ -28,8 +28,10 @@ _BESIDE = (
     "Last year in {d} we had {m} {b}s and liked them.", "My sister in {d} has {m} {b}s.", "No hurry about the {m} {b}s for {d}.",
 )  # fmt: skip
 _DEPARTMENT = {"order": "sales", "return": "depot", "broken": "repair"}
-ERRS = 0.25
-"""How often the demonstrator gets a field wrong."""
+ERRS = 0.2
+"""How often the demonstrator gets a field wrong, by chance."""
+MISTAKES = 0.7
+"""How often it takes what is broken for what is to go back: more often than not, so that its most likely answer is wrong, too."""
 
 
 def mail(rng: Random) -> dict[str, str]:
@@ -76,8 +78,9 @@ class Rules:
         system, text = str(messages[0].content), str(messages[1].content)
         is_router = system not in (READER, CHECKER)
         wants = {department: want for want, department in _DEPARTMENT.items()}
+        seen = {**wants, "repair": "return"} if self._rng.random() < MISTAKES else wants
         kinds = (sorted(wants) if is_router else sorted(_WANTS), _NUMBERS, _THINGS, _CITIES)
-        fields = [part.strip() for part in text.split("|")] if is_router else [wants[self._true[0]], *self._true[1:]]
+        fields = [part.strip() for part in text.split("|")] if is_router else [seen[self._true[0]], *self._true[1:]]
         if is_router:
             fields[0] = _DEPARTMENT[fields[0]]
         told = [self._rng.choice(kind) if self._rng.random() < ERRS else field for field, kind in zip(fields, kinds, strict=True)]
