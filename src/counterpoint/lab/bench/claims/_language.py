@@ -123,6 +123,7 @@ def learn_settings(updates: int, *, groups: int = 16, samples: int = 12, **more:
 def finished_run(folder: Path, config: Mapping[str, Any]) -> RunFolder:
     """A finished run: made now, gone on with, or there already."""
     from counterpoint.lab.train.lm.run import train_language
+    from counterpoint.lab.train.lm.settings import named_in
 
     lines = folder.with_name(folder.name + ".log")
     lines.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +137,7 @@ def finished_run(folder: Path, config: Mapping[str, Any]) -> RunFolder:
                 out.flush()
 
         if (folder / "about.json").is_file():
-            return train_language(folder, {}, resume=True, progress=tell)
+            return train_language(folder, {}, resume=True, progress=tell, allow=named_in(config))
         return train_language(folder, config, progress=tell)
 
 

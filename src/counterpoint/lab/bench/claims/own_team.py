@@ -36,7 +36,7 @@ from counterpoint.lab.train.folder import RunFolder
 
 _CASES, _HELD_OUT = 1280, 256
 _SHOWN, _STEPS, _BATCH = 1000, 120, 96
-_UPDATES, _GROUPS, _SAMPLES = 16, 16, 12
+_UPDATES, _GROUPS, _SAMPLES = 10, 16, 12
 _AT_ONCE = 4
 """Runs that share the GPU and the cores."""
 _SHOWN_APART = 1_000_000
@@ -92,7 +92,7 @@ def _task(folder: Path, seed: int) -> dict[str, Any]:
 def _settings(seed: int, task: dict[str, Any], **more: Any) -> dict[str, Any]:
     told = {"task": [task], "context": 1024, "eval_episodes": scaled(_HELD_OUT), **more}
     cores = os.cpu_count() or 2
-    return usual(seed, _AT_ONCE, **told) | {"workers": max(1, 2 * cores // _AT_ONCE), "slots": 64, "tokens": 16_384}
+    return usual(seed, _AT_ONCE, **told) | {"workers": max(1, 4 * cores // _AT_ONCE), "slots": 64, "tokens": 16_384}
 
 
 def _begin(plan: Starts, task: dict[str, Any]) -> None:

@@ -137,6 +137,7 @@ class OwnDriver:
                 place = _Place(WorkerLink(started, conn), f"w{self._made}", since=time.monotonic())
                 self._made += 1
                 place.link.news.append(Begin(self.endpoint.url(place.slot), self.endpoint.key))
+                place.link.write()  # it loads the code while the model imitates
                 self._places.append(place)
 
     def _ended_early(self, why: str) -> None:
