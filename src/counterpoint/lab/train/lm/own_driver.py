@@ -170,6 +170,8 @@ class OwnDriver:
                 said, is_gone = place.link.read()
                 for one in said:
                     self._take(place, one, rollouts, done)
+            except CounterpointError:
+                raise
             except (ValueError, msgspec.MsgspecError) as error:
                 self._lose(place, f"it talks nonsense ({error})", rollouts, done)
                 continue
