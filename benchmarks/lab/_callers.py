@@ -16,6 +16,8 @@ from ctypes import c_longlong
 from pathlib import Path
 from typing import Any
 
+from counterpoint.lab.train.child_process import without_script
+
 TURNS, NEW = 3, 32
 _HEAD, _TOLD, _SAID = 800, 1300, 120
 """Characters that the system says, a user at each turn, and an assistant."""
@@ -102,8 +104,9 @@ class Callers:
         ]
 
     def __enter__(self) -> Callers:
-        for process in self._processes:
-            process.start()
+        with without_script():
+            for process in self._processes:
+                process.start()
         return self
 
     def __exit__(self, *_: object) -> None:

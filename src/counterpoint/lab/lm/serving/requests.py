@@ -7,7 +7,8 @@ changes nothing is taken; an error has OpenAI's form.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -275,9 +276,15 @@ def json_object(body: bytes) -> dict[str, Any]:
     return table
 
 
+@cache
+def _known(kind: type[_Sampled]) -> frozenset[str]:
+    """The fields that we heed."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind))
+
+
 def _read(body: bytes, kind: type[_T]) -> _T:
     table = json_object(body)
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    known = _known(kind)
     for name, value in table.items():
         if name not in known and name not in _NO_EFFECT:
             _check_other(name, value, known)
@@ -289,7 +296,7 @@ def _read(body: bytes, kind: type[_T]) -> _T:
         raise ApiError(str(error), param=_param(str(error))) from error
 
 
-def _check_other(name: str, value: Any, known: set[str]) -> None:
+def _check_other(name: str, value: Any, known: Collection[str]) -> None:
     """Raise unless a field that is not one of ours has no effect as it is set."""
     if name not in _ONLY:
         near = did_you_mean(name, known)

@@ -1,0 +1,154 @@
+"""What front ends and the process of the engine tell each other, as bytes through a socket.
+
+Always true: what comes out is what went in, or an error; token ids are int32, log-probabilities float64.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from counterpoint.lab.lm.engine import Alternatives
+from counterpoint.lab.lm.frames import frame
+from counterpoint.lab.lm.model import Failure, ModelFailed
+
+# -- from a front end ---------------------------------------------------------------------------------------------------------
+
+
+class Ready(Struct, frozen=True, tag=True, array_like=True):
+    """It answers."""
+
+
+class Asked(Struct, frozen=True, tag=True, array_like=True):
+    """The engine is asked."""
+
+    call: int
+    prompt: bytes
+    most: int
+    temperature: float
+    seed: int
+    policy: str
+    top_p: float
+    alternatives: int
+    starts: list[tuple[tuple[int, ...], int]]
+    is_watched: bool
+
+
+class Dropped(Struct, frozen=True, tag=True, array_like=True):
+    """Nobody waits for a call any more."""
+
+    call: int
+
+
+class Spoken(Struct, frozen=True, tag=True, array_like=True):
+    """What was answered is to be recorded."""
+
+    number: int
+    caller: tuple[str | None, ...]
+    answers: list[dict[str, Any]]
+    """`SpokenAnswer`s."""
+    seconds: float
+
+
+class Ended(Struct, frozen=True, tag=True, array_like=True):
+    """A trace is over."""
+
+    number: int
+    trace: str
+    rewards: dict[str, float] | None
+
+
+class Parted(Struct, frozen=True, tag=True, array_like=True):
+    """A connection has ended."""
+
+
+# -- to a front end -----------------------------------------------------------------------------------------------------------
+
+
+class Written(Struct, frozen=True, tag=True, array_like=True):
+    """What is new of an answer."""
+
+    call: int
+    token_ids: bytes
+    logps: bytes
+    alternatives: list[Alternatives]
+    reused: int
+
+
+class Settled(Struct, frozen=True, tag=True, array_like=True):
+    """An answer is whole: all of it that was not told before."""
+
+    call: int
+    token_ids: bytes
+    logps: bytes
+    alternatives: tuple[Alternatives, ...]
+    reused: int
+    finish: Literal["stop", "length"]
+    version: str
+
+
+class Failed(Struct, frozen=True, tag=True, array_like=True):
+    """There is no answer."""
+
+    call: int
+    kind: Failure
+    what: str
+    where: str | None
+    why: str | None
+    fix: str | None
+
+    @classmethod
+    def of(cls, call: int, error: ModelFailed) -> Failed:
+        """As a message."""
+        return cls(call, error.kind, error.what, error.where, error.why, error.fix)
+
+    @property
+    def error(self) -> ModelFailed:
+        """As an error."""
+        return ModelFailed(self.kind, self.what, where=self.where, why=self.why, fix=self.fix)
+
+
+class Recorded(Struct, frozen=True, tag=True, array_like=True):
+    """What was to be recorded is; of a trace that is over: its name and calls, or why there is none."""
+
+    number: int
+    trace: str | None = None
+    calls: int = 0
+    error: str | None = None
+
+
+class Stop(Struct, frozen=True, tag=True, array_like=True):
+    """Nobody new is let in; what has begun is answered."""
+
+
+Question = Ready | Asked | Dropped | Spoken | Ended | Parted
+"""What a front end says."""
+Reply = Written | Settled | Failed | Recorded | Stop
+"""What it is told."""
+decode_questions = msgspec.msgpack.Decoder(list[Question]).decode
+decode_replies = msgspec.msgpack.Decoder(list[Reply]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def framed(messages: Sequence[Question] | Sequence[Reply]) -> bytes:
+    """Messages as they go through the socket."""
+    return frame(_encode(messages))
+
+
+def ints(values: Sequence[int]) -> bytes:
+    """Token ids as bytes."""
+    return array("i", values).tobytes()
+
+
+def floats(values: Sequence[float]) -> bytes:
+    """Numbers as bytes."""
+    return array("d", values).tobytes()
+
+
+def listed(data: bytes, kind: Literal["i", "d"]) -> list[Any]:
+    """The numbers of such bytes."""
+    return array(kind, data).tolist()
