@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import statistics
 import sys
@@ -26,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _callers import Callers, conversations, corpus
 
 from counterpoint.app.http_server import listening_socket
-from counterpoint.lab.app import model_server
+from counterpoint.lab.app import model_fronts
 from counterpoint.lab.lm.chat import CHATML, Chat
 from counterpoint.lab.lm.engine import Answer, Ask
 from counterpoint.lab.lm.engine_thread import EngineThread
@@ -198,17 +199,19 @@ def _rate(done: Callable[[], tuple[int, int]], seconds: float, pids: dict[str, l
 
 
 @contextmanager
-def _served(thread: EngineThread) -> Iterator[tuple[int, Any]]:
+def _served(thread: EngineThread, front_ends: int) -> Iterator[tuple[int, Any]]:
     """The endpoint in front of the engine: its port, and the server."""
     backend, is_ready = EngineBackend(thread, "m"), threading.Event()
     sock = listening_socket("127.0.0.1", 0)
-    server = model_server.server(backend, on_ready=is_ready.set)
+    server = model_fronts.server(backend, front_ends=front_ends, on_ready=is_ready.set)
     serving = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     serving.start()
     is_ready.wait()
-    yield sock.getsockname()[1], server
-    server.should_exit = True
-    serving.join()
+    try:
+        yield sock.getsockname()[1], server
+    finally:
+        server.should_exit = True
+        serving.join()
 
 
 def main() -> None:
@@ -216,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stand-in", action="store_true", help="an engine of the H200's speed without a network")
     parser.add_argument("--quick", action="store_true", help="one turn, of a second")
+    parser.add_argument("--front-ends", type=int, default=model_fronts.usual_front_ends("cuda"))
     options = parser.parse_args()
     seconds, turns = (1.0, 1) if options.quick else (6.0, _TURNS)
     cores = len(os.sched_getaffinity(0))
@@ -226,7 +230,7 @@ def main() -> None:
         asks = _asks(thread.chat, 12)
         mean = statistics.mean(len(ask.prompt) for mine in asks for ask in mine)
         _tell(callers=_CALLERS, cores=cores, prompt_tokens=round(mean), ready_s=round(time.perf_counter() - began, 1))
-        with _served(thread) as (port, _):
+        with _served(thread, options.front_ends) as (port, _):
             ratios = []
             for turn in range(turns):
                 with _DirectLoad(thread, asks) as direct:
@@ -235,7 +239,8 @@ def main() -> None:
                 with Callers(port, _CALLERS, max(1, min(4, cores // 4))) as callers:
                     while callers.done()[0] < _CALLERS:
                         time.sleep(0.1)
-                    through = _rate(callers.done, seconds, {"engine": [os.getpid()], "callers": callers.pids})
+                    fronts = [int(p.pid or 0) for p in multiprocessing.active_children() if "front-end" in p.name]
+                    through = _rate(callers.done, seconds, {"engine": [os.getpid()], "front ends": fronts, "callers": callers.pids})
                 _tell(what="through the endpoint", turn=turn, **through)
                 ratios.append(through["calls per s"] / alone["calls per s"])
         ratio = statistics.median(ratios)

@@ -8,6 +8,7 @@ connections that are opened and left. One whose request is being answered is nev
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import signal
@@ -101,6 +102,12 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    async def adopt(self, sock: socket.socket) -> None:
+        """Answer on a connection that somebody else has accepted."""
+        state, config = self.server_state, self.config
+        made = lambda: config.http_protocol_class(config=config, server_state=state, app_state=self.lifespan.state)  # noqa: E731
+        await asyncio.get_running_loop().connect_accepted_socket(made, sock)
 
     def _end(self, number: int, frame: object) -> None:
         self.should_exit = True

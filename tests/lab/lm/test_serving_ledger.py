@@ -20,7 +20,8 @@ import counterpoint
 from counterpoint import Store
 from counterpoint.credits.call_rows import call_rows
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
-from counterpoint.lab.lm.serving.ledger import Caller, Ledger
+from counterpoint.lab.lm.serving.callers import Caller
+from counterpoint.lab.lm.serving.ledger import Ledger
 from counterpoint.trace.model_calls import prompt_ids_of
 from serving_help import Endpoint, served
 from tiny_help import make_tiny

@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, TryAgain
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
+from counterpoint.lab.lm.serving.callers import Caller
 from counterpoint.recorder.lanes import Lanes, RecordingSession, running
 from counterpoint.recorder.recorder import Recorder
 from counterpoint.store import Run, Store
@@ -26,30 +26,12 @@ from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, TITLE
 from counterpoint.trace.model_calls import PromptIds
 
-TRACE_HEADER, AGENT_HEADER = "x-counterpoint-trace", "x-counterpoint-agent"
-ROLE_HEADER, EVENT_HEADER = "x-counterpoint-role", "x-counterpoint-event"
 _SHORTEST_QUOTE = 12
 """Characters of an answer whose return in a prompt is no accident."""
 
 
 _MOST_KNOWN = 2000
 """Answers and conversations of a trace that are remembered: a caller may never say that a trace is over."""
-
-
-class Caller(NamedTuple):
-    """Who asks, as far as the request says."""
-
-    trace: str | None = None
-    agent: str | None = None
-    role: str | None = None
-    event: str | None = None
-    """The event of the recording in which the call was made."""
-
-    @classmethod
-    def of(cls, headers: Mapping[str, str], trace: str | None = None) -> Caller:
-        """What headers say; `trace` is the one of the address that was asked."""
-        named = [unquote(headers.get(name) or "") or None for name in (TRACE_HEADER, AGENT_HEADER, ROLE_HEADER, EVENT_HEADER)]
-        return cls(named[0] or trace, *named[1:])
 
 
 class _CallClock:

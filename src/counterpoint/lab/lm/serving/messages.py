@@ -15,6 +15,8 @@ from msgspec import Struct
 from counterpoint.lab.lm.engine import Alternatives
 from counterpoint.lab.lm.frames import frame
 from counterpoint.lab.lm.model import Failure, ModelFailed
+from counterpoint.lab.lm.serving.backend import SpokenAnswer
+from counterpoint.lab.lm.serving.callers import Caller
 
 # -- from a front end ---------------------------------------------------------------------------------------------------------
 
@@ -48,9 +50,8 @@ class Spoken(Struct, frozen=True, tag=True, array_like=True):
     """What was answered is to be recorded."""
 
     number: int
-    caller: tuple[str | None, ...]
-    answers: list[dict[str, Any]]
-    """`SpokenAnswer`s."""
+    caller: Caller
+    answers: list[SpokenAnswer]
     seconds: float
 
 
@@ -77,6 +78,7 @@ class Written(Struct, frozen=True, tag=True, array_like=True):
     logps: bytes
     alternatives: list[Alternatives]
     reused: int
+    version: str
 
 
 class Settled(Struct, frozen=True, tag=True, array_like=True):
@@ -85,10 +87,10 @@ class Settled(Struct, frozen=True, tag=True, array_like=True):
     call: int
     token_ids: bytes
     logps: bytes
-    alternatives: tuple[Alternatives, ...]
+    alternatives: list[Alternatives]
     reused: int
-    finish: Literal["stop", "length"]
     version: str
+    finish: Literal["stop", "length"]
 
 
 class Failed(Struct, frozen=True, tag=True, array_like=True):
@@ -121,13 +123,19 @@ class Recorded(Struct, frozen=True, tag=True, array_like=True):
     error: str | None = None
 
 
+class Facts(Struct, frozen=True, tag=True, array_like=True):
+    """What a front end has to know before it begins, as pickle has it: both processes are ours."""
+
+    data: bytes
+
+
 class Stop(Struct, frozen=True, tag=True, array_like=True):
     """Nobody new is let in; what has begun is answered."""
 
 
 Question = Ready | Asked | Dropped | Spoken | Ended | Parted
 """What a front end says."""
-Reply = Written | Settled | Failed | Recorded | Stop
+Reply = Written | Settled | Failed | Recorded | Facts | Stop
 """What it is told."""
 decode_questions = msgspec.msgpack.Decoder(list[Question]).decode
 decode_replies = msgspec.msgpack.Decoder(list[Reply]).decode
