@@ -22,6 +22,8 @@ from counterpoint.lab.lm.slots import hashes_of
 _TOKEN_S, _READ_PER_S = 2.4e-3, 900_000
 _LAUNCH_S = 5e-3
 """Processor time in which a pass that reads prompts starts its kernels: 270 of them."""
+_KEPT = 256 * 1200 // 16
+"""Blocks of prompts that 256 slots hold."""
 _READS, _LOOK, _CONTEXT, _LONGEST = 65_536, 4, 8192, 4096
 
 
@@ -71,7 +73,7 @@ class StandIn:
             self._read()
         for row in self._rows.values():
             self._write(row, _LOOK)
-        time.sleep(_LOOK * _TOKEN_S * max(0.4, len(self._rows) / 256))
+        time.sleep(_LOOK * _TOKEN_S * max(0.6, len(self._rows) / 256))
         self.stats.passes += _LOOK
         self.stats.widest = max(self.stats.widest, len(self._rows))
         over = [t for t, row in self._rows.items() if len(row.tokens) >= row.ask.most]
@@ -91,7 +93,7 @@ class StandIn:
             self._known.update(dict.fromkeys(hashes))
             self._rows[ticket] = row
             joined.append(row)
-        while len(self._known) > 200_000:
+        while len(self._known) > _KEPT:
             del self._known[next(iter(self._known))]
         launched = time.thread_time() + _LAUNCH_S
         while time.thread_time() < launched:

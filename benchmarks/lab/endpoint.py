@@ -1,8 +1,8 @@
 """Calls a second through the endpoint beside the engine's own: 256 callers, each with one call after the other, the same calls.
 
-Always true: engine, endpoint and callers are one tree of processes; the two take turns with the same engine, each for some seconds
-after some that are not counted; a line of JSON is printed as soon as something is known. On a GPU the engine is ours with weights
-of SmolLM2-135M's shape; with `--stand-in` it is one of that speed without a network, for machines that have no GPU.
+Always true: engine, endpoint and callers are one tree of processes; engine and endpoint take turns, each for some seconds
+after some that are not counted; a line of JSON is printed as soon as something is known. On a GPU the engine is ours, with random weights of
+SmolLM2-135M's shape; with `--stand-in` it is one of that speed without a network, for machines that have no GPU.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _folder(folder: Path, chat: Chat) -> Path:
     weights = {"words": drawn(_WORDS, shape.width), "norm": ones}
     heads = shape.heads + 2 * shape.kv_heads
     for i in range(shape.layers):
-        weights |= {f"{i}.norm1": ones.clone(), f"{i}.norm2": ones.clone(), f"{i}.qkv": drawn(heads * shape.head_width, shape.width)}
+        weights |= {f"{i}.norm1": ones.clone(), f"{i}.norm2": ones.clone()}
+        weights |= {f"{i}.qkv": drawn(heads * shape.head_width, shape.width)}
         weights |= {f"{i}.o": drawn(shape.width, shape.heads * shape.head_width)}
         weights |= {f"{i}.gate_up": drawn(2 * shape.inner, shape.width), f"{i}.down": drawn(shape.width, shape.inner)}
     save_file(as_transformers(shape, weights), folder / "model.safetensors", {"format": "pt"})
@@ -194,8 +195,9 @@ def _rate(done: Callable[[], tuple[int, int]], seconds: float, pids: dict[str, l
     time.sleep(seconds)
     now_calls, now_tokens = done()
     took, count = time.perf_counter() - begin, max(1, now_calls - calls)
-    cpu = {f"{name}: CPU ms per call": round(1e3 * (sum(map(_cpu_s, group)) - spent[name]) / count, 3) for name, group in pids.items()}
-    return {"calls per s": round(count / took, 1), "tokens per s": round((now_tokens - tokens) / took), **cpu}
+    cpu = {name: round(1e3 * (sum(map(_cpu_s, group)) - spent[name]) / count, 3) for name, group in pids.items()}
+    rates = {"calls per s": round(count / took, 1), "tokens per s": round((now_tokens - tokens) / took)}
+    return rates | {f"{name}: CPU ms per call": value for name, value in cpu.items()}
 
 
 @contextmanager
@@ -240,7 +242,8 @@ def main() -> None:
                     while callers.done()[0] < _CALLERS:
                         time.sleep(0.1)
                     fronts = [int(p.pid or 0) for p in multiprocessing.active_children() if "front-end" in p.name]
-                    through = _rate(callers.done, seconds, {"engine": [os.getpid()], "front ends": fronts, "callers": callers.pids})
+                    pids = {"engine": [os.getpid()], "front ends": fronts, "callers": callers.pids}
+                    through = _rate(callers.done, seconds, pids)
                 _tell(what="through the endpoint", turn=turn, **through)
                 ratios.append(through["calls per s"] / alone["calls per s"])
         ratio = statistics.median(ratios)

@@ -115,7 +115,8 @@ class _FrontedServer(Server):
     """Accepts connections, and gives them away."""
 
     def __init__(
-        self, backend: EngineBackend, ledger: Ledger | None, count: int, on_ready: Callable[[], None], *, is_remote: bool, token: str
+        self, backend: EngineBackend, ledger: Ledger | None, count: int, on_ready: Callable[[], None], *,
+        is_remote: bool, token: str,
     ) -> None:  # fmt: skip
         super().__init__(server_config(None, http="h11", grace_s=model_server.GRACE_S))
         self._backend, self._ledger, self._count, self._on_ready = backend, ledger, count, on_ready

@@ -143,6 +143,7 @@ class ModelSite:
             body = await _body(request)
             task = asyncio.ensure_future(self._backend.answer(kind, body, is_recorded=self._scribe is not None))
             served = await _unless_gone(request, task)
+            await self._record(caller, served.spoken, begin)
         except ApiError as error:
             return _refusal(error)
         except ClientDisconnect:
@@ -152,7 +153,6 @@ class ModelSite:
         if served.pieces is not None:
             pieces = self._pieces(served.pieces, caller, begin)
             return StreamingResponse(pieces, media_type="text/event-stream", headers={"cache-control": "no-cache"})
-        await self._record(caller, served.spoken, begin)
         return Response(served.body, media_type="application/json")
 
     async def _pieces(

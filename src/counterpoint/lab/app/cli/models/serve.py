@@ -51,13 +51,15 @@ def serve(
     """
     try:
         from counterpoint.app import http_server
-        from counterpoint.lab.app import model_server
+        from counterpoint.lab.app import model_fronts
     except ImportError as error:
         raise InputError(f"an endpoint needs starlette and uvicorn: {error}", fix=install("view")) from error
     if not allow_remote and not http_server.is_loopback(host):
         why = "anybody who reaches it could use your model"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="add --allow-remote if you mean it")
-    backend, name = _backend(model, model_settings(base_url, model_pairs))
+    settings = model_settings(base_url, model_pairs)
+    backend, name = _backend(model, settings)
+    front_ends = model_fronts.usual_front_ends(str(settings.get("device", "cpu")))
     token = read_token(token_file)
     from counterpoint.lab.lm.serving.ledger import Ledger
     from counterpoint.store import Store
@@ -67,9 +69,10 @@ def serve(
         ledger = None if opened is None else Ledger(opened, task=name)
         url = f"http://{_host(sock.getsockname())}/v1"
         try:
-            served = model_server.server(
-                backend, ledger, is_remote=allow_remote, token=token, on_ready=lambda: _say(name, url, store, as_json=as_json)
-            )
+            served = model_fronts.server(
+                backend, ledger, front_ends=front_ends, is_remote=allow_remote, token=token,
+                on_ready=lambda: _say(name, url, store, as_json=as_json),
+            )  # fmt: skip
             served.run(sockets=[sock])
         finally:
             if ledger is not None and opened is not None:
