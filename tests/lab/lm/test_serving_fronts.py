@@ -7,9 +7,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ import counterpoint
 from counterpoint import Store
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.app import model_fronts
+from counterpoint.lab.app.model_ledger import LedgerProcess
 from counterpoint.lab.lm.serving import messages as m
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
 from counterpoint.lab.lm.serving.callers import Caller
@@ -154,7 +158,7 @@ def test_calls_of_one_trace_are_recorded_together_wherever_they_come_in(tiny: Pa
 
 def test_an_answer_is_recorded_before_it_is_known_to_be_whole(tiny: Path, tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store, served(tiny, store=store, front_ends=1) as end:
-        ledger, seen = end.server.ledgers._ledger, list[int]()
+        ledger, seen = end.server.ledgers.ledger, list[int]()
         add = ledger.add
 
         def slowly(caller: Caller, spoken: SpokenAnswer, seconds: float) -> None:
@@ -278,6 +282,78 @@ def test_there_are_none_on_a_cpu_or_a_small_machine(monkeypatch: pytest.MonkeyPa
         assert count("cpu") == 0
 
 
+COMMAND = """
+import sys
+from counterpoint.lab.app import model_fronts
+model_fronts.usual_front_ends = lambda device: 2
+from counterpoint.app.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_ends_in_order_with_all_of_it_recorded(tiny: Path, tmp_path: Path, number: signal.Signals) -> None:
+    args = [sys.executable, "-c", COMMAND, "models", "serve", str(tiny), "--port", "0", "--store", str(tmp_path / "store"), "--json"]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        end = Endpoint(told["url"], None, None, threading.current_thread())
+        for name in ("one", "two"):
+            for k in range(2):
+                ask(Endpoint(f"{end.root}/trace/{name}/v1", None, None, end.thread), seed=k, stream=bool(k))
+        asked: Any = []
+
+        def asks() -> None:
+            with suppress(openai.APIConnectionError):  # it may come too late
+                asked.append(ask(end, max_tokens=900))
+
+        asking = threading.Thread(target=asks)
+        asking.start()
+        time.sleep(0.05)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal sends it
+        else:
+            process.send_signal(number)
+        assert process.wait(60) == 0, process.stderr and process.stderr.read()
+        asking.join(60)
+    finally:
+        process.kill()
+        process.communicate()
+    with Store(tmp_path / "store") as store:
+        assert [len(store.get(name).events) for name in ("one", "two")] == [2, 2]
+        assert len(store.ids()) == 2 + len(asked), "what was answered is recorded"
+
+
+def test_a_ledger_that_dies_ends_the_endpoint_with_one_error(tiny: Path, tmp_path: Path) -> None:
+    from counterpoint.app import http_server
+    from counterpoint.lab.lm.models.local import local
+    from counterpoint.lab.lm.serving.backend import EngineBackend
+
+    model, ledger, is_ready, raised = local(str(tiny)), LedgerProcess(tmp_path / "store", task="t"), threading.Event(), list[Exception]()
+    with http_server.listening_socket("127.0.0.1", 0) as sock:
+        end = Endpoint(f"http://127.0.0.1:{sock.getsockname()[1]}/v1", None, None, threading.current_thread())
+        server = model_fronts.server(EngineBackend(model.thread, "tiny"), ledger, front_ends=1, on_ready=is_ready.set)
+
+        def run() -> None:
+            try:
+                server.run(sockets=[sock])
+            except CounterpointError as error:
+                raised.append(error)
+
+        serving = threading.Thread(target=run)
+        serving.start()
+        assert is_ready.wait(60)
+        assert ask(end).choices
+        ledger.process.kill()
+        serving.join(60)
+    ledger.close()
+    asyncio.run(model.close())
+    assert [str(error).partition(";")[0] for error in raised] == ["models serve: the process that records has ended (SIGKILL)"]
+    with Store(tmp_path / "store") as store:
+        assert len(store.ids()) == 1, "what was answered is there"
+
+
 # -- what they tell each other -----------------------------------------------------------------------------------------------
 
 INTS = st.lists(st.integers(0, 2**31 - 1), max_size=50)
@@ -289,9 +365,11 @@ def test_what_comes_out_is_what_went_in(ids: list[int], logps: list[float], text
     assert m.listed(m.ints(ids), "i") == ids
     assert m.listed(m.floats(logps), "d") == logps
     spoken = SpokenAnswer(id=text, model="m", messages=[{"role": "user", "content": text}], text=text, calls=[ToolCall("f", "{}")], prompt_ids=ids, token_ids=ids, logps=logps)
-    questions = [m.Asked(1, m.ints(ids), 5, 0.5, seed, text, 1.0, 2, [((1, 2), -3)], True), m.Dropped(3), m.Spoken(2, Caller(text, None), [spoken], 0.1), m.Ended(1, text, {"team": 1.0})]
+    questions = [m.Asked(1, m.ints(ids), 5, 0.5, seed, text, 1.0, 2, [((1, 2), -3)], True), m.Dropped(3), m.noted(2, m.Spoken(Caller(text, None), [spoken], 0.1))]
     replies = [m.Written(1, m.ints(ids), m.floats(logps), [((1, -0.5),)], 3, text), m.Settled(1, b"", b"", [], 0, text, "stop"), m.Failed(1, "server", text, None, None, text), m.Recorded(4), m.Stop()]
     assert m.decode_questions(m.framed(questions)[4:]) == questions
+    for note in (m.Spoken(Caller(text, None), [spoken], 0.1), m.Ended(text, {"team": 1.0})):
+        assert m.decode_note(m.noted(1, note).what) == note
     assert m.decode_replies(m.framed(replies)[4:]) == replies
 
 

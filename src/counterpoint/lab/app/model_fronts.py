@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 from counterpoint.app.http_server import Server, patient, server_config
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.app import model_server
+from counterpoint.lab.app.model_ledger import LedgerProcess
 from counterpoint.lab.lm.serving.backend import EngineBackend
-from counterpoint.lab.lm.serving.engine_desk import EngineDesk, LedgerDesk
+from counterpoint.lab.lm.serving.engine_desk import EngineDesk
 from counterpoint.lab.lm.serving.front import FrontBackend, FrontLedger
+from counterpoint.lab.lm.serving.ledger_desk import LedgerDesk
 from counterpoint.lab.lm.serving.link import Link
 from counterpoint.lab.lm.serving.messages import (
     Asked,
@@ -61,11 +63,12 @@ def usual_front_ends(device: str) -> int:
 
 
 def server(
-    backend: Backend, ledger: Ledger | None = None, *, front_ends: int = 0, is_remote: bool = False, token: str = "",
-    on_ready: Callable[[], None] = lambda: None,
+    backend: Backend, ledger: Ledger | LedgerProcess | None = None, *, front_ends: int = 0, is_remote: bool = False,
+    token: str = "", on_ready: Callable[[], None] = lambda: None,
 ) -> Server:  # fmt: skip
     """`model_server.server`, with so many front ends; without any it is one process."""
     if not front_ends or not isinstance(backend, EngineBackend):
+        assert not isinstance(ledger, LedgerProcess)
         return model_server.server(backend, ledger, is_remote=is_remote, token=token, on_ready=on_ready)
     model_server.check_remote(is_remote=is_remote, token=token)
     return _FrontedServer(backend, ledger, front_ends, on_ready, is_remote=is_remote, token=token)
@@ -115,12 +118,12 @@ class _FrontedServer(Server):
     """Accepts connections, and gives them away."""
 
     def __init__(
-        self, backend: EngineBackend, ledger: Ledger | None, count: int, on_ready: Callable[[], None], *,
+        self, backend: EngineBackend, ledger: Ledger | LedgerProcess | None, count: int, on_ready: Callable[[], None], *,
         is_remote: bool, token: str,
     ) -> None:  # fmt: skip
         super().__init__(server_config(None, http="h11", grace_s=model_server.GRACE_S))
-        self._backend, self._ledger, self._count, self._on_ready = backend, ledger, count, on_ready
-        self.ledgers = None if ledger is None else LedgerDesk(ledger)
+        self._backend, self._count, self._on_ready = backend, count, on_ready
+        self.ledgers = ledger if ledger is None or isinstance(ledger, LedgerProcess) else LedgerDesk(ledger)
         self._about = {"is_remote": is_remote, "token": token, "is_recorded": ledger is not None, "count": count}
         self._fronts: list[_Front] = []
         self._sockets: list[socket.socket] = []
@@ -134,12 +137,14 @@ class _FrontedServer(Server):
         await self._backend.open()
         self._sockets = sockets or []
         self._facts = pickle.dumps((self._backend.facts, self._about))
-        seals = asyncio.ensure_future(model_server.sweep(self._ledger))
+        seals = asyncio.ensure_future(model_server.sweep(self.ledgers.ledger if isinstance(self.ledgers, LedgerDesk) else None))
+        if isinstance(self.ledgers, LedgerProcess):
+            self.ledgers.begin(self._fail)
         with self.capture_signals(), self._receiving():
             try:
                 for _ in range(self._count):
                     self._begin()
-                await self._until(lambda: all(front.is_ready for front in self._fronts))
+                await self._until(lambda: sum(front.is_ready for front in self._fronts) == self._count)
                 if not self.should_exit:
                     self.started = True
                     self._on_ready()
@@ -153,7 +158,8 @@ class _FrontedServer(Server):
                     self._forget(front)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        while not (is_so() or self.should_exit):
+        """Wait, unless it is time to end."""
+        while not (is_so() or (self.should_exit and not self._is_ending)):
             if self._failure is not None:
                 raise self._failure
             await asyncio.sleep(_LOOK_S)
@@ -166,10 +172,9 @@ class _FrontedServer(Server):
             sock.close()
         for front in self._fronts:
             front.link.put(Stop())
-        while self._fronts or self._tasks:
-            await asyncio.sleep(_LOOK_S)
+        await self._until(lambda: not (self._fronts or self._tasks))
         if self.ledgers is not None:
-            await asyncio.to_thread(self.ledgers.close)
+            await self.ledgers.end()
 
     @contextmanager
     def _receiving(self) -> Iterator[None]:
@@ -186,6 +191,10 @@ class _FrontedServer(Server):
     def _flush(self) -> None:
         for front in tuple(self._fronts):
             front.link.flush()
+
+    def _fail(self, error: CounterpointError) -> None:
+        """End everything with an error."""
+        self._failure = error
 
     # -- front ends --------------------------------------------------------------------------------------------------------
 
@@ -234,7 +243,7 @@ class _FrontedServer(Server):
         self._early_ends += not front.is_ready
         if self._early_ends >= _MOST_STARTS:
             fix = "look at what they wrote above"
-            self._failure = CounterpointError(f"the endpoint's front ends fail to start: {why}", where="models serve", fix=fix)
+            self._fail(CounterpointError(f"the endpoint's front ends fail to start: {why}", where="models serve", fix=fix))
             return
         warnings.warn(f"front end {front.process.pid} was replaced: it died ({why})", RuntimeWarning, stacklevel=2)
         self._begin()

@@ -1,18 +1,15 @@
 """The engine's side of front ends: their calls go to the engine's thread, and what it tells goes back to who asked.
 
 Always true: what a pass brings goes out when the pass ends, to each front end at once; the calls of a front end that is gone are
-computed for no longer. What is to be recorded is, in its order, before it is said to be.
+computed for no longer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.engine import Ask
 from counterpoint.lab.lm.engine_thread import EngineThread
 from counterpoint.lab.lm.model import ModelFailed
@@ -22,18 +19,12 @@ from counterpoint.lab.lm.serving.link import Link
 from counterpoint.lab.lm.serving.messages import (
     Asked,
     Dropped,
-    Ended,
     Failed,
-    Recorded,
     Settled,
-    Spoken,
     Written,
     floats,
     ints,
 )
-
-if TYPE_CHECKING:
-    from counterpoint.lab.lm.serving.ledger import Ledger
 
 
 class _FrontCall(ToldCall):
@@ -94,37 +85,3 @@ class EngineDesk:
         calls, self._calls = self._calls, {}
         for call in calls.values():
             call.is_cancelled = True
-
-
-class LedgerDesk:
-    """Records what front ends have answered, in a thread of its own."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._thread = ledger, ThreadPoolExecutor(1, "ledger")
-
-    def take(self, link: Link, asked: Spoken | Ended) -> None:
-        """Record it, and say so."""
-        self._thread.submit(self._do, link, asked)
-
-    def _do(self, link: Link, asked: Spoken | Ended) -> None:
-        try:
-            link.keep(self._spoken(asked) if isinstance(asked, Spoken) else self._ended(asked))
-        except Exception as error:  # a bug of ours: said to who asked, and nobody else is harmed
-            link.keep(Recorded(asked.number, error=f"{type(error).__name__}: {error}"))
-        link.flush()
-
-    def _spoken(self, asked: Spoken) -> Recorded:
-        for one in asked.answers:
-            self._ledger.add(asked.caller, one, asked.seconds)
-        return Recorded(asked.number)
-
-    def _ended(self, asked: Ended) -> Recorded:
-        try:
-            trace = self._ledger.finish(asked.trace, asked.rewards)
-        except CounterpointError as error:
-            return Recorded(asked.number, error=error.one_line())
-        return Recorded(asked.number) if trace is None else Recorded(asked.number, trace.trace_id, len(trace.events))
-
-    def close(self) -> None:
-        """Once nobody asks any more."""
-        self._thread.shutdown()

@@ -19,12 +19,14 @@ from counterpoint.lab.lm.serving.messages import (
     Dropped,
     Ended,
     Failed,
+    Note,
     Recorded,
     Settled,
     Spoken,
     Written,
     ints,
     listed,
+    noted,
 )
 from counterpoint.lab.lm.serving.requests import ApiError
 
@@ -90,25 +92,22 @@ class FrontLedger:
 
     async def add(self, caller: Caller, spoken: Sequence[SpokenAnswer], seconds: float) -> None:
         """Returns when they are recorded."""
-        told = await self._told(Spoken(self._number(), caller, list(spoken), seconds))
+        told = await self._told(Spoken(caller, list(spoken), seconds))
         if told.error is not None:
             raise ApiError(told.error, status=500)
 
     async def finish(self, trace_id: str, rewards: Mapping[str, float] | None) -> tuple[str, int] | None:
         """The end of a trace: its name and how many calls it has; None where nothing was said in it."""
-        told = await self._told(Ended(self._number(), trace_id, None if rewards is None else dict(rewards)))
+        told = await self._told(Ended(trace_id, None if rewards is None else dict(rewards)))
         if told.error is not None:
             raise ApiError(told.error)
         return None if told.trace is None else (told.trace, told.calls)
 
-    def _number(self) -> int:
-        self._next += 1
-        return self._next
-
-    async def _told(self, message: Spoken | Ended) -> Recorded:
+    async def _told(self, note: Note) -> Recorded:
         assert self.link is not None
-        future = self._waiting[message.number] = asyncio.get_running_loop().create_future()
-        self.link.put(message)
+        self._next += 1
+        future = self._waiting[self._next] = asyncio.get_running_loop().create_future()
+        self.link.put(noted(self._next, note))
         return await future
 
     def take(self, reply: Recorded) -> None:

@@ -46,10 +46,17 @@ class Dropped(Struct, frozen=True, tag=True, array_like=True):
     call: int
 
 
+class Noted(Struct, frozen=True, tag=True, array_like=True):
+    """Something for the ledger; who passes it on need not read it."""
+
+    number: int
+    what: bytes
+    """A `Note`."""
+
+
 class Spoken(Struct, frozen=True, tag=True, array_like=True):
     """What was answered is to be recorded."""
 
-    number: int
     caller: Caller
     answers: list[SpokenAnswer]
     seconds: float
@@ -58,7 +65,6 @@ class Spoken(Struct, frozen=True, tag=True, array_like=True):
 class Ended(Struct, frozen=True, tag=True, array_like=True):
     """A trace is over."""
 
-    number: int
     trace: str
     rewards: dict[str, float] | None
 
@@ -133,18 +139,35 @@ class Stop(Struct, frozen=True, tag=True, array_like=True):
     """Nobody new is let in; what has begun is answered."""
 
 
-Question = Ready | Asked | Dropped | Spoken | Ended | Parted
+class Problems(Struct, frozen=True, tag=True, array_like=True):
+    """All is sealed; what could not be recorded."""
+
+    problems: list[str]
+
+
+Note = Spoken | Ended
+Question = Ready | Asked | Dropped | Noted | Parted
 """What a front end says."""
 Reply = Written | Settled | Failed | Recorded | Facts | Stop
 """What it is told."""
 decode_questions = msgspec.msgpack.Decoder(list[Question]).decode
+decode_note = msgspec.msgpack.Decoder(Note).decode
+decode_told = msgspec.msgpack.Decoder(list[Recorded | Problems]).decode
+"""What the ledger's process says."""
+decode_orders = msgspec.msgpack.Decoder(list[Noted | Stop]).decode
+"""What it is told."""
 decode_replies = msgspec.msgpack.Decoder(list[Reply]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def framed(messages: Sequence[Question] | Sequence[Reply]) -> bytes:
+def framed(messages: Sequence[Question] | Sequence[Reply] | Sequence[Recorded | Problems]) -> bytes:
     """Messages as they go through the socket."""
     return frame(_encode(messages))
+
+
+def noted(number: int, note: Note) -> Noted:
+    """A note as it is passed on."""
+    return Noted(number, _encode(note))
 
 
 def ints(values: Sequence[int]) -> bytes:
