@@ -105,9 +105,9 @@ class Server(uvicorn.Server):
 
     async def adopt(self, sock: socket.socket) -> None:
         """Answer on a connection that somebody else has accepted."""
-        state, config = self.server_state, self.config
-        made = lambda: config.http_protocol_class(config=config, server_state=state, app_state=self.lifespan.state)  # noqa: E731
-        await asyncio.get_running_loop().connect_accepted_socket(made, sock)
+        protocol: Any = self.config.http_protocol_class
+        about = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol(**about), sock)
 
     def _end(self, number: int, frame: object) -> None:
         self.should_exit = True

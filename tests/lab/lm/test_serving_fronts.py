@@ -350,8 +350,6 @@ def test_a_ledger_that_dies_ends_the_endpoint_with_one_error(tiny: Path, tmp_pat
     ledger.close()
     asyncio.run(model.close())
     assert [str(error).partition(";")[0] for error in raised] == ["models serve: the process that records has ended (SIGKILL)"]
-    with Store(tmp_path / "store") as store:
-        assert len(store.ids()) == 1, "what was answered is there"
 
 
 # -- what they tell each other -----------------------------------------------------------------------------------------------
@@ -362,14 +360,14 @@ FLOATS = st.lists(st.floats(allow_nan=False), max_size=50)
 
 @given(INTS, FLOATS, st.text(max_size=20), st.integers(0, 2**64 - 1))
 def test_what_comes_out_is_what_went_in(ids: list[int], logps: list[float], text: str, seed: int) -> None:
-    assert m.listed(m.ints(ids), "i") == ids
-    assert m.listed(m.floats(logps), "d") == logps
+    assert m.numbers(m.ints(ids), "i") == ids
+    assert m.numbers(m.floats(logps), "d") == logps
     spoken = SpokenAnswer(id=text, model="m", messages=[{"role": "user", "content": text}], text=text, calls=[ToolCall("f", "{}")], prompt_ids=ids, token_ids=ids, logps=logps)
-    questions = [m.Asked(1, m.ints(ids), 5, 0.5, seed, text, 1.0, 2, [((1, 2), -3)], True), m.Dropped(3), m.noted(2, m.Spoken(Caller(text, None), [spoken], 0.1))]
-    replies = [m.Written(1, m.ints(ids), m.floats(logps), [((1, -0.5),)], 3, text), m.Settled(1, b"", b"", [], 0, text, "stop"), m.Failed(1, "server", text, None, None, text), m.Recorded(4), m.Stop()]
+    questions = [m.CallRequest(1, m.ints(ids), 5, 0.5, seed, text, 1.0, 2, [((1, 2), -3)], True), m.CallDrop(3), m.packed_note(2, m.AnswerNote(Caller(text, None), [spoken], 0.1))]
+    replies = [m.Piece(1, m.ints(ids), m.floats(logps), [((1, -0.5),)], 3, text), m.LastPiece(1, b"", b"", [], 0, text, "stop"), m.CallFailure(1, "server", text, None, None, text), m.Receipt(4), m.Stop()]
     assert m.decode_questions(m.framed(questions)[4:]) == questions
-    for note in (m.Spoken(Caller(text, None), [spoken], 0.1), m.Ended(text, {"team": 1.0})):
-        assert m.decode_note(m.noted(1, note).what) == note
+    for note in (m.AnswerNote(Caller(text, None), [spoken], 0.1), m.TraceEnd(text, {"team": 1.0})):
+        assert m.decode_note(m.packed_note(1, note).what) == note
     assert m.decode_replies(m.framed(replies)[4:]) == replies
 
 

@@ -29,12 +29,12 @@ from counterpoint.lab.lm.serving.front import FrontBackend, FrontLedger
 from counterpoint.lab.lm.serving.ledger_desk import LedgerDesk
 from counterpoint.lab.lm.serving.link import Link
 from counterpoint.lab.lm.serving.messages import (
-    Asked,
-    Dropped,
+    CallDrop,
+    CallRequest,
     Facts,
-    Parted,
+    Leave,
     Ready,
-    Recorded,
+    Receipt,
     Stop,
     decode_questions,
     decode_replies,
@@ -84,16 +84,16 @@ class _Front:
         self.process, self.door, self.desk = process, door, desk
         self.connections, self.is_ready = 0, False
         self._all = all_
-        self.link = desk.link = Link(sock, self._take, lambda: all_.gone(self))
+        self.link = desk.link = Link(sock, self._take, lambda: all_.lose(self))
 
     def _take(self, frame: bytes) -> None:
         for said in decode_questions(frame):
-            if isinstance(said, Asked | Dropped):
+            if isinstance(said, CallRequest | CallDrop):
                 self.desk.take(said)
             elif isinstance(said, Ready):
                 self.is_ready = True
                 self._all.came()
-            elif isinstance(said, Parted):
+            elif isinstance(said, Leave):
                 self.connections -= 1
             elif self._all.ledgers is not None:
                 self._all.ledgers.take(self.link, said)
@@ -219,7 +219,7 @@ class _FrontedServer(Server):
         self._early_ends = 0
         self._listen(True)
 
-    def gone(self, front: _Front) -> None:
+    def lose(self, front: _Front) -> None:
         """A front end has ended."""
         self._forget(front)
         task = asyncio.ensure_future(self._replace(front))
@@ -325,7 +325,7 @@ class _FrontServer(Server):
 
             def connection_lost(self, exc: Exception | None) -> None:
                 super().connection_lost(exc)
-                link.put(Parted())
+                link.put(Leave())
 
         self.config.http = Counted
         await super().serve([])
@@ -354,7 +354,7 @@ class _FrontServer(Server):
             elif isinstance(told, Stop):
                 asyncio.get_running_loop().remove_reader(self._door)
                 self.should_exit = True
-            elif isinstance(told, Recorded):
+            elif isinstance(told, Receipt):
                 assert self._ledger is not None
                 self._ledger.take(told)
             else:

@@ -16,9 +16,9 @@ from pathlib import Path
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.lm.serving.ledger import Ledger
-from counterpoint.lab.lm.serving.ledger_desk import recorded
+from counterpoint.lab.lm.serving.ledger_desk import receipt
 from counterpoint.lab.lm.serving.link import Link
-from counterpoint.lab.lm.serving.messages import Noted, Problems, Recorded, Stop, decode_orders, decode_told, framed
+from counterpoint.lab.lm.serving.messages import Note, Problems, Receipt, Stop, decode_notes, decode_receipts, framed
 from counterpoint.lab.train.child_process import collect_seldom, exit_reason, starting, without_script
 from counterpoint.store import Store
 
@@ -49,12 +49,12 @@ class LedgerProcess:
         self._fail = fail
         self._link = Link(self._sock, self._heard, self._gone)
 
-    def take(self, link: Link, noted: Noted) -> None:
+    def take(self, link: Link, noted: Note) -> None:
         """Have recorded what a front end has noted."""
         assert self._link is not None
         self._next += 1
         self._waiting[self._next] = link, noted.number
-        self._link.put(Noted(self._next, noted.what))
+        self._link.put(Note(self._next, noted.what))
 
     async def end(self) -> None:
         """Have every trace sealed, once nobody asks any more."""
@@ -69,12 +69,12 @@ class LedgerProcess:
         self.process.join(_GRACE_S)
 
     def _heard(self, frame: bytes) -> None:
-        for told in decode_told(frame):
+        for told in decode_receipts(frame):
             if isinstance(told, Problems):
                 self.problems, self._is_over = told.problems, True
             else:
                 link, number = self._waiting.pop(told.number)
-                link.put(Recorded(number, told.trace, told.calls, told.error))
+                link.put(Receipt(number, told.trace, told.calls, told.error))
 
     def _gone(self) -> None:
         if not self._is_over:
@@ -104,14 +104,14 @@ def _keep(sock: socket.socket, store: Path, task: str) -> None:
             if not data:
                 break
             for frame in frames.add(data):
-                orders = decode_orders(frame)
-                _say(sock, [recorded(ledger, order) for order in orders if isinstance(order, Noted)])
+                orders = decode_notes(frame)
+                _say(sock, [receipt(ledger, order) for order in orders if isinstance(order, Note)])
                 is_told = any(isinstance(order, Stop) for order in orders)
         ledger.close()
         _say(sock, [Problems(ledger.problems)])
 
 
-def _say(sock: socket.socket, told: list[Recorded | Problems] | list[Recorded] | list[Problems]) -> None:
+def _say(sock: socket.socket, told: list[Receipt | Problems] | list[Receipt] | list[Problems]) -> None:
     try:
         if told:
             sock.settimeout(None)

@@ -17,11 +17,11 @@ from counterpoint.lab.lm.sampling import Start
 from counterpoint.lab.lm.serving.jobs import News, ToldCall
 from counterpoint.lab.lm.serving.link import Link
 from counterpoint.lab.lm.serving.messages import (
-    Asked,
-    Dropped,
-    Failed,
-    Settled,
-    Written,
+    CallDrop,
+    CallFailure,
+    CallRequest,
+    LastPiece,
+    Piece,
     floats,
     ints,
 )
@@ -30,7 +30,7 @@ from counterpoint.lab.lm.serving.messages import (
 class _FrontCall(ToldCall):
     """A call of a front end."""
 
-    def __init__(self, desk: EngineDesk, asked: Asked) -> None:
+    def __init__(self, desk: EngineDesk, asked: CallRequest) -> None:
         ask = Ask(
             prompt=np.frombuffer(asked.prompt, np.int32), most=asked.most, temperature=asked.temperature, seed=asked.seed,  # type: ignore[arg-type]
             starts=tuple(Start(tuple(ids), then) for ids, then in asked.starts), policy=asked.policy, top_p=asked.top_p,
@@ -53,9 +53,9 @@ class EngineDesk:
         self._thread = thread
         self._calls: dict[int, _FrontCall] = {}
 
-    def take(self, asked: Asked | Dropped) -> None:
+    def take(self, asked: CallRequest | CallDrop) -> None:
         """What the front end has said."""
-        if isinstance(asked, Dropped):
+        if isinstance(asked, CallDrop):
             dropped = self._calls.pop(asked.call, None)
             if dropped is not None:
                 dropped.is_cancelled = True
@@ -66,17 +66,17 @@ class EngineDesk:
         except ModelFailed as error:
             del self._calls[asked.call]
             assert self.link is not None
-            self.link.put(Failed.of(asked.call, error))
+            self.link.put(CallFailure.of(asked.call, error))
 
     def tell(self, number: int, item: News | ModelFailed) -> None:
         """In the engine's thread: kept until the pass ends."""
         assert self.link is not None
         if isinstance(item, ModelFailed):
-            self.link.keep(Failed.of(number, item))
+            self.link.keep(CallFailure.of(number, item))
         else:
             ids, logps, named = item.tokens.ids, item.tokens.logps, item.tokens.alternatives
             what = number, ints(ids), floats(logps), named, item.reused, item.version
-            self.link.keep(Written(*what) if item.finish is None else Settled(*what, item.finish))
+            self.link.keep(Piece(*what) if item.finish is None else LastPiece(*what, item.finish))
         if isinstance(item, ModelFailed) or item.finish is not None:
             self._calls.pop(number, None)
 

@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING
 
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.serving.link import Link
-from counterpoint.lab.lm.serving.messages import Ended, Noted, Recorded, Spoken, decode_note
+from counterpoint.lab.lm.serving.messages import AnswerNote, Note, Receipt, TraceEnd, decode_note
 
 if TYPE_CHECKING:
     from counterpoint.lab.lm.serving.ledger import Ledger
 
 
-def recorded(ledger: Ledger, noted: Noted) -> Recorded:
+def receipt(ledger: Ledger, noted: Note) -> Receipt:
     """Do it, and say so."""
     try:
         asked = decode_note(noted.what)
-        return _ended(ledger, noted.number, asked) if isinstance(asked, Ended) else _spoken(ledger, noted.number, asked)
+        return _ended(ledger, noted.number, asked) if isinstance(asked, TraceEnd) else _spoken(ledger, noted.number, asked)
     except Exception as error:  # a bug of ours
-        return Recorded(noted.number, error=f"{type(error).__name__}: {error}")
+        return Receipt(noted.number, error=f"{type(error).__name__}: {error}")
 
 
-def _spoken(ledger: Ledger, number: int, asked: Spoken) -> Recorded:
+def _spoken(ledger: Ledger, number: int, asked: AnswerNote) -> Receipt:
     for one in asked.answers:
         ledger.add(asked.caller, one, asked.seconds)
-    return Recorded(number)
+    return Receipt(number)
 
 
-def _ended(ledger: Ledger, number: int, asked: Ended) -> Recorded:
+def _ended(ledger: Ledger, number: int, asked: TraceEnd) -> Receipt:
     try:
         trace = ledger.finish(asked.trace, asked.rewards)
     except CounterpointError as error:
-        return Recorded(number, error=error.one_line())
-    return Recorded(number) if trace is None else Recorded(number, trace.trace_id, len(trace.events))
+        return Receipt(number, error=error.one_line())
+    return Receipt(number) if trace is None else Receipt(number, trace.trace_id, len(trace.events))
 
 
 class LedgerDesk:
@@ -46,12 +46,12 @@ class LedgerDesk:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self._thread = ledger, ThreadPoolExecutor(1, "ledger")
 
-    def take(self, link: Link, noted: Noted) -> None:
+    def take(self, link: Link, noted: Note) -> None:
         """Record what a front end has noted."""
         self._thread.submit(self._do, link, noted)
 
-    def _do(self, link: Link, noted: Noted) -> None:
-        link.keep(recorded(self.ledger, noted))
+    def _do(self, link: Link, noted: Note) -> None:
+        link.keep(receipt(self.ledger, noted))
         link.flush()
 
     async def end(self) -> None:

@@ -25,7 +25,7 @@ class Ready(Struct, frozen=True, tag=True, array_like=True):
     """It answers."""
 
 
-class Asked(Struct, frozen=True, tag=True, array_like=True):
+class CallRequest(Struct, frozen=True, tag=True, array_like=True):
     """The engine is asked."""
 
     call: int
@@ -40,21 +40,21 @@ class Asked(Struct, frozen=True, tag=True, array_like=True):
     is_watched: bool
 
 
-class Dropped(Struct, frozen=True, tag=True, array_like=True):
+class CallDrop(Struct, frozen=True, tag=True, array_like=True):
     """Nobody waits for a call any more."""
 
     call: int
 
 
-class Noted(Struct, frozen=True, tag=True, array_like=True):
+class Note(Struct, frozen=True, tag=True, array_like=True):
     """Something for the ledger; who passes it on need not read it."""
 
     number: int
     what: bytes
-    """A `Note`."""
+    """A `LedgerNote`."""
 
 
-class Spoken(Struct, frozen=True, tag=True, array_like=True):
+class AnswerNote(Struct, frozen=True, tag=True, array_like=True):
     """What was answered is to be recorded."""
 
     caller: Caller
@@ -62,21 +62,21 @@ class Spoken(Struct, frozen=True, tag=True, array_like=True):
     seconds: float
 
 
-class Ended(Struct, frozen=True, tag=True, array_like=True):
+class TraceEnd(Struct, frozen=True, tag=True, array_like=True):
     """A trace is over."""
 
     trace: str
     rewards: dict[str, float] | None
 
 
-class Parted(Struct, frozen=True, tag=True, array_like=True):
+class Leave(Struct, frozen=True, tag=True, array_like=True):
     """A connection has ended."""
 
 
 # -- to a front end -----------------------------------------------------------------------------------------------------------
 
 
-class Written(Struct, frozen=True, tag=True, array_like=True):
+class Piece(Struct, frozen=True, tag=True, array_like=True):
     """What is new of an answer."""
 
     call: int
@@ -87,7 +87,7 @@ class Written(Struct, frozen=True, tag=True, array_like=True):
     version: str
 
 
-class Settled(Struct, frozen=True, tag=True, array_like=True):
+class LastPiece(Struct, frozen=True, tag=True, array_like=True):
     """An answer is whole: all of it that was not told before."""
 
     call: int
@@ -99,7 +99,7 @@ class Settled(Struct, frozen=True, tag=True, array_like=True):
     finish: Literal["stop", "length"]
 
 
-class Failed(Struct, frozen=True, tag=True, array_like=True):
+class CallFailure(Struct, frozen=True, tag=True, array_like=True):
     """There is no answer."""
 
     call: int
@@ -110,7 +110,7 @@ class Failed(Struct, frozen=True, tag=True, array_like=True):
     fix: str | None
 
     @classmethod
-    def of(cls, call: int, error: ModelFailed) -> Failed:
+    def of(cls, call: int, error: ModelFailed) -> CallFailure:
         """As a message."""
         return cls(call, error.kind, error.what, error.where, error.why, error.fix)
 
@@ -120,7 +120,7 @@ class Failed(Struct, frozen=True, tag=True, array_like=True):
         return ModelFailed(self.kind, self.what, where=self.where, why=self.why, fix=self.fix)
 
 
-class Recorded(Struct, frozen=True, tag=True, array_like=True):
+class Receipt(Struct, frozen=True, tag=True, array_like=True):
     """What was to be recorded is; of a trace that is over: its name and calls, or why there is none."""
 
     number: int
@@ -145,29 +145,29 @@ class Problems(Struct, frozen=True, tag=True, array_like=True):
     problems: list[str]
 
 
-Note = Spoken | Ended
-Question = Ready | Asked | Dropped | Noted | Parted
+LedgerNote = AnswerNote | TraceEnd
+Question = Ready | CallRequest | CallDrop | Note | Leave
 """What a front end says."""
-Reply = Written | Settled | Failed | Recorded | Facts | Stop
+Reply = Piece | LastPiece | CallFailure | Receipt | Facts | Stop
 """What it is told."""
 decode_questions = msgspec.msgpack.Decoder(list[Question]).decode
-decode_note = msgspec.msgpack.Decoder(Note).decode
-decode_told = msgspec.msgpack.Decoder(list[Recorded | Problems]).decode
+decode_note = msgspec.msgpack.Decoder(LedgerNote).decode
+decode_receipts = msgspec.msgpack.Decoder(list[Receipt | Problems]).decode
 """What the ledger's process says."""
-decode_orders = msgspec.msgpack.Decoder(list[Noted | Stop]).decode
+decode_notes = msgspec.msgpack.Decoder(list[Note | Stop]).decode
 """What it is told."""
 decode_replies = msgspec.msgpack.Decoder(list[Reply]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def framed(messages: Sequence[Question] | Sequence[Reply] | Sequence[Recorded | Problems]) -> bytes:
+def framed(messages: Sequence[Question] | Sequence[Reply] | Sequence[Receipt | Problems]) -> bytes:
     """Messages as they go through the socket."""
     return frame(_encode(messages))
 
 
-def noted(number: int, note: Note) -> Noted:
+def packed_note(number: int, note: LedgerNote) -> Note:
     """A note as it is passed on."""
-    return Noted(number, _encode(note))
+    return Note(number, _encode(note))
 
 
 def ints(values: Sequence[int]) -> bytes:
@@ -180,6 +180,6 @@ def floats(values: Sequence[float]) -> bytes:
     return array("d", values).tobytes()
 
 
-def listed(data: bytes, kind: Literal["i", "d"]) -> list[Any]:
+def numbers(data: bytes, kind: Literal["i", "d"]) -> list[Any]:
     """The numbers of such bytes."""
     return array(kind, data).tolist()
