@@ -15,12 +15,10 @@ from pathlib import Path
 
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.frames import Frames
-from counterpoint.lab.lm.serving.ledger import Ledger
 from counterpoint.lab.lm.serving.ledger_desk import receipt
 from counterpoint.lab.lm.serving.link import Link
 from counterpoint.lab.lm.serving.messages import Note, Problems, Receipt, Stop, decode_notes, decode_receipts, framed
 from counterpoint.lab.train.child_process import collect_seldom, exit_reason, starting, without_script
-from counterpoint.store import Store
 
 _SWEEP_S, _GRACE_S, _LOOK_S, _READ = 5.0, 3600.0, 0.05, 1 << 20
 
@@ -30,6 +28,8 @@ class LedgerProcess:
 
     def __init__(self, store: Path, *, task: str) -> None:
         """Raises where there can be no such store."""
+        from counterpoint.store import Store
+
         Store(store).close()
         self.problems: list[str] = []
         self._sock, theirs = socket.socketpair()
@@ -85,6 +85,9 @@ class LedgerProcess:
 
 def _keep(sock: socket.socket, store: Path, task: str) -> None:
     """The life of the ledger: until it is told to end, or nobody is there to tell."""
+    from counterpoint.lab.lm.serving.ledger import Ledger
+    from counterpoint.store import Store
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # who answers the callers says when it is time
     collect_seldom()
     frames, swept, is_told = Frames(), time.monotonic(), False
