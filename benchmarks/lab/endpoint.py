@@ -2,7 +2,7 @@
 
 Always true: engine, endpoint and callers are one tree of processes; engine and endpoint take turns, each for some seconds
 after some that are not counted; a line of JSON is printed as soon as something is known. On a GPU the engine is ours, with
-random weights of SmolLM2-135M's shape; with `--stand-in` it is one of that speed without a network, for machines without a GPU.
+random weights of SmolLM2-135M's shape; with `--stand-in`, and where there is no GPU, one of that speed without a network.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -69,7 +71,6 @@ def _chat() -> Chat:
 
 def _folder(folder: Path, chat: Chat) -> Path:
     """Random weights of SmolLM2-135M's shape."""
-    import torch
     from safetensors.torch import save_file
 
     from counterpoint.lab.lm.network import Shape, as_transformers
@@ -236,17 +237,19 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--stand-in", action="store_true", help="an engine of the H200's speed without a network")
+    parser.add_argument("--json", action="store_true", help="lines of JSON: there is no other form")
     parser.add_argument("--quick", action="store_true", help="one turn, of a second")
     parser.add_argument("--front-ends", type=int, default=model_fronts.usual_front_ends("cuda"), metavar="N")
     options = parser.parse_args()
     seconds, began = 1.0 if options.quick else 5.0, time.perf_counter()
-    with _thread(is_stand_in=options.stand_in) as thread:
+    is_stand_in = options.stand_in or not torch.cuda.is_available()
+    with _thread(is_stand_in=is_stand_in) as thread:
         thread.ready().result()
         assert thread.chat is not None
         asks = _asks(thread.chat, 9)
         mean = statistics.mean(len(ask.prompt) for mine in asks for ask in mine)
-        cores = len(os.sched_getaffinity(0))
-        _tell(callers=_CALLERS, cores=cores, prompt_tokens=round(mean), new=NEW, ready_s=round(time.perf_counter() - began, 1))
+        engine = "stand-in" if is_stand_in else torch.cuda.get_device_name()
+        _tell(engine=engine, callers=_CALLERS, cores=len(os.sched_getaffinity(0)), prompt_tokens=round(mean), new=NEW)
         with _served(thread, options.front_ends) as port:
             shares = list[float]()
             for turn in range(1 if options.quick else 1 + _TURNS):  # the first is not counted: kernels are made in it
