@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -165,10 +166,12 @@ class RequestDesk:
         return list(ids)
 
     def _offer(self, request: Request) -> tuple[Offer, list[str]]:
-        """The tools of a request, and how an answer begins that has to call one."""
-        forced = request.forced if isinstance(request, ChatRequest) else []
-        if not isinstance(request, ChatRequest) or not request.offered:
+        """The tools of a request, and how an answer begins that has to call one, or to follow a schema."""
+        if not isinstance(request, ChatRequest):
             return Offer(), []
+        forced, answers = request.forced, request.answers
+        if not request.offered:
+            return Offer(), [json.dumps(value, ensure_ascii=False) + "\n" for value in answers]
         names = tuple(function.name for function in forced or request.offered)
         is_single = bool(forced) or request.parallel_tool_calls is False
         return Offer(names, bool(forced), is_single), forced_starts(forced)

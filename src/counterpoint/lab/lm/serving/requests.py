@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from counterpoint.errors import did_you_mean
+from counterpoint.lab.lm.serving.schemas import every
 
 MOST_CHOICES, MOST_ALTERNATIVES, MOST_STOPS = 128, 20, 16
 _USUAL_TOKENS = 16
@@ -175,10 +176,24 @@ class NamedTool(Struct):
     type: Literal["function"] = "function"
 
 
+class NamedSchema(Struct):
+    """The schema that an answer has to follow."""
+
+    schema: dict[str, Any] | None = None
+
+
+class ResponseFormat(Struct):
+    """The form of an answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+
 class ChatRequest(_Sampled, kw_only=True):
     """A request of `/v1/chat/completions`."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
@@ -197,6 +212,19 @@ class ChatRequest(_Sampled, kw_only=True):
         if self.top_logprobs and not self.logprobs:
             raise ApiError("top_logprobs needs logprobs to be true", param="top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def answers(self) -> list[Any]:
+        """The only values that may be answered, where there are only some."""
+        form = self.response_format
+        if form is None or form.type == "text":
+            return []
+        schema = (form.json_schema and form.json_schema.schema) or {}
+        listed = every(schema) if schema.get("properties") else []
+        if not listed or self.offered:
+            what = "response_format is left out, or text, or without tools a json_schema whose values are each one of a few"
+            raise ApiError(f"{what} (enum, const, boolean, null)", param="response_format", code="unsupported_parameter")
+        return listed
 
     @property
     def offered(self) -> list[Function]:
