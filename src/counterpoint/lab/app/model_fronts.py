@@ -353,6 +353,7 @@ class _FrontServer(Server):
                 self._told.set_result(told.data)
             elif isinstance(told, Stop):
                 asyncio.get_running_loop().remove_reader(self._door)
+                self._enter()  # who was let in before
                 self.should_exit = True
             elif isinstance(told, Receipt):
                 assert self._ledger is not None

@@ -33,7 +33,8 @@ def _values(about: Any, whole: Mapping[str, Any], depth: int) -> list[Any] | Non
         return None if None in parts else [value for part in parts for value in part or ()]
     if about.get("type") == "object" and about.get("properties"):
         return _object(about, whole, depth + 1)
-    return {"boolean": [True, False], "null": [None]}.get(str(about.get("type")))
+    simple: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
+    return simple.get(str(about.get("type")))
 
 
 def _object(schema: Mapping[str, Any], whole: Mapping[str, Any], depth: int) -> list[Any] | None:
