@@ -67,6 +67,18 @@ def test_who_goes_on_with_a_conversation_is_the_same_agent(store: Store) -> None
     assert trace.rewards == {"team": 1.0}
 
 
+@pytest.mark.parametrize("count", [3, 300])
+def test_what_a_prompt_holds_of_others_answers_is_an_edge_however_many_there_are(store: Store, count: int) -> None:
+    ledger = Ledger(store)
+    for k in range(count):
+        ledger.add(Caller("t", f"a{k}"), spoken(say("s", "go"), f"Answer {k} of the search."), 0.0)
+    texts = ["Answer 1 of the search.", "so: Answer 2 of the search. And more", "Answer 0 of the searches, nearly", "short"]
+    ledger.add(Caller("t", "last"), spoken(say("s", *texts), "done"), 0.0)
+    trace = ledger.finish("t")
+    assert trace is not None
+    assert {(e.src, e.type) for e in trace.edges if e.dst == trace.events[-1].id} == {("e2", "causal"), ("e3", "causal")}
+
+
 def test_headers_name_the_agent_whatever_was_said(store: Store) -> None:
     ledger = Ledger(store)
     for agent, role in (("ada", "orchestrator"), ("ben", None), ("ada", None)):

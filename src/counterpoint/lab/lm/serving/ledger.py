@@ -28,8 +28,7 @@ from counterpoint.trace.model_calls import PromptIds
 
 _SHORTEST_QUOTE = 12
 """Characters of an answer whose return in a prompt is no accident."""
-
-
+_MANY = 200
 _MOST_KNOWN = 2000
 """Answers and conversations of a trace that are remembered: a caller may never say that a trace is over."""
 
@@ -143,7 +142,7 @@ class Ledger:
         page.latest = self._clock()
         page.clock.at = round(max(0.0, page.latest - page.began - seconds), 6)
         before = page.last.get(agent)
-        read = {event: "causal" for answer, event in page.answers.items() if _quotes(spoken.messages, answer) and event != before}
+        read = {event: "causal" for event in _quoted(spoken.messages, page.answers) if event != before}
         reads = [*([(before, "temporal")] if before else []), *read.items()]
         note = self._note(page, agent, spoken)
         is_leading = role == "orchestrator"
@@ -253,5 +252,11 @@ def _digest(rows: Sequence[tuple[str, str]]) -> str:
     return hashlib.blake2b(json.dumps(rows).encode(), digest_size=16).hexdigest()
 
 
-def _quotes(messages: Sequence[Mapping[str, Any]], answer: str) -> bool:
-    return any(answer in str(message.get("content") or "") for message in messages)
+def _quoted(messages: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[str]:
+    """The events whose answers these messages hold, word for word."""
+    texts, some = [str(message.get("content") or "") for message in messages], list(answers)
+    if len(some) > _MANY:  # then it is quicker to know first which of them begin anywhere in a text
+        size = _SHORTEST_QUOTE
+        begins = {text[at : at + size] for text in texts for at in range(len(text) - size + 1)}
+        some = [answer for answer in some if answer[:size] in begins]
+    return [answers[answer] for answer in some if any(answer in text for text in texts)]
