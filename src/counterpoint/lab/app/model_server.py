@@ -7,6 +7,8 @@ requests that have begun are answered and recorded first.
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,10 +21,18 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from counterpoint.app.http_server import Server, foreign_request, knows_token, patient, server_config
+from counterpoint.app.http_server import (
+    Server,
+    foreign_request,
+    is_loopback,
+    knows_token,
+    listening_socket,
+    patient,
+    server_config,
+)
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.lm.serving.backend import Served, SpokenAnswer
-from counterpoint.lab.lm.serving.callers import Caller
+from counterpoint.lab.lm.serving.callers import Caller, asking
 from counterpoint.lab.lm.serving.requests import ApiError, json_object
 
 if TYPE_CHECKING:
@@ -139,6 +149,7 @@ class ModelSite:
     async def _answer(self, request: Request, kind: str) -> Response:
         begin = time.monotonic()
         caller = Caller.of(request.headers, request.path_params.get("trace"))
+        asking.set(caller)
         try:
             body = await _body(request)
             task = asyncio.ensure_future(self._backend.answer(kind, body, is_recorded=self._scribe is not None))
@@ -266,6 +277,45 @@ def check_remote(*, is_remote: bool, token: str) -> None:
     """Raise where anybody could use the model."""
     if is_remote and not token:
         raise InputError("an endpoint that other machines reach needs a token", fix="--token-file FILE")
+
+
+class ThreadServer:
+    """An endpoint that another program of this process has in a thread."""
+
+    def __init__(self, server: Server, sock: socket.socket) -> None:
+        self._server, self._thread = server, threading.Thread(target=self._run, args=(sock,), daemon=True, name="model-endpoint")
+        self._error: BaseException | None = None
+        host, port = sock.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def _run(self, sock: socket.socket) -> None:
+        try:
+            self._server.run(sockets=[sock])
+        except BaseException as error:
+            self._error = error
+            self._ready.set()
+
+    def start(self, ready: threading.Event) -> None:
+        """Answer; raises where the model cannot be loaded."""
+        self._ready = ready
+        self._thread.start()
+        ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Answer no longer; what is under way is cut off."""
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join()
+
+
+def endpoint_thread(backend: Backend, ledger: Any, *, host: str, token: str) -> ThreadServer:
+    """An endpoint in a thread of its own, on a free port; it answers when this returns."""
+    ready = threading.Event()
+    sock = listening_socket(host, 0)
+    made = ThreadServer(server(backend, ledger, is_remote=not is_loopback(host), token=token, on_ready=ready.set), sock)
+    made.start(ready)
+    return made
 
 
 def server(

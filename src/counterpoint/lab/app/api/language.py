@@ -46,6 +46,7 @@ def language_config(
     *,
     model: str | None = None,
     tasks: Sequence[str] = (),
+    own: Mapping[str, str] | None = None,
     topology: str | None = None,
     demos: str | None = None,
     where: str | None = None,
@@ -54,7 +55,7 @@ def language_config(
     pairs: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, Any]:
-    """The settings of a file, or none, with what was named beside it."""
+    """The settings of a file, or none, with what was named beside it; `own` is a team of one's own with its cases."""
     from counterpoint.lab.train.lm.methods import without_preset
     from counterpoint.lab.train.lm.settings import named_in, read_language_settings
 
@@ -62,12 +63,15 @@ def language_config(
     config |= {} if model is None else {"model": model}
     if tasks:
         config["task"] = [{"name": name} for name in tasks]
+    if own is not None:
+        config["task"] = [own]
     config["task"] = [dict(mix) for mix in config.get("task", ())]
     if not config["task"]:
-        raise InputError("no task to play", where="--task", fix="--task T1, or several: --task T1,T5")
+        fix = "--task T1, or several: --task T1,T5; a team of your own: --team my.py:team --tasks cases.jsonl"
+        raise InputError("no task to play", where="--task", fix=fix)
     for mix in config["task"]:
         mix |= {} if topology is None else {"topology": topology}
-    named = {*tasks, *([topology] if topology else []), *credit, *([options["preset"]] if options.get("preset") else [])}
+    named = {*tasks, *(own or {}).values(), *credit, *filter(None, (topology, options.get("preset")))}
     registry.check_consent(named_in(config), {*allow, *named}, where=str(source))
     if options.get("preset") and source is not None:  # what is typed wins over the file, and over the preset that is in it
         for name in (config.get("preset"), options["preset"]):
@@ -136,7 +140,7 @@ def _set(config: dict[str, Any], pair: str) -> None:
 
 
 def _dial(tasks: Sequence[dict[str, Any]], name: str, value: Any, own: Sequence[str]) -> None:
-    dials = [{p.name for p in parameters(find_task(mix["name"]).config)} for mix in tasks]
+    dials = [set() if mix.get("cases") else {p.name for p in parameters(find_task(mix["name"]).config)} for mix in tasks]
     if not any(name in known for known in dials):
         known = {*own, *(d for some in dials for d in some), "limits.width", "learn.updates", "imitate.steps"}
         raise InputError(f"no setting or dial {name!r}", where="--set", fix=did_you_mean(name, known))
@@ -149,6 +153,16 @@ def folder_word(name: str) -> str:
     """A name as a part of a folder's: of code that is named by its file, the object alone."""
     place, _, attribute = name.rpartition(":")
     return attribute if place.endswith(".py") else name.replace(":", ".")
+
+
+def lasting(name: str) -> str:
+    """Code that is named by its file, by the whole path: a run is resumed from any folder."""
+    place, colon, attribute = name.rpartition(":")
+    return f"{Path(place).resolve()}:{attribute}" if colon and place.endswith(".py") else name
+
+
+def _short(mix: Mapping[str, Any]) -> str:
+    return folder_word(mix["name"]) if mix["cases"] else str(find_task(mix["name"]).short)
 
 
 def language_planned(
@@ -164,7 +178,9 @@ def language_planned(
     full["model"] = lasting_name(full["model"])  # a run is resumed from any folder
     if not is_fake(demos := full["imitate"]["demos"]):
         full["imitate"]["demos"] = str(Path(demos).resolve())
-    tasks = "-".join(dict.fromkeys(find_task(mix["name"]).short for mix in full["task"]))
+    for mix in full["task"] if full["task"][0]["cases"] else ():
+        mix |= {"name": lasting(mix["name"]), "cases": str(Path(mix["cases"]).resolve()), "reward": lasting(mix["reward"])}
+    tasks = "-".join(dict.fromkeys(_short(mix) for mix in full["task"]))
     usual = "-".join(part for part in ("lm", Path(full["model"]).name, tasks, folder_word(full["preset"])) if part)
     name = out or _HOME / (source.stem if source is not None else usual)
     each = range(full["seed"], full["seed"] + (seeds or 1))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import multiprocessing
 import os
 import signal
@@ -34,6 +33,7 @@ import msgspec
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError
 from counterpoint.lab.tasks.task import Instance
+from counterpoint.lab.team.job import Job, takes_text
 from counterpoint.lab.team.toolbox import Toolbox
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recording import Recording, record
@@ -55,26 +55,6 @@ _WORDS = 160
 """Characters of an error that a row keeps."""
 _START_S = 600.0
 """What importing may take beside."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a team is asked."""
-
-    question: str
-    answer_format: str
-    parts: Mapping[str, str]
-    """A natural split of the work: name to what is to be done."""
-    tools: Mapping[str, Callable[[str], str]]
-    """By name; each takes a text and gives one. They are recorded, once: also where a framework's adapter records them."""
-    about: Mapping[str, str]
-    """What each tool does and how it is asked."""
-    recording: Recording
-    """Of this run: its decorators and `acting` say who did what."""
-    briefs: tuple[str, ...] = ()
-    """What only one agent may know at first: the n-th goes to whoever works on the n-th part. Empty in most tasks."""
-    case: Mapping[str, Any] = field(default_factory=dict)
-    """Of a case of your own all of its line but the answer."""
 
 
 @dataclass
@@ -223,7 +203,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
         if asked["case"] is None:
             _watch(report)
         with recording:
-            answer = team(job.question if _takes_text(team) else job)
+            answer = team(job.question if takes_text(team) else job)
             if asyncio.iscoroutine(answer):
                 answer = asyncio.run(answer)
             if recording.session is not None and not recording.session.recorder.count:
@@ -234,15 +214,6 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
         _ = recording.trace
         with contextlib.suppress(OSError):
             pipe.send(("failed", error_words(error)))
-
-
-def _takes_text(team: Any) -> bool:
-    """Whether a function says that it takes a text: it is asked the question, and not handed a job."""
-    try:
-        first = next(iter(inspect.signature(team).parameters.values()), None)
-    except (TypeError, ValueError):  # of a built-in
-        return False
-    return first is not None and first.annotation in (str, "str")
 
 
 def error_words(error: BaseException) -> str:

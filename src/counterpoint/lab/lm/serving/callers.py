@@ -6,6 +6,7 @@ Always true: nothing is guessed here; what a header does not say is None.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -27,3 +28,8 @@ class Caller(NamedTuple):
         """What headers say; `trace` is the one of the address that was asked."""
         named = [unquote(headers.get(name) or "") or None for name in (TRACE_HEADER, AGENT_HEADER, ROLE_HEADER, EVENT_HEADER)]
         return cls(named[0] or trace, *named[1:])
+
+
+_NOBODY = Caller()
+asking: ContextVar[Caller] = ContextVar("counterpoint_caller", default=_NOBODY)
+"""Who asks what is being answered here."""

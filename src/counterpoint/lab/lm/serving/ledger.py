@@ -20,6 +20,7 @@ from counterpoint.errors import CounterpointError, InputError, TryAgain
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
 from counterpoint.lab.lm.serving.callers import Caller
 from counterpoint.recorder.lanes import Lanes, RecordingSession, running
+from counterpoint.recorder.memory_run import MemoryRun
 from counterpoint.recorder.recorder import Recorder
 from counterpoint.store import Run, Store
 from counterpoint.trace import Trace
@@ -54,7 +55,7 @@ class _CallClock:
 class _Page:
     """One trace that is being written."""
 
-    run: Run
+    run: Run | MemoryRun
     clock: _CallClock
     recorder: Recorder
     began: float
@@ -73,10 +74,10 @@ class _Page:
 
 
 class Ledger:
-    """Writes answered calls into a store; any thread may."""
+    """Writes answered calls into a store, or into traces in memory; any thread may."""
 
     def __init__(
-        self, store: Store, *, task: str = "served", idle_s: float = 300.0, clock: Callable[[], float] = time.time
+        self, store: Store | None, *, task: str = "served", idle_s: float = 300.0, clock: Callable[[], float] = time.time
     ) -> None:
         """A trace to which nothing comes for `idle_s` seconds is sealed."""
         self._store, self._task, self._idle_s, self._clock = store, task, idle_s, clock
@@ -129,13 +130,17 @@ class Ledger:
             name = self._unnamed = f"{self._task}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(self._clock()))}"
         if name not in self._pages:
             now, meta = self._clock(), {TITLE: self._task, BEGAN: round(self._clock(), 3)}
-            try:
-                run = self._store.record(name, task_id=self._task, meta=meta)
-            except (InputError, TryAgain):  # it is recorded by its own process: ours stands beside it
-                run = self._store.record(f"{name}-calls-{int(now)}", task_id=self._task, meta=meta)
-            clock = _CallClock()
+            run, clock = self._run(name, meta), _CallClock()
             self._pages[name] = _Page(run, clock, Recorder(run, clock), now, now)
         return self._pages[name]
+
+    def _run(self, name: str, meta: dict[str, Any]) -> Any:
+        if self._store is None:
+            return MemoryRun(name, self._task)
+        try:
+            return self._store.record(name, task_id=self._task, meta=meta)
+        except (InputError, TryAgain):  # it is recorded by its own process: ours stands beside it
+            return self._store.record(f"{name}-calls-{int(meta[BEGAN])}", task_id=self._task, meta=meta)
 
     def _write(self, page: _Page, caller: Caller, spoken: SpokenAnswer, seconds: float) -> None:
         agent, role = self._speaker(page, caller, spoken)
@@ -147,7 +152,7 @@ class Ledger:
         note = self._note(page, agent, spoken)
         is_leading = role == "orchestrator"
         extra = {"call": note} | ({} if is_leading else {"aloud": True})
-        text = _said(spoken)
+        text = answer_text(spoken)
         event = page.recorder.event(
             agent, "orchestrator_decision" if is_leading else "message", reads=reads, text=text, dur=round(seconds, 6), role=role,
             model=spoken.model, tokens_in=spoken.tokens_in, tokens_out=spoken.tokens_out, extra=extra,
@@ -205,7 +210,7 @@ def _note_call(lanes: Lanes, caller: Caller, spoken: SpokenAnswer, note: Mapping
         return
     step = lanes.begin_step(scope, model=spoken.model)
     extra = {"call": dict(note)}
-    lanes.end(step, _said(spoken), tokens_in=spoken.tokens_in, tokens_out=spoken.tokens_out, extra=extra)
+    lanes.end(step, answer_text(spoken), tokens_in=spoken.tokens_in, tokens_out=spoken.tokens_out, extra=extra)
 
 
 def call_facts(spoken: SpokenAnswer) -> dict[str, Any]:
@@ -224,7 +229,7 @@ def _list(values: Sequence[Any] | None) -> list[Any] | None:
     return None if values is None else list(values)
 
 
-def _said(spoken: SpokenAnswer) -> str:
+def answer_text(spoken: SpokenAnswer) -> str:
     """The text of an answer, with its calls."""
     calls = [f"{call.name}({call.arguments})" for call in spoken.calls]
     return "\n".join([*([spoken.text] if spoken.text or not calls else []), *calls])

@@ -7,6 +7,7 @@
     mismatch           the engine's log-probabilities are not the learner's
     kl_jump            an update moved the policy far from what had sampled
     silent_role        a role that used to speak does not speak any more
+    team_failed        of a team of one's own, more than one in twenty failed, or was lost
     zero_variance      all samples of most tasks earned the same: compared with each other they teach nothing
 
 Always true: an alert is a function of the rows of metrics and alerts so far, so a run that resumes raises the same ones. None
@@ -33,7 +34,7 @@ def language_alerts(metrics: Sequence[Row], alerts: Sequence[Row]) -> list[Alert
     if not rows:
         return []
     recent = recent_codes(alerts, metrics[-1]["update"], AGAIN)
-    found = (look(rows) for look in (_entropy, _length, _malformed, _too_long, _mismatch, _kl, _silent, _flat))
+    found = (look(rows) for look in (_entropy, _length, _malformed, _too_long, _mismatch, _kl, _silent, _flat, _failed))
     return [alert for alert in found if alert is not None and alert.code not in recent]
 
 
@@ -100,3 +101,12 @@ def _flat(rows: Sequence[Row]) -> Alert | None:
         return None
     what = f"in {share:.0%} of the tasks all samples earned the same"
     return Alert("zero_variance", what, "harder or more varied tasks, more samples, or a higher temperature")
+
+
+def _failed(rows: Sequence[Row]) -> Alert | None:
+    now, lost = rows[-1].get("failed") or 0.0, rows[-1].get("lost") or {}
+    if not (now > _MALFORMED or lost):
+        return None
+    why = next(iter(lost or rows[-1].get("failures") or {}), "")
+    what = f"{sum(lost.values())} rollouts were lost, {now:.0%} of the teams failed: {why}"
+    return Alert("team_failed", what, "a team that raises earns 0; code that takes every answer teaches more")

@@ -98,7 +98,7 @@ def _loss(preset: Preset) -> dict[str, Any]:
     low, high, ends = float(given.get("clip", 0.2)), given.get("clip_high"), (given.get("mask_low"), given.get("mask_high"))
     told: dict[str, Any] = {"clip_low": low, "clip_high": low if high is None else float(high)}
     told |= {"dual": float(given.get("dual") or 0.0), "level": _LEVELS[given.get("level", "decision")]}
-    told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3"), "kl_in": given.get("kl_in", "loss")}
+    told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3")}
     told |= {"pull": float(given.get("pull", 0.0))}
     told |= {"weigh": "turn" if given.get("level") == "turn" else _WEIGHTS[given.get("weigh", "type")]}
     told |= {"log_max": float(given["log_max"])} if "log_max" in given else {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,6 +89,8 @@ class Policies:
         options = Options(tokens=settings.tokens or (65_536 if self.is_gpu else 8192))
         self.learners = {name: self._learner(name, options) for name in self.names}
         self.engines = Engines({name: engine_of(settings, files, share=len(self.names)) for name in self.names})
+        self.at_rest: Callable[[Callable[[Engines], None]], None] = lambda work: work(self.engines)
+        """Has the engines worked on when no call is under way; where a thread answers calls, in that thread."""
 
     def _learner(self, name: str, options: Options) -> LanguageLearner:
         adapter = None
@@ -108,8 +110,14 @@ class Policies:
     def refresh(self) -> None:
         """The engines speak with the learners' weights from now on."""
         with torch.no_grad():
-            for name, learner in self.learners.items():
-                self.engines.engines[name].load({n: w.detach() for n, w in learner.now().items()})
+            weights = {name: {n: w.detach() for n, w in learner.now().items()} for name, learner in self.learners.items()}
+
+        def load(engines: Engines) -> None:
+            with torch.no_grad():
+                for name, new in weights.items():
+                    engines.engines[name].load(new)
+
+        self.at_rest(load)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -167,7 +175,7 @@ def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1) 
         return Engine(network, weights, ends=ends, after_space=spaces, slots=settings.slots or 64)
     from counterpoint.lab.lm.cuda import CudaEngine
 
-    most = max(mix.spec(0, "engine").limits.max_tokens for mix in settings.task)
+    most = max(mix.most for mix in settings.task)
     slots = settings.slots or max(64, 768 // share)
     return CudaEngine(network, weights, ends=ends, after_space=spaces, slots=slots, most=most, room=1024)
 

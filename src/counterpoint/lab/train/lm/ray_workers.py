@@ -24,10 +24,13 @@ import ray
 
 from counterpoint.errors import InputError
 from counterpoint.lab.train.child_process import START_S
+from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.rollout_worker import serve
 from counterpoint.lab.train.lm.worker_link import Started
 from counterpoint.lab.train.ray_cluster import PLACE_S, RayCluster, code_digest, within
 
+OWN_MB = 1000
+"""What is reserved for a worker that runs a person's own team, with what it imports."""
 WORKER_MB = 300
 """What is reserved for a worker, which loads neither torch nor the store; teams of long texts take more."""
 _HELLO = struct.Struct("<32sII16s")
@@ -84,18 +87,20 @@ class RayHost:
     """Where a driver starts its workers: a Ray cluster."""
 
     def __init__(
-        self, chat: Path | str, workers: int, *, address: str | None = None, memory_mb: int = WORKER_MB, place_s: float = PLACE_S,
-        tell: Callable[[str], None] = lambda what: None,
+        self, given: Path | str | bytes, workers: int, *, address: str | None = None, memory_mb: int = WORKER_MB,
+        place_s: float = PLACE_S, tell: Callable[[str], None] = lambda what: None,
     ) -> None:  # fmt: skip
-        """`chat`: the folder of the tokeniser; all `workers` must have a place within `place_s`; `tell` is told what the run
-        takes of the cluster before it does."""
+        """`given`: the folder of the tokeniser, or as bytes what a worker of a person's own team is told; all `workers` must have a
+        place within `place_s`; `tell` is told what the run takes of the cluster before it does."""
         self._place_s, self._cluster = place_s, RayCluster(address, workers=workers, memory_mb=memory_mb)
         tell(self._cluster.needs())
-        self._files = [ray.put({n: path.read_bytes() for n in _FILES if (path := Path(chat) / n).is_file()})]
+        self._files = [ray.put(given if isinstance(given, bytes) else _chat_files(Path(given)))]
         self._token, self._started = secrets.token_bytes(32), list[_Actor]()
         self._wrong_code: str | None = None
         self._alone_s, self._checked = 0.0, time.monotonic()
-        self._listener = socket.create_server((ray.util.get_node_ip_address(), 0), backlog=256)
+        self.own_address = ray.util.get_node_ip_address()
+        """Where this process is reached from the nodes."""
+        self._listener = socket.create_server((self.own_address, 0), backlog=256)
         threading.Thread(target=self._listen, daemon=True, name="counterpoint-ray-workers").start()
 
     # -- who comes
@@ -170,6 +175,10 @@ class RayHost:
         self._cluster.close()
 
 
+def _chat_files(folder: Path) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name in _FILES if (path := folder / name).is_file()}
+
+
 def _received(conn: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
@@ -198,10 +207,10 @@ class TeamActor:
         join_driver(host, port, token, number, ray.get(files[0]))
 
 
-def join_driver(host: str, port: int, token: bytes, number: int, files: dict[str, bytes]) -> None:
+def join_driver(host: str, port: int, token: bytes, number: int, given: dict[str, bytes] | bytes) -> None:
     """Connect to the driver, and play what it sends until it closes the connection."""
     with tempfile.TemporaryDirectory(prefix="counterpoint-chat-") as folder:
-        for name, data in files.items():
+        for name, data in () if isinstance(given, bytes) else given.items():
             (Path(folder) / name).write_bytes(data)
         try:
             conn = socket.create_connection((host, port), timeout=_HELLO_S)
@@ -212,4 +221,4 @@ def join_driver(host: str, port: int, token: bytes, number: int, files: dict[str
             _probe(conn)
             conn.sendall(_HELLO.pack(token, number, os.getpid(), code_digest().encode()))
             conn.settimeout(None)
-            serve(conn, folder)
+            serve_teams(conn, given) if isinstance(given, bytes) else serve(conn, folder)

@@ -69,6 +69,13 @@ class Play(Struct, frozen=True, tag=True, array_like=True):
     what: bytes
 
 
+class Begin(Struct, frozen=True, tag=True, array_like=True):
+    """Where a team of a person's own finds the model: an endpoint's address and its key."""
+
+    url: str
+    key: str
+
+
 class ModelAnswer(Struct, frozen=True, tag=True, array_like=True):
     """The model's answer: token ids as int32, log-probabilities as float64."""
 
@@ -93,7 +100,7 @@ class Stop(Struct, frozen=True, tag=True, array_like=True):
 
 Report = Ready | ModelRequest | TeamEnd | Failed | Quiet
 """What a worker reports."""
-Order = Play | ModelAnswer | Unreadable | Stop
+Order = Begin | Play | ModelAnswer | Unreadable | Stop
 """What a worker has to do."""
 _encode = msgspec.msgpack.Encoder().encode
 decode_reports = msgspec.msgpack.Decoder(list[Report]).decode

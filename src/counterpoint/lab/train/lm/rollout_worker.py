@@ -35,6 +35,7 @@ from counterpoint.lab.team.edits import Edits, keyed_seed
 from counterpoint.lab.team.session import DRAWS, Spec, assemble, make_model, play_to_trace
 from counterpoint.lab.train.child_process import collect_seldom, end_with_parent
 from counterpoint.lab.train.lm.rollout_messages import (
+    Begin,
     Failed,
     ModelRequest,
     Play,
@@ -322,7 +323,7 @@ class _Worker:
                     task.add_done_callback(self._tasks.discard)
                 elif isinstance(order, Stop):
                     self._over.set()
-                elif order.rollout in self._live:
+                elif not isinstance(order, Begin) and order.rollout in self._live:
                     self._live[order.rollout].model.arrive(order.call, order)
 
     async def _play(self, order: Play) -> None:

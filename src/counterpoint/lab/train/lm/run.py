@@ -18,19 +18,27 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.display import working
 from counterpoint.errors import InputError, NotFound, Refused
-from counterpoint.lab.tasks.task import task as find_task
+from counterpoint.lab.lm.chat import Chat
+from counterpoint.lab.lm.engine import Engines
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.alerts import language_alerts
 from counterpoint.lab.train.lm.driver import Driver, Rollout
+from counterpoint.lab.train.lm.own_driver import OwnDriver, settings_of
+from counterpoint.lab.train.lm.own_endpoint import OwnEndpoint
+from counterpoint.lab.train.lm.own_tasks import OwnTasks
+from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
-from counterpoint.lab.train.lm.settings import LanguageSettings, is_fake, language_settings, named_in
+from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake, language_settings, named_in
 from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch, decisions, first_task
-from counterpoint.lab.train.lm.worker_link import Host
+from counterpoint.lab.train.lm.worker_link import Host, LocalHost
 from counterpoint.lab.train.runner import check_ray
 from counterpoint.lab.train.session import Progress, RunSession, check_new, check_same, restore_last
 from counterpoint.store import Store
 from counterpoint.trace import Trace
+
+_OWN_PER_CORE = 4
+"""Processes for each core that run a person's team against a GPU: they wait for answers most of the time."""
 
 
 def train_language(
@@ -83,8 +91,9 @@ def train_language(
 
 def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
     """What a run says of itself: comparable runs have the same tasks, prices and held-out seeds."""
-    tasks = [find_task(mix.name) for mix in settings.task]
-    name = "+".join(dict.fromkeys(t.short for t in tasks))
+    tasks = [mix.about for mix in settings.task]
+    own = settings.task[0].is_own
+    name, version = "+".join(dict.fromkeys(short for short, _ in tasks)), "+".join(version for _, version in tasks)
     learn = settings.learn
     how = (settings.preset or "+".join(learn.credit)) if learn.updates or learn.seconds else "imitate"
     plain = settings.as_dict()
@@ -92,7 +101,7 @@ def about_of(settings: LanguageSettings, files: ModelFiles) -> dict[str, Any]:
         "kind": "language model",
         "preset": f"lm {how}" + (f" {settings.adapters}" if settings.adapters else ""),
         "world": name,
-        "world_version": "+".join(t.version for t in tasks),
+        "world_version": OwnTasks.read(settings.task[0]).digest if own else version,
         "world_config": {"tasks": plain["task"], "prices": plain["prices"]},
         "seed": settings.seed,
         "eval_seeds": [settings.eval_first, settings.eval_episodes],
@@ -112,6 +121,9 @@ def _go_on(
         what = f"the model {settings.model} is not the one that the run began with"
         raise InputError(what, where=os.fspath(run.path), fix=f"the weights with the digest {run.about['model']['digest']}")
     workers = settings.workers or max(1, (os.cpu_count() or 2) - 1)
+    if settings.task[0].is_own:
+        _go_on_own(run, settings, tell, Policies(settings, files, ()), address=address, is_resumed=is_resumed)
+        return
     host = _host(files, workers, address, tell) if settings.runner == "ray" else None
     with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu", host=host) as driver:
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
@@ -119,6 +131,40 @@ def _go_on(
         if is_resumed:
             restore_last(run, training)
         LanguageSession(run, training, tell).go()
+
+
+def _go_on_own(
+    run: RunFolder, settings: LanguageSettings, tell: Progress, policies: Policies, *, address: str | None, is_resumed: bool
+) -> None:
+    """The same with a team of a person's own code: the engine answers in a thread, and the code asks it by OpenAI's protocol."""
+    mix, engines = settings.task[0], policies.engines
+    (engine, *_), is_far = engines.engines.values(), settings.runner == "ray"
+
+    def load() -> tuple[Chat, Engines]:
+        torch.set_num_threads(1)
+        return policies.files.chat, engines
+
+    per_core = _OWN_PER_CORE if policies.is_gpu else 1
+    workers = settings.workers or per_core * (os.cpu_count() or 2)
+    host = _own_ray(mix, workers, address, tell) if is_far else LocalHost(settings_of(mix), serve_teams)
+    endpoint = OwnEndpoint(load, slots=engine.slots.count, most=mix.most, host=host.own_address if is_far else "127.0.0.1")
+    try:
+        endpoint.start()
+        policies.at_rest = endpoint.at_rest
+        with OwnDriver(endpoint, mix, host, workers=workers) as driver:
+            training = LanguageTraining(settings, policies, driver, OwnTasks.read(mix))
+            if is_resumed:
+                restore_last(run, training)
+            LanguageSession(run, training, tell).go()
+    finally:
+        endpoint.close()
+
+
+def _own_ray(mix: TaskMix, workers: int, address: str | None, tell: Progress) -> Any:
+    from counterpoint.lab.train.lm.ray_workers import OWN_MB, RayHost  # ray is optional
+
+    settings, note = settings_of(mix), lambda what: tell("note", {"what": what})
+    return RayHost(settings, workers, address=address, memory_mb=OWN_MB, tell=note)
 
 
 def _host(files: ModelFiles, workers: int, address: str | None, tell: Progress) -> Host:

@@ -30,7 +30,7 @@ from counterpoint.lab.team.session import Spec, make_model
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.methods import check_rewards, with_preset
 from counterpoint.lab.train.lm.objective import Objective
-from counterpoint.lab.train.objectives import check_kl
+from counterpoint.lab.train.lm.own_settings import check_own
 from counterpoint.options import (
     NonNegative,
     NonNegativeInt,
@@ -59,6 +59,33 @@ class TaskMix:
     """Limits of the team that differ from the usual ones: {width = 2, max_tokens = 64}."""
     share: PositiveInt = 1
     """How often it is played beside the others."""
+    cases: str = ""
+    """Of a team of your own, whose function `name` is ("my.py:team"): the file with its cases, one in each line."""
+    reward: str = ""
+    """Who scores its answers, "my.py:score"; none: an exact match with the case's answer."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a person's own code plays it."""
+        return bool(self.cases)
+
+    @property
+    def most(self) -> int:
+        """Tokens that one answer may have."""
+        return int(self.limits.get("max_tokens", 256)) if self.is_own else self.spec(0, "engine").limits.max_tokens
+
+    @property
+    def seconds(self) -> float:
+        """What a team of a person's own may take."""
+        return float(self.limits.get("seconds", 600.0))
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """What it is called, and its version."""
+        if self.is_own:
+            return self.name.rpartition("/")[2].replace(".py:", "."), "own"
+        found = find_task(self.name)
+        return found.short, found.version
 
     def spec(self, seed: int, model: str, options: Mapping[str, Any] | None = None) -> Spec:
         """The team of one instance."""
@@ -174,11 +201,10 @@ class Learn:
     cap: float = 2.0
     """Most that the correction for the engine's rounding weighs a token; 0: its log-probabilities are taken as they are."""
     kl: Literal["k1", "k2", "k3"] = "k3"
-    """Estimator of the divergence: k2 or k3 in the loss, k1 in the reward."""
+    """Estimator of the divergence: k2 or k3 in the loss, or k1 in the reward: of each token, what it and the rest of its call
+    diverge."""
     beta: float = 0.0
     """Weight of the divergence from the model that reinforcement begins with."""
-    kl_in: Literal["loss", "reward"] = "loss"
-    """Where it counts: in the loss, or in the reward: of each token, what it and the rest of its call diverge."""
     kl_limit: NonNegative = 0.0
     """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is made shorter, to
     just below it. 0: no limit. With `loss = "clip"` only."""
@@ -187,8 +213,7 @@ class Learn:
         """What an update minimises."""
         if len(self.mask) not in (0, 2):
             raise InputError(f"learn.mask is {list(self.mask)}", fix="two log ratios, or none: [-0.5, 0.5]")
-        is_in_loss = self.kl_in == "loss"
-        check_kl(self.kl, self.kl_in, self.beta)
+        is_in_loss = self.kl != "k1"
         return Objective(
             level=self.level, log_max=self.log_max, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
             mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None,
@@ -238,8 +263,6 @@ class LanguageSettings:
     """Tokens of a micro-batch; 0: what suits the device."""
     context: NonNegativeInt = 0
     """Tokens of prompt and answer; 0: what the model says, at most 4,096."""
-    steps_per_update: PositiveInt = 20
-    """Imitation steps that make one row of metrics."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -269,7 +292,10 @@ class LanguageSettings:
 
     def _look_up(self) -> None:
         """Tasks, topologies, dials, limits and mechanisms are found before anything is played."""
-        for mix in self.task:
+        own = next((mix for mix in self.task if mix.is_own), None)
+        if own is not None:
+            check_own(self, own)
+        for mix in () if own is not None else self.task:
             spec = mix.spec(0, "engine")
             try:
                 task = spec.make_task()
@@ -314,7 +340,7 @@ def named_in(given: Mapping[str, Any]) -> list[str]:
     learn, tasks = given.get("learn"), given.get("task")
     found: list[Any] = [given.get("preset")]
     for mix in tasks if isinstance(tasks, (list, tuple)) else ():
-        found += [mix.get(key) for key in ("name", "topology")] if isinstance(mix, Mapping) else []
+        found += [mix.get(key) for key in ("name", "topology", "reward")] if isinstance(mix, Mapping) else []
     for key in ("credit", "reward") if isinstance(learn, Mapping) else ():
         some = learn.get(key)  # type: ignore[union-attr]
         found += [some] if isinstance(some, str) else list(some) if isinstance(some, (list, tuple, Mapping)) else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,8 @@ from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
+from counterpoint.lab.train.lm.own_driver import OwnDriver
+from counterpoint.lab.train.lm.own_tasks import OwnRollout, OwnTasks
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, TaskMix, is_fake
 from counterpoint.lab.train.lm.token_weights import CallPlace, token_weights
@@ -37,6 +40,8 @@ from counterpoint.trace.rows import Credit
 
 _LEARN, _SHOW = HELD_OUT_END, 2 * HELD_OUT_END
 _APART = 10_000
+_MOST_STEPS = 20
+"""Imitation steps that make one row of metrics, and the fewest rows of an imitation that is so long."""
 _LAST_RATE = 0.05
 """What is left of the imitation rate at its end."""
 
@@ -66,6 +71,7 @@ class TeamBatch:
         values, calls = self.values, [list(_calls(t)) for t in self.traces]
         said = [c for trace in calls for c in trace]
         logps = [x for c in said for x in (c["note"].get("logps") or ())]
+        failures = Counter(str(t.meta["rollout"]["failed"]) for t in self.traces if "failed" in (t.meta.get("rollout") or {}))
         roles: dict[str, int] = {}
         for c in said:
             roles[c["role"]] = roles.get(c["role"], 0) + 1
@@ -84,6 +90,7 @@ class TeamBatch:
             "too_long": sum("failed" in c["note"] for c in said) / n,
             "entropy": -float(np.mean(logps)) if logps else None,
             "roles": roles,
+            **({"failures": dict(failures.most_common(3)), "failed": failures.total() / len(self.traces)} if failures else {}),
         }
 
 
@@ -112,8 +119,11 @@ def decisions(traces: Sequence[Trace]) -> dict[str, float]:
 class LanguageTraining:
     """Policies, what was shown to them, and how far they are."""
 
-    def __init__(self, settings: LanguageSettings, policies: Policies, driver: Driver) -> None:
-        self.settings, self.policies, self.driver = settings, policies, driver
+    def __init__(
+        self, settings: LanguageSettings, policies: Policies, driver: Driver | OwnDriver, own: OwnTasks | None = None
+    ) -> None:
+        """`own`: the tasks of a team of a person's own, which `driver` then runs."""
+        self.settings, self.policies, self.driver, self.own = settings, policies, driver, own
         self.update = 0
         self.steps = 0
         """Imitation steps made."""
@@ -179,8 +189,10 @@ class LanguageTraining:
         """The kind of task that a seed is of."""
         return self._by_seed[seed % len(self._by_seed)]
 
-    def play(self, seeds: Sequence[int], *, samples: int = 1, temperature: float, name: str, model: str = "engine") -> TeamBatch:
-        """Teams on the tasks of these seeds, each `samples` times."""
+    def play(
+        self, seeds: Sequence[int], *, samples: int = 1, temperature: float | None, name: str, model: str = "engine"
+    ) -> TeamBatch:
+        """Teams on the tasks of these seeds, each `samples` times; a team of a person's own may be left its own temperature."""
         rollouts = [self._rollout(seed, k, temperature, name, model) for seed in seeds for k in range(samples)]
         return TeamBatch(self._traces(rollouts, model))
 
@@ -197,16 +209,20 @@ class LanguageTraining:
             leaves = [each for rollout, own in zip(leaves, forks, strict=True) for each in (rollout, *own)]
         return TeamBatch(traces)
 
-    def _rollout(self, seed: int, k: int, temperature: float, name: str, model: str) -> Rollout:
+    def _rollout(self, seed: int, k: int, temperature: float | None, name: str, model: str) -> Any:
         """The team of one sample of a task."""
-        s = self.settings
+        s, draws = self.settings, keyed_seed(self.settings.seed, f"{name} {seed} {k}")
+        if self.own is not None:
+            case = self.own.case(seed)
+            return OwnRollout(case, self.own.lines[case], draws, temperature, f"{name}-{seed}-{k}", f"update {self.update}")
+        assert temperature is not None
         return Rollout(
             spec=self.mix_of(seed).spec(seed, model, s.imitate.options if is_fake(model) else {}),
-            seed=keyed_seed(s.seed, f"{name} {seed} {k}"), temperature=temperature, trace_id=f"{name}-{seed}-{k}",
+            seed=draws, temperature=temperature, trace_id=f"{name}-{seed}-{k}",
             policies=self.policies.speaks_for(), version="" if model != "engine" else f"update {self.update}",
         )  # fmt: skip
 
-    def _traces(self, rollouts: Sequence[Rollout], model: str) -> list[Trace]:
+    def _traces(self, rollouts: Sequence[Any], model: str) -> list[Trace]:
         """What they play, with prices taken off."""
         traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
         for trace in traces if model == "engine" else ():
@@ -254,7 +270,8 @@ class LanguageTraining:
         losses: list[float] = []
         norms: list[float] = []
         micro: list[float] = []
-        while self.is_imitating and len(losses) < self.settings.steps_per_update:
+        most = min(_MOST_STEPS, max(1, i.steps // _MOST_STEPS)) if i.steps else _MOST_STEPS
+        while self.is_imitating and len(losses) < most:
             rng = np.random.default_rng((self.settings.seed, self.steps, 7))
             chosen = self._some_shown(rng)
             share = self.steps / i.steps if i.steps else self.seconds["imitate"] / i.seconds
@@ -321,6 +338,9 @@ class LanguageTraining:
             "sequences": sequences,
             "reused": (now.reused - before.reused) / max(1, now.reused - before.reused + now.read - before.read),
         }
+        if isinstance(self.driver, OwnDriver) and self.driver.stats.lost:
+            row["lost"] = dict(self.driver.stats.lost)
+            self.driver.stats.lost.clear()
         if rows is not None:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
         return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
@@ -372,7 +392,7 @@ class LanguageTraining:
             return learner.prefer(pairs_of(mine), self.reference[name], learn.dpo_beta)
         told = with_old(learner, mine) if learn.cap else mine
         reference = None if self.reference is None else self.reference[name]
-        if learn.beta and learn.kl_in == "reward" and reference is not None:
+        if learn.beta and learn.kl == "k1" and reference is not None:
             told = less_kl(told, learner.logps(told, reference), learn.beta)
         return learner.improve(told, learn.objective(), reference)
 
@@ -414,8 +434,9 @@ class LanguageTraining:
         s = self.settings
         with self.policies.averaged():
             self.policies.refresh()
-        seeds = range(s.eval_first, s.eval_first + s.eval_episodes)
-        played = self.play(seeds, temperature=1.0, name=f"held-u{self.update}")
+        episodes = s.eval_episodes if self.own is None else min(s.eval_episodes, len(self.own.held_out))
+        seeds = range(s.eval_first, s.eval_first + episodes)
+        played = self.play(seeds, temperature=1.0 if self.own is None else None, name=f"held-u{self.update}")
         values, told = played.values, played.row()
         row: dict[str, Any] = {
             "update": self.update, **self.totals, "first_seed": s.eval_first, "mean": told["reward"],

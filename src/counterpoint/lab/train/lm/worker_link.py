@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -131,8 +132,9 @@ class WorkerLink:
 class _Process:
     """A worker of this machine."""
 
-    def __init__(self, process: Any, conn: Any) -> None:
-        self._process, self._conn, self.pid = process, conn, int(process.pid)
+    def __init__(self, process: Any, conn: Any, *, leads: bool) -> None:
+        """`leads`: it began a group of processes, which ends with it."""
+        self._process, self._conn, self.pid, self._leads = process, conn, int(process.pid), leads
 
     def connected(self) -> Any:
         """Its pipe."""
@@ -146,7 +148,10 @@ class _Process:
         self._process.join(wait_s)
 
     def kill(self) -> None:
-        """End it, whatever it is doing."""
+        """End it, whatever it is doing, with what it has started."""
+        with suppress(OSError):
+            if self._leads and os.getpgid(self.pid) == self.pid:
+                os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()
 
     def ended(self) -> str:
@@ -156,10 +161,11 @@ class _Process:
 
 
 class LocalHost:
-    """Workers that are processes of this machine, with the tokeniser of a folder."""
+    """Workers that are processes of this machine."""
 
-    def __init__(self, chat: str) -> None:
-        self._chat, self._count = chat, 0
+    def __init__(self, given: str | bytes, target: Callable[..., None] = serve) -> None:
+        """`given` is what `target` is told beside its pipe: the folder of the tokeniser, where it plays teams of ours."""
+        self._given, self._target, self._count = given, target, 0
         self._context = multiprocessing.get_context("spawn")
 
     def start(self, count: int) -> list[_Process]:
@@ -169,11 +175,12 @@ class LocalHost:
             for _ in range(count):
                 ours, theirs = self._context.Pipe()
                 name = f"counterpoint-rollouts-{self._count}"
-                process = self._context.Process(target=serve, args=(theirs, self._chat), daemon=True, name=name)
+                is_ours = self._target is serve
+                process = self._context.Process(target=self._target, args=(theirs, self._given), daemon=is_ours, name=name)
                 process.start()
                 theirs.close()  # so that an end of theirs is an end of file here
                 self._count += 1
-                out.append(_Process(process, ours))
+                out.append(_Process(process, ours, leads=self._target is not serve))
         return out
 
     def place(self, waiting: Sequence[Started]) -> None:

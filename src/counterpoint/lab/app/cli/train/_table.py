@@ -259,6 +259,7 @@ def ending(run: Any) -> list[str]:
     lines.append(f"next      counterpoint compare plot {path}")
     lines += [f"          counterpoint show {traces[0]} --store {path}/store"] if traces else []
     if about.get("kind") == "language model" and about["status"] == "finished":
-        task = about["world_config"]["tasks"][0]["name"]  # as it was named: a task of one's own is found by no short name
-        lines.append(f"          counterpoint play --task {task} --model local:{path}")
+        task = about["world_config"]["tasks"][0]
+        play = f"play --task {task['name']} --model local:{path}"  # as it was named: a task of one's own has no short name
+        lines.append(f"          counterpoint {f'models serve {path}' if task.get('cases') else play}")
     return [plain_text(line) for line in [*lines, f"          counterpoint compare runs {path} OTHER_RUN"]]

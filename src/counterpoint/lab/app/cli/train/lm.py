@@ -5,6 +5,7 @@ Always true: everything named is looked up before anything is played or written.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,15 @@ from counterpoint.lab.app.cli.train._runs import EXIT_CODES, run_options, train_
 @click.command(
     epilog="\b\nExamples:\n  counterpoint train lm --model smollm2-135m --task T1 --demos fake:0.7 --set device=cuda\n"
     "  counterpoint train lm --model smollm2-135m --task T1,T5 --mechanism group_relative --set adapters=shared\n"
+    "  counterpoint train lm --model smollm2-135m --team my.py:team --tasks cases.jsonl --reward my.py:score\n"
     "  counterpoint train lm run.toml --seeds 3 -o runs/hunt\n\n" + EXIT_CODES
 )
 @click.argument("source", required=False, metavar="[RUN.toml]", type=click.Path(path_type=Path))
 @click.option("--model", metavar="MODEL", help="A name of `counterpoint models`, a folder, a .gguf file, or a trained run.")
 @click.option("--task", "tasks", metavar="T1[,T2...]", help="The tasks that the team plays.")
+@click.option("--team", metavar="FILE:FUNCTION", help="A team of your own, as it is: a function that answers one question.")
+@click.option("--tasks", "cases", metavar="FILE", help="Its cases: {\"question\": ..., \"answer\": ...}, one in each line.")
+@click.option("--reward", metavar="FILE:FUNCTION", help="Who scores its answers: score(answer, case).  [default: an exact match]")
 @click.option("--topology", metavar="NAME", help="How the team works together.  [default: centralized]")
 @click.option("--demos", metavar="WHO", help="Whom the model imitates first: fake:0.7 (a test double) or a store.")
 @mechanism_option
@@ -46,9 +51,25 @@ def lm(source: Path | None, **options: Any) -> None:
     caps = counts_of(options["caps"], "updates")
     pairs = [*options["pairs"], *(f"learn.{name}={value}" for name, value in caps.items())]
     config = language_config(
-        source, model=options["model"], tasks=names_of(options["tasks"]), topology=options["topology"], demos=options["demos"],
-        credit=names_of(options["mechanism"]), preset=options["preset"], allow=options["allow"], pairs=pairs,
+        source, model=options["model"], tasks=names_of(options["tasks"]), own=_own(options),
+        topology=options["topology"], demos=options["demos"], credit=names_of(options["mechanism"]), preset=options["preset"],
+        allow=options["allow"], pairs=pairs,
         seed=options["seed"], workers=options["workers"], runner=runner,
     )  # fmt: skip
     planned = language_planned(config, out=options["output"], seeds=options["seeds"], source=source)
     train_planned(planned, options)
+
+
+def _own(options: Mapping[str, Any]) -> dict[str, str] | None:
+    """A team of one's own, where one is named."""
+    team, cases, reward = options["team"], options["cases"], options["reward"]
+    if team is None:
+        for flag, given in (("--tasks", cases), ("--reward", reward)):
+            if given is not None:
+                raise InputError(f"{flag} is of a team of your own", fix=f"--team my.py:team {flag} {given}")
+        return None
+    if options["tasks"] is not None:
+        raise InputError("--team brings its own tasks", where="--task", fix="--team my.py:team --tasks FILE")
+    if cases is None:
+        raise InputError("no tasks for the team", where="--tasks", fix='--tasks cases.jsonl: {"question": "...", "answer": "..."}')
+    return {"name": team, "cases": cases} | ({} if reward is None else {"reward": reward})
