@@ -12,7 +12,7 @@ from typing import Any
 
 from counterpoint import Store
 from counterpoint.app import http_server
-from counterpoint.lab.app import model_server
+from counterpoint.lab.app import model_fronts
 from counterpoint.lab.lm.models.local import local
 from counterpoint.lab.lm.serving.backend import EngineBackend
 from counterpoint.lab.lm.serving.ledger import Ledger
@@ -39,14 +39,14 @@ class Endpoint:
 
 
 @contextmanager
-def served(model: Path | str, *, store: Store | None = None, base_url: str | None = None, token: str = "", **options: Any) -> Iterator[Endpoint]:
+def served(model: Path | str, *, store: Store | None = None, base_url: str | None = None, token: str = "", front_ends: int = 0, **options: Any) -> Iterator[Endpoint]:
     """An endpoint of a folder's model, or with `base_url` of another endpoint's."""
     made = None if base_url else local(str(model), **options)
     backend: Any = PassOn(str(model), base_url=base_url, key_env="") if made is None else EngineBackend(made.thread, "tiny", version=made.version)
     is_ready = threading.Event()
     sock = http_server.listening_socket("127.0.0.1", 0)
     ledger = None if store is None else Ledger(store)
-    server = model_server.server(backend, ledger, token=token, on_ready=is_ready.set)
+    server = model_fronts.server(backend, ledger, front_ends=front_ends, token=token, on_ready=is_ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()
     assert is_ready.wait(60)

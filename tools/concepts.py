@@ -34,8 +34,8 @@ PARTICIPLES = {
     "seen", "sent", "shown", "spoken", "spent", "taken", "thought", "told", "won", "written",
 }  # fmt: skip
 """Irregular participles that say nothing of what a thing is. (`read`, `put`, `set`, `cut` are verbs as well.)"""
-FOREIGN = {"connection_made"}
-"""Methods that another library names: asyncio calls this one."""
+FOREIGN = {"connection_lost", "connection_made"}
+"""Methods that another library names: asyncio calls these."""
 _ASKS = ("is", "are", "was", "has", "have", "can", "may", "as", "not")
 _LONGEST_FILE, _LONGEST_FUNCTION = 500, 50
 

@@ -8,6 +8,7 @@ connections that are opened and left. One whose request is being answered is nev
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import signal
@@ -101,6 +102,12 @@ class Server(uvicorn.Server):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    async def adopt(self, sock: socket.socket) -> None:
+        """Answer on a connection that somebody else has accepted."""
+        protocol: Any = self.config.http_protocol_class
+        about = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol(**about), sock)
 
     def _end(self, number: int, frame: object) -> None:
         self.should_exit = True

@@ -272,6 +272,30 @@ def test_a_forced_call_is_made_by_a_model_that_knows_none(client: openai.OpenAI)
     assert named == {"search", "paint"}
 
 
+ROUTE: dict[str, Any] = {
+    "$defs": {"Next": {"enum": ["search", "write", "END"], "type": "string"}},
+    "type": "object",
+    "properties": {"next": {"$ref": "#/$defs/Next"}, "is_sure": {"type": "boolean"}, "why": {"anyOf": [{"const": "plan"}, {"type": "null"}]}},
+    "required": ["next", "is_sure", "why"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_an_answer_follows_a_schema_whose_values_are_each_one_of_a_few(client: openai.OpenAI, is_streamed: bool) -> None:
+    said = ask(client, n=24, temperature=2, stream=is_streamed, max_tokens=2, response_format={"type": "json_schema", "json_schema": {"name": "route", "strict": True, "schema": ROUTE}})
+    if is_streamed:
+        pieces = [c for piece in said for c in piece.choices]
+        texts = ["".join(c.delta.content or "" for c in pieces if c.index == k) for k in range(24)]
+        assert {c.finish_reason for c in pieces if c.finish_reason} == {"stop"}
+    else:
+        texts = [choice.message.content for choice in said.choices]
+    rows = [json.loads(text) for text in texts]
+    allowed = [{"next": a, "is_sure": b, "why": c} for a in ("search", "write", "END") for b in (True, False) for c in ("plan", None)]
+    assert all(row in allowed for row in rows)
+    assert len(set(texts)) > 2, "the model chooses among them"
+
+
 # -- what is refused -------------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +308,9 @@ def test_a_forced_call_is_made_by_a_model_that_knows_none(client: openai.OpenAI)
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "robot"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages", "text only"),
         ({"tool_choice": "required"}, "tool_choice", "tools"), ({"frequency_penalty": 0.5}, "frequency_penalty", "left out"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "left out"), ({"extra_body": {"tempreature": 1}}, "tempreature", "temperature"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "left out"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"x": {"type": "string"}}}}}}, "response_format", "one of a few"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": ROUTE}}, "tools": [SEARCH]}, "response_format", "without tools"), ({"extra_body": {"tempreature": 1}}, "tempreature", "temperature"),
         ({"tools": [SEARCH], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice", "'x'"),
         ({"messages": [{"role": "user", "content": "x " * 4000}]}, "messages", "maximum context length is 2048"),
     ],

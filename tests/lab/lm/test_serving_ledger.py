@@ -20,7 +20,8 @@ import counterpoint
 from counterpoint import Store
 from counterpoint.credits.call_rows import call_rows
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
-from counterpoint.lab.lm.serving.ledger import Caller, Ledger
+from counterpoint.lab.lm.serving.callers import Caller
+from counterpoint.lab.lm.serving.ledger import Ledger
 from counterpoint.trace.model_calls import prompt_ids_of
 from serving_help import Endpoint, served
 from tiny_help import make_tiny
@@ -64,6 +65,18 @@ def test_who_goes_on_with_a_conversation_is_the_same_agent(store: Store) -> None
     edges = {(e.src, e.dst, e.type) for e in trace.edges}
     assert edges == {("e1", "e4", "temporal"), ("e2", "e4", "causal"), ("e3", "e5", "temporal")}, "the fourth read what the second said"
     assert trace.rewards == {"team": 1.0}
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_what_a_prompt_holds_of_others_answers_is_an_edge_however_many_there_are(store: Store, count: int) -> None:
+    ledger = Ledger(store)
+    for k in range(count):
+        ledger.add(Caller("t", f"a{k}"), spoken(say("s", "go"), f"Answer {k} of the search."), 0.0)
+    texts = ["Answer 1 of the search.", "so: Answer 2 of the search. And more", "Answer 0 of the searches, nearly", "short"]
+    ledger.add(Caller("t", "last"), spoken(say("s", *texts), "done"), 0.0)
+    trace = ledger.finish("t")
+    assert trace is not None
+    assert {(e.src, e.type) for e in trace.edges if e.dst == trace.events[-1].id} == {("e2", "causal"), ("e3", "causal")}
 
 
 def test_headers_name_the_agent_whatever_was_said(store: Store) -> None:

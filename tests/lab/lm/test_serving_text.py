@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +18,7 @@ if not all(map(find_spec, ("tokenizers", "jinja2"))):
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.serving.choices import Choice, Offer, Tokens
 from counterpoint.lab.lm.serving.requests import ApiError, Function, read_chat, read_completion
+from counterpoint.lab.lm.serving.schemas import every
 from counterpoint.lab.lm.serving.tool_calls import ToolCall, forced_starts, in_words, read_calls
 
 CHAT = Chat.bytes()
@@ -96,6 +98,32 @@ def test_arguments_that_can_be_listed_are() -> None:
         (("a", 1),), (("a", 2),), (("a", 1), ("b", True)), (("a", 1), ("b", False)), (("a", 2), ("b", True)), (("a", 2), ("b", False)),
     }  # fmt: skip
     assert forced_starts([Function("f", parameters={"properties": {"x": {"type": "string"}}})]) == ['<tool_call>\n{"name": "f", "arguments": {']
+
+
+LEAVES = st.one_of(
+    st.lists(st.sampled_from(["a", 1, None, True]), min_size=1, max_size=3, unique_by=repr).map(lambda few: {"enum": few}),
+    st.sampled_from([{"type": "boolean"}, {"type": "null"}, {"const": 7}, {"$ref": "#/$defs/few"}, {"anyOf": [{"const": "x"}, {"type": "boolean"}]}]),
+    st.sampled_from([{"type": "string"}, {"$ref": "#/nowhere"}, {"anyOf": [{"const": "x"}, {"type": "number"}]}, {"type": "object"}, True]),
+)
+
+
+@given(st.dictionaries(st.sampled_from("pqrs"), LEAVES, min_size=1, max_size=4), st.booleans())
+def test_what_is_listed_a_schema_allows_and_all_of_it(fields: dict[str, Any], is_nested: bool) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    inner = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    schema = {"$defs": {"few": {"enum": ["y", "n"]}}, **({"properties": {"in": inner}} if is_nested else inner)}
+    listed = every(schema)
+    can = [about != {"type": "string"} and about not in ({"$ref": "#/nowhere"}, {"type": "object"}, True) and {"type": "number"} not in (about.get("anyOf") or ()) for about in fields.values()]  # type: ignore[union-attr]
+    sizes = [len(about.get("enum") or ()) or {"boolean": 2}.get(about.get("type", ""), 0) or (2 if "$ref" in about else 3 if "anyOf" in about else 1) for about in fields.values() if about is not True]  # type: ignore[union-attr]
+    count = math.prod(sizes)
+    assert len(listed) == (count if all(can) and count <= 64 else 0)
+    for value in listed:
+        jsonschema.validate(value, schema)
+    assert len({json.dumps(value) for value in listed}) == len(listed)
+
+
+def test_a_schema_that_names_itself_has_no_list() -> None:
+    assert every({"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}) == []
 
 
 def test_tools_are_offered_and_answered_in_words() -> None:

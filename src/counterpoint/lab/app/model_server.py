@@ -10,8 +10,8 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -32,12 +32,14 @@ from counterpoint.app.http_server import (
 )
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.lm.serving.backend import Served, SpokenAnswer
-from counterpoint.lab.lm.serving.ledger import Caller, Ledger, asking
+from counterpoint.lab.lm.serving.callers import Caller, asking
 from counterpoint.lab.lm.serving.requests import ApiError, json_object
 
+if TYPE_CHECKING:
+    from counterpoint.lab.lm.serving.ledger import Ledger
+
 _MOST_BYTES = 32 << 20
-_CONNECTIONS, _IDLE_S = 4096, 120.0
-_GRACE_S = 3600
+CONNECTIONS, IDLE_S, GRACE_S = 4096, 120.0, 3600
 _SWEEP_S = 5.0
 
 
@@ -53,6 +55,33 @@ class Backend(Protocol):
 
     async def answer(self, kind: str, body: bytes, *, is_recorded: bool = False) -> Served:
         """The answer to a request."""
+
+
+class Scribe(Protocol):
+    """Where answered calls are written."""
+
+    async def add(self, caller: Caller, spoken: Sequence[SpokenAnswer], seconds: float) -> None:
+        """Returns when they are written."""
+
+    async def finish(self, trace_id: str, rewards: Mapping[str, float] | None) -> tuple[str, int] | None:
+        """The end of a trace: its name and how many calls it has; None where nothing was said in it."""
+
+
+class _Ledgers:
+    """A ledger of this process, in threads beside the event loop."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def add(self, caller: Caller, spoken: Sequence[SpokenAnswer], seconds: float) -> None:
+        """Write them."""
+        for one in spoken:
+            await asyncio.to_thread(self._ledger.add, caller, one, seconds)
+
+    async def finish(self, trace_id: str, rewards: Mapping[str, float] | None) -> tuple[str, int] | None:
+        """Seal a trace."""
+        trace = await asyncio.to_thread(self._ledger.finish, trace_id, rewards)
+        return None if trace is None else (trace.trace_id, len(trace.events))
 
 
 class _Door:
@@ -73,9 +102,8 @@ class _Door:
 class ModelSite:
     """What the endpoint answers, and where calls are written."""
 
-    def __init__(self, backend: Backend, ledger: Ledger | None = None) -> None:
-        self._backend, self._ledger = backend, ledger
-        self.answered = 0
+    def __init__(self, backend: Backend, scribe: Scribe | None = None) -> None:
+        self._backend, self._scribe = backend, scribe
 
     async def models(self, request: Request) -> Response:
         """The list of models."""
@@ -102,17 +130,17 @@ class ModelSite:
     async def end(self, request: Request) -> Response:
         """The end of a trace, with what its team earned: `{"rewards": {"team": 1.0}}`."""
         try:
-            if self._ledger is None:
+            if self._scribe is None:
                 raise ApiError("nothing is recorded here: serve with --store", status=404)
             body = await _body(request)
             rewards = json_object(body).get("rewards") if body.strip() else None
             if rewards is not None and not (isinstance(rewards, dict) and all(type(v) in (int, float) for v in rewards.values())):
                 raise ApiError('rewards are numbers by channel: {"rewards": {"team": 1.0}}', param="rewards")
             trace_id = request.path_params["trace"]
-            trace = await asyncio.to_thread(self._ledger.finish, trace_id, rewards)
-            if trace is None:
+            sealed = await self._scribe.finish(trace_id, rewards)
+            if sealed is None:
                 raise ApiError(f"no call of a trace {trace_id!r} was answered", status=404, param="trace")
-            return _json({"trace_id": trace.trace_id, "calls": len(trace.events)})
+            return _json({"trace_id": sealed[0], "calls": sealed[1]})
         except ApiError as error:
             return _refusal(error)
         except CounterpointError as error:
@@ -124,8 +152,9 @@ class ModelSite:
         asking.set(caller)
         try:
             body = await _body(request)
-            task = asyncio.ensure_future(self._backend.answer(kind, body, is_recorded=self._ledger is not None))
+            task = asyncio.ensure_future(self._backend.answer(kind, body, is_recorded=self._scribe is not None))
             served = await _unless_gone(request, task)
+            await self._record(caller, served.spoken, begin)
         except ApiError as error:
             return _refusal(error)
         except ClientDisconnect:
@@ -135,8 +164,6 @@ class ModelSite:
         if served.pieces is not None:
             pieces = self._pieces(served.pieces, caller, begin)
             return StreamingResponse(pieces, media_type="text/event-stream", headers={"cache-control": "no-cache"})
-        await self._record(caller, served.spoken, begin)
-        self.answered += 1
         return Response(served.body, media_type="application/json")
 
     async def _pieces(
@@ -145,18 +172,17 @@ class ModelSite:
         async for piece, spoken in pieces:
             await self._record(caller, spoken, begin)  # before the caller can know that it is whole
             yield piece
-        self.answered += 1
 
     async def _record(self, caller: Caller, spoken: Sequence[SpokenAnswer], begin: float) -> None:
-        for one in spoken if self._ledger is not None else ():
-            assert self._ledger is not None
-            await asyncio.to_thread(self._ledger.add, caller, one, time.monotonic() - begin)
+        if spoken and self._scribe is not None:
+            await self._scribe.add(caller, spoken, time.monotonic() - begin)
 
-    async def sweep(self) -> None:
-        """Seal traces to which nothing comes any more, until cancelled."""
-        while self._ledger is not None:
-            await asyncio.sleep(_SWEEP_S)
-            await asyncio.to_thread(self._ledger.sweep)
+
+async def sweep(ledger: Ledger | None) -> None:
+    """Seal traces to which nothing comes any more, until cancelled."""
+    while ledger is not None:
+        await asyncio.sleep(_SWEEP_S)
+        await asyncio.to_thread(ledger.sweep)
 
 
 async def _unless_gone(request: Request, task: asyncio.Future[Served]) -> Served:
@@ -225,11 +251,12 @@ class _ModelServer(Server):
     """Loads the model before it listens, and seals idle traces meanwhile."""
 
     def __init__(
-        self, site: ModelSite, backend: Backend, on_ready: Callable[[], None], *, is_remote: bool, token: str
+        self, backend: Backend, ledger: Ledger | None, on_ready: Callable[[], None], *, is_remote: bool, token: str
     ) -> None:
+        site = ModelSite(backend, None if ledger is None else _Ledgers(ledger))
         app = application(site, is_remote=is_remote, token=token)
-        super().__init__(server_config(app, http=patient(_CONNECTIONS, _IDLE_S), grace_s=_GRACE_S))
-        self._site, self._backend, self._on_ready = site, backend, on_ready
+        super().__init__(server_config(app, http=patient(CONNECTIONS, IDLE_S), grace_s=GRACE_S))
+        self._ledger, self._backend, self._on_ready = ledger, backend, on_ready
 
     async def startup(self, sockets: Any = None) -> None:
         """Begin to answer."""
@@ -239,11 +266,17 @@ class _ModelServer(Server):
     async def serve(self, sockets: Any = None) -> None:
         """Answer until the end."""
         await self._backend.open()
-        sweep = asyncio.ensure_future(self._site.sweep())
+        seals = asyncio.ensure_future(sweep(self._ledger))
         try:
             await super().serve(sockets)
         finally:
-            sweep.cancel()
+            seals.cancel()
+
+
+def check_remote(*, is_remote: bool, token: str) -> None:
+    """Raise where anybody could use the model."""
+    if is_remote and not token:
+        raise InputError("an endpoint that other machines reach needs a token", fix="--token-file FILE")
 
 
 class ThreadServer:
@@ -290,6 +323,5 @@ def server(
     on_ready: Callable[[], None] = lambda: None,
 ) -> Server:  # fmt: skip
     """A server; call `run(sockets=[listening_socket(host, port)])`. `on_ready` is called once, when it answers."""
-    if is_remote and not token:
-        raise InputError("an endpoint that other machines reach needs a token", fix="--token-file FILE")
-    return _ModelServer(ModelSite(backend, ledger), backend, on_ready, is_remote=is_remote, token=token)
+    check_remote(is_remote=is_remote, token=token)
+    return _ModelServer(backend, ledger, on_ready, is_remote=is_remote, token=token)

@@ -93,6 +93,9 @@ class Chat:
         raw.add_special_tokens([AddedToken(token, special=True) for token in special])
         return cls(raw, template=CHATML, ends=(2, 1), names={"eos_token": "<|im_end|>", "bos_token": "<|im_start|>"})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.tokenizer.to_str(), self.template, self.ends, self._names)
+
     def save(self, folder: Path) -> None:
         """Write what `read` and transformers read."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -305,6 +308,13 @@ class Chat:
                 raise ModelFailed("refused", f"the model's tokeniser cannot spell the start {text!r}", fix="use another model")
             self._spelled[text] = ids
         return self._spelled[text]
+
+
+def _again(tokenizer: str, template: str | None, ends: Sequence[int], names: Mapping[str, str]) -> Chat:
+    """The same, in another process."""
+    from tokenizers import Tokenizer
+
+    return Chat(Tokenizer.from_str(tokenizer), template=template, ends=ends, names=names)
 
 
 def _each_text(change: Callable[[str], str], value: Any) -> Any:

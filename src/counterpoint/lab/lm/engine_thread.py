@@ -12,7 +12,7 @@ import errno
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -27,8 +27,9 @@ Load = Callable[[], tuple[Chat, Engines]]
 class EngineCall(Protocol):
     """One call, as the thread sees it; all methods run in the thread."""
 
-    is_cancelled: bool
-    """Whether nobody waits for it any more."""
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for it any more."""
 
     @property
     def is_watched(self) -> bool:
@@ -56,6 +57,8 @@ class EngineThread:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._before_end = Stats()
+        self.after_pass: list[Callable[[], None]] = []
+        """Done in the thread after each pass, and before it waits."""
 
     @property
     def stats(self) -> Stats:
@@ -101,7 +104,7 @@ class EngineThread:
     # -- in the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        desk = _Desk(self._inbox, self._slots)
+        desk = _Desk(self._inbox, self._slots, self.after_pass)
         try:
             try:
                 self.chat, self.engines = self._load()
@@ -131,8 +134,8 @@ class _Work:
 class _Desk:
     """What is under way in the thread."""
 
-    def __init__(self, inbox: queue.SimpleQueue[Any], slots: int) -> None:
-        self._inbox, self._slots = inbox, slots
+    def __init__(self, inbox: queue.SimpleQueue[Any], slots: int, after_pass: Sequence[Callable[[], None]]) -> None:
+        self._inbox, self._slots, self._after_pass = inbox, slots, after_pass
         self._waiting: deque[EngineCall | _Work] = deque()
         self._rows: dict[int, EngineCall] = {}
         self._chat: Any = None
@@ -183,9 +186,15 @@ class _Desk:
                 item.future.set_exception(closed)
             else:
                 self._settle(item, closed)
+        self._say()
+
+    def _say(self) -> None:
+        for done in tuple(self._after_pass):
+            done()
 
     def _receive(self, *, is_idle: bool) -> bool:
         """Take in what has come, and wait for it where there is nothing to do; false when it is time to end."""
+        self._say()
         while True:
             try:
                 item = self._inbox.get(block=is_idle)

@@ -20,11 +20,12 @@ from counterpoint.audits.diff import fingerprint
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.engine import Ask
+from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec, record_team
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.driver import Driver
-from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Play, Stop, decode_orders, framed
+from counterpoint.lab.train.lm.rollout_messages import Order, Play, Stop, decode_orders, framed
 from counterpoint.lab.train.lm.rollout_worker import Rollout
 from counterpoint.trace import problems
 from counterpoint.trace.model_calls import prompt_ids_of, prompt_of

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint.lab.lm.frames import HEAD, Frames
 from counterpoint.lab.train.lm.rollout_messages import (
-    HEAD,
     Failed,
-    Frames,
     ModelAnswer,
     ModelRequest,
     Play,

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import secrets
-import threading
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.engine import Answer, AnswerDraft, Ask, Engines
+from counterpoint.lab.lm.engine import Ask, Engines
 from counterpoint.lab.lm.engine_thread import EngineThread
 from counterpoint.lab.lm.model import Message, ModelFailed
 from counterpoint.lab.lm.network import Weights
-from counterpoint.lab.lm.serving.choices import Choice, Offer, Tokens
+from counterpoint.lab.lm.serving.choices import Choice, Offer
+from counterpoint.lab.lm.serving.jobs import AskedCall, Job, News, Outbox, ToldCall, api_error
 from counterpoint.lab.lm.serving.replies import ReplyForm
 from counterpoint.lab.lm.serving.requests import (
     ApiError,
@@ -69,156 +69,18 @@ class Served:
     pieces: AsyncIterator[tuple[bytes, Sequence[SpokenAnswer]]] | None = None
 
 
-class _Outbox:
-    """What the engine's thread tells the event loop: one wake-up for all that a pass brought."""
+class RequestDesk:
+    """Requests as calls of an engine, wherever it is, and their answers as OpenAI's protocol has them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._lock = loop, threading.Lock()
-        self._items: deque[tuple[_Call, Any]] = deque()
-        self._is_called = False
-
-    def put(self, call: _Call, item: Any) -> None:
-        with self._lock:
-            self._items.append((call, item))
-            if self._is_called or self._loop.is_closed():
-                return
-            self._is_called = True
-        self._loop.call_soon_threadsafe(self._deliver)
-
-    def _deliver(self) -> None:
-        with self._lock:
-            items, self._items, self._is_called = self._items, deque(), False
-        for call, item in items:
-            call.take(item)
-
-
-class _Call:
-    """One answer that the engine writes; an `EngineCall`."""
-
-    def __init__(self, job: _Job, index: int, ask: Ask, outbox: _Outbox, *, is_watched: bool) -> None:
-        self.is_cancelled, self.is_watched = False, is_watched
-        self._job, self._index, self._ask, self._outbox = job, index, ask, outbox
-        self._seen = 0
-
-    # in the engine's thread
-
-    def ask(self, chat: Chat) -> Ask:
-        """What the engine is asked."""
-        return self._ask
-
-    def watch(self, chat: Chat, written: AnswerDraft) -> bool:
-        """Pass on what is new."""
-        count = len(written.token_ids)
-        if count > self._seen:
-            at = slice(self._seen, count)
-            new = Tokens(list(written.token_ids[at]), list(written.logps[at]), list(written.alternatives[at]))
-            self._seen = count
-            self._outbox.put(self, (new, written.reused))
-        return False
-
-    def settle(self, chat: Chat, result: Answer | ModelFailed) -> None:
-        """Pass on the end."""
-        self._outbox.put(self, result)
-
-    # in the event loop
-
-    def take(self, item: Any) -> None:
-        """What the thread has passed on."""
-        if not self.is_cancelled:
-            self._job.take(self, self._index, item)
-
-
-@dataclass
-class _Job:
-    """One request under way."""
-
-    form: ReplyForm
-    choices: list[Choice]
-    calls: list[_Call] = field(default_factory=list)
-    reused: dict[int, int] = field(default_factory=dict)
-    fresh: dict[int, None] = field(default_factory=dict)
-    """Answers of which something is new."""
-    failure: ModelFailed | None = None
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def take(self, call: _Call, index: int, item: Any) -> None:
-        """Tokens, or the end, of one answer."""
-        choice = self.choices[index]
-        if isinstance(item, ModelFailed):
-            self.failure = item
-        elif isinstance(item, Answer):
-            choice.add(Tokens.of(item).since(len(choice.tokens.ids)))
-            choice.end(item.finish)
-            self.reused[index] = item.reused
-        else:
-            choice.add(item[0])
-            self.reused[index] = item[1]
-            call.is_cancelled = choice.is_over
-        self.fresh[index] = None
-        self.news.set()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all answers are whole."""
-        return all(choice.is_over for choice in self.choices)
-
-    @property
-    def cached(self) -> int:
-        """Tokens of prompts that were not read again; of several answers the first one's count."""
-        return sum(self.reused.get(k, 0) for k in range(0, len(self.choices), self.form.request.count))
-
-    async def wait(self) -> list[int]:
-        """Answers of which something is new."""
-        await self.news.wait()
-        self.news.clear()
-        if self.failure is not None:
-            raise _api_error(self.failure)
-        fresh, self.fresh = list(self.fresh), {}
-        return fresh
-
-    def cancel(self) -> None:
-        """Nobody waits any more."""
-        for call in self.calls:
-            call.is_cancelled = True
-
-
-class EngineBackend:
-    """Answers requests with our engine."""
-
-    def __init__(self, thread: EngineThread, name: str, *, version: str = "") -> None:
-        """`name` is what requests call the model; a policy of a run that has several is `name:policy`."""
-        self.thread, self.name, self.version = thread, name, version
+    def __init__(self) -> None:
         self.chat: Chat | None = None
         self._context = 0
         self._policies: dict[str, str] = {}
-        self._outbox: _Outbox | None = None
-        self._others: set[str] = set()
-
-    async def open(self) -> None:
-        """Load the model; raises where that cannot be done."""
-        await asyncio.wrap_future(self.thread.ready())
-        engines, self.chat = self.thread.engines, self.thread.chat
-        assert engines is not None
-        self._context = min(engine.network.shape.context for engine in engines.engines.values())
-        names = list(engines.engines)
-        self._policies = {self.name: names[0], f"local:{self.name}": names[0]}
-        self._policies |= {f"{self.name}:{name}": name for name in names if name and len(names) > 1}
-        self._outbox = _Outbox(asyncio.get_running_loop())
 
     @property
     def models(self) -> list[str]:
         """What `/v1/models` lists."""
         return [name for name in self._policies if not name.startswith("local:")]
-
-    def load(self, weights: Mapping[str, Weights], version: str) -> Future[None]:
-        """New weights of policies, once the calls under way are answered; calls that come meanwhile wait for them."""
-
-        def swap(engines: Engines) -> None:
-            for policy, new in weights.items():
-                engines.engines[policy].load(new)
-            self.version = version
-
-        return self.thread.between(swap)
 
     async def answer(self, kind: str, body: bytes, *, is_recorded: bool = False) -> Served:
         """The answer to a request of `/v1/chat/completions` (`chat`) or of `/v1/completions`; raises `ApiError`."""
@@ -231,14 +93,21 @@ class EngineBackend:
         finally:
             job.cancel()
         reply = job.form.whole(job.choices, job.cached)
-        return Served(msgspec.json.encode(reply), [self._spoken(job, k) for k in range(len(job.choices))])
+        spoken = [self._spoken(job, k) for k in range(len(job.choices))] if is_recorded else []
+        return Served(msgspec.json.encode(reply), spoken)
+
+    def submit(self, call: AskedCall) -> None:
+        """Ask the engine; raises `ModelFailed` where there is none any more."""
+        raise NotImplementedError
+
+    def let_go(self, call: AskedCall) -> None:
+        """Nobody waits for a call any more, or it is whole."""
 
     # -- one request -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, request: Request) -> _Job:
-        chat, outbox = self.chat, self._outbox
+    def _begin(self, request: Request) -> Job:
+        chat = self.chat
         assert chat is not None
-        assert outbox is not None
         policy = self._policies.get(request.model)
         if policy is None:
             known = ", ".join(self.models)
@@ -247,7 +116,7 @@ class EngineBackend:
         prompts = self._prompts(request)
         offer, starts = self._offer(request)
         form = ReplyForm(_fresh_id(request), request, chat, prompts)
-        job = _Job(form, [Choice(chat, request.stops, offer) for _ in range(len(prompts) * request.count)])
+        job = Job(form, [Choice(chat, request.stops, offer) for _ in range(len(prompts) * request.count)])
         is_watched = bool(request.stream or request.stops or (offer.is_single and offer.names))
         seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
         alternatives = request.alternatives or 0
@@ -258,16 +127,13 @@ class EngineBackend:
                 top_p=1.0 if request.top_p is None else request.top_p, alternatives=alternatives,
                 starts=chat.starts(starts) if starts else (),
             )  # fmt: skip
-            job.calls.append(_Call(job, k, ask, outbox, is_watched=is_watched))
-        for call in job.calls:
-            self._submit(call)
-        return job
-
-    def _submit(self, call: _Call) -> None:
+            job.calls.append(AskedCall(job, k, ask, self.let_go, is_watched=is_watched))
         try:
-            self.thread.submit(call)
+            for call in job.calls:
+                self.submit(call)
         except ModelFailed as error:
-            raise _api_error(error) from error
+            raise api_error(error) from error
+        return job
 
     def _most(self, request: Request, prompt: Sequence[int]) -> int:
         room = self._context - len(prompt)
@@ -300,15 +166,17 @@ class EngineBackend:
         return list(ids)
 
     def _offer(self, request: Request) -> tuple[Offer, list[str]]:
-        """The tools of a request, and how an answer begins that has to call one."""
-        forced = request.forced if isinstance(request, ChatRequest) else []
-        if not isinstance(request, ChatRequest) or not request.offered:
+        """The tools of a request, and how an answer begins that has to call one, or to follow a schema."""
+        if not isinstance(request, ChatRequest):
             return Offer(), []
+        forced, answers = request.forced, request.answers
+        if not request.offered:
+            return Offer(), [json.dumps(value, ensure_ascii=False) + "\n" for value in answers]
         names = tuple(function.name for function in forced or request.offered)
         is_single = bool(forced) or request.parallel_tool_calls is False
         return Offer(names, bool(forced), is_single), forced_starts(forced)
 
-    async def _stream(self, job: _Job) -> AsyncIterator[tuple[bytes, Sequence[SpokenAnswer]]]:
+    async def _stream(self, job: Job) -> AsyncIterator[tuple[bytes, Sequence[SpokenAnswer]]]:
         form, ended, calls = job.form, set[int](), [0] * len(job.choices)
         try:
             for k in range(len(job.choices)):
@@ -332,7 +200,7 @@ class EngineBackend:
         finally:
             job.cancel()
 
-    def _spoken(self, job: _Job, index: int) -> SpokenAnswer:
+    def _spoken(self, job: Job, index: int) -> SpokenAnswer:
         request, choice = job.form.request, job.choices[index]
         prompt = job.form.prompt_of(index)
         if isinstance(request, ChatRequest):
@@ -342,8 +210,77 @@ class EngineBackend:
         return SpokenAnswer(
             id=job.form.id, model=request.model, messages=messages, text=choice.text, calls=choice.calls, prompt_ids=prompt,
             token_ids=choice.tokens.ids, logps=choice.tokens.logps, tokens_in=len(prompt), tokens_out=len(choice.tokens.ids),
-            temperature=request.heat, version=self.version,
+            temperature=request.heat, version=job.versions.get(index, ""),
         )  # fmt: skip
+
+
+class _LocalCall(ToldCall):
+    """A call of this process."""
+
+    def __init__(self, call: AskedCall, outbox: Outbox, version: Callable[[], str]) -> None:
+        super().__init__(call.ask, version, is_watched=call.is_watched)
+        self._call, self._outbox = call, outbox
+
+    @property
+    def is_cancelled(self) -> bool:  # type: ignore[override]
+        """Whether nobody waits for it any more."""
+        return self._call.is_cancelled
+
+    def tell(self, item: News | ModelFailed) -> None:
+        """To the event loop."""
+        self._outbox.put(self._call, item)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a front end has to know of the model behind it."""
+
+    chat: Chat
+    context: int
+    policies: Mapping[str, str]
+    """What requests call it, to the engine's policy."""
+
+
+class EngineBackend(RequestDesk):
+    """Answers requests with our engine."""
+
+    def __init__(self, thread: EngineThread, name: str, *, version: str = "") -> None:
+        """`name` is what requests call the model; a policy of a run that has several is `name:policy`."""
+        super().__init__()
+        self.thread, self.name, self.version = thread, name, version
+        self._outbox: Outbox | None = None
+
+    async def open(self) -> None:
+        """Load the model; raises where that cannot be done."""
+        await asyncio.wrap_future(self.thread.ready())
+        engines, self.chat = self.thread.engines, self.thread.chat
+        assert engines is not None
+        self._context = min(engine.network.shape.context for engine in engines.engines.values())
+        names = list(engines.engines)
+        self._policies = {self.name: names[0], f"local:{self.name}": names[0]}
+        self._policies |= {f"{self.name}:{name}": name for name in names if name and len(names) > 1}
+        self._outbox = Outbox(asyncio.get_running_loop())
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What front ends have to know, once it is open."""
+        assert self.chat is not None
+        return ModelFacts(self.chat, self._context, self._policies)
+
+    def load(self, weights: Mapping[str, Weights], version: str) -> Future[None]:
+        """New weights of policies, once the calls under way are answered; calls that come meanwhile wait for them."""
+
+        def swap(engines: Engines) -> None:
+            for policy, new in weights.items():
+                engines.engines[policy].load(new)
+            self.version = version
+
+        return self.thread.between(swap)
+
+    def submit(self, call: AskedCall) -> None:
+        """Ask the engine of this process."""
+        assert self._outbox is not None
+        self.thread.submit(_LocalCall(call, self._outbox, lambda: self.version))
 
 
 def _fresh_id(request: Request) -> str:
@@ -359,11 +296,3 @@ def _seed(seed: int, index: int) -> int:
 
 def _event(piece: Mapping[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(piece) + b"\n\n"
-
-
-def _api_error(error: ModelFailed) -> ApiError:
-    if error.kind == "too long":
-        return ApiError(error.one_line(), param="messages", code="context_length_exceeded")
-    if error.kind == "down":
-        return ApiError(error.one_line(), status=503, code="unavailable", after_s=1)
-    return ApiError(error.one_line(), status=500)

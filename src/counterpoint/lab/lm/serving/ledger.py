@@ -13,13 +13,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, TryAgain
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
+from counterpoint.lab.lm.serving.callers import Caller
 from counterpoint.recorder.lanes import Lanes, RecordingSession, running
 from counterpoint.recorder.memory_run import MemoryRun
 from counterpoint.recorder.recorder import Recorder
@@ -28,35 +27,11 @@ from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, TITLE
 from counterpoint.trace.model_calls import PromptIds
 
-TRACE_HEADER, AGENT_HEADER = "x-counterpoint-trace", "x-counterpoint-agent"
-ROLE_HEADER, EVENT_HEADER = "x-counterpoint-role", "x-counterpoint-event"
 _SHORTEST_QUOTE = 12
 """Characters of an answer whose return in a prompt is no accident."""
-
-
+_MANY = 200
 _MOST_KNOWN = 2000
 """Answers and conversations of a trace that are remembered: a caller may never say that a trace is over."""
-
-
-class Caller(NamedTuple):
-    """Who asks, as far as the request says."""
-
-    trace: str | None = None
-    agent: str | None = None
-    role: str | None = None
-    event: str | None = None
-    """The event of the recording in which the call was made."""
-
-    @classmethod
-    def of(cls, headers: Mapping[str, str], trace: str | None = None) -> Caller:
-        """What headers say; `trace` is the one of the address that was asked."""
-        named = [unquote(headers.get(name) or "") or None for name in (TRACE_HEADER, AGENT_HEADER, ROLE_HEADER, EVENT_HEADER)]
-        return cls(named[0] or trace, *named[1:])
-
-
-_NOBODY = Caller()
-asking: ContextVar[Caller] = ContextVar("counterpoint_caller", default=_NOBODY)
-"""Who asks what is being answered here."""
 
 
 class _CallClock:
@@ -172,7 +147,7 @@ class Ledger:
         page.latest = self._clock()
         page.clock.at = round(max(0.0, page.latest - page.began - seconds), 6)
         before = page.last.get(agent)
-        read = {event: "causal" for answer, event in page.answers.items() if _quotes(spoken.messages, answer) and event != before}
+        read = {event: "causal" for event in _quoted(spoken.messages, page.answers) if event != before}
         reads = [*([(before, "temporal")] if before else []), *read.items()]
         note = self._note(page, agent, spoken)
         is_leading = role == "orchestrator"
@@ -282,5 +257,11 @@ def _digest(rows: Sequence[tuple[str, str]]) -> str:
     return hashlib.blake2b(json.dumps(rows).encode(), digest_size=16).hexdigest()
 
 
-def _quotes(messages: Sequence[Mapping[str, Any]], answer: str) -> bool:
-    return any(answer in str(message.get("content") or "") for message in messages)
+def _quoted(messages: Sequence[Mapping[str, Any]], answers: Mapping[str, str]) -> list[str]:
+    """The events whose answers these messages hold, word for word."""
+    texts, some = [str(message.get("content") or "") for message in messages], list(answers)
+    if len(some) > _MANY:  # then it is quicker to know first which of them begin anywhere in a text
+        size = _SHORTEST_QUOTE
+        begins = {text[at : at + size] for text in texts for at in range(len(text) - size + 1)}
+        some = [answer for answer in some if answer[:size] in begins]
+    return [answers[answer] for answer in some if any(answer in text for text in texts)]

@@ -7,13 +7,15 @@ changes nothing is taken; an error has OpenAI's form.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from counterpoint.errors import did_you_mean
+from counterpoint.lab.lm.serving.schemas import every
 
 MOST_CHOICES, MOST_ALTERNATIVES, MOST_STOPS = 128, 20, 16
 _USUAL_TOKENS = 16
@@ -174,10 +176,24 @@ class NamedTool(Struct):
     type: Literal["function"] = "function"
 
 
+class NamedSchema(Struct):
+    """The schema that an answer has to follow."""
+
+    schema: dict[str, Any] | None = None
+
+
+class ResponseFormat(Struct):
+    """The form of an answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+
+
 class ChatRequest(_Sampled, kw_only=True):
     """A request of `/v1/chat/completions`."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
@@ -196,6 +212,19 @@ class ChatRequest(_Sampled, kw_only=True):
         if self.top_logprobs and not self.logprobs:
             raise ApiError("top_logprobs needs logprobs to be true", param="top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def answers(self) -> list[Any]:
+        """The only values that may be answered, where there are only some."""
+        form = self.response_format
+        if form is None or form.type == "text":
+            return []
+        schema = (form.json_schema and form.json_schema.schema) or {}
+        listed = every(schema) if schema.get("properties") else []
+        if not listed or self.offered:
+            what = "response_format is left out, or text, or without tools a json_schema whose values are each one of a few"
+            raise ApiError(f"{what} (enum, const, boolean, null)", param="response_format", code="unsupported_parameter")
+        return listed
 
     @property
     def offered(self) -> list[Function]:
@@ -275,9 +304,15 @@ def json_object(body: bytes) -> dict[str, Any]:
     return table
 
 
+@cache
+def _known(kind: type[_Sampled]) -> frozenset[str]:
+    """The fields that we heed."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind))
+
+
 def _read(body: bytes, kind: type[_T]) -> _T:
     table = json_object(body)
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    known = _known(kind)
     for name, value in table.items():
         if name not in known and name not in _NO_EFFECT:
             _check_other(name, value, known)
@@ -289,7 +324,7 @@ def _read(body: bytes, kind: type[_T]) -> _T:
         raise ApiError(str(error), param=_param(str(error))) from error
 
 
-def _check_other(name: str, value: Any, known: set[str]) -> None:
+def _check_other(name: str, value: Any, known: Collection[str]) -> None:
     """Raise unless a field that is not one of ours has no effect as it is set."""
     if name not in _ONLY:
         near = did_you_mean(name, known)

@@ -7,7 +7,6 @@ offered function stays text.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,10 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from counterpoint.lab.lm.serving.requests import Function, schema_of
+from counterpoint.lab.lm.serving.schemas import every
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_MOST_WHOLE = 64
-"""Calls that may be listed whole, where a call is forced."""
 _OFFER = """These functions are there for you, one JSON schema to a line:
 <tools>
 {tools}
@@ -67,27 +65,9 @@ def forced_starts(functions: Sequence[Function]) -> list[str]:
     out = []
     for function in functions:
         head = f'{OPEN}\n{{"name": {_json(function.name)}, "arguments": '
-        whole = _every(function.parameters or {})
+        whole = every(function.parameters or {})
         out += [f"{head}{_json(given)}}}\n{CLOSE}\n" for given in whole] if whole else [f"{head}{{"]
     return out
-
-
-def _every(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All arguments that a schema allows, where each is one of a few; none where they cannot be listed."""
-    fields = schema.get("properties") or {}
-    required = set(schema.get("required") or fields)
-    values: list[Any] = []
-    for name, about in fields.items():
-        listed = about.get("enum") if isinstance(about, Mapping) else None
-        if listed is None and isinstance(about, Mapping):
-            listed = {"boolean": [True, False], "null": [None]}.get(str(about.get("type")))
-        if not listed:
-            return []
-        values.append([(name, value) for value in listed] + ([] if name in required else [None]))
-    count = 1
-    for few in values:
-        count *= len(few)
-    return [dict(filter(None, chosen)) for chosen in itertools.product(*values)] if count <= _MOST_WHOLE else []
 
 
 def read_calls(text: str, names: Sequence[str], *, is_forced: bool = False) -> tuple[str, list[ToolCall]]:

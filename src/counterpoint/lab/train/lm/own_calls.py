@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from counterpoint.lab.lm.serving.backend import SpokenAnswer
-from counterpoint.lab.lm.serving.ledger import Caller, Ledger, answer_text, call_facts
+from counterpoint.lab.lm.serving.callers import Caller
+from counterpoint.lab.lm.serving.ledger import Ledger, answer_text, call_facts
 from counterpoint.recorder.conversation import messages_of, question_of
 from counterpoint.recorder.lanes import Scope, current
 from counterpoint.recorder.memory_run import Captured

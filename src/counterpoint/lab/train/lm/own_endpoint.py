@@ -22,7 +22,7 @@ import counterpoint.registry as registry
 from counterpoint.lab.lm.engine import Engines
 from counterpoint.lab.lm.engine_thread import EngineThread, Load
 from counterpoint.lab.lm.serving.backend import EngineBackend, Served, SpokenAnswer
-from counterpoint.lab.lm.serving.ledger import Caller, asking
+from counterpoint.lab.lm.serving.callers import Caller, asking
 from counterpoint.lab.lm.serving.requests import ApiError, json_object
 from counterpoint.lab.train.lm.own_calls import AnsweredCall
 from counterpoint.lab.train.lm.own_tasks import OwnRollout

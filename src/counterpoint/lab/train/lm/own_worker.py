@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
+from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.tasks.cases import is_match, without_answer
 from counterpoint.lab.team.job import Job, takes_text
 from counterpoint.lab.train.child_process import end_with_parent
@@ -39,7 +40,6 @@ from counterpoint.lab.train.lm.own_tasks import OwnRollout
 from counterpoint.lab.train.lm.rollout_messages import (
     Begin,
     Failed,
-    Frames,
     Play,
     Ready,
     Report,

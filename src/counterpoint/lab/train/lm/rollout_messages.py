@@ -6,7 +6,6 @@ went in, as from a file.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from counterpoint.lab.lm.frames import frame
 from counterpoint.trace import Edge, Event, Trace
 from counterpoint.trace.vocabulary import Topology
 
@@ -105,36 +105,11 @@ Order = Begin | Play | ModelAnswer | Unreadable | Stop
 _encode = msgspec.msgpack.Encoder().encode
 decode_reports = msgspec.msgpack.Decoder(list[Report]).decode
 decode_orders = msgspec.msgpack.Decoder(list[Order]).decode
-HEAD = struct.Struct("<I")
-"""Each message is its length and then its bytes."""
-
-
-class Frames:
-    """Messages out of the bytes of a pipe, whole, however they come."""
-
-    def __init__(self, longest: int = 1 << 30) -> None:
-        self._bytes, self._longest = bytearray(), longest
-
-    def add(self, data: bytes) -> list[bytes]:
-        """More bytes; the messages that are whole now. `ValueError` for a length that none of ours has."""
-        self._bytes += data
-        out, at, size = [], 0, HEAD.size
-        while len(self._bytes) - at >= size:
-            (length,) = HEAD.unpack_from(self._bytes, at)
-            if length > self._longest:
-                raise ValueError(f"a message of {length:,} bytes")
-            if len(self._bytes) - at - size < length:
-                break
-            out.append(bytes(self._bytes[at + size : at + size + length]))
-            at += size + length
-        del self._bytes[:at]
-        return out
 
 
 def framed(messages: Sequence[Report] | Sequence[Order]) -> bytes:
     """Messages as the bytes that go through the pipe."""
-    data = _encode(messages)
-    return HEAD.pack(len(data)) + data
+    return frame(_encode(messages))
 
 
 # -- traces ----------------------------------------------------------------------------------------------------------------

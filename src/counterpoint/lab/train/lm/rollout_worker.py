@@ -26,6 +26,7 @@ import numpy as np
 
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.chat import Chat
+from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.lm.model import Call, Completion, Model, ModelFailed
 from counterpoint.lab.lm.models.fake import invented_seconds
 from counterpoint.lab.tasks.task import Instance, TextTask
@@ -36,7 +37,6 @@ from counterpoint.lab.train.child_process import collect_seldom, end_with_parent
 from counterpoint.lab.train.lm.rollout_messages import (
     Begin,
     Failed,
-    Frames,
     ModelRequest,
     Play,
     Quiet,

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.train.child_process import exit_reason, starting, without_script
-from counterpoint.lab.train.lm.rollout_messages import Frames, Order, Report, decode_reports, framed
+from counterpoint.lab.train.lm.rollout_messages import Order, Report, decode_reports, framed
 from counterpoint.lab.train.lm.rollout_worker import serve
 
 

@@ -7,6 +7,8 @@ SIGTERM ends it in order, with what was begun answered and recorded.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,9 @@ from counterpoint.errors import InputError, Refused, did_you_mean, install
 from counterpoint.lab.app.cli.models._rows import epilog
 
 if TYPE_CHECKING:
+    from counterpoint.lab.app.model_ledger import LedgerProcess
     from counterpoint.lab.app.model_server import Backend
+    from counterpoint.lab.lm.serving.ledger import Ledger
 
 
 @click.command(
@@ -51,32 +55,42 @@ def serve(
     """
     try:
         from counterpoint.app import http_server
-        from counterpoint.lab.app import model_server
+        from counterpoint.lab.app import model_fronts
     except ImportError as error:
         raise InputError(f"an endpoint needs starlette and uvicorn: {error}", fix=install("view")) from error
     if not allow_remote and not http_server.is_loopback(host):
         why = "anybody who reaches it could use your model"
         raise Refused("is not an address of this machine alone", where=host, why=why, fix="add --allow-remote if you mean it")
-    backend, name = _backend(model, model_settings(base_url, model_pairs))
+    settings = model_settings(base_url, model_pairs)
+    backend, name = _backend(model, settings)
+    front_ends = model_fronts.usual_front_ends(str(settings.get("device", "cpu")))
     token = read_token(token_file)
+    with http_server.listening_socket(host, port) as sock, _ledger(store, name, is_apart=front_ends > 0) as ledger:
+        url = f"http://{_host(sock.getsockname())}/v1"
+        served = model_fronts.server(
+            backend, ledger, front_ends=front_ends, is_remote=allow_remote, token=token,
+            on_ready=lambda: _say(name, url, store, as_json=as_json),
+        )  # fmt: skip
+        served.run(sockets=[sock])
+    if ledger is not None and ledger.problems:
+        raise InputError(f"{len(ledger.problems)} calls were not recorded: {ledger.problems[0]}", where=str(store))
+
+
+@contextmanager
+def _ledger(store: Path | None, task: str, *, is_apart: bool) -> Iterator[Ledger | LedgerProcess | None]:
+    """Where calls are recorded, if they are; in a process of its own where there are front ends."""
+    from counterpoint.lab.app.model_ledger import LedgerProcess
     from counterpoint.lab.lm.serving.ledger import Ledger
     from counterpoint.store import Store
 
-    with http_server.listening_socket(host, port) as sock:
-        opened = None if store is None else Store(store)
-        ledger = None if opened is None else Ledger(opened, task=name)
-        url = f"http://{_host(sock.getsockname())}/v1"
-        try:
-            served = model_server.server(
-                backend, ledger, is_remote=allow_remote, token=token, on_ready=lambda: _say(name, url, store, as_json=as_json)
-            )
-            served.run(sockets=[sock])
-        finally:
-            if ledger is not None and opened is not None:
-                ledger.close()
-                opened.close()
-    if ledger is not None and ledger.problems:
-        raise InputError(f"{len(ledger.problems)} calls were not recorded: {ledger.problems[0]}", where=str(store))
+    if store is None:
+        yield None
+    elif is_apart:
+        with closing(LedgerProcess(store, task=task)) as apart:
+            yield apart
+    else:
+        with Store(store) as opened, closing(Ledger(opened, task=task)) as ledger:
+            yield ledger
 
 
 def _backend(model: str, settings: dict[str, Any]) -> tuple[Backend, str]:
