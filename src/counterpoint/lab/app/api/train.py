@@ -163,7 +163,8 @@ def settings_named(
             raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
         config = read_settings(source).as_dict()
     named = {name: value for name, value in (("preset", preset), ("world", world)) if value is not None}
-    config = _of_suite({"preset": "counterpoint"} | config | named)
+    given = config | named
+    config = _of_suite({"preset": "counterpoint"} | given)
     if where is not None and store is None and not config.get("store"):
         raise InputError("there is no store to select traces from", where="where", fix="--store DIR (store=...)")
     if store is not None or where is not None:
@@ -173,6 +174,8 @@ def settings_named(
         raise InputError("no world to train in", fix=fix)
     # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
     registry.check_consent([config["preset"], config["world"]], {*allow, *named.values()}, where=str(source))
+    if "preset" not in given and _has_own_rules(config["world"]):
+        config["preset"] = "grpo"
     known = registry.ids("preset")
     if ":" not in config["preset"] and config["preset"].replace("-", "_") not in known:
         raise NotFound(f"no preset named {config['preset']!r}", fix=did_you_mean(config["preset"], known))
@@ -180,6 +183,13 @@ def settings_named(
     if options.get("workers") is not None and options.get("runner") is None:
         config["runner"] = "processes"
     return config
+
+
+def _has_own_rules(world: str) -> bool:
+    from counterpoint.lab.worlds.teamworld.world import TeamWorld
+    from counterpoint.lab.worlds.world import world as find
+
+    return not isinstance(find(world), TeamWorld)
 
 
 def _of_suite(config: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean, install
 from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.own_cases import OwnCase
 from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
@@ -274,6 +274,11 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
     try:
         from counterpoint.lab.train.evaluate import policy_of
         from counterpoint.lab.train.folder import RunFolder
+        from counterpoint.lab.train.policies.acting import TeamPolicy
     except ImportError as error:  # pragma: no cover
         raise CounterpointError("a trained network needs torch", fix=install("train")) from error
-    return PolicyTeam(_gated(team, gates), policy_of(RunFolder.open(folder)), gates, told, made)
+    policy = policy_of(RunFolder.open(folder))
+    if not isinstance(policy, TeamPolicy):
+        what = f"the run learned in {about['world']}, which has rules of its own, and plays no world of the bench"
+        raise Refused(what, where=str(folder), fix="its evals.jsonl has every held-out evaluation")
+    return PolicyTeam(_gated(team, gates), policy, gates, told, made)
