@@ -26,7 +26,7 @@ from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.preset import Preset, named_preset
 from counterpoint.lab.train.rollouts import Rollout, Table, TracedRollout
 from counterpoint.lab.worlds.rules.decision import KINDS, Arrays, Decision, Place, Sizes, checked
-from counterpoint.lab.worlds.rules.episodes import Due, Steps, columns_of, play_episodes, trace_of, value_of
+from counterpoint.lab.worlds.rules.episodes import Due, Steps, ask, columns_of, play_episodes, trace_of, value_of
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.trace.keyed import purpose, uniform
 
@@ -79,14 +79,9 @@ def refuse_preset(preset: Preset, name: str, world: Any) -> None:
 
 def sizes_of(world: Any) -> Sizes:
     """How many numbers the decisions of a world have: those of its first one."""
-    found: list[Sizes] = []
-
-    def first(due: Due) -> tuple[np.ndarray, None]:
-        found.extend(row.sizes for row in due.rows[:1])
-        return np.zeros(len(due.rows), np.int64), None
-
-    play_episodes(world, [0], first)
-    return found[0]
+    env, place = world.env(), Place(world.name, 0, 0)
+    ask(place, env.reset, 0)
+    return checked(ask(place, env.decision), place).sizes
 
 
 def heads(sizes: Sizes) -> dict[str, int]:

@@ -64,11 +64,11 @@ def play_episodes(world: Any, seeds: Sequence[int] | np.ndarray, choose: Choose,
         place = Place(world.name, seed, 0)
         if not asks_decisions(env):
             raise place.error(f"env() gives a {type(env).__name__} that asks no decision", fix="an Env with decision()")
-        _told(place, env.reset, seed)
+        ask(place, env.reset, seed)
         running.append(i)
     for now in itertools.count():
         places = {i: Place(world.name, int(numbers[i]), now) for i in running}
-        asked = {i: _told(places[i], envs[i].decision) for i in running}
+        asked = {i: ask(places[i], envs[i].decision) for i in running}
         rows: dict[int, Arrays] = {}
         for i in [i for i in running if asked[i] is not None]:
             rows[i] = checked(asked[i], places[i], sizes)
@@ -82,7 +82,7 @@ def play_episodes(world: Any, seeds: Sequence[int] | np.ndarray, choose: Choose,
         running = []
         for k, i in enumerate(rows):
             choice = _choice(choices[k], rows[i], places[i])
-            _, reward, *ends, _ = _stepped(_told(places[i], envs[i].step, choice), places[i])
+            _, reward, *ends, _ = _stepped(ask(places[i], envs[i].step, choice), places[i])
             logp = None if logps is None else float(logps[k])
             out[i].append(Step(rows[i], choice, logp, finite_reward(reward, places[i])))
             if not any(ends):
@@ -109,8 +109,8 @@ def columns_of(episodes: Sequence[Steps]) -> dict[str, np.ndarray]:
     }
 
 
-def _told(place: Place, function: Callable[..., Any], *args: Any) -> Any:
-    """What the world's own code says; an error of that code names the place."""
+def ask(place: Place, function: Callable[..., Any], *args: Any) -> Any:
+    """What the world's own code says; an error of it names the place."""
     try:
         return function(*args)
     except CounterpointError:
