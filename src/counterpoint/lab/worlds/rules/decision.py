@@ -118,9 +118,9 @@ def _numbers(given: Any, axes: int, what: str, place: Place) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         raise place.error(f"{what} cannot be read as numbers: {given!r:.80}", fix=shape) from None
     if out.ndim != axes or not out.size:
-        raise place.error(f"{what} has the shape {out.shape}", fix=shape)
+        raise place.error(f"the shape of {what} is {out.shape}", fix=shape)
     if not np.isfinite(out).all():
-        raise place.error(f"{what} has a number that is not finite: {given!r:.80}", fix="finite numbers")
+        raise place.error(f"a number of {what} is not finite: {given!r:.80}", fix="finite numbers")
     return out
 
 
