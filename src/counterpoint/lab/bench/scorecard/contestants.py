@@ -271,14 +271,12 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
         topology, harness = str(played.get("topology", "centralized")), str(played.get("harness", "text"))
         registry.check_consent([topology], (), where=str(folder))
         return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness, made)
+    if ":" in str(about.get("world")):  # its code would have to run, and what learned there plays no cell
+        what = f"the run learned in {about['world']}, a world of your own, and the bench plays its own"
+        raise Refused(what, where=str(folder), fix="its evals.jsonl has every held-out evaluation; counterpoint compare runs")
     try:
         from counterpoint.lab.train.evaluate import policy_of
         from counterpoint.lab.train.folder import RunFolder
-        from counterpoint.lab.train.policies.acting import TeamPolicy
     except ImportError as error:  # pragma: no cover
         raise CounterpointError("a trained network needs torch", fix=install("train")) from error
-    policy = policy_of(RunFolder.open(folder))
-    if not isinstance(policy, TeamPolicy):
-        what = f"the run learned in {about['world']}, which has rules of its own, and plays no world of the bench"
-        raise Refused(what, where=str(folder), fix="its evals.jsonl has every held-out evaluation")
-    return PolicyTeam(_gated(team, gates), policy, gates, told, made)
+    return PolicyTeam(_gated(team, gates), policy_of(RunFolder.open(folder)), gates, told, made)
