@@ -11,6 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.lab.train.ferry_world import broken, ferry  # noqa: E402
+from tests.lab.train.quick import numbers, same  # noqa: E402
+
 from counterpoint.errors import InputError, Refused  # noqa: E402
 from counterpoint.lab.train import options  # noqa: E402
 from counterpoint.lab.train.evaluate import policy_of  # noqa: E402
@@ -23,8 +26,6 @@ from counterpoint.lab.train.row_credit import assigned  # noqa: E402
 from counterpoint.lab.train.run import train_run  # noqa: E402
 from counterpoint.lab.worlds.rules.decision import KINDS, Arrays, Decision, Sizes  # noqa: E402
 from counterpoint.lab.worlds.world import Optimum  # noqa: E402
-from tests.lab.train.ferry_world import broken, ferry  # noqa: E402
-from tests.lab.train.quick import numbers, same  # noqa: E402
 
 FERRY = "tests.lab.train.ferry_world:ferry"
 CONFIG: dict[str, Any] = {
@@ -203,7 +204,7 @@ def test_a_world_must_have_a_config_and_ask_decisions(tmp_path: Path, monkeypatc
     import tests.lab.train.ferry_world as module
 
     monkeypatch.setattr(module, "bare", dataclasses.replace(ferry, config=None), raising=False)
-    with pytest.raises(InputError, match="the config of .*:bare is a NoneType, not a dataclass"):
+    with pytest.raises(InputError, match=r"the config of .*:bare is a NoneType, not a dataclass"):
         train_run(tmp_path / "run", CONFIG | {"world": "tests.lab.train.ferry_world:bare", "set": {}})
     with pytest.raises(InputError, match=r"coin_world cannot be trained in.*has no decision\(\)"):
         train_run(tmp_path / "run", CONFIG | {"world": "tests.lab.worlds.coin_world:coin_world", "set": {}})

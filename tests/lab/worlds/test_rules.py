@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.lab.train.ferry_world import NUMBERS, Trip, best, broken, ferry
 
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.testing import check_world
 from counterpoint.lab.worlds.rules.episodes import Due, play_episodes
 from counterpoint.testing import ConformanceError
 from counterpoint.trace import encode, problems
-from tests.lab.train.ferry_world import NUMBERS, Trip, best, broken, ferry
 
 
 def test_it_keeps_the_contract_of_a_world() -> None:
@@ -68,7 +68,7 @@ def test_an_episode_by_hand() -> None:
 def test_what_is_no_option_is_refused_and_changes_nothing(action: Any) -> None:
     env = ferry.env()
     before, _ = env.reset(0)
-    with pytest.raises(InputError, match="no action .*0 to 2, or one of one, two, three"):
+    with pytest.raises(InputError, match=r"no action .*0 to 2, or one of one, two, three"):
         env.step(action)
     assert env.observe() == before
 
@@ -94,7 +94,7 @@ def test_a_drawn_option_has_its_chance() -> None:
 def test_policies() -> None:
     assert ferry.policies() == ["largest", "random"]
     assert ferry.run(lambda decision: 0, [0]).values[0] == ferry.run(lambda decision: 0, [0, 1]).values[0]
-    with pytest.raises(NotFound, match="no policy named 'larges'.*did you mean 'largest'"):
+    with pytest.raises(NotFound, match=r"no policy named 'larges'.*did you mean 'largest'"):
         ferry.run("larges", [0])
     for wrong in (9, -1, "one", None, True, 0.0):
         with pytest.raises(InputError, match=r"world ferry, seed 4, decision 0: the policy chooses .*0 to 2"):

@@ -32,7 +32,6 @@ from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.preset import BESIDE, Preset
 from counterpoint.lab.train.returns import team_scale
 from counterpoint.lab.train.rollouts import Rollout
-from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum.bound import optimum
 from counterpoint.rewards.paying import OURS, pay
 from counterpoint.rewards.reward import Reward

@@ -83,7 +83,7 @@ class Training:
             torch.manual_seed(settings.seed)
             heads = [self._heads(world) for world in self.worlds]
             if any(h != heads[0] for h in heads):
-                raise InputError("the variants of the run have other choices", fix="the same acts, opponent, proposer and numbers in all")
+                raise InputError("the variants of the run have other choices", fix="the same acts, opponent and proposer in all")
             # a fixed team's gates are open at the start of an episode and closed later
             gate = 3.0 if self.preset.fixed_team else 0.0
             self.net = Network(apart=self.preset.regime == "C", gate=gate, extra=heads[0])
@@ -101,7 +101,8 @@ class Training:
         """What the advantages of the last update rest on, where it was judged on traces."""
         self.spawning, self.teams = SpawnGradient(), SpawnCritic()
         self.trials, self._balancer = Trials(), Balancer()
-        self.scaffolds = assign.Scaffolds(self.preset, 1 if self.own_rules else max(2 * world.config.types for world in self.worlds))
+        roles = 1 if self.own_rules else max(2 * world.config.types for world in self.worlds)
+        self.scaffolds = assign.Scaffolds(self.preset, roles)
         self.baselines: dict[str, float] = {}
         """Running means that a credit mechanism goes on from, by group."""
         self.update = 0

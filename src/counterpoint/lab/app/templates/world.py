@@ -1,8 +1,7 @@
 """plugin_name: a desk where cases come in; for each the lead calls somebody, or nobody, and who is called may check the answer.
 
-Always true: every draw is a hash of (seed, key), so that an episode is a function of (world, policy, seed); all decisions have equally
-many numbers. A network learns here (`counterpoint train net`), because a decision gives its options as numbers. The optimum is exact:
-cases do not touch each other. With TeamWorld's rules a world is its numbers alone: `TeamWorld(NAME, NAME, Config(vote_items=12))`.
+Always true: every draw is a hash of (seed, key), so that an episode is a function of (world, policy, seed); a decision gives its
+options as numbers, equally many in all, so that `counterpoint train net` learns here. The optimum is exact: cases are apart.
 """
 
 from __future__ import annotations

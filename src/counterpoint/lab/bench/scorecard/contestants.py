@@ -24,7 +24,7 @@ import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean, install
 from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.own_cases import OwnCase
-from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
+from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own, takes
 from counterpoint.lab.bench.scorecard.scorer import ScorerError
 from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weights_of
 from counterpoint.lab.tasks.task import Instance, Score
@@ -239,8 +239,10 @@ def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates:
         made = code_of(rest, *([model] if model and model.partition(":")[0] not in registry.ids("model") else []))
         return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates, made=made)
     if ":" in team:
-        if not callable(own_team(team)):
-            raise InputError(f"{team} is not a function", where="--team", fix="a function that takes a Job")
+        function = own_team(team)
+        if not callable(function) or not takes(function, 1):
+            what = "takes other arguments than a job" if callable(function) else "is not a function"
+            raise InputError(f"{team} {what}", where="--team", fix="def team(job), or def team(question: str)")
         return OwnTeam(team)
     fix = "policy:NAME, run:FOLDER, topology:NAME with --model, package.module:function, or file.py:function"
     raise NotFound(f"no team named {team!r}", where="--team", fix=fix)

@@ -229,11 +229,22 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
             if recording.session is not None and not recording.session.recorder.count:
                 recording.stop(answer)  # who records nothing has at least answered
         _ = recording.trace  # it is in the store when the answer is told
-        pipe.send(("done", answer if isinstance(answer, str) else str(answer)))
+        pipe.send(("failed", "it returned None, which is no answer") if answer is None else ("done", str(answer)))
     except BaseException as error:
         _ = recording.trace
         with contextlib.suppress(OSError):
             pipe.send(("failed", error_words(error)))
+
+
+def takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as it says."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # of a built-in, which does not say
+        return True
+    return True
 
 
 def _takes_text(team: Any) -> bool:

@@ -105,7 +105,8 @@ class Network(nn.Module):
         # drawn last, so that teams whose workers do not learn start as they always did
         self.worker = nn.ModuleList(_mlp(WORKER, 1) for _ in range(2 if apart else 1))
         self.worker_value = _mlp(SEEN_BY_CRITIC, 1)
-        self.extra = nn.ModuleDict({name: _mlp(n, 1) if name in _READ else _mlp(SIZES[name], n) for name, n in (extra or {}).items()})
+        given = (extra or {}).items()
+        self.extra = nn.ModuleDict({name: _mlp(n, 1) if name in _READ else _mlp(SIZES[name], n) for name, n in given})
 
     @staticmethod
     def of(weights: Mapping[str, Any], *, apart: bool) -> Network:
@@ -122,8 +123,8 @@ class Network(nn.Module):
         return Network.of(self.state_dict(), apart=self.is_apart)
 
     def options(self, name: str, x: Tensor, mask: Tensor) -> Tensor:
-        """(R, options) log-probabilities of a further choice; what the mask leaves out is very unlikely. Of `OPTION` x has a row for
-        each option: (R, options, F)."""
+        """(R, options) log-probabilities of a further choice; what the mask leaves out is very unlikely. Of `OPTION` x is
+        (R, options, F)."""
         logits = self.extra[name](x)
         return (logits[..., 0] if name == OPTION else logits).masked_fill(~mask, -1e9).log_softmax(-1)
 

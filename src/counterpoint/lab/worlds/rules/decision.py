@@ -106,7 +106,8 @@ def checked(asked: Any, place: Place, sizes: Sizes | None = None) -> Arrays:
         raise place.error(f"{len(options)} options have the names {list(asked.names)!r}", fix="one name for each option")
     out = Arrays(asked, state, options)
     if sizes is not None and out.sizes != sizes:
-        said = f"the state has {len(state)} numbers and an option {options.shape[1]}; before it was {sizes.state} and {sizes.option}"
+        said = f"the state has {len(state)} numbers and an option {options.shape[1]}; before it was "
+        said += f"{sizes.state} and {sizes.option}"
         raise place.error(said, fix="equally many in all decisions of the world; 0 stands for what does not apply")
     return out
 

@@ -1,7 +1,7 @@
 """Episodes of a world that asks decisions, played side by side, and the trace of each.
 
-Always true: an episode is a function of (world, choices, seed): who is played beside it changes nothing. Of every decision the trace
-has agent, kind, options, the one that was taken, its log-probability where it was drawn, and what it paid.
+Always true: an episode is a function of (world, choices, seed): who is played beside it changes nothing. Of every decision the
+trace has agent, kind, options, the one that was taken, its log-probability where it was drawn, and what it paid.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ def trace_of(world: Any, seed: int, policy: str, steps: Steps) -> Trace:
         if asked.agent not in known:
             known.add(asked.agent)
             key = make_key(asked.agent, "spawn")
-            who = {"agent": LEAD, "to": asked.agent, "role": asked.role or asked.agent}
-            events.append(Event(id=f"s{now}", t=now, type="spawn", turn=now, key=key, **who))
+            role = asked.role or asked.agent
+            events.append(Event(id=f"s{now}", t=now, type="spawn", agent=LEAD, to=asked.agent, role=role, turn=now, key=key))
         events.append(_event(step, now, policy, contents))
     return Trace(
         trace_id=f"{world.name}-{seed}-{policy.replace(' ', '-')}-{digest}",

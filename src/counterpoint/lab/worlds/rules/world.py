@@ -1,7 +1,7 @@
-"""`RulesWorld`: a world from rules of one's own, which say how an episode begins, what is decided next, and what an option pays.
+"""`RulesWorld`: a world from rules of one's own: how an episode begins, what is decided next, and what an option pays.
 
-Always true: an episode is a function of (world, policy, seed); the rules draw by the seed (`counterpoint.trace.keyed.uniform`) and
-keep all that changes in the episode. Playing many at once, stepping one by hand, snapshots, traces and the policy `random` are here.
+Always true: an episode is a function of (world, policy, seed), as long as the rules draw by the seed (`trace/keyed.py`) and keep
+all that changes in the episode. Many at once, one by hand, snapshots, traces and the policy `random` are made from them here.
 """
 
 from __future__ import annotations
@@ -115,9 +115,8 @@ class _Snapshot:
 
 
 class RulesEnv:
-    """One episode by hand, after Gymnasium's habits: an observation is the decision that is due, an action the number of an option.
-
-    After the end the observation is None.
+    """One episode by hand, after Gymnasium's habits: an observation is the decision that is due (None after the end), an action
+    the number of an option.
     """
 
     def __init__(self, world: RulesWorld) -> None:
