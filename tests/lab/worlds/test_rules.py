@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -158,6 +159,18 @@ def test_an_episode_has_an_end_and_a_decision(monkeypatch: pytest.MonkeyPatch) -
     empty = type(ferry)(name="empty", config=ferry.config, begin=lambda c, s: Nothing(), best=best)
     with pytest.raises(InputError, match="seed 2, decision 0: the episode ends before its first decision"):
         empty.run("random", [2])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda c: 1 / 0, "raises ZeroDivisionError"), (lambda c: 3.0, r"gives 3\.0"),
+        (lambda c: dataclasses.replace(best(c), value=math.inf), "gives Optimum"),
+    ],
+)  # fmt: skip
+def test_an_optimum_is_one_and_finite(wrong: Any, says: str) -> None:
+    with pytest.raises(InputError, match=rf"world ferry: best\(\) {says}.*an Optimum with a finite value"):
+        dataclasses.replace(ferry, best=wrong).optimum()
 
 
 def test_an_env_of_ones_own_is_enough() -> None:

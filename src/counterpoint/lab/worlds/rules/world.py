@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean
 from counterpoint.lab.worlds.rules.decision import Arrays, Decision, Place, checked, finite_reward
 from counterpoint.lab.worlds.rules.episodes import Choose, Due, Step, Steps, columns_of, play_episodes, trace_of, value_of
 from counterpoint.lab.worlds.world import Optimum, Runs, changed
@@ -70,8 +71,17 @@ class RulesWorld:
         return [*self.rules, RANDOM]
 
     def optimum(self) -> Optimum:
-        """The best that can be expected."""
-        return self.best(self.config)
+        """The best that can be expected, as `best` says."""
+        where, fix = f"world {self.name}", "best(config) gives an Optimum with a finite value"
+        try:
+            found = self.best(self.config)
+        except CounterpointError:
+            raise
+        except Exception as error:
+            raise InputError(f"best() raises {type(error).__name__}: {error}", where=where, fix=fix) from error
+        if not isinstance(found, Optimum) or not math.isfinite(found.value):
+            raise InputError(f"best() gives {found!r:.80}", where=where, fix=fix)
+        return found
 
     def run(self, policy: Any, seeds: Sequence[int] | np.ndarray, *, log: bool = False) -> Runs:
         """Play one episode per seed; a policy is a name or a function of a decision to the number of an option."""
