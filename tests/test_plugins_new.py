@@ -118,7 +118,7 @@ def test_our_own_tree_gets_a_file_of_the_plural_folder(here: Path, capsys: pytes
     assert run("new", "mechanism", "ledger", "--ours") == 2
     assert run("new", "world", "mine", "--ours") == 0
     assert (here / "src/counterpoint/lab/worlds/mine.py").is_file()
-    assert "from counterpoint.lab.worlds.mine import mine" in (here / "tests/lab/worlds/test_mine.py").read_text()
+    assert "from counterpoint.lab.worlds.mine import Day, mine" in (here / "tests/lab/worlds/test_mine.py").read_text()
     assert "use it   counterpoint play --world mine" in capsys.readouterr().out
 
 

@@ -73,7 +73,7 @@ def refuse_preset(preset: Preset, name: str, world: Any) -> None:
     """Raise where a preset asks what a world with rules of its own cannot give."""
     lack = lack_of(preset)
     if lack is not None:
-        fix = f"--preset {', '.join(presets())}".replace(", ", " or ")
+        fix = f"--preset grpo, or one of {', '.join(known for known in presets() if known != 'grpo')}"
         raise Refused(f"preset {name} cannot learn in {world.name}, a world with rules of its own", why=lack, fix=fix)
 
 

@@ -88,7 +88,8 @@ def train(
 ) -> TrainedRuns:
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
 
-    `world` is a TeamWorld (W1, W2, D, P, V, A, M) or a world of the suites (width, crew, ...), and `preset` a way to train of
+    `world` is a TeamWorld (W1, W2, D, P, V, A, M), one of the suites (width, crew, ...) or one of yours (path/to/file.py:object),
+    and `preset` a way to train of
     `counterpoint train presets`; `source` is a RUN.toml that says both, and more. `set` changes parameters of the world,
     `budget` is the calls and rounds to spend, and `settings` are the other keys of a RUN.toml (`updates`, `eval_every`,
     `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that

@@ -1,4 +1,4 @@
-"""plugin_name: a desk where cases come in; for each the lead calls somebody, or nobody, and who is called may check the answer.
+"""plugin_name: a desk of cases: the lead calls somebody or nobody, and who is called may check.
 
 Always true: every draw is a hash of (seed, key), so that an episode is a function of (world, policy, seed); a decision gives its
 options as numbers, equally many in all, so that `counterpoint train net` learns here. The optimum is exact: cases are apart.
