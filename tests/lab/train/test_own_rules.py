@@ -210,3 +210,31 @@ def test_a_world_must_have_a_config_and_ask_decisions(tmp_path: Path, monkeypatc
         train_run(tmp_path / "run", CONFIG | {"world": "tests.lab.worlds.coin_world:coin_world", "set": {}})
     assert options.net_sizes(_net()) == Sizes(3, 2)
     assert isinstance(ferry.optimum(), Optimum)
+
+
+class Alone:
+    """Three decisions with one option each, all by the lead."""
+
+    def __init__(self, config: Any, seed: int) -> None:
+        self.made = 0
+
+    def decision(self) -> Decision | None:
+        return None if self.made == 3 else Decision(kind="stop", state=[1.0], options=[[0.0]], names=["go on"])
+
+    def act(self, option: int) -> float:
+        self.made += 1
+        return 1.0
+
+
+@pytest.mark.parametrize("preset", ["grpo", "ppo"])
+def test_who_has_nothing_to_choose_learns_nothing_and_nobody_to_call_is_no_collapse(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tests.lab.train.ferry_world as module
+
+    monkeypatch.setattr(module, "alone", dataclasses.replace(ferry, name="alone", begin=Alone), raising=False)
+    config = {"world": "tests.lab.train.ferry_world:alone", "set": {}, "preset": preset, "updates": 2}
+    run = train_run(tmp_path / "run", CONFIG | config)
+    assert (run.about["status"], run.about["collapsed"]) == ("finished", False)
+    assert [row["mean"] for row in run.evals()] == [3.0, 3.0]
+    assert all(row["entropy"] == {} and row["loss"] == 0 for row in run.metrics())

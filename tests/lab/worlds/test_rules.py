@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.lab.train.ferry_world import NUMBERS, Trip, best, broken, ferry
+from tests.lab.worlds.coin_world import CoinEnv, coin_world
 
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.testing import check_world
+from counterpoint.lab.worlds.rules.decision import Decision
 from counterpoint.lab.worlds.rules.episodes import Due, play_episodes
 from counterpoint.testing import ConformanceError
 from counterpoint.trace import encode, problems
@@ -159,6 +161,24 @@ def test_an_episode_has_an_end_and_a_decision(monkeypatch: pytest.MonkeyPatch) -
     empty = type(ferry)(name="empty", config=ferry.config, begin=lambda c, s: Nothing(), best=best)
     with pytest.raises(InputError, match="seed 2, decision 0: the episode ends before its first decision"):
         empty.run("random", [2])
+
+
+def test_the_contract_looks_at_the_decisions_of_any_env(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world of another make is one to learn in as soon as its env has `decision`, and is held to what that promises."""
+
+    def decision(env: Any) -> Decision | None:
+        pot, names = float(env.pot), ("flip", "stop")
+        return None if env.is_over else Decision(kind="stop", state=[pot], options=[[1, 0], [0, 1]], names=names)
+
+    def step(env: Any, action: Any, plain: Any = CoinEnv.step) -> Any:
+        return plain(env, action if isinstance(action, str) else ("flip", "stop")[action])
+
+    monkeypatch.setattr(CoinEnv, "decision", decision, raising=False)
+    monkeypatch.setattr(CoinEnv, "step", step)
+    check_world(coin_world)
+    monkeypatch.setattr(CoinEnv, "decision", lambda env: dataclasses.replace(decision(env), state=[0.0] * (1 + env.flips)))
+    with pytest.raises(ConformanceError, match="decision 1: the state has 2 numbers and an option 2; before it was 1 and 2"):
+        check_world(coin_world)
 
 
 @pytest.mark.parametrize(

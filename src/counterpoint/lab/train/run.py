@@ -296,6 +296,10 @@ class _Session(RunSession):
 
     # -- ends
 
+    def is_collapsed(self) -> bool:
+        """Whether the team ended up calling nobody; rules of one's own may have nobody to call."""
+        return not self.training.own_rules and super().is_collapsed()
+
     def batch(self) -> str:
         """The seeds that are being learned."""
         if self._playing is None:
