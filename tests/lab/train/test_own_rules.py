@@ -18,12 +18,13 @@ from counterpoint.errors import InputError, Refused  # noqa: E402
 from counterpoint.lab.train import options  # noqa: E402
 from counterpoint.lab.train.evaluate import policy_of  # noqa: E402
 from counterpoint.lab.train.jobs import play  # noqa: E402
-from counterpoint.lab.train.learner import log_probs  # noqa: E402
+from counterpoint.lab.train.learner import _placed, log_probs, rows_of  # noqa: E402
 from counterpoint.lab.train.policies.network import Network  # noqa: E402
 from counterpoint.lab.train.preset import Preset, named_preset  # noqa: E402
 from counterpoint.lab.train.rollouts import TracedRollout, merge_rollouts  # noqa: E402
-from counterpoint.lab.train.row_credit import assigned  # noqa: E402
+from counterpoint.lab.train.row_credit import _Book, _is_idle, assigned  # noqa: E402
 from counterpoint.lab.train.run import train_run  # noqa: E402
+from counterpoint.lab.train.surrogates import Steps  # noqa: E402
 from counterpoint.lab.worlds.rules.decision import KINDS, Arrays, Decision, Sizes  # noqa: E402
 from counterpoint.lab.worlds.world import Optimum  # noqa: E402
 
@@ -107,6 +108,42 @@ def test_credit_lands_on_the_rows_of_its_unit() -> None:
     got = assigned(by_agent, played.rollout, played.traces, net, progress=0.0).advantages["option"]
     agents = played.rollout.columns["agents"] + 1
     assert np.allclose(got, (values / agents)[t["ep"]])
+
+
+def test_the_most_specific_credit_counts() -> None:
+    """Event, turn, agent, role, orchestrator (the lead's alone), team; what is refused gets nothing from coarser units."""
+    (trace,) = _played([3], log=True).traces
+    made = {e.turn: e for e in trace.events if e.options}
+    lead, ferry_ = made[0], made[1]
+    assert (lead.agent, ferry_.agent, ferry_.role) == ("orchestrator", "ferry-0", "ferry")
+    book = _Book(trace)
+    assert np.isnan(book.option(0))
+    for of_lead, of_ferry, unit, id_ in (
+        (1, 1, "team", ""), (2, 1, "orchestrator", "orchestrator"), (2, 3, "role", "ferry"), (2, 4, "agent", "ferry-0"),
+        (2, 5, "turn", "ferry-0#1"), (6, 5, "turn", "orchestrator#0"), (6, 7, "message", ferry_.id), (8, 7, "message", lead.id),
+    ):  # fmt: skip
+        book.put(unit, id_, max(of_lead, of_ferry) if unit != "team" else 1)
+        assert (book.option(0), book.option(1)) == (of_lead, of_ferry), unit
+    refused = _Book(trace)
+    refused.refuse(ferry_.id)
+    refused.put("team", "", 1.0)
+    assert refused.option(0) == 1
+    assert np.isnan(refused.option(1))
+
+
+def test_rows_know_their_agent_and_an_ended_episode_keeps_its_value() -> None:
+    out = _played([3, 8, 21]).rollout
+    t = out.tables["option"]
+    assert (out.value_TE[-1] == out.values).all()
+    for ep in range(3):
+        mine, last = t["agent"][t["ep"] == ep], int(out.columns["agents"][ep])
+        assert mine[0] == 0
+        assert {*mine.tolist()} == {*range(1 + last)}
+    rows = rows_of(out.tables, {"option": np.ones(len(t["ep"]))})
+    placed = _placed(out.tables, rows, Steps(weigh="agent"), None)["option"]
+    assert placed.who is not None
+    assert np.array_equal(placed.who, t["agent"][placed.at])
+    assert not _is_idle(dataclasses.replace(out, columns=out.columns | {"calls": np.zeros(3)}), []), "no credit is an error here"
 
 
 def test_a_critic_learns_the_returns_to_go() -> None:
