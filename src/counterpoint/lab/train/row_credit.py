@@ -328,7 +328,7 @@ class _Book:
         """The credit of a decision in a world with rules of its own, by its number; the orchestrator's is not that of others."""
         e = self._made[now]
         own = [("event", e.key or ""), ("turn", f"{e.agent}#{now}"), ("agent", e.agent), ("role", e.role or "")]
-        found = self._first([*own, *([("orchestrator", e.agent)] if e.agent == _MAIN else []), ("team", "")])
+        found = self._first([*own, ("orchestrator", e.agent), ("team", "")])
         return np.nan if found is None else found
 
     def worker(self, slot: int, item: int, now: int) -> float:
