@@ -88,16 +88,15 @@ def train(
 ) -> TrainedRuns:
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
 
-    `world` is a TeamWorld (W1, W2, D, P, V, A, M), one of the suites (width, crew, ...) or one of yours
-    (path/to/file.py:object), and `preset` a way to train of `counterpoint train presets`; `source` is a RUN.toml that says
-    both, and more. `set` changes parameters of the world, `budget` is the calls and rounds to spend, and `settings` are the
-    other keys of a RUN.toml (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with
-    `seeds` there is one for each, and those that are there already are resumed. `resume` continues an interrupted run. With
-    `store` it learns from the finished traces there that `where` finds (the language of `counterpoint ls`), and plays nothing
-    but evaluations. With `lm` (a name of `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6,
-    or several) as a team; `set` then has dials of the tasks and settings of the run, as `--set` does, and `preset` is a method
-    that language models can learn by.
-    `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
+    `world` is a TeamWorld (W1, W2, D, P, V, A, M), one of the suites (width, crew, ...) or one of yours (path/to/file.py:object),
+    and `preset` a way to train of `counterpoint train presets`; `source` is a RUN.toml that says both, and more. `set` changes
+    parameters of the world, `budget` is the calls and rounds to spend, and `settings` are the other keys of a RUN.toml
+    (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for
+    each, and those that are there already are resumed. `resume` continues an interrupted run. With `store` it learns from the
+    finished traces there that `where` finds (the language of `counterpoint ls`), and plays nothing but evaluations. With `lm` (a
+    name of `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6, or several) as a team; `set`
+    then has dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn
+    by. `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
     $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push` a collector
     (`counterpoint serve`) that gets the traces which are kept. Needs the extra `train`, or `llm`.
 
