@@ -49,22 +49,22 @@ def test_what_is_written_passes_its_own_test(kind: str, here: Path, capsys: pyte
     assert "templates" not in written
     test = importlib.import_module("my_lab.test_mine")
     by_hand = [name for name in vars(test) if name.startswith("test_") and name != "test_it_keeps_the_contract"]
-    assert len(by_hand) == 1
+    assert len(by_hand) == (2 if kind == "world" else 1)
     assert registry.get(kind, report["name"]) is not None
     test.test_it_keeps_the_contract()
-    takes = [here] if "tmp_path" in getattr(test, by_hand[0]).__annotations__ else []
-    getattr(test, by_hand[0])(*takes)
+    for name in by_hand:
+        getattr(test, name)(*([here] if "tmp_path" in getattr(test, name).__annotations__ else []))
 
 
 def test_a_world_that_was_written_can_be_trained_in(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert run("new", "world", "desk") == 0
-    small = ["--cap", "updates=1", "--set", "eval_episodes=2", "--set", "vote_items=3", "--set", "change.group=2"]
+    small = ["--cap", "updates=1", "--set", "eval_episodes=2", "--set", "cases=3", "--set", "change.group=2"]
     assert run("train", "net", "--world", "my_lab.desk:desk", *small, "-o", "learned") == 0
     told = capsys.readouterr()
     assert "finished" in told.out + told.err
     assert json.loads((here / "learned" / "about.json").read_bytes())["status"] == "finished"
-    assert run("play", "--world", "my_lab.desk:desk", "--episodes", "2", "--policy", "reference") == 0
+    assert run("play", "--world", "my_lab.desk:desk", "--episodes", "2", "--policy", "quick") == 0
 
 
 def test_one_folder_holds_many_and_none_is_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_our_own_tree_gets_a_file_of_the_plural_folder(here: Path, capsys: pytes
     assert run("new", "mechanism", "ledger", "--ours") == 2
     assert run("new", "world", "mine", "--ours") == 0
     assert (here / "src/counterpoint/lab/worlds/mine.py").is_file()
-    assert "from counterpoint.lab.worlds.mine import mine" in (here / "tests/lab/worlds/test_mine.py").read_text()
+    assert "from counterpoint.lab.worlds.mine import Day, mine" in (here / "tests/lab/worlds/test_mine.py").read_text()
     assert "use it   counterpoint play --world mine" in capsys.readouterr().out
 
 

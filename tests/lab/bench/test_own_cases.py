@@ -40,7 +40,11 @@ def breaks(job):
         time.sleep(1000)
     if job.question == "exit":
         os._exit(9)
-    return job.case["hint"]
+    return job.case["hint"] if job.question != "nothing" else None
+
+
+def alone():
+    return "42"
 
 
 async def recorded(job):
@@ -153,11 +157,11 @@ def test_two_versions_are_compared_by_the_cases_that_are_the_same(here: Path) ->
 
 
 def test_what_a_team_breaks_costs_one_case(here: Path) -> None:
-    hows = ("raise", "hang", "exit", "fine")
+    hows = ("raise", "hang", "exit", "nothing", "fine")
     _write(here / "mine.jsonl", [{"id": how, "question": how, "answer": "yes", "hint": "yes"} for how in hows])
     done = _run("hang", "--cap", "seconds=1", team="own_team.py:breaks")
     assert done.exit_code == 0, done.output
-    done = _run("raise", "exit", "fine", team="own_team.py:breaks")
+    done = _run("raise", "exit", "nothing", "fine", team="own_team.py:breaks")
     assert done.exit_code == 0, done.output
     rows = {row[0]: row[1:] for row in _rows("bench/own_team.py-breaks-mine.jsonl")}
     assert rows["fine"] == ("played", 1, "")
@@ -165,8 +169,9 @@ def test_what_a_team_breaks_costs_one_case(here: Path) -> None:
     assert rows["raise"][2].startswith("RuntimeError: no idea at own_team.py:")
     assert rows["hang"][:2] == ("hung", 0)
     assert rows["exit"] == ("crashed", 0, "its process ended with code 9")
+    assert rows["nothing"] == ("crashed", 0, "it returned None, which is no answer")
     card = card_of(Path("bench/own_team.py-breaks-mine.jsonl"))
-    assert card.broken == {"crashed": 2, "hung": 1}
+    assert card.broken == {"crashed": 3, "hung": 1}
 
 
 def test_what_a_scorer_breaks_costs_one_case(here: Path) -> None:
@@ -247,6 +252,9 @@ def test_wrong_names_are_one_clear_error(here: Path) -> None:
         (["--tasks", "none.jsonl", "--team", "own_team.py:team"], NotFound, "none.jsonl: no such file"),
         (["--tasks", "mine.jsonl", "--team", "nobody.py:team"], NotFound, "nobody.py: no such file"),
         (["--tasks", "mine.jsonl", "--team", "own_team.py:not_callable"], InputError, "is not a function"),
+        (["--tasks", "mine.jsonl", "--team", "own_team.py:alone"], InputError, "takes other arguments than a job"),
+        (["--tasks", "mine.jsonl", "--team", "own_team.py:team", "--reward", "own_team.py:team"], InputError, "an answer and a case"),
+        (["--tasks", "mine.jsonl", "--team", "own_team.py:team", "--reward", "none.py:score"], NotFound, "none.py: no such file"),
         (["--tasks", "mine.jsonl", "--team", "own_team.py:teem"], InputError, "did you mean 'team'"),
         (["--tasks", "mine.jsonl", "--team", "policy:reference"], InputError, "plays none of these cells"),
         (["--tasks", "mine.jsonl", "--team", "own_team.py:team", "--reward", "own_team.py:not_callable"], InputError, "not a function"),

@@ -147,7 +147,7 @@ def test_a_template_that_writes_tools_writes_them() -> None:
     chat = Chat(CHAT.tokenizer, template=template, ends=CHAT.ends)
     assert (chat.writes_tools, CHAT.writes_tools) == (True, False)
     call = {"type": "function", "function": {"name": "f", "arguments": {"x": "<|im_end|>"}}}
-    ids = chat.prompt_with_tools([{"role": "assistant", "content": "", "tool_calls": [call]}], [{"name": "<|im_start|>"}])
+    ids = chat.conversation([{"role": "assistant", "content": "", "tool_calls": [call]}], [{"name": "<|im_start|>"}])
     assert chat.decode(ids) == '[{"name": "< |im_start|>"}]assistant:<tool_call>{"name": "f", "arguments": {"x": "< |im_end|>"}}'
     assert not {1, 2} & set(ids), "no text of a tool steers the model"
 

@@ -1,4 +1,4 @@
-"""A world and a task that `counterpoint new` wrote are learned in, named by their files as anybody would name them."""
+"""Worlds and tasks of one's own, those that `counterpoint new` writes among them, are learned in, named by their files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,23 @@ torch = pytest.importorskip("torch")
 
 BAKERY = "my_lab/bakery.py:bakery"
 SMALL = ("--set", "vote_items=3", "--set", "eval_episodes=16", "--set", "eval_every=100")
+TEAMWORLD = '''
+"""TeamWorld's rules with numbers of one's own."""
+
+from counterpoint.lab.worlds.teamworld.config import Config
+from counterpoint.lab.worlds.teamworld.world import TeamWorld
+
+bakery = TeamWorld(
+    "bakery",
+    "bakery",
+    Config(
+        vote_items=12, types=1, difficulty_shares=(0.6, 0.3, 0.1), skill_a=(0.8, 0.7, 0.6), skill_b=(0.95, 0.9, 0.85),
+        price=(0.01, 0.05), spawn_price=0.1, round_price=0.02, max_agents=8, max_rounds=60,
+    ),
+)
+'''
 OWN_RULES = '''
-"""A world of the contract with rules of its own: nothing in it is an array."""
+"""A world of the contract with rules of its own whose environment asks nothing."""
 
 
 class Shop:
@@ -51,6 +66,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
+def _bakery(folder: Path) -> None:
+    (folder / "my_lab").mkdir()
+    (folder / "my_lab" / "bakery.py").write_text(TEAMWORLD)
+
+
 def _run(*args: str) -> int:
     with pytest.raises(SystemExit) as end:
         main(list(args))
@@ -74,8 +94,7 @@ def _levels(folder: str) -> list[float]:
 
 def test_a_network_learns_in_a_world_of_ones_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What it learned is compared, plotted, measured and resumed as any other run is."""
-    assert _run("new", "world", "bakery") == 0
-    assert "use it   counterpoint play --world my_lab/bakery.py:bakery" in capsys.readouterr().out
+    _bakery(here)
     assert _train("counterpoint", "ours", "--cap", "updates=24") == 0
     begin, *_, end = _levels("ours")
     assert end > begin + 0.3  # of at most 2.3 points
@@ -97,10 +116,57 @@ def test_a_network_learns_in_a_world_of_ones_own(here: Path, capsys: pytest.Capt
 
 def test_a_world_named_by_its_file_is_played_in_other_processes(here: Path) -> None:
     """And comes out the same there."""
-    assert _run("new", "world", "bakery") == 0
+    _bakery(here)
     assert _train("grpo", "one", "--cap", "updates=2") == 0
     assert _train("grpo", "two", "--cap", "updates=2", "--runner", "processes", "--workers", "2") == 0
     assert _levels("one") == _levels("two")
+
+
+def test_the_world_that_new_writes_is_learned_in(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its run is continued, compared, plotted and shown as any other, in this process or in others."""
+    desk, few = ("--world", "my_lab/desk.py:desk"), ("--set", "cases=2", "--set", "eval_episodes=8", "--cap", "updates=2")
+    assert _run("new", "world", "desk") == 0
+    assert "use it   counterpoint play --world my_lab/desk.py:desk" in capsys.readouterr().out
+    assert _run("play", *desk, "--episodes", "4") == 0
+    assert _run("train", "net", *desk, *few, "-o", "one") == 0
+    assert _about("one")["preset"] == "grpo", "the preset where none is named"
+    more = ("--runner", "processes", "--workers", "2", "--set", "staleness=1")
+    for folder in ("two", "three"):
+        assert _run("train", "net", *desk, *few, *more, "-o", folder) == 0
+    assert _levels("two") == _levels("three")
+    assert _levels("two")[0] == _levels("one")[0]
+    assert _run("train", "net", *desk, *few, "--preset", "ppo", "-o", "four") == 0
+    assert _run("compare", "plot", "one", "four", "-o", "curves.png") == 0
+    with Store(here / "one" / "store", create=False) as store:
+        ids = sorted(row.id for row in store.rows())
+    capsys.readouterr()
+    assert _run("show", ids[0], "--store", "one/store") == 0
+    assert "orchestrator" in capsys.readouterr().out
+    assert _run("credit", ids[0], "--store", "one/store", "--mechanism", "uniform") == 0
+    assert _run("train", "resume", "one", "--allow", "my_lab/desk.py:desk") == 0
+    capsys.readouterr()
+    assert _run("bench", "run", "short", "W1-10", "--team", "run:one") == 5
+    assert "the run learned in my_lab/desk.py:desk, a world of your own" in capsys.readouterr().err
+
+
+def test_what_learns_elsewhere_is_refused_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With one error each, that says where to go."""
+    assert _run("new", "world", "desk") == 0
+    desk = ("--world", "my_lab/desk.py:desk")
+    capsys.readouterr()
+    for args, code, says in (
+        (("train", "net", *desk, "--preset", "counterpoint"), 5, "preset counterpoint cannot learn in desk"),
+        (("train", "stop", *desk), 2, "counterpoint train net --world my_lab/desk.py:desk"),
+        (("train", "lm", "--model", "tiny", "--task", "my_lab/desk.py:desk"), 2, "counterpoint train net --world my_lab/desk.py:desk"),
+        (("play", "--task", "my_lab/desk.py:desk"), 2, "--world my_lab/desk.py:desk"),
+        (("train", "net", "--world", "my_lab/desk.py:desk", "--set", "cases=0"), 2, "cases cannot be 0"),
+        (("train", "net", "--world", "my_lab/desk.py:desk", "--set", "case=1"), 2, "did you mean 'cases'"),
+    ):
+        assert _run(*args) == code, args
+        error = capsys.readouterr().err
+        assert says in error, args
+        assert error.count("error: ") == 1
+    assert not (here / "runs").exists()
 
 
 def test_a_world_without_arrays_says_what_it_lacks(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,8 +174,8 @@ def test_a_world_without_arrays_says_what_it_lacks(here: Path, capsys: pytest.Ca
     (here / "my_lab" / "shop.py").write_text(OWN_RULES)
     assert _run("train", "net", "--preset", "grpo", "--world", "my_lab/shop.py:shop", "--cap", "updates=1") == 2
     error = capsys.readouterr().err
-    assert "my_lab/shop.py:shop is not a TeamWorld" in error
-    assert "arrays of agents, items and calls, and it has none: no Config, no Batch" in error
+    assert "my_lab/shop.py:shop cannot be trained in" in error
+    assert "it is no TeamWorld, and its env() has no decision(), which gives a network options as numbers" in error
     assert "counterpoint new world" in error
     (here / "my_lab" / "shop.py").write_text("shop = 3\n")
     assert _run("train", "net", "--world", "my_lab/shop.py:shop") == 2

@@ -278,7 +278,7 @@ def test_a_team_that_calls_nobody_spends_its_budget_and_is_marked(
     [
         ({"preset": "grpoo"}, NotFound, "no preset named 'grpoo'.*did you mean 'grpo'"),
         ({"world": "W9"}, NotFound, "no world named 'W9'"),
-        ({"world": "s1", "set": {}}, InputError, "is not a TeamWorld"),
+        ({"world": "s1", "set": {}}, InputError, "s1 is a stopping world.*train stop --world s1"),
         ({"set": {"vote_itemz": 4}}, InputError, "no parameter named 'vote_itemz'.*vote_items"),
         ({"preset": "lab.train.quick:needy", "world": "D", "set": {}}, Refused, "needs votes, which the world does not have"),
         ({"episodes": 3}, InputError, "3 episodes do not make groups of 2"),

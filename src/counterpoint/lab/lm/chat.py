@@ -122,11 +122,6 @@ class Chat:
         """Whether the template offers tools itself, and has calls written as `<tool_call>`."""
         return self.template is not None and "tools" in self.template and "<tool_call>" in self.template
 
-    def prompt_with_tools(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The tokens of a prompt with tools, by a template that writes them."""
-        plain = _each_text(self._unsteered, list(messages))
-        return self._encoded(self._templated(plain, **({"tools": _each_text(self._unsteered, list(tools))} if tools else {})))
-
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None = None, *, is_asked: bool = True
     ) -> list[int]:
@@ -139,7 +134,8 @@ class Chat:
         plain, offered = (_each_text(self._unsteered, list(x or ())) for x in (messages, tools))
         text = self._templated(plain, is_asked=is_asked, **({"tools": offered} if offered else {}))
         used = [*(tools or ()), *(call for m in messages for call in m.get("tool_calls") or ())]
-        if not all(str(one["function"]["name"]) in text for one in used):  # most templates pass over what they do not know
+        # most templates pass over what they do not know
+        if not self.writes_tools and not all(str(one["function"]["name"]) in text for one in used):
             raise ModelFailed("refused", "the chat template has no form for tools", fix="use another model")
         return self._encoded(text)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import counterpoint.registry as registry
+from counterpoint.errors import InputError
+from counterpoint.lab.worlds.world import World
 
 Verb = Literal["spawn", "delegate", "message", "tool", "aggregate", "return", "stop", "noop"]
 VERBS: tuple[str, ...] = get_args(Verb)
@@ -185,5 +187,8 @@ def task(name: str, **dials: Any) -> Any:
 
     Finding a task makes no instance.
     """
+    if ":" in name and isinstance(registry.get("task", name), World):
+        fix = f"counterpoint train net --world {name}; counterpoint play --world {name}"
+        raise InputError("is a world: it gives numbers, and no words for a language model", where=name, fix=fix)
     named = registry.named("task", name, TextTask, "counterpoint.lab.testing.check_task says what a task needs")
     return named.replace(**dials) if dials else named

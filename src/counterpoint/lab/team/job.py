@@ -40,3 +40,14 @@ def takes_text(team: Any) -> bool:
     except (TypeError, ValueError):  # of a built-in
         return False
     return first is not None and first.annotation in (str, "str")
+
+
+def takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as it says."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # of a built-in, which does not say
+        return True
+    return True

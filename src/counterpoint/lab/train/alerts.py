@@ -35,6 +35,7 @@ _CLOSE = 1e-3  # single precision, by other batch sizes, against single precisio
 _COLUMN = {
     "item": ("item", "logp"), "brief": ("item", "brief_logp"), "point": ("item", "point_logp"), "stop": ("stop", "logp"),
     "spawn": ("spawn", "logp"), "size": ("spawn", "size_logp"), "talk": ("talk", "logp"), "rule": ("rule", "logp"),
+    "option": ("option", "logp"),
 }  # fmt: skip
 
 

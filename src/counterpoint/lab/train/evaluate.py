@@ -20,6 +20,7 @@ import counterpoint.registry as registry
 from counterpoint.display import tracked, working
 from counterpoint.errors import InputError, NotFound
 from counterpoint.lab.train.folder import RunFolder
+from counterpoint.lab.train.options import OptionPolicy, has_own_rules, held_out_episodes, net_sizes
 from counterpoint.lab.train.policies.acting import TeamPolicy
 from counterpoint.lab.train.policies.features import OPEN_ITEMS, context, role_rows
 from counterpoint.lab.train.policies.network import Network
@@ -93,12 +94,16 @@ def held_out(net: Network, worlds: Sequence[TeamWorld], episodes: int, *, name: 
     with working("evaluating on held-out episodes", episodes) as work:
         policy = _Watched(net, name, work)
         for world, seeds in zip(worlds, _shares(len(worlds), episodes), strict=True):
-            if len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
+            if len(seeds) and has_own_rules(world):
+                values, own, make = held_out_episodes(net, world, seeds, name=name)
+                parts.append((seeds, values, own))
+                traces += [(int(seed), make(i)) for i, seed in enumerate(seeds) if seed < keep]
+            elif len(seeds):  # one batch, logged or not: a round costs much the same whether it has 4 episodes or 40
                 runs = world.run(policy, seeds, log=bool(seeds[0] < keep))
                 parts.append((seeds, runs.values, dict(runs.columns)))
                 traces += [(int(seed), runs.trace(i)) for i, seed in enumerate(seeds) if seed < keep]
-                policy.before += len(seeds)
-                work.at(policy.before)
+            policy.before += len(seeds)
+            work.at(policy.before)
     order = np.argsort(np.concatenate([seeds for seeds, _, _ in parts]))
     joined = {k: np.concatenate([c[k] for _, _, c in parts])[order] for k in parts[0][2]}
     values = np.concatenate([v for _, v, _ in parts])[order]
@@ -124,6 +129,10 @@ def _rule_scores(config: Config, policy: str, episodes: int, first: int, step: i
 def hand_made_returns(worlds: Sequence[TeamWorld], episodes: int) -> dict[str, float]:
     """Mean returns of the hand-made policies on the held-out seeds."""
     n = len(worlds)
+    if has_own_rules(worlds[0]):
+        shares = _shares(n, episodes)
+        runs = {p: [w.run(p, some).values for w, some in zip(worlds, shares, strict=True)] for p in worlds[0].policies()}
+        return {p: float(np.concatenate(values).mean()) for p, values in runs.items()}
     return {
         p: float(np.mean([x for v, w in enumerate(worlds) for x in _rule_scores(w.config, p, episodes, v, n)[0]]))
         for p in HAND_MADE
@@ -218,7 +227,7 @@ def _may_spawn(net: Network, obs: Observation) -> bool:
     return bool((gate[obs.running] > -1e-3).any())  # a margin for what rounding may change
 
 
-def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = ()) -> TeamPolicy:
+def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = ()) -> TeamPolicy | OptionPolicy:
     """The policy of a run's last or best checkpoint, greedy; `TeamReplay(world, policy)` forks its traces with it.
 
     Code from outside that the run's settings name is run where `allow` names it too.
@@ -231,4 +240,5 @@ def policy_of(run: RunFolder, which: str = "last", *, allow: Collection[str] = (
     training = Training(settings)
     training.restore(run.read_checkpoint(path), str(path))
     s = training.settings
-    return TeamPolicy(training.player(), name=f"{plain_name(s.preset)}-s{s.seed}-u{training.update}")
+    net, name = training.player(), f"{plain_name(s.preset)}-s{s.seed}-u{training.update}"
+    return OptionPolicy(net, net_sizes(net), name=name) if training.own_rules else TeamPolicy(net, name=name)

@@ -6,6 +6,7 @@ is rows, and traces only where they were asked for.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 
 from counterpoint.errors import InputError
+from counterpoint.lab.worlds.rules.decision import asks_decisions
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.lab.worlds.world import world as find
 from counterpoint.trace import Trace
@@ -23,16 +25,27 @@ if TYPE_CHECKING:
 WORK = "counterpoint.lab.train.jobs:play"
 
 
-def world_of(name: str, changes: Mapping[str, Any]) -> TeamWorld:
-    """A TeamWorld by name, with changed parameters."""
+def world_of(name: str, changes: Mapping[str, Any]) -> Any:
+    """A world to train in by name, with changed parameters: a TeamWorld, or one that asks decisions by options as numbers."""
     world = find(name)
     if not isinstance(world, TeamWorld):
-        raise InputError(
-            f"{name} is not a TeamWorld",
-            why="the networks read TeamWorld's arrays of agents, items and calls, and it has none: no Config, no Batch",
-            fix="W1, W2, D, P, V, A, M, or one that `counterpoint new world` writes; in a stopping world a stop rule is learned",
-        )
+        _refuse_silent(world, name)
     return world.replace(**changes) if changes else world
+
+
+def _refuse_silent(world: Any, name: str) -> None:
+    """Raise where nothing that a network could read comes out of a world."""
+    if hasattr(world, "paths"):
+        fix = f"counterpoint train stop --world {world.name}"
+        raise InputError(f"{name} is a stopping world, where a stop rule is learned", fix=fix)
+    if not asks_decisions(world.env()):
+        raise InputError(
+            f"{name} cannot be trained in",
+            why="it is no TeamWorld, and its env() has no decision(), which gives a network options as numbers",
+            fix="give it one, as in the world that `counterpoint new world` writes",
+        )
+    if not dataclasses.is_dataclass(world.config) or isinstance(world.config, type):
+        raise InputError(f"the config of {name} is a {type(world.config).__name__}, not a dataclass", fix="fields by `parameter`")
 
 
 def one_core() -> None:
@@ -55,6 +68,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     left), tries (episodes in which none is left before its first call), sizes (of teams that are forced), workers (whether they
     learn), salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
 
+    from counterpoint.lab.train.options import play_options
     from counterpoint.lab.train.policies.acting import Forced
     from counterpoint.lab.train.policies.network import Network
     from counterpoint.lab.train.recorded import DECISIONS, noted
@@ -64,6 +78,8 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     one_core()
     world = world_of(payload["world"], payload["set"])
     net = Network.of(weights, apart=payload["apart"])
+    if not isinstance(world, TeamWorld):
+        return play_options(world, net, payload)
     force = Forced(*(payload.get(name) for name in FORCED))
     out = play_out(
         world.config, net, payload["seeds"], payload["salts"], log=payload["log"], goes_on=payload["goes_on"],

@@ -18,12 +18,12 @@ from torch.nn import functional as F
 
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.train.objectives import kl
-from counterpoint.lab.train.policies.choices import SIZES
+from counterpoint.lab.train.policies.choices import OPTION, SIZES
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.surrogates import MAX_NORM, PARTS, Steps, joined_loss, surrogate, unit_codes
 from counterpoint.rewards.balance import Balance, GradientMemory
 
-EXTRA = tuple(SIZES)
+EXTRA = (*SIZES, OPTION)
 TYPES = ("item", "brief", "point", "stop", "spawn", "size", "talk", "rule", "worker", *EXTRA)
 Table = Mapping[str, np.ndarray]
 _SHRINK = 8.0  # rows at the pooled spread that every kind of item is given
@@ -289,7 +289,7 @@ def _placed(
     for name, r in rows.items():
         t = tables[_TABLE.get(name, name)]
         if options.is_joint or options.weigh == "agent":
-            who = t["agent"][r.at] if name in ("worker", "act") else np.zeros_like(t["ep"][r.at])
+            who = t["agent"][r.at] if name in ("worker", "act", OPTION) else np.zeros_like(t["ep"][r.at])
             unit = unit_codes(t["ep"][r.at], t["round"][r.at], who, options.level) if options.is_joint else None
             out[name] = replace(out[name], unit=unit, who=who if options.weigh == "agent" else None)
         if options.kl_weight and options.kl_in == "loss":

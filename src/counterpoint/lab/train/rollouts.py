@@ -1,4 +1,4 @@
-"""Rollouts: episodes of TeamWorld played by a learned policy, every decision a row, every point of reward where it was earned.
+"""Rollouts: episodes played by a learned policy, every decision a row, every point of reward where it was earned.
 
 Always true: for every episode the rewards of its item rows and its rounds add up to its return (`Rollout.gap` says how far off
 they are). A row's own reward is what its call changed in its item's draft, less the price of the call, its brief and its share
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ _VERIFY = 2
 class Rollout:
     """Finished episodes. Axes: E episodes, T rounds."""
 
-    config: Config
+    config: Any
+    """Of a TeamWorld its `Config`; None of a world with rules of its own (`options.py`)."""
     seeds: np.ndarray
     salts: np.ndarray
     tables: dict[str, Table]
@@ -53,7 +55,7 @@ class Rollout:
     def decisions(self) -> int:
         """How many decisions were made: each stop, role, item, brief and pointer, talk and rule is one, and a worker's choice."""
         t = self.tables
-        named = ("stop", "spawn", "item", "talk", "rule", "worker", "act", "attack", "proposal")
+        named = ("stop", "spawn", "item", "talk", "rule", "worker", "act", "attack", "proposal", "option")
         rows = {name: len(t[name]["ep"]) if name in t else 0 for name in named}
         called = int((t["item"]["agent"] >= 0).sum()) if "item" in t else 0
         return sum(rows.values()) + 2 * called
@@ -191,6 +193,8 @@ def merge_rollouts(parts: Sequence[Rollout]) -> Rollout:
             tables.setdefault(name, []).append(moved)
         if "item" in p.tables:
             items, chains = items + len(p.tables["item"]["ep"]), chains + int(p.tables["item"]["chain"].max(initial=-1)) + 1
+    if "option" in tables:
+        tables["option"] = _same_width(tables["option"])
     padded = [np.concatenate([p.value_TE, np.repeat(p.value_TE[-1:], rounds - len(p.value_TE), axis=0)]) for p in parts]
     return Rollout(
         parts[0].config,
@@ -202,6 +206,16 @@ def merge_rollouts(parts: Sequence[Rollout]) -> Rollout:
         {k: np.concatenate([p.columns[k] for p in parts]) for k in parts[0].columns},
         extra={k: np.concatenate([p.extra[k] for p in parts]) for k in parts[0].extra},
     )
+
+
+def _same_width(parts: Sequence[Table]) -> list[Table]:
+    """Rows of decisions with options, all padded to the most options of any."""
+    width = max(part["mask"].shape[1] for part in parts)
+
+    def padded(a: np.ndarray) -> np.ndarray:
+        return np.pad(a, [(0, 0), (0, width - a.shape[1])] + [(0, 0)] * (a.ndim - 2))
+
+    return [{**part, "x": padded(part["x"]), "mask": padded(part["mask"])} for part in parts]
 
 
 def _prices(config: Config, batch: Batch, action: Action) -> np.ndarray:

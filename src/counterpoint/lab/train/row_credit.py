@@ -26,16 +26,17 @@ from counterpoint.credits.mechanism import Mechanism, identified
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.lab.train.loss import Loss
 from counterpoint.lab.train.net_replay import NetReplay
+from counterpoint.lab.train.options import prefix_values as option_values
+from counterpoint.lab.train.policies.choices import OPTION
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.preset import BESIDE, Preset
 from counterpoint.lab.train.returns import team_scale
 from counterpoint.lab.train.rollouts import Rollout
-from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.optimum.bound import optimum
 from counterpoint.rewards.paying import OURS, pay
 from counterpoint.rewards.reward import Reward
 from counterpoint.rewards.schedules import Indicator, scaffold_of, weight_at
-from counterpoint.trace import Trace
+from counterpoint.trace import Event, Trace
 from counterpoint.trace.keys import make_key, parse_key
 from counterpoint.trace.rows import Credit, Signals
 
@@ -118,7 +119,7 @@ def _judged(
 
 def _is_idle(out: Rollout, traces: Sequence[Trace]) -> bool:
     """Whether nobody was called in any episode; or, in a world with questions, nobody was asked one."""
-    if "calls" not in out.columns:
+    if "calls" not in out.columns or OPTION in out.tables:
         return False
     if not out.columns["calls"].any():
         return True
@@ -135,7 +136,7 @@ def outcomes(preset: Preset, out: Rollout, traces: Sequence[Trace], *, progress:
     return np.array([t.rewards["team"] for t in paid.traces])
 
 
-def _best(preset: Preset, config: Config) -> float:
+def _best(preset: Preset, config: Any) -> float:
     """What an outcome is a share of: the world's optimum, or an upper bound of it; 1 where no reward of the preset asks."""
     return optimum(config).value if any(given.get("share") for given in preset.reward.values()) else 1.0
 
@@ -251,6 +252,8 @@ class Scaffolds:
 
 def prefix_values(net: Network, out: Rollout) -> np.ndarray:
     """(T, E) V of the prefix at each round: value of the draft so far, and what the team critic expects of going on."""
+    if OPTION in out.tables:
+        return option_values(net, out)
     t = out.tables["stop"]
     known = np.full(out.value_TE.shape, float(out.values.mean()))
     known[1:] = out.value_TE[1:]
@@ -269,8 +272,12 @@ class _Book:
         self.names, self._role = {0: _MAIN}, {_MAIN: _MAIN}
         self._about: dict[tuple[int | None, str, int], tuple[int, ...]] = {}
         """Of a call in a round, by agent and item: the item and the number of the call, as keys have them."""
+        self._made: dict[int, Event] = {}
+        """Decisions of a world with rules of its own, by their number."""
         for e in trace.events:
             self._key[e.id] = e.key
+            if e.options is not None and e.turn is not None:
+                self._made[e.turn] = e
             if e.type == "tool_call" and (key := parse_key(e.key)) is not None and key.about:
                 self._about[e.turn, key.who, key.about[0]] = key.about
             elif e.type == "spawn" and e.extra and "slot" in e.extra and e.to:
@@ -317,6 +324,13 @@ class _Book:
         found = self._first(own)
         return np.nan if found is None else found
 
+    def option(self, now: int) -> float:
+        """The credit of a decision in a world with rules of its own, by its number; the orchestrator's is not that of others."""
+        e = self._made[now]
+        own = [("event", e.key or ""), ("turn", f"{e.agent}#{now}"), ("agent", e.agent), ("role", e.role or "")]
+        found = self._first([*own, ("orchestrator", e.agent), ("team", "")])
+        return np.nan if found is None else found
+
     def worker(self, slot: int, item: int, now: int) -> float:
         """The credit of what a worker did with a call."""
         name = self.names.get(slot) or ""
@@ -337,6 +351,8 @@ def _mean_pay(signals: Signals) -> Callable[[Trace], dict[str, float]]:
 def _rows(out: Rollout, books: Sequence[_Book], preset: Preset) -> dict[str, np.ndarray]:
     """Credit by decision type, NaN where there is none; those beside the team get credit that is theirs, never the team's."""
     found: dict[str, np.ndarray] = {}
+    if OPTION in out.tables:
+        found[OPTION] = _each(out.tables[OPTION], lambda ep, now: books[ep].option(now))
     for table, who in BESIDE.items():
         if table in out.tables and who in preset.trains:
             what = "attack" if table == "attack" else "propose"

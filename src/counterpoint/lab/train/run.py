@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import counterpoint.registry as registry
-from counterpoint.errors import InputError, NotFound, NotIdentified
+from counterpoint.errors import InputError, NotFound, NotIdentified, Refused
 from counterpoint.lab.train import alerts, evaluate
 from counterpoint.lab.train.feed import Ordered, RolloutBatch
 from counterpoint.lab.train.folder import RunFolder
@@ -83,6 +83,9 @@ def _open_log(training: Training) -> TraceLog | None:
         return None
     if len(training.worlds) > 1:
         raise InputError("recorded traces are of one set of parameters, and mix has several", fix="leave out mix")
+    if training.own_rules:
+        what = f"{s.world} has rules of its own, and recorded traces of such worlds cannot be learned from yet"
+        raise Refused(what, fix="counterpoint train net plays in it; train log learns in a TeamWorld")
     off_policy = training.preset.loss_name != "clone"
     return TraceLog(_store(s.store), s.ids, training.worlds[0], held_out=s.eval_episodes, off_policy=off_policy)
 
@@ -279,7 +282,7 @@ class _Session(RunSession):
         name = f"{evaluate.plain_name(s.preset)}-s{s.seed}-u{t.update}"
         held = evaluate.held_out(net, t.worlds, s.eval_episodes, name=name, keep=s.keep_traces)
         row: dict[str, Any] = {"update": t.update, **t.totals, **held.row()}
-        if t.is_done:
+        if t.is_done and not t.own_rules:
             row["stops"] = {"reference": evaluate.reference_rounds(t.worlds, s.eval_episodes), "name": "reference"}
             row["width"] = evaluate.team_sizes(net, t.worlds, held)
         self.keep(held.traces, "held-out")
@@ -292,6 +295,10 @@ class _Session(RunSession):
             self.add_alert(alert, logged(taken.jobs, alert.episodes))
 
     # -- ends
+
+    def is_collapsed(self) -> bool:
+        """Whether the team ended up calling nobody; rules of one's own may have nobody to call."""
+        return not self.training.own_rules and super().is_collapsed()
 
     def batch(self) -> str:
         """The seeds that are being learned."""

@@ -179,11 +179,15 @@ class RunSession(ABC):
         self.run.set_status(status, updates=t.update, spent=t.totals, **more)
         self.tell("end", {"run": os.fspath(self.run.path), "status": status, "updates": t.update, **t.totals, **more})
 
+    def is_collapsed(self) -> bool:
+        """Whether the team ended up calling nobody."""
+        return self.run.is_collapsed()
+
     def finish(self) -> None:
         """Everything is spent."""
         if self.saved < self._learning.update:
             self.save()
-        self._end("finished", collapsed=self.run.is_collapsed())
+        self._end("finished", collapsed=self.is_collapsed())
 
     def _stopped(self) -> None:
         """Interrupted: keep the state, unless an update was cut in two; then the last checkpoint counts."""

@@ -29,7 +29,7 @@ class Settings:
     preset: str
     """A preset's name, or "package.module:object"."""
     world: str
-    """A TeamWorld: W1, W2, D, P, V, A, M, or "package.module:object"."""
+    """A TeamWorld (W1, W2, D, P, V, A, M), or a world of yours: "path/to/file.py:object", "package.module:object"."""
     seed: Seed = 0
     """Of everything random in the run."""
     set: Mapping[str, Any] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from numpy._core import multiarray
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
+from counterpoint.lab.train import options
 from counterpoint.lab.train import row_credit as assign
 from counterpoint.lab.train.critics import fit, teach_workers, worker_advantages
 from counterpoint.lab.train.folder import FORMAT, charged, check_format
@@ -70,12 +71,17 @@ class Training:
         self._clone: Loss = registry.get("loss", "clone")
         self.worlds = [world_of(settings.world, v) for v in settings.variants()]
         for world in self.worlds:
-            self.preset.refuse(world.config, settings.preset)
+            if options.has_own_rules(world):
+                options.refuse_preset(self.preset, settings.preset, world)
+            else:
+                self.preset.refuse(world.config, settings.preset)
+        self.own_rules = options.has_own_rules(self.worlds[0])
+        """Whether the world asks decisions, and is no TeamWorld."""
         settings.check_device()
         one_core()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            heads = [heads_of(world.config, workers=self.preset.regime in "BC") for world in self.worlds]
+            heads = [self._heads(world) for world in self.worlds]
             if any(h != heads[0] for h in heads):
                 raise InputError("the variants of the run have other choices", fix="the same acts, opponent and proposer in all")
             # a fixed team's gates are open at the start of an episode and closed later
@@ -95,7 +101,8 @@ class Training:
         """What the advantages of the last update rest on, where it was judged on traces."""
         self.spawning, self.teams = SpawnGradient(), SpawnCritic()
         self.trials, self._balancer = Trials(), Balancer()
-        self.scaffolds = assign.Scaffolds(self.preset, max(2 * world.config.types for world in self.worlds))
+        roles = 1 if self.own_rules else max(2 * world.config.types for world in self.worlds)
+        self.scaffolds = assign.Scaffolds(self.preset, roles)
         self.baselines: dict[str, float] = {}
         """Running means that a credit mechanism goes on from, by group."""
         self.update = 0
@@ -103,6 +110,12 @@ class Training:
         self.recent: list[Rollout] = []
         self.past: dict[int, dict[str, np.ndarray]] = {}
         """Weights of the last versions, which jobs that are under way may need again after a resume."""
+
+    def _heads(self, world: Any) -> dict[str, int]:
+        """What the network has beside TeamWorld's heads."""
+        if self.own_rules:
+            return options.heads(options.sizes_of(world))
+        return heads_of(world.config, workers=self.preset.regime in "BC")
 
     # -- how far
 
@@ -183,7 +196,7 @@ class Training:
         if p.keeps:
             is_kept = self.rng(2000, update).random((n, config.items)) < p.keeps * fading
             out["keeps"] = np.where(is_kept, _KEPT_CALLS, 0)
-        roles = 2 * config.types
+        roles = 0 if self.own_rules else 2 * config.types
         if p.forks or p.tries:
             out["gate"] = np.full((n, roles), -1)
         if p.forks:
@@ -213,7 +226,7 @@ class Training:
         self._rates()
         stats: dict[str, Any] = {"ess": 1.0}
         step = self._gate(out, stats) if (stale or recorded) and not self.is_cloning else 1.0
-        if step > 0 and "item" in out.tables and "stop" in out.tables:
+        if step > 0 and (self.own_rules or ("item" in out.tables and "stop" in out.tables)):
             for group in (*self.policy.param_groups, *self.critic.param_groups):
                 group["lr"] *= step
             if self.is_cloning:
@@ -315,7 +328,7 @@ class Training:
                 found["act"] = found["point"][out.tables["act"]["row"]]
         stats |= self.teach_workers(out, found)
         learning = self.preset.learning(self.update)
-        return {name: a for name, a in found.items() if name in learning}, stats
+        return {name: a for name, a in found.items() if self.own_rules or name in learning}, stats
 
     def outcomes(self, out: Rollout, traces: Sequence[Trace]) -> np.ndarray:
         """(E,) what the preset's rewards pay the team for each episode."""
@@ -342,6 +355,8 @@ class Training:
     def fit_critics(self, out: Rollout, *, keep: int = 96, lam: float = 0.95, steps: int = 16) -> dict[str, float]:
         """Fit the critics on the last rollouts, as many as have `keep` episodes in all and at least one of every sort of task:
         critics that see one sort only forget the others, and then leave all their items."""
+        if self.own_rules:
+            return options.fit_values(self.net, self.critic, out, self.rng(0), steps=2 * steps)
         measure(self.net, out)
         self.recent.append(_trim(out))
         while len(self.recent) > len(self.worlds) and sum(len(r.values) for r in self.recent) > keep:

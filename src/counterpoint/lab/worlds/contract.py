@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 
 from counterpoint.errors import CounterpointError, InputError
+from counterpoint.lab.worlds.rules.decision import asks_decisions
+from counterpoint.lab.worlds.rules.episodes import play_episodes
 from counterpoint.lab.worlds.world import Env, Optimum, Runs, World
 from counterpoint.trace import Trace, encode, problems
 from counterpoint.trace.vocabulary import SUB_DECISIONS
@@ -51,6 +53,7 @@ def check_world(world: World, require: Require, *, episodes: int) -> None:
             ids += _logged(world, name, _part(runs, range(min(_FEW, episodes))), require)
     require(len(set(ids)) == len(ids), "traces of two seeds or policies share an id")
     _by_hand(world, require)
+    _decisions(world, require)
 
 
 # -- worlds: what they say of themselves ---------------------------------------------------------------------------------
@@ -175,6 +178,17 @@ def _by_hand(world: World, require: Require) -> None:
         ended = copy.deepcopy(env.observe())
         refuses(lambda env=env, act=actions[-1]: env.step(act), CounterpointError, "a step after the end", require)  # type: ignore[misc]
         require(same(env.observe(), ended), "a step after the end changes the state")
+
+
+def _decisions(world: World, require: Require) -> None:
+    """Where the environment asks decisions, they are ones that a network can read."""
+    if not asks_decisions(world.env()):
+        return
+    rng = np.random.default_rng(0)
+    try:
+        play_episodes(world, range(_OTHERS), lambda due: (np.array([rng.integers(len(r.options)) for r in due.rows]), None))
+    except InputError as error:
+        require(False, str(error))
 
 
 Step = tuple[Any, float, bool, bool]

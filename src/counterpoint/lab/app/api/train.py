@@ -88,15 +88,15 @@ def train(
 ) -> TrainedRuns:
     """Train an orchestrator in a world whose optimum is known, and leave the run in a folder.
 
-    `world` is a TeamWorld (W1, W2, D, P, V, A, M) or a world of the suites (width, crew, ...), and `preset` a way to train of
-    `counterpoint train presets`; `source` is a RUN.toml that says both, and more. `set` changes parameters of the world,
-    `budget` is the calls and rounds to spend, and `settings` are the other keys of a RUN.toml (`updates`, `eval_every`,
-    `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for each, and those that
-    are there already are resumed. `resume` continues an interrupted run. With `store` it learns from the finished traces there
-    that `where` finds (the language of `counterpoint ls`), and plays nothing but evaluations. With `lm` (a name of
-    `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6, or several) as a team; `set` then has
-    dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn by.
-    `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
+    `world` is a TeamWorld (W1, W2, D, P, V, A, M), one of the suites (width, crew, ...) or one of yours (path/to/file.py:object),
+    and `preset` a way to train of `counterpoint train presets`; `source` is a RUN.toml that says both, and more. `set` changes
+    parameters of the world, `budget` is the calls and rounds to spend, and `settings` are the other keys of a RUN.toml
+    (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for
+    each, and those that are there already are resumed. `resume` continues an interrupted run. With `store` it learns from the
+    finished traces there that `where` finds (the language of `counterpoint ls`), and plays nothing but evaluations. With `lm` (a
+    name of `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6, or several) as a team; `set`
+    then has dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn
+    by. `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
     $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push` a collector
     (`counterpoint serve`) that gets the traces which are kept. Needs the extra `train`, or `llm`.
 
@@ -163,7 +163,8 @@ def settings_named(
             raise InputError("is a folder, not a TOML file", where=os.fspath(source), fix=fix)
         config = read_settings(source).as_dict()
     named = {name: value for name, value in (("preset", preset), ("world", world)) if value is not None}
-    config = _of_suite({"preset": "counterpoint"} | config | named)
+    given = config | named
+    config = _of_suite({"preset": "counterpoint"} | given)
     if where is not None and store is None and not config.get("store"):
         raise InputError("there is no store to select traces from", where="where", fix="--store DIR (store=...)")
     if store is not None or where is not None:
@@ -173,6 +174,8 @@ def settings_named(
         raise InputError("no world to train in", fix=fix)
     # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
     registry.check_consent([config["preset"], config["world"]], {*allow, *named.values()}, where=str(source))
+    if "preset" not in given and _has_own_rules(config["world"]):
+        config["preset"] = "grpo"
     known = registry.ids("preset")
     if ":" not in config["preset"] and config["preset"].replace("-", "_") not in known:
         raise NotFound(f"no preset named {config['preset']!r}", fix=did_you_mean(config["preset"], known))
@@ -180,6 +183,13 @@ def settings_named(
     if options.get("workers") is not None and options.get("runner") is None:
         config["runner"] = "processes"
     return config
+
+
+def _has_own_rules(world: str) -> bool:
+    from counterpoint.lab.worlds.teamworld.world import TeamWorld
+    from counterpoint.lab.worlds.world import world as find
+
+    return not isinstance(find(world), TeamWorld)
 
 
 def _of_suite(config: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean, install
+from counterpoint.errors import CounterpointError, InputError, NotFound, Refused, did_you_mean, install
 from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.own_cases import OwnCase
 from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
@@ -29,6 +29,7 @@ from counterpoint.lab.bench.scorecard.scorer import ScorerError
 from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weights_of
 from counterpoint.lab.tasks.task import Instance, Score
 from counterpoint.lab.team.gates import gate_names
+from counterpoint.lab.team.job import takes
 from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.worlds.world import world
@@ -239,8 +240,10 @@ def _contestant(team: str, model: str | None, options: Mapping[str, Any], gates:
         made = code_of(rest, *([model] if model and model.partition(":")[0] not in registry.ids("model") else []))
         return ModelTeam(_gated(f"{rest} {model or 'fake'}", gates), rest, model or "fake", options, gates, made=made)
     if ":" in team:
-        if not callable(own_team(team)):
-            raise InputError(f"{team} is not a function", where="--team", fix="a function that takes a Job")
+        function = own_team(team)
+        if not callable(function) or not takes(function, 1):
+            what = "takes other arguments than a job" if callable(function) else "is not a function"
+            raise InputError(f"{team} {what}", where="--team", fix="def team(job), or def team(question: str)")
         return OwnTeam(team)
     fix = "policy:NAME, run:FOLDER, topology:NAME with --model, package.module:function, or file.py:function"
     raise NotFound(f"no team named {team!r}", where="--team", fix=fix)
@@ -271,6 +274,9 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
         topology, harness = str(played.get("topology", "centralized")), str(played.get("harness", "text"))
         registry.check_consent([topology], (), where=str(folder))
         return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness, made)
+    if ":" in str(about.get("world")):  # its code would have to run, and what learned there plays no cell
+        what = f"the run learned in {about['world']}, a world of your own, and the bench plays its own"
+        raise Refused(what, where=str(folder), fix="its evals.jsonl has every held-out evaluation; counterpoint compare runs")
     try:
         from counterpoint.lab.train.evaluate import policy_of
         from counterpoint.lab.train.folder import RunFolder

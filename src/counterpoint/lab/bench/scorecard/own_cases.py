@@ -80,7 +80,8 @@ class OwnCase(Cell):
 
 def read_cases(path: Path, reward: str | None = None) -> list[OwnCase]:
     """The cases of a file, scored by `reward` ("path/to/file.py:function"), else by an exact match."""
-    code, scorer = ("", None) if reward is None else (code_of(reward).digest + reward.rpartition(":")[2], Scorer.named(reward))
+    scorer = None if reward is None else Scorer.named(reward)
+    code = "" if reward is None else code_of(reward).digest + reward.rpartition(":")[2]
     out: dict[str, OwnCase] = {}
     for id_, line in read_lines(path, has_scorer=scorer is not None).items():
         digest = digest_of({"line": line, "scorer": code})

@@ -209,7 +209,7 @@ def _child(pipe: Connection, asked: Mapping[str, Any]) -> None:
             if recording.session is not None and not recording.session.recorder.count:
                 recording.stop(answer)  # who records nothing has at least answered
         _ = recording.trace  # it is in the store when the answer is told
-        pipe.send(("done", answer if isinstance(answer, str) else str(answer)))
+        pipe.send(("failed", "it returned None, which is no answer") if answer is None else ("done", str(answer)))
     except BaseException as error:
         _ = recording.trace
         with contextlib.suppress(OSError):

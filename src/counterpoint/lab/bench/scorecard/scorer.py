@@ -21,6 +21,7 @@ from typing import Any
 import counterpoint.registry as registry
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.bench.scorecard.own_code import error_words
+from counterpoint.lab.team.job import takes
 
 _START_S = 600.0
 """What importing may take."""
@@ -50,8 +51,10 @@ class Scorer:
         if ":" not in name:
             fix = "path/to/file.py:function, or package.module:function"
             raise InputError(f"{name!r} names no function", where="--reward", fix=fix)
-        if not callable(registry.get("scorer", name)):
-            raise InputError(f"{name} is not a function", where="--reward", fix="def score(answer, case): a number from 0 to 1")
+        function = registry.get("scorer", name)
+        if not callable(function) or not takes(function, 2):
+            what = "takes other arguments than an answer and a case" if callable(function) else "is not a function"
+            raise InputError(f"{name} {what}", where="--reward", fix="def score(answer, case): a number from 0 to 1")
         return cls(name)
 
     def score(self, answer: str, case: Mapping[str, Any], *, seconds: float) -> float:

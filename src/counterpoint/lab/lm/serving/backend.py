@@ -150,7 +150,7 @@ class RequestDesk:
         messages, functions = as_dicts(request.messages), request.offered
         try:
             if self.chat.writes_tools and (functions or any(m["role"] == "tool" or "tool_calls" in m for m in messages)):
-                return [self.chat.prompt_with_tools(messages, [schema_of(function) for function in functions])]
+                return [self.chat.conversation(messages, [schema_of(function) for function in functions])]
             words = in_words(messages, functions)
             return [self.chat.prompt([Message(m["role"], m["content"]) for m in words])]  # type: ignore[arg-type]  # checked
         except ModelFailed as error:

@@ -33,7 +33,7 @@ import counterpoint.registry as registry
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.tasks.cases import is_match, without_answer
-from counterpoint.lab.team.job import Job, takes_text
+from counterpoint.lab.team.job import Job, takes, takes_text
 from counterpoint.lab.train.child_process import end_with_parent
 from counterpoint.lab.train.lm.own_calls import CALL_NUMBER, CallNumbers
 from counterpoint.lab.train.lm.own_tasks import OwnRollout
@@ -65,6 +65,7 @@ _QUIET = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false"}
 _FRAMEWORKS = {"langchain_core": ("langchain", "langgraph"), "agents": ("agents",)}
 """Module to the words in a team's source that say that it is used."""
 _CLIENTS = ("httpx", "httpx2")
+_FORMS = {"team": "def team(question: str), or def team(job)", "reward": "def score(answer, case)"}
 
 
 def serve_teams(conn: Any, settings: bytes) -> None:
@@ -110,13 +111,21 @@ class _Worker:
                 sys.path[:] = [*dict.fromkeys([*self._settings["path"], *sys.path])]
                 self._team = registry.get("team", self._settings["team"])
                 self._score = registry.get("scorer", self._settings["reward"]) if self._settings["reward"] else None
-                if not callable(self._team):
-                    raise InputError(f"is a {type(self._team).__name__}, not a function", where=self._settings["team"])
+                self._check()
                 self._watch.attach(self._settings["team"], url)
         except BaseException as error:
             self._tell(Failed(-1, *error_lines(error)))
             return
         self._tell(Ready())
+
+    def _check(self) -> None:
+        """Raise where the code can be asked nothing."""
+        for function, count, name in ((self._team, 1, "team"), (self._score, 2, "reward")):
+            where = self._settings[name]
+            if function is not None and not callable(function):
+                raise InputError(f"is a {type(function).__name__}, not a function", where=where)
+            if function is not None and not takes(function, count):
+                raise InputError(f"cannot be called with {counted(count, 'argument')}", where=where, fix=_FORMS[name])
 
     def _play(self, order: Play) -> None:
         rollout: OwnRollout = pickle.loads(order.what)
@@ -166,7 +175,9 @@ class _Worker:
         value = team(job.question if takes_text(team) else job)
         if inspect.isawaitable(value):
             value = self._awaited(value)
-        return value if isinstance(value, str) else str(value)
+        if value is None:
+            raise InputError("it returned None, which is no answer")
+        return str(value)
 
     def _awaited(self, value: Any) -> Any:
         """What a task gives; all teams share one event loop, as in a service, because clients stay bound to theirs."""

@@ -54,7 +54,7 @@ def _places(out: Rollout, names: Iterable[str]) -> dict[str, tuple[np.ndarray, n
     found = {}
     for name in names:
         t = out.tables[_TABLE.get(name, name)]
-        found[name] = (t["ep"], t["round"], t["agent"] if name in ("worker", "act") else np.zeros_like(t["ep"]))
+        found[name] = (t["ep"], t["round"], t["agent"] if name in ("worker", "act", "option") else np.zeros_like(t["ep"]))
     return found
 
 

@@ -21,6 +21,8 @@ ACT, ATTACK, PROPOSAL = 20, TEAM + 3, 3
 SIZES = {"act": ACT, "attack": ATTACK, "proposal": PROPOSAL}
 """Numbers that each choice rests on."""
 DIALS = 3
+OPTION, VALUE = "option", "option_value"
+"""Heads of a network for a world with rules of its own, which says how many numbers each reads (`train/options.py`)."""
 _VOTE = KINDS.index("vote")
 
 

@@ -10,6 +10,7 @@ every sub-decision an encoder of its own (regime C); otherwise the five share on
     O4 aggregate    the rule, by team
     O5 stop         leave an item (above); stop the team
     workers         for each vote call: defer ~ Bernoulli (regimes B and C); `apart`, a network for each family
+    option          in a world with rules of its own: a score for each option, from kind, state and option (`train/options.py`)
     extra           where the world has such a choice (`choices.py`): an act for each call, an attack, a proposal
     critics         V and Q of an item's future, a correction V of the team's, and the calls an item still takes;
                     V of what a worker is paid
@@ -25,13 +26,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from counterpoint.lab.train.policies.choices import SIZES
+from counterpoint.lab.train.policies.choices import OPTION, SIZES, VALUE
 from counterpoint.lab.train.policies.features import AGENT, ITEM, LATE, PAIR, ROLE, SEEN_BY_CRITIC, TEAM, WORKER
 from counterpoint.lab.worlds.teamworld.config import KINDS, RULES
 
 PURPOSES = ("leave", "answer", "verify", "next")
 HEADS = ("stop", "spawn", "delegate", "communicate", "aggregate")
 _WIDTH, _POINT = 48, 8
+_READ = (OPTION, VALUE)
+"""Heads that read as many numbers as the world says, and give one."""
 
 
 def _mlp(n_in: int, n_out: int | None = None) -> nn.Sequential:
@@ -70,7 +73,8 @@ class Network(nn.Module):
     team_scale: Tensor
 
     def __init__(self, *, apart: bool = False, gate: float = 0.0, extra: Mapping[str, int] | None = None) -> None:
-        """`extra`: further choices and the number of their options (`choices.heads_of`)."""
+        """`extra`: further choices and the number of their options (`choices.heads_of`); of `OPTION` and `VALUE`, which have one
+        output, how many numbers they read."""
         super().__init__()
         self.is_apart = apart
         self._acting: list[nn.Parameter] | None = None
@@ -101,13 +105,15 @@ class Network(nn.Module):
         # drawn last, so that teams whose workers do not learn start as they always did
         self.worker = nn.ModuleList(_mlp(WORKER, 1) for _ in range(2 if apart else 1))
         self.worker_value = _mlp(SEEN_BY_CRITIC, 1)
-        self.extra = nn.ModuleDict({name: _mlp(SIZES[name], options) for name, options in (extra or {}).items()})
+        given = (extra or {}).items()
+        self.extra = nn.ModuleDict({name: _mlp(n, 1) if name in _READ else _mlp(SIZES[name], n) for name, n in given})
 
     @staticmethod
     def of(weights: Mapping[str, Any], *, apart: bool) -> Network:
         """The network of these weights (tensors or arrays), with the further choices that they are for."""
         last = re.compile(r"extra\.(\w+)\.4\.bias")
         extra = {m[1]: len(value) for key, value in weights.items() if (m := last.fullmatch(key))}
+        extra |= {name: int(weights[f"extra.{name}.0.weight"].shape[1]) for name in _READ if name in extra}
         net = Network(apart=apart, extra=extra)
         net.load_state_dict({k: v if isinstance(v, Tensor) else torch.tensor(v) for k, v in weights.items()})
         return net
@@ -117,8 +123,10 @@ class Network(nn.Module):
         return Network.of(self.state_dict(), apart=self.is_apart)
 
     def options(self, name: str, x: Tensor, mask: Tensor) -> Tensor:
-        """(R, options) log-probabilities of a further choice; what the mask leaves out is very unlikely."""
-        return self.extra[name](x).masked_fill(~mask, -1e9).log_softmax(-1)
+        """(R, options) log-probabilities of a further choice; what the mask leaves out is very unlikely. Of `OPTION` x is
+        (R, options, F)."""
+        logits = self.extra[name](x)
+        return (logits[..., 0] if name == OPTION else logits).masked_fill(~mask, -1e9).log_softmax(-1)
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """What acts."""
@@ -129,7 +137,8 @@ class Network(nn.Module):
 
     def critic_parameters(self) -> list[nn.Parameter]:
         """What judges."""
-        critics = (self.item_value, self.item_critic, self.team_critic, self.point_key, self.point_pair, self.worker_value)
+        own = [self.extra[VALUE]] if VALUE in self.extra else []
+        critics = (*own, self.item_value, self.item_critic, self.team_critic, self.point_key, self.point_pair, self.worker_value)
         return [p for m in critics for p in m.parameters()]
 
     def judge_items(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

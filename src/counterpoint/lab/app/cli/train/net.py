@@ -34,7 +34,8 @@ CAPS = {"calls": "budget_calls", "updates": "updates"}
 def net(source: Path | None, **options: Any) -> None:
     """Train an orchestrator network in a world whose optimum is known.
 
-    Settings come from RUN.toml or from --preset and --world; options override the file. The default preset is counterpoint.
+    Settings come from RUN.toml or from --preset and --world; options override the file. The default preset is counterpoint, in
+    a world with rules of its own grpo.
     Without -o a run goes to runs/PRESET-WORLD-seedS, or runs/NAME-seedS for NAME.toml. --set takes parameters of the world
     (vote_items=64), settings of the run (eval_every=10, staleness=1, device=cuda) and changes to the preset (change.group=8,
     change.loss.lam=0.8). --cap takes calls (worker calls and rounds to spend, forks included) and updates. --json prints one

@@ -102,7 +102,7 @@ def _world(name: str | None, store: Path | None, ids: Sequence[str]) -> Any:
     else:
         raise InputError("no world to learn in", where="--world", fix="--world S1, or --store DIR with recorded traces")
     if not hasattr(world, "paths"):
-        fix = f"S0 to S3; or counterpoint train net --world {world.name}"
+        fix = f"S0 to S3; or counterpoint train net --world {name or world.name}"
         raise InputError(f"{world.name} is not a stopping world", where="--world", fix=fix)
     return world
 
