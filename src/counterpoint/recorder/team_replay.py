@@ -36,7 +36,7 @@ from counterpoint.recorder.call_notes import renamed_call
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
-from counterpoint.recorder.recorded_calls import event_name
+from counterpoint.recorder.recorded_calls import event_name, is_ours
 from counterpoint.recorder.recorder import MemorySink, timed
 from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.sealing import end_replay
@@ -70,6 +70,8 @@ class ForkRun(MemorySink):
     def open(self, event: Event) -> str:
         """Keep an event that has begun."""
         self._player.begins(event)
+        if event.type == "safety_event":  # a framework's check, which is no call
+            self._player.happens(event)
         return super().open(event)
 
     def edge(self, src: str, dst: str, type: str) -> None:
@@ -342,8 +344,14 @@ def _badged(event: Event, twin: Event | None, player: Player, kept: int, names: 
     dur = twin.dur if twin is not None and badge in ("reused", "recorded") else event.dur
     extra = {**(event.extra or {}), "badge": badge}
     if "call" in extra:
-        extra["call"] = renamed_call(extra["call"], names)
+        extra["call"] = renamed_call(_as_told(extra["call"], twin if badge in ("reused", "recorded") else None), names)
     return replace(event, id=names[event.id], dur=dur, extra=extra)
+
+
+def _as_told(note: dict[str, Any], twin: Event | None) -> dict[str, Any]:
+    """What an endpoint told of a call that was not made again: it is in the recording alone."""
+    kept = {} if twin is None else (twin.extra or {}).get("call") or {}
+    return {name: one for name, one in kept.items() if name in ("finish", "token_ids", "logps", "token_bytes")} | note
 
 
 def _compare(trace: Trace, events: Sequence[Event], kept: int, edited: Collection[str]) -> None:
@@ -351,15 +359,10 @@ def _compare(trace: Trace, events: Sequence[Event], kept: int, edited: Collectio
     again = {e.id: e for e in events}
     for event in trace.events[:kept]:
         other = again.get(event.id)
-        if event.id not in edited and not _is_ours(event) and (other is None or fingerprint(other) != fingerprint(event)):
+        if event.id not in edited and not is_ours(event) and (other is None or fingerprint(other) != fingerprint(event)):
             how = "does not happen again" if other is None else "comes out differently"
             what = f"event {event.id} ({event.type} of {event.agent}) {how}, before anything was changed"
             raise NotIdentified(what, FIX, where=trace.trace_id)
-    new = next((e for e in events if e.id not in trace.index and not _is_ours(e)), None)
+    new = next((e for e in events if e.id not in trace.index and not is_ours(e)), None)
     if kept == len(trace.events) and new is not None:
         raise NotIdentified(f"{new.agent} does more than it did: a {new.type} that is not recorded", FIX, where=trace.trace_id)
-
-
-def _is_ours(event: Event) -> bool:
-    """Whether the recorder put it in: it stands for much that an agent knew, which goes by who came first in its framework."""
-    return event.type == "aggregate" and (event.extra or {}).get("is_implicit") is True
