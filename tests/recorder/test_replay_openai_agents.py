@@ -223,7 +223,8 @@ def test_a_tools_answer_and_a_models_step_are_changed(tmp_path: Path, streamed: 
 def test_a_step_that_calls_tools_calls_others_or_says_something_instead(tmp_path: Path) -> None:
     trace, team, real = _record(tmp_path)
     asks = _steps(trace)[1]
-    other = TeamReplay(team).fork(trace, asks.id, cpt.Substitute([{"name": "ask_expert", "arguments": {"input": "a chair"}}]))
+    value = [{"name": "ask_expert", "arguments": {"input": "a chair"}, "id": "ask-0"}]
+    other = TeamReplay(team).fork(trace, asks.id, cpt.Substitute(value))
     assert [e.tool for e in other.events if e.type == "tool_call"] == ["ask_expert"]
     assert "Of a chair: refund it." in [other.text(e) for e in other.events]
     assert real
@@ -261,6 +262,7 @@ def test_a_tool_with_effects_is_held_back_unless_it_is_allowed(tmp_path: Path) -
     assert "order 8" not in real
     told = _of(held, "tool_result", "Refunds")
     assert (told.ok, "has effects" in (held.text(told) or "")) == (False, True)
+    assert [e.tool for e in held.events if e.type == "tool_call"] == ["look_up", "ask_expert"]
     TeamReplay(team, allow=["look_up"]).fork(trace, asks.id, cpt.Substitute(value))
     assert "order 8" in real
 

@@ -318,12 +318,14 @@ def _ordered(player: Player, sink: ForkRun, twins: dict[str, Event], kept: int) 
     read: dict[str, list[str]] = {}
     for edge in sink.edges:
         read.setdefault(edge.dst, []).append(edge.src)
-    at: dict[str, int] = {}
-    last: dict[str, int] = {}
+    at: dict[str, tuple[int, int]] = {}
+    last: dict[str, tuple[int, int]] = {}
     for event in events:
-        own = [trace.index[twins[event.id].id]] if event.id in twins else [last.get(event.agent, 0)]
-        at[event.id] = last[event.agent] = max([*own, *(at.get(src, 0) for src in read.get(event.id, ()))])
-    events.sort(key=lambda e: (at[e.id], e.id not in twins))
+        own = (trace.index[twins[event.id].id], 0) if event.id in twins else (-1, 0)
+        before = max([at[src] for src in read.get(event.id, ()) if src in at], default=(-1, 0))
+        before = before if event.id in twins else max(before, last.get(event.agent, (0, 0)))
+        at[event.id] = last[event.agent] = own if own > before else (before[0], before[1] + 1)
+    events.sort(key=lambda e: at[e.id])
     numbers = [int(e.id[1:]) for e in trace.events if e.id[:1] == "e" and e.id[1:].isdigit()]
     fresh = count(max(numbers, default=0) + 1)
     names = {e.id: twins[e.id].id if e.id in twins else f"e{next(fresh)}" for e in events}

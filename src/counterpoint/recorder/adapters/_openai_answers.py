@@ -24,6 +24,7 @@ from openai.types.responses import (
 
 from counterpoint.errors import InputError, NotIdentified
 from counterpoint.recorder.answers import Answer, Find
+from counterpoint.trace import content_ref
 from counterpoint.trace.replay import Delete, Do, Substitute
 
 _ID = "counterpoint"
@@ -102,7 +103,8 @@ def changed_response(kept: Answer, do: Do, text: str | None, find: Find) -> Answ
     if isinstance(value, str):
         output = _worded(output, value)
     else:
-        output = [one for one in output if not isinstance(one, ResponseFunctionToolCall)] + _calls(value)
+        called = [one for one in output if isinstance(one, ResponseFunctionToolCall)]
+        output = [one for one in output if one not in called] + _calls(value, [one.call_id for one in called])
     whole = as_response(kept.value) if was is not None else ModelResponse(output=[], usage=Usage(requests=1), response_id=None)
     return Answer(ModelResponse(output=output, usage=whole.usage, response_id=whole.response_id))
 
@@ -119,13 +121,15 @@ def _worded(output: list[Any], text: str) -> list[Any]:
     return [message if one is said else one for one in output if one is said or not isinstance(one, ResponseOutputMessage)]
 
 
-def _calls(value: Any) -> list[Any]:
+def _calls(value: Any, idents: list[str]) -> list[Any]:
+    """Calls of functions; in the place of a call they have its id, which no other call of the run has."""
     rows, out = value if isinstance(value, list) else [value], []
     for place, row in enumerate(rows):
         if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not {*row} <= {"name", "arguments", "id"}:
             raise InputError(f"{str(value)[:60]!r} is no answer of a model", fix=_SHAPE)
         given = row.get("arguments", {})
         arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        ident = str(row.get("id") or f"{_ID}-{place}")
+        tag = content_ref(f"{value}{idents}")[:12]
+        ident = str(row.get("id") or (idents[place] if place < len(idents) else f"{_ID}-{tag}-{place}"))
         out.append(ResponseFunctionToolCall(type="function_call", name=row["name"], arguments=arguments, call_id=ident))
     return out
