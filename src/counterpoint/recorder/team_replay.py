@@ -33,12 +33,14 @@ from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
 from counterpoint.recorder.call_notes import renamed_call
+from counterpoint.recorder.control import orders_by_key
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recorded_calls import event_name, is_ours
 from counterpoint.recorder.recorder import MemorySink, timed
 from counterpoint.recorder.replaying import playing
+from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator
 from counterpoint.recorder.sealing import end_replay
 from counterpoint.recorder.team_file import TeamFile
 from counterpoint.trace import Edge, Event, Trace, summed_costs
@@ -126,7 +128,9 @@ class OneRun:
             raise InputError(what, where="--team", fix="a function that runs the team once")
         if self._outer is not None:
             self._outer.is_over = True
-        self.own = RecordingSession(ForkRun(self.player.trace.trace_id, self.player), agent, guard, player=self.player)  # type: ignore[arg-type]
+        points = SafePoints(None, again=orders_by_key(self.player.trace))
+        sink = ForkRun(self.player.trace.trace_id, self.player)
+        self.own = RecordingSession(sink, agent, guard, player=self.player, points=points)  # type: ignore[arg-type]
         self.own.kept = {"seed": self.player.trace.meta[REPLAY].get("seed"), "root": agent}
         return self.own
 
@@ -152,6 +156,8 @@ class OneRun:
                     asyncio.run(_awaited(value))
         except Exception as error:
             raised = error
+        except StoppedByOperator:
+            pass
         except SystemExit as error:
             raised = error if error.code else None
         finally:
