@@ -260,10 +260,10 @@ class Player:
         """How a framework's tool ended when it was recorded, where its answer is the recorded one; a call that the framework did
         not let happen is found now."""
         with self._lock:
-            if scope.event not in self.claimed and self.badges.get(scope.event) is None:
-                if (call := self.calls.claim(scope.lane.agent, name, asked)) is not None:
-                    self.claimed[scope.event] = call.event
-                    self.turns.done(("begins", call.event.id))
+            is_new = scope.event not in self.claimed and self.badges.get(scope.event) is None
+            if is_new and (call := self.calls.claim(scope.lane.agent, name, asked)) is not None:
+                self.claimed[scope.event] = call.event
+                self.turns.done(("begins", call.event.id))
             call = self.calls.of(self.claimed.get(scope.event))
             if call is None or call.result is None or self.badges.get(scope.event) != "recorded":
                 return None

@@ -40,7 +40,7 @@ from counterpoint.recorder.live_guard import LiveGuard, given_limits
 from counterpoint.recorder.orders import ORDERS, control_path
 from counterpoint.recorder.problems import error_text, say_once
 from counterpoint.recorder.replaying import playing
-from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator
+from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator, untold
 from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
 from counterpoint.store import Run, Store
 from counterpoint.store.place import store_path
@@ -155,6 +155,8 @@ class Recording(Acts):
             return
         meta: dict[str, Any] | None = {REPLAY: session.kept, **({"cut": "memory"} if session.is_cut else {})}
         is_kept = self._is_drawn or session.is_kept
+        if (problem := untold(session.points)) is not None:
+            session.note(problem)
         if isinstance(error, StoppedByOperator):  # it has ended, as it was told to
             meta, error = {**(meta or {}), "stopped": str(error)}, None
         if error is not None and not (isinstance(error, SystemExit) and not error.code):

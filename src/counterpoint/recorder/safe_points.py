@@ -129,8 +129,8 @@ def _concerns(order: Order, scope: Scope) -> bool:
     return True
 
 
-Tell = Callable[[tuple[Any, ...], dict[str, Any], list[str]], tuple[tuple[Any, ...], dict[str, Any]]]
-"""How words of an operator come into the arguments of a call."""
+Tell = Callable[[tuple[Any, ...], dict[str, Any], list[str]], tuple[tuple[Any, ...], dict[str, Any]] | None]
+"""How words of an operator come into the arguments of a call; None where it is not asked in words."""
 
 
 class SafePoint:
@@ -167,9 +167,11 @@ class SafePoint:
         agent, points = self._scope.lane.agent, self._points
         if self._ends and agent in points.stopped:
             raise StoppedByOperator(agent)
-        if self._tell is None or not (texts := points.said.pop(agent, [])):
+        texts = points.said.get(agent, [])
+        if self._tell is None or not texts or (told := self._tell(args, kwargs, texts)) is None:
             return args, kwargs
-        return self._tell(args, kwargs, texts)
+        del points.said[agent]
+        return told
 
 
 # -- around functions ----------------------------------------------------------------------------------------------------------
@@ -186,8 +188,24 @@ def safe_point(here: Callable[[], Scope | None], function: Fn | None = None) -> 
     return begin
 
 
-def told_arguments(function: Fn, args: Any, kwargs: Mapping[str, Any], texts: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a model's call with an operator's words at the end of what it is asked, where it is asked in words."""
+def is_stopped(scope: Scope) -> bool:
+    """Whether an operator stopped the agent that acts in a scope."""
+    points = scope.session.points
+    return points is not None and scope.lane.agent in points.stopped
+
+
+def untold(points: SafePoints | None) -> str | None:
+    """What is wrong at the end of a recording: a message that no model was told."""
+    agents = [] if points is None else list(points.said)
+    if not agents:
+        return None
+    return f"a message to {agents[0]} was told to no model: it calls none with @rec.model or of the Agents SDK after it"
+
+
+def told_arguments(
+    function: Fn, args: Any, kwargs: Mapping[str, Any], texts: list[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments of a model's call with an operator's words at the end of what it is asked."""
     names = parameters(function)
     given = dict(zip(names, args, strict=False))
     known = {**given, **kwargs}
@@ -195,7 +213,7 @@ def told_arguments(function: Fn, args: Any, kwargs: Mapping[str, Any], texts: li
     alone = [name for name, value in known.items() if isinstance(value, (str, list)) and name not in ("self", "cls", "model")]
     name = next(iter([*named, *alone]), None)
     if name is None:
-        return tuple(args), dict(kwargs)
+        return None
     value = with_texts(known[name], texts)
     if name in given:
         return tuple(value if names[i] == name else one for i, one in enumerate(args)), dict(kwargs)

@@ -92,7 +92,7 @@ def _events(whole: ModelResponse) -> list[Any]:
 
 
 def changed_response(kept: Answer, do: Do, text: str | None, find: Find) -> Answer:
-    """A model's answer after the edit: another text in the place of its own, or other calls of functions; deleted, an empty one."""
+    """A model's answer after the edit: with another text, or other calls of functions; deleted, an empty one."""
     del text, find
     was = response_of(kept.value)
     if not isinstance(do, (Delete, Substitute)):
@@ -105,8 +105,13 @@ def changed_response(kept: Answer, do: Do, text: str | None, find: Find) -> Answ
     else:
         called = [one for one in output if isinstance(one, ResponseFunctionToolCall)]
         output = [one for one in output if one not in called] + _calls(value, [one.call_id for one in called])
-    whole = as_response(kept.value) if was is not None else ModelResponse(output=[], usage=Usage(requests=1), response_id=None)
+    whole = as_response(kept.value) if was is not None else nothing()
     return Answer(ModelResponse(output=output, usage=whole.usage, response_id=whole.response_id))
+
+
+def nothing() -> ModelResponse:
+    """The answer in the place of one that is not asked for: with it an agent ends."""
+    return ModelResponse(output=_worded([], ""), usage=Usage(), response_id=None)
 
 
 def _worded(output: list[Any], text: str) -> list[Any]:

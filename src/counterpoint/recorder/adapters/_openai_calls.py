@@ -19,10 +19,11 @@ from agents import AgentBase, FunctionTool, Model
 from agents.tracing import SpanError, get_current_span
 
 from counterpoint.errors import Refused
-from counterpoint.recorder.adapters._openai_answers import as_events, as_response, changed_response
+from counterpoint.recorder.adapters._openai_answers import as_events, as_response, changed_response, nothing
 from counterpoint.recorder.conversation import Question, question_of
 from counterpoint.recorder.lanes import Scope, current
 from counterpoint.recorder.player import Player
+from counterpoint.recorder.safe_points import is_stopped, with_texts
 from counterpoint.recorder.values import text_of
 from counterpoint.recorder.wrap import wrap_call
 from counterpoint.trace import content_ref
@@ -112,6 +113,8 @@ class Watching:
             begun.stands_in = _instead(player, begun, real, asked.model, ref, streams=streams)
         elif begun is not None:
             processor.question_ref(begun, asked)
+            if is_stopped(begun):
+                begun.stands_in = _nothing_streamed if streams else _nothing
         return begun
 
     def _end(self, scope: Scope, value: Any, error: BaseException | None) -> None:
@@ -119,8 +122,18 @@ class Watching:
         if processor is not None:
             processor.end_model(scope, value, error)
 
+    def _safe(self) -> Any:
+        """The safe point of the agent that asks; one that was stopped is answered with nothing, and so ends."""
+        span, at = get_current_span(), current.get()
+        if span is None or (at is not None and at.call is not None):
+            return None
+        scope = next((outer for p in self.processors if (outer := p.place(span.span_id)) is not None), None)
+        if scope is None or scope.session.points is None:
+            return None
+        return scope.session.points.begin(scope, _with_words, ends=False)
+
     def _whole(self, real: Fn) -> Fn:
-        return wrap_call(real, lambda args, kwargs: self._begin(real, args, kwargs, streams=False), self._end)
+        return wrap_call(real, lambda args, kwargs: self._begin(real, args, kwargs, streams=False), self._end, self._safe)
 
     def _stream(self, real: Fn) -> Fn:
         @functools.wraps(real)
@@ -138,7 +151,7 @@ class Watching:
             self._end(scope, events if error is None else [*events, error], error)
 
         own = real if inspect.isasyncgenfunction(real) else stream
-        return wrap_call(own, lambda args, kwargs: self._begin(own, args, kwargs, streams=True), end)
+        return wrap_call(own, lambda args, kwargs: self._begin(own, args, kwargs, streams=True), end, self._safe)
 
 
 watching = Watching()
@@ -150,6 +163,26 @@ def kinds(base: type) -> list[type[Any]]:
     for kind in base.__subclasses__():
         out += kinds(kind)
     return list(dict.fromkeys(out))
+
+
+async def _nothing(*args: Any, **kwargs: Any) -> Any:
+    return nothing()
+
+
+async def _nothing_streamed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    for one in as_events(nothing()):
+        yield one
+
+
+def _with_words(args: tuple[Any, ...], kwargs: dict[str, Any], texts: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """An operator's words at the end of the conversation, as a user's."""
+    given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}["input"]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    told = with_texts(items, texts)
+    if "input" in kwargs:
+        return args, {**kwargs, "input": told}
+    place = _NAMES.index("input")
+    return (*args[:place], told, *args[place + 1 :]), kwargs
 
 
 # -- what a model is asked -----------------------------------------------------------------------------------------------------
@@ -197,6 +230,8 @@ def _instead(player: Player, scope: Scope, real: Fn, name: str, asked: str, *, s
     """What is called instead of a model's method: it gives the recorded answer, or the real one."""
 
     def own(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if is_stopped(scope):
+            return (_nothing_streamed if streams else _nothing)()
         if not isinstance(player.model, Model):
             return real(*args, **kwargs)
         method = player.model.stream_response if streams else player.model.get_response

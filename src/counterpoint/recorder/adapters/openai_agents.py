@@ -50,7 +50,7 @@ _UNTOLD = "the team keeps what is said out of its traces (trace_include_sensitiv
 
 
 def processor(recording: Recording, *, effects: Collection[str] = ()) -> TracingProcessor:
-    """A tracing processor that records into `recording`; `effects` are names of tools that a replay never calls without consent."""
+    """A tracing processor that records into `recording`; `effects` names tools that a replay never calls without consent."""
     return _Processor(recording, frozenset(effects))
 
 
@@ -218,7 +218,8 @@ class _Processor(TracingProcessor):
     def _learn(self, scope: Scope, data: Any) -> None:
         """What a model's own span says besides: of the answer, and its name."""
         response, output = getattr(data, "response", None), getattr(data, "output", None)
-        do(scope, "tell_call", None, answer_of(response) or answer_of(output[-1] if isinstance(output, list) and output else None))
+        last = output[-1] if isinstance(output, list) and output else None
+        do(scope, "tell_call", None, answer_of(response) or answer_of(last))
         if name := _model(data):
             scope.outcome["model"] = name
 
