@@ -40,7 +40,8 @@ def _same(a: Trace, b: Trace) -> None:
         for field in one.__struct_fields__:
             if field != "extra":
                 assert getattr(one, field) == getattr(two, field), (field, one, two)
-        assert {k: v for k, v in (two.extra or {}).items() if k != "badge"} == (one.extra or {})
+        first, second = ({k: v for k, v in (e.extra or {}).items() if k != "badge"} for e in (one, two))
+        assert first == second
     assert {(e.src, e.dst, e.type) for e in a.edges} == {(e.src, e.dst, e.type) for e in b.edges}
     assert a.rewards == b.rewards
     assert a.contents == b.contents
@@ -177,6 +178,23 @@ def test_a_step_that_calls_tools_calls_others_or_says_something_instead(tmp_path
     changed = TeamReplay(team).fork(trace, arguments.id, cpt.Substitute({"order": "8"}))
     assert "order 8: a lamp" in [changed.text(e) for e in changed.events]
     assert "order 8" in real
+
+
+def test_the_answer_of_an_agent_that_is_a_tool_is_changed_and_stays_so_in_later_forks(tmp_path: Path) -> None:
+    trace, team, real = _record(tmp_path)
+    found = next(e for e in trace.events if e.type == "tool_result" and e.tool == "ask_expert")
+    other = TeamReplay(team).fork(trace, found.id, cpt.Substitute("never"))
+    assert other.text(_steps(other)[-1]) == "Done: order 7: a lamp / never"
+    assert [e.agent for e in _steps(other)] == ["Triage", "Refunds", "Expert", "Refunds"]
+    real.clear()
+    _same(other, TeamReplay(team).fork(other, "e1"))
+    look = next(e for e in other.events if e.type == "tool_result" and e.tool == "look_up")
+    both = TeamReplay(team).fork(other, look.id, cpt.Substitute("a chair"))
+    assert both.text(_steps(both)[-1]) == "Done: a chair / never"
+    spawn, back = (_of(trace, kind) for kind in ("spawn", "return"))
+    for event in (spawn, back):
+        with pytest.raises(NotIdentified, match=r"framework's own.*--at e\d+, the last that Expert's"):
+            TeamReplay(team).fork(trace, event.id, cpt.Delete())
 
 
 def test_an_answer_is_drawn_anew_by_the_model_or_by_another(tmp_path: Path) -> None:

@@ -150,7 +150,8 @@ class Player:
             if is_fresh or (effects and is_after):
                 return self._anew(function, scope, name, is_model=is_model, effects=effects)
             if call.runs:
-                return None
+                note = self._again.get(("answer", call.event.id, 0))
+                return None if note is None else self._with_answer(function, scope, _noted(note), change)
             return self._recorded(function, scope, name, call, is_model=is_model, effects=effects)
 
     def _recorded(
@@ -174,10 +175,13 @@ class Player:
     ) -> Callable[..., Any]:  # fmt: skip
         do = self._fork.do
         assert do is not None
-        self.is_applied = self.has_changed = True
-        self.edited = call.ids
-        self.changed.add(scope.event)
-        if isinstance(do, Substitute) and do.value is None:
+        is_asked_anew = isinstance(do, Substitute) and do.value is None
+        if call.runs and self._fork.at != call.event.id and not is_asked_anew:
+            note = {"what": "answer", "to": call.event.id, "time": 0, "value": getattr(do, "value", None)}
+            self.notes.append(note | {"is_absent": isinstance(do, Delete)})
+            return self._with_answer(function, scope, do, change, call)
+        self._applied(scope, call)
+        if is_asked_anew:
             return self._anew(function, scope, name, is_model=is_model, effects=effects)
         if isinstance(do, Substitute) and self._fork.at == call.event.id and not is_model:
             real, value = self._anew(function, scope, name, is_model=False, effects=effects), do.value
@@ -198,6 +202,34 @@ class Player:
         except CounterpointError as error:
             self.failure = error
             return _giver(function, Answer(error=error))
+
+    def _applied(self, scope: Any, call: RecordedCall) -> None:
+        self.is_applied = self.has_changed = True
+        self.edited = call.ids
+        self.changed.add(scope.event)
+
+    def _with_answer(
+        self, function: Callable[..., Any], scope: Any, do: Do, change: Change, call: RecordedCall | None = None
+    ) -> Callable[..., Any]:
+        """A call in which others were made, such as an agent that is a tool: it runs as it did, and gives something else. `call`
+        is what this fork edits; else an earlier one did."""
+
+        def other(value: Any) -> Any:
+            if call is not None:
+                self._applied(scope, call)
+            try:
+                return change(Answer(value), do, text_of(value), self.find).value
+            except CounterpointError as error:
+                self.failure = error
+                raise
+
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            return other(await function(*args, **kwargs))
+
+        def now(*args: Any, **kwargs: Any) -> Any:
+            return other(function(*args, **kwargs))
+
+        return later if shape_of(function) == COROUTINE else now
 
     def _anew(
         self, function: Callable[..., Any], scope: Any, name: str, *, is_model: bool, effects: bool
@@ -340,7 +372,7 @@ class Player:
         """The edit of this agent: one that an earlier fork made, or this one's, which is noted for later forks."""
         note = self._again.get((what, to, time))
         if note is not None:
-            return Delete() if note["is_absent"] else Substitute(note["value"])
+            return _noted(note)
         do = self._fork.do
         if do is None or (what, to, time) not in self._at:
             return None
@@ -356,6 +388,11 @@ class Player:
             note |= {"agent": born.agent, "brief": born.content_ref or "", "n": like.index(to)}
         self.notes.append(note)
         return do
+
+
+def _noted(note: dict[str, Any]) -> Do:
+    """What an earlier fork did."""
+    return Delete() if note["is_absent"] else Substitute(note["value"])
 
 
 def places_of(trace: Trace, event: Event) -> set[tuple[str, str, int]]:

@@ -264,7 +264,7 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
         why = "ends before it" if raised is None else f"fails before it: {error_text(raised)}"
         if is_same:
             why = f"fails: {error_text(raised)}"
-        raise NotIdentified(f"the run does not come to {fork.at} again, but {why}", FIX, where=trace.trace_id)
+        raise _not_reached(trace, fork, sink, why)
     twins = _twins(player, sink)
     kept = len(trace.events) if is_same else player.place
     events, edges = _ordered(player, sink, twins, kept)
@@ -288,6 +288,19 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
         metrics=sink.metrics, costs=dict(summed_costs(events)),
         meta={**same, REPLAY: kept_now, "edits": notes, "parent": trace.trace_id, "fork": about},
     )  # fmt: skip
+
+
+def _not_reached(trace: Trace, fork: Fork, sink: ForkRun, why: str) -> NotIdentified:
+    """Why an edit was not made: of an agent that is a framework's own, what of it can be edited."""
+    event = trace.events[trace.index[fork.at]]
+    name = event_name(event)
+    if event.type not in ("spawn", "return") or not any(event_name(one) == name for one in sink.events.values()):
+        return NotIdentified(f"the run does not come to {fork.at} again, but {why}", FIX, where=trace.trace_id)
+    agent = str(event.to) if event.type == "spawn" else event.agent
+    what = f"the {event.type} of {agent} is its framework's own: no function with @rec.agent makes it, and nothing can change it"
+    own = [e.id for e in trace.events if e.agent == agent and (e.type == "tool_result" or (is_call(trace, e) and e.model))]
+    fix = f"--at {own[-1]}, the last that {agent}'s model or tools answered" if own else "what it reads or writes: a model's step"
+    return NotIdentified(what, fix, where=trace.trace_id)
 
 
 def _twins(player: Player, sink: ForkRun) -> dict[str, Event]:
