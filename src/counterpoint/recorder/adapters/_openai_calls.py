@@ -34,7 +34,7 @@ _BY_CHANCE = frozenset({"metadata", "retry", "timeout"})
 """Settings that say nothing of what is asked, besides `extra_...`, which hold what the SDK draws itself."""
 
 
-class Asked(NamedTuple):
+class ModelQuestion(NamedTuple):
     """What a model is asked."""
 
     model: str
@@ -188,7 +188,7 @@ def _with_words(args: tuple[Any, ...], kwargs: dict[str, Any], texts: list[str])
 # -- what a model is asked -----------------------------------------------------------------------------------------------------
 
 
-def _asked(known: dict[str, Any]) -> Asked | None:
+def _asked(known: dict[str, Any]) -> ModelQuestion | None:
     tracing, owner, given = known.get("tracing"), known.get("self"), known.get("input")
     if tracing is not None and tracing.is_disabled():
         return None
@@ -202,7 +202,7 @@ def _asked(known: dict[str, Any]) -> Asked | None:
     told = {**settings, "instructions": known.get("system_instructions"), "input": given, "tools": tools or None}
     heard = [{"role": "user", "content": given}] if isinstance(given, str) else given
     is_told = tracing is None or tracing.include_data()
-    return Asked(model, text, question_of((), (), told) if is_told else Question(), heard if is_told else None, is_told)
+    return ModelQuestion(model, text, question_of((), (), told) if is_told else Question(), heard if is_told else None, is_told)
 
 
 def _settings(settings: Any) -> dict[str, Any]:

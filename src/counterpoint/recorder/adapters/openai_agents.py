@@ -41,7 +41,7 @@ try:
     from agents.tracing import TracingProcessor, get_current_span
 
     from counterpoint.recorder.adapters._openai_answers import response_of
-    from counterpoint.recorder.adapters._openai_calls import Asked, ToolRun, asked_ref, stand_in_for_tools, watching
+    from counterpoint.recorder.adapters._openai_calls import ModelQuestion, ToolRun, asked_ref, stand_in_for_tools, watching
 except ImportError as error:
     raise InputError("the OpenAI Agents SDK is not installed", fix="pip install openai-agents") from error
 
@@ -66,7 +66,7 @@ class _Processor(TracingProcessor):
         """Spans that are open, with the scope that each is in."""
         self._within: set[str] = set()
         """Spans that a model opened itself, inside a call that is recorded."""
-        self._models: dict[Scope, Asked] = {}
+        self._models: dict[Scope, ModelQuestion] = {}
         self._tools: tuple[Player, set[str]] | None = None
         """The replay that runs, and the names of the tools that it answers."""
         self._last_text: dict[Scope, str | None] = {}
@@ -165,7 +165,7 @@ class _Processor(TracingProcessor):
         """Whether this model's call is recorded here."""
         return scope in self._models
 
-    def begin_model(self, scope: Scope, asked: Asked) -> Scope | None:
+    def begin_model(self, scope: Scope, asked: ModelQuestion) -> Scope | None:
         """The SDK's runner asks a model."""
         self._hear(scope, asked.heard)
         begun: Scope | None = do(scope, "begin_step", asked.question, model=asked.model)
@@ -173,7 +173,7 @@ class _Processor(TracingProcessor):
             self._models[begun] = asked
         return begun
 
-    def question_ref(self, scope: Scope, asked: Asked) -> str:
+    def question_ref(self, scope: Scope, asked: ModelQuestion) -> str:
         """What it is asked, written down by its hash."""
         return keep_question(scope, asked.model, asked.text)
 
