@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from counterpoint.errors import CounterpointError
@@ -51,7 +51,7 @@ class SafePoints:
         self._ids: set[str] = set()
         self._at, self._look_at = 0, 0.0
         self._next: Counter[str] = Counter()
-        self._passed: Counter[str] = Counter()
+        self._passed: dict[str, int] = {}
         self._paused: set[str] = set()
         self.stopped: set[str] = set()
         self.said: dict[str, list[str]] = {}
@@ -60,8 +60,8 @@ class SafePoints:
     def begin(self, scope: Scope, tell: Tell | None, *, ends: bool = True) -> SafePoint | None:
         """An agent comes to a safe point; None where there is nothing to do there. `ends`: who was stopped goes no further."""
         agent = scope.lane.agent
-        self._passed[agent] += 1
-        if self._path is not None and time.monotonic() >= self._look_at:
+        self._passed[agent] = self._passed.get(agent, 0) + 1
+        if self._path is not None and monotonic() >= self._look_at:
             self._look()
         if not (self._orders or self._again or self.said):
             return None
@@ -69,7 +69,7 @@ class SafePoints:
 
     def _look(self) -> None:
         """Read what was added to the file."""
-        self._look_at = time.monotonic() + _LOOK_S
+        self._look_at = monotonic() + _LOOK_S
         assert self._path is not None
         try:
             if self._path.stat().st_size > self._at:
@@ -154,7 +154,7 @@ class SafePoint:
     def passed(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Wait while the agent is paused; the call's arguments, with what its model is to be told."""
         while self._waits():
-            time.sleep(_LOOK_S)
+            sleep(_LOOK_S)
         return self._told(args, kwargs)
 
     async def passed_async(self, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -133,8 +133,8 @@ def _say_price(trace: Trace, trials: Any, *, as_json: bool) -> None:
     from counterpoint.app.api.advise import price_of
 
     price = price_of(trials)
-    what = f"{len(trials.changes):,} changes, {price.forks:,} trials at least, which may ask a model for up to {price.tokens:,} tokens"
-    note(f"{trace.trace_id}: {what}", quiet=as_json)
+    what = f"{len(trials.changes):,} changes, {price.forks:,} trials at least"
+    note(f"{trace.trace_id}: {what}, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
 
 
 def _dry(trace: Trace, trials: Any, scope: str, *, as_json: bool) -> None:

@@ -72,8 +72,8 @@ def _events(whole: ModelResponse) -> list[Any]:
         for part in item.content if isinstance(item, ResponseOutputMessage) else ():
             if isinstance(part, ResponseOutputText):
                 out.append(ResponseTextDeltaEvent(
-                    type="response.output_text.delta", delta=part.text, item_id=item.id, output_index=place, content_index=0,
-                    logprobs=[], sequence_number=len(out),
+                    type="response.output_text.delta", delta=part.text, item_id=item.id or _ID, output_index=place,
+                    content_index=0, logprobs=[], sequence_number=len(out),
                 ))  # fmt: skip
         done = ResponseOutputItemDoneEvent(
             type="response.output_item.done", item=item, output_index=place, sequence_number=len(out)

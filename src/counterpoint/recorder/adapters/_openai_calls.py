@@ -104,7 +104,7 @@ class Watching:
         if not found:
             return None
         processor, outer = next((one for one in found if one[1].session.player is not None), found[-1])
-        asked = _asked({**dict(zip(_NAMES, args, strict=False)), **kwargs})
+        asked = outer.session.do(_asked, {**dict(zip(_NAMES, args, strict=False)), **kwargs})
         if asked is None:
             return None
         begun: Scope | None = processor.begin_model(outer, asked)
@@ -120,7 +120,7 @@ class Watching:
     def _end(self, scope: Scope, value: Any, error: BaseException | None) -> None:
         processor = next((one for one in self.processors if one.owns(scope)), None)
         if processor is not None:
-            processor.end_model(scope, value, error)
+            scope.session.do(processor.end_model, scope, value, error)
 
     def _safe(self) -> Any:
         """The safe point of the agent that asks; one that was stopped is answered with nothing, and so ends."""
@@ -160,6 +160,7 @@ watching = Watching()
 def kinds(base: type) -> list[type[Any]]:
     """A class and all that are made from it."""
     out: list[type[Any]] = [base]
+    kind: type[Any]
     for kind in base.__subclasses__():
         out += kinds(kind)
     return list(dict.fromkeys(out))
@@ -174,9 +175,13 @@ async def _nothing_streamed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         yield one
 
 
-def _with_words(args: tuple[Any, ...], kwargs: dict[str, Any], texts: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _with_words(
+    args: tuple[Any, ...], kwargs: dict[str, Any], texts: list[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """An operator's words at the end of the conversation, as a user's."""
-    given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}["input"]
+    given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}.get("input")
+    if not isinstance(given, (str, list)):
+        return None
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     told = with_texts(items, texts)
     if "input" in kwargs:
