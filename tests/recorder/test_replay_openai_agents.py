@@ -422,3 +422,33 @@ def test_a_team_that_has_changed_is_not_identified(tmp_path: Path) -> None:
     with pytest.raises(NotIdentified, match="something else than it did"):
         TeamReplay(team).fork(trace, "e1")
     assert real == []
+
+
+def test_of_a_stream_that_is_too_long_to_keep_the_whole_answer_is_given_again(tmp_path: Path) -> None:
+    from agents import Agent, Runner, set_trace_processors
+
+    from counterpoint.recorder.adapters.openai_agents import processor
+
+    real: list[Any] = []
+    told: list[tuple[int, str]] = []
+    model = local_model(lambda instructions, items: says(" ".join(["word"] * 4000)), real)
+    rec = cpt.record(tmp_path, task="long")
+
+    async def main() -> None:
+        run = Runner.run_streamed(Agent(name="A", model=model), "go")
+        parts = [e.data.delta async for e in run.stream_events() if getattr(getattr(e, "data", None), "delta", None)]
+        told.append((len(parts), "".join(parts).strip()))
+
+    def team() -> None:
+        with rec:
+            set_trace_processors([processor(rec)])
+            asyncio.run(main())
+            rec.reward(team=1)
+
+    team()
+    trace = rec.trace
+    assert trace is not None
+    _told(trace, TeamReplay(team).fork(trace, "e1"))
+    assert len(real) == 1
+    assert [count for count, _ in told] == [4000, 1]
+    assert told[0][1] == told[1][1]

@@ -40,7 +40,7 @@ from counterpoint.trace.keys import REPLAY
 try:
     from agents.tracing import TracingProcessor, get_current_span
 
-    from counterpoint.recorder.adapters._openai_answers import response_of
+    from counterpoint.recorder.adapters._openai_answers import as_response, response_of
     from counterpoint.recorder.adapters._openai_calls import ModelQuestion, ToolRun, asked_ref, stand_in_for_tools, watching
 except ImportError as error:
     raise InputError("the OpenAI Agents SDK is not installed", fix="pip install openai-agents") from error
@@ -194,8 +194,11 @@ class _Processor(TracingProcessor):
         extra = {name: one for name, one in (scope.outcome.get("extra") or {}).items() if name != "tool_calls"}
         calls = [{"name": call.name, "arguments": call.arguments} for call in answer.calls] if answer else []
         scope.outcome["extra"] = {**extra, **({"tool_calls": calls} if calls else {})}
-        is_whole = isinstance(value, list) and not isinstance(error, asyncio.CancelledError)
-        scope.session.do(keep_step, scope, value, None if is_whole else error, text)
+        is_stream, is_cancelled = isinstance(value, list), isinstance(error, asyncio.CancelledError)
+        scope.session.do(keep_step, scope, value, error if is_cancelled or not is_stream else None, text)
+        note = scope.outcome["extra"].get(REPLAY, {})
+        if is_stream and response is not None and note.pop("lost", None) is not None:  # a stream too long to keep: its end is all
+            scope.session.do(keep_step, scope, as_response(value), None, text)
         usage = clean({**usage_of(response), "model": asked.model}, scope.session.note)
         do(scope, "tell_call", None, answer_of(response))
         if text is not None and scope.outer is not None:
