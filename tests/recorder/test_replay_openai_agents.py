@@ -195,6 +195,9 @@ def test_the_answer_of_an_agent_that_is_a_tool_is_changed_and_stays_so_in_later_
     for event in (spawn, back):
         with pytest.raises(NotIdentified, match=r"framework's own.*--at e\d+, the last that Expert's"):
             TeamReplay(team).fork(trace, event.id, cpt.Delete())
+    advice = cpt.advise(trace, team=team, budget=16, budget_tokens=10_000)
+    assert {row.change.at for row in advice.rows} == {e.id for e in _steps(trace)}
+    assert advice.trials == 16
 
 
 def test_an_answer_is_drawn_anew_by_the_model_or_by_another(tmp_path: Path) -> None:

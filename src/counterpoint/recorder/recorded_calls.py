@@ -132,3 +132,9 @@ def event_name(event: Event) -> tuple[Any, ...]:
 def is_ours(event: Event) -> bool:
     """Whether the recorder put it in: it stands for much that an agent knew, which goes by who came first in its framework."""
     return event.type == "aggregate" and (event.extra or {}).get("is_implicit") is True
+
+
+def framework_agents(trace: Trace) -> frozenset[str]:
+    """Agents that a framework runs, and no function with @rec.agent: their spawns and returns are its own."""
+    told = ((e.to if e.type == "spawn" else e.agent, e.extra or {}) for e in trace.events if e.type in ("spawn", "return"))
+    return frozenset(str(agent) for agent, extra in told if {"framework", "langgraph_step"} & extra.keys())

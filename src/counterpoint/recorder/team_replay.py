@@ -37,7 +37,7 @@ from counterpoint.recorder.control import orders_by_key
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
-from counterpoint.recorder.recorded_calls import event_name, is_ours
+from counterpoint.recorder.recorded_calls import event_name, framework_agents, is_ours
 from counterpoint.recorder.recorder import MemorySink, timed
 from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator
@@ -242,6 +242,9 @@ def _check(trace: Trace, fork: Fork) -> None:
     if isinstance(fork.do, (Force, Insert)):
         what = f"nothing in your code asks what to do at {fork.at}"
         raise NotIdentified(what, "--substitute VALUE at a model's step, or --do delete", where=trace.trace_id)
+    agent = {"spawn": event.to, "return": event.agent}.get(event.type)
+    if agent is not None and agent in framework_agents(trace):
+        raise _not_editable(trace, event)
     if not is_call(trace, event) and not places_of(trace, event):
         what = f"{fork.at} is a {event.type} that your code told: it does not wait for one"
         fix = "a tool's result, a model's step, or the spawn or return of a decorated agent"
@@ -291,11 +294,16 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
 
 
 def _not_reached(trace: Trace, fork: Fork, sink: ForkRun, why: str) -> NotIdentified:
-    """Why an edit was not made: of an agent that is a framework's own, what of it can be edited."""
+    """Why an edit was not made."""
     event = trace.events[trace.index[fork.at]]
     name = event_name(event)
     if event.type not in ("spawn", "return") or not any(event_name(one) == name for one in sink.events.values()):
         return NotIdentified(f"the run does not come to {fork.at} again, but {why}", FIX, where=trace.trace_id)
+    return _not_editable(trace, event)
+
+
+def _not_editable(trace: Trace, event: Event) -> NotIdentified:
+    """Of an agent that is a framework's own, what can be edited instead."""
     agent = str(event.to) if event.type == "spawn" else event.agent
     what = f"the {event.type} of {agent} is its framework's own: no function with @rec.agent makes it, and nothing can change it"
     own = [e.id for e in trace.events if e.agent == agent and (e.type == "tool_result" or (is_call(trace, e) and e.model))]

@@ -46,6 +46,7 @@ except ImportError as error:
     raise InputError("the OpenAI Agents SDK is not installed", fix="pip install openai-agents") from error
 
 _STEPS = frozenset({"generation", "response", "transcription", "speech"})
+_OWN = {"framework": "openai-agents"}
 _UNTOLD = "the team keeps what is said out of its traces (trace_include_sensitive_data)"
 
 
@@ -139,7 +140,8 @@ class _Processor(TracingProcessor):
         if span.error:
             failure = {"ok": False, "error": _why(span.error)}
         if data.type == "agent":
-            do(scope, "leave", self._last_text.pop(scope, None), **failure)
+            about = {} if scope.outer is None else {"extra": _OWN}
+            do(scope, "leave", self._last_text.pop(scope, None), **about, **failure)
         elif span.span_id in self._within:
             self._within.discard(span.span_id)
             self._learn(scope, data)
@@ -236,7 +238,7 @@ class _Processor(TracingProcessor):
         )  # this agent is the work of a function call, each an own one
         if is_tool:
             self._peers.add(str(scope.event))
-        entered: Scope | None = do(scope, "enter", name, name, None, is_new=is_tool)
+        entered: Scope | None = do(scope, "enter", name, name, None, is_new=is_tool, extra=_OWN)
         return entered
 
     def _hear(self, scope: Scope, asked: Any) -> None:
