@@ -321,34 +321,28 @@ def test_after_the_recording_the_framework_goes_on_unrecorded(tmp_path: Path) ->
     assert Store(tmp_path).open_ids() == []
 
 
-def test_a_team_of_the_sdk_is_not_run_again_but_refused(tmp_path: Path) -> None:
-    """Nothing stands in for its models: a replay ends before one is asked."""
-    import importlib.util
-
-    from agents import Runner, set_trace_processors
+def test_what_nothing_can_stand_in_for_is_refused_before_it_is_begun(tmp_path: Path) -> None:
+    """A span of a model that no `Model` opened, and one of a function that is no tool."""
+    from agents import function_span, generation_span, set_trace_processors, trace
 
     from counterpoint.errors import NotIdentified
     from counterpoint.recorder.adapters.openai_agents import processor
     from counterpoint.recorder.team_replay import TeamReplay
 
-    path = Path(__file__).parents[2] / "examples" / "record_openai_agents.py"
-    spec = importlib.util.spec_from_file_location("sdk_again", path)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    model = example.Script(example.says("one"), example.says("two"))
-    rec = record(tmp_path, task="sdk")
+    begun: list[str] = []
+    spans = {"asked": lambda: generation_span(model="m"), "really be run": lambda: function_span("computer")}
+    for why, span in spans.items():
+        rec = record(tmp_path, task="sdk")
 
-    def team() -> None:
-        from agents import Agent
+        def team(rec: Any = rec, span: Any = span) -> None:
+            with rec:
+                set_trace_processors([processor(rec)])
+                with trace("work"), span():
+                    begun.append("begun")
 
-        with rec:
-            set_trace_processors([processor(rec)])
-            Runner.run_sync(Agent(name="A", model=model), "hello")
-
-    team()
-    assert rec.trace is not None
-    with pytest.raises(NotIdentified, match=r"@rec\.model"):
-        TeamReplay(team).fork(rec.trace, "e1")
-    assert len(model.answers) == 1
+        team()
+        assert rec.trace is not None
+        with pytest.raises(NotIdentified, match=why):
+            TeamReplay(team).fork(rec.trace, "e1")
+    set_trace_processors([])
+    assert len(begun) == 2

@@ -688,3 +688,47 @@ def test_blame_and_advise_run_the_team_again(bridge: Made) -> None:
     assert max(gains.values()) == 0.0
     with pytest.raises(Refused, match="--cap tokens="):
         cpt.advise(trace, team=team)
+
+
+def test_shapley_values_are_forked_where_the_team_is_named_and_their_price_names_calls(bridge: Made) -> None:
+    from counterpoint.app.api.credit import fork_price, with_team
+
+    trace, team, real = bridge
+    found = cpt.credit(trace, "shapley", team=team)
+    assert {row.unit_id: row.value for row in found.rows} == {"reader": 0.5, "reader-2": 0.5}
+    assert found.notes["traces"][0]["worth"] == "forks"
+    assert real
+    options = with_team("shapley", {}, [trace], team)
+    price = fork_price("shapley", [trace], options)
+    assert price is not None
+    tokens, calls = (sum(c) for c in zip(*((e.tokens_in + e.tokens_out, 1) for e in trace.events if e.model), strict=True))
+    assert (price.forks, price.usd) == (4, 0.0)
+    assert price.tokens == 9 * price.calls <= 4 * tokens
+    assert price.calls <= 4 * calls
+    words = f"4 forks, which may ask a model for up to {price.tokens} tokens in {price.calls} calls"
+    assert (price.words, price._replace(usd=0.25).words) == (words, f"{words}, $0.25 at what they cost when recorded")
+    assert with_team("shapley", {"replay": False}, [trace], team) == {"replay": False}
+    assert with_team("shapley", {}, [trace], None) == {} == with_team("uniform", {}, [trace], team)
+
+
+def test_a_deleted_answer_keeps_its_shape(bridge: Made) -> None:
+    trace, team, real = bridge
+    step = next(e for e in trace.events if trace.text(e) == "OPENED IN 1932")
+    gone = TeamReplay(team).fork(trace, step.id, cpt.Delete())
+    assert "failed" not in gone.meta
+    assert gone.rewards == {"team": 0.5}
+    assert real == [("ask", " and 503 M LONG")]
+
+
+def test_who_asks_comes_before_whom_his_asking_frees() -> None:
+    from counterpoint.recorder.turns import Turns
+
+    turns, order = Turns({"a": 1.0, "b": 2.0, "c": 3.0}, lambda: 60.0), []
+
+    def ask(mark: str) -> None:
+        turns.turn(mark, lambda turn: turn.add_done_callback(lambda _: order.append(mark)))
+
+    for mark in ("c", "b", "a"):
+        ask(mark)
+    turns.close()
+    assert order == ["a", "b", "c"]

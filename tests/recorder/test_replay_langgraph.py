@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 import counterpoint as cpt
 from counterpoint.audits.diff import fingerprint
+from counterpoint.errors import NotIdentified
 from counterpoint.recorder.team_replay import TeamReplay
 from counterpoint.trace import Trace
 
@@ -217,3 +218,21 @@ def test_langchain_is_as_it_was_afterwards(tmp_path: Path) -> None:
     assert rec.trace is not None
     TeamReplay(team).fork(rec.trace, "e1")
     assert (BaseChatModel._generate_with_cache, StructuredTool._run) == before
+
+
+def test_a_step_is_deleted_and_what_is_the_graphs_own_is_refused_with_what_would_do(tmp_path: Path) -> None:
+    real: list[str] = []
+    rec, team = _team(tmp_path, real)
+    team()
+    trace = rec.trace
+    assert trace is not None
+    real.clear()
+    step = next(e for e in trace.events if trace.text(e) == "PAGE P1")
+    gone = TeamReplay(team).fork(trace, step.id, cpt.Delete())
+    assert real == ["PAGE P0; ; PAGE P2; NO SUCH PAGE"]
+    assert gone.rewards == {"team": 0.0}
+    spawn = next(e for e in trace.events if e.type == "spawn" and e.to == step.agent)
+    back = next(e for e in trace.events if e.type == "return" and e.agent == step.agent)
+    for event, do in ((spawn, cpt.Delete()), (back, cpt.Substitute("x"))):
+        with pytest.raises(NotIdentified, match=f"framework's own.*--at {step.id}"):
+            TeamReplay(team).fork(trace, event.id, do)

@@ -12,6 +12,7 @@ from counterpoint.credits.advice import Change
 from counterpoint.credits.fork_price import BudgetedReplay, CountingReplay
 from counterpoint.credits.forks import fork_seeds
 from counterpoint.errors import Refused
+from counterpoint.recorder.recorded_calls import framework_agents
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.replay import Delete, Fork, ManyReplay, Substitute
@@ -63,9 +64,10 @@ class OwnTrials:
 
 def _changes(trace: Trace) -> list[Change]:
     out = []
-    for e in _spread([e for e in trace.events if e.type == "spawn"]):
+    others = framework_agents(trace)  # nothing can leave these out
+    for e in _spread([e for e in trace.events if e.type == "spawn" and e.to not in others]):
         out.append(Change("spawn", f"do not spawn {e.to} ({e.id})", e.id, do=Delete()))
-    for e in _spread([e for e in trace.events if e.type == "return"]):
+    for e in _spread([e for e in trace.events if e.type == "return" and e.agent not in others]):
         out.append(Change("message", f"drop {e.id} ({e.agent} to {e.to})", e.id, do=Delete()))
     for e in _spread([e for e in trace.events if "asked" in ((e.extra or {}).get(REPLAY) or {})]):
         out.append(Change("message", f"have {e.agent} write {e.id} again", e.id, do=Substitute()))

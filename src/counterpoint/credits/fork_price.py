@@ -24,10 +24,19 @@ _ASKED = ("re-run", "simulated")
 
 
 class ForkPrice(NamedTuple):
-    """Forks, and the most tokens that they ask of a model."""
+    """Forks, and the most that they ask of a model: tokens, in how many calls, and their recorded price."""
 
     forks: int
     tokens: int
+    calls: int = 0
+    usd: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """All of it, to be said before any is made."""
+        calls = f" in {self.calls:,} calls" if self.calls else ""
+        price = f", ${self.usd:.4g} at what they cost when recorded" if self.usd else ""
+        return f"{self.forks:,} forks, which may ask a model for up to {self.tokens:,} tokens{calls}{price}"
 
 
 class CountingReplay:
@@ -36,27 +45,30 @@ class CountingReplay:
     def __init__(self, *, asks_model: bool | Callable[[Trace], bool]) -> None:
         self._asks_model = asks_model
         self.forks_made = 0
-        self.tokens = 0
-        self._known: dict[tuple[str, str], int] = {}
+        self.tokens = self.calls = 0
+        self.usd = 0.0
+        self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
 
     def fork(self, trace: Trace, at: str, do: Do | None = None, seed: int | None = None) -> Trace:
         """The trace as it is; counted."""
         self.forks_made += 1
         asks = self._asks_model
         if asks if isinstance(asks, bool) else asks(trace):
-            self.tokens += self._after(trace, at)
+            tokens, calls, usd = self._after(trace, at)
+            self.tokens, self.calls, self.usd = self.tokens + tokens, self.calls + calls, self.usd + usd
         return trace
 
     def returns(self, trace: Trace, forks: Sequence[Fork]) -> np.ndarray:
         """The recorded reward for each."""
         return np.array([float(self.fork(trace, f.at).rewards.get("team", 0.0)) for f in forks], np.float64)
 
-    def _after(self, trace: Trace, at: str) -> int:
+    def _after(self, trace: Trace, at: str) -> tuple[int, int, float]:
         key = (trace.trace_id, at)
         if key not in self._known:
             cone = trace.graph.descendants(trace.index[at]) if at in trace.index else ()
-            picked = (trace.events[i] for i in np.flatnonzero(cone).tolist())
-            self._known[key] = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in picked)
+            picked = [trace.events[i] for i in np.flatnonzero(cone).tolist()]
+            tokens = sum((e.tokens_in or 0) + (e.tokens_out or 0) for e in picked)
+            self._known[key] = (tokens, sum(e.model is not None for e in picked), sum(e.cost_usd or 0.0 for e in picked))
         return self._known[key]
 
 
@@ -70,7 +82,7 @@ def price_of(
     except CounterpointError:
         if not counting.forks_made:
             raise
-    return ForkPrice(counting.forks_made, counting.tokens)
+    return ForkPrice(counting.forks_made, counting.tokens, counting.calls, counting.usd)
 
 
 class BudgetedReplay:

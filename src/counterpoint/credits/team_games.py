@@ -39,6 +39,7 @@ from counterpoint.credits.games import (
 from counterpoint.credits.masked_replay import read_by_merges
 from counterpoint.credits.mechanism import team_reward
 from counterpoint.credits.own_scores import beside_forks, unused
+from counterpoint.display import working
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
 from counterpoint.trace import Trace
 from counterpoint.trace.replay import Delete, Replay
@@ -201,6 +202,7 @@ class _Item:
 
 
 Worth = Callable[[Trace, frozenset[str]], float]
+Step = Callable[[], object]
 VALUES = ("exact", "sampled", "permission", "nested_owen")
 
 
@@ -232,8 +234,10 @@ class TraceGame:
         return self.game.worth(everybody), self.game.worth(~everybody)
 
 
-def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = None, tie: float = 0.5) -> TraceGame:
-    """The game of a trace."""
+def play(
+    trace: Trace, *, worth: Worth | None = None, replay: Replay | None = None, tie: float = 0.5, step: Step = lambda: None
+) -> TraceGame:
+    """The game of a trace; `step` is called after each subset that was forked."""
     team = team_of(trace)
     chosen = [a for a in range(len(team)) if team.is_member_A[a] and (worth or not replay or team.parent_A[a] >= 0)]
     if not chosen:
@@ -246,7 +250,7 @@ def play(trace: Trace, *, worth: Worth | None = None, replay: Replay | None = No
     if replay is not None and worth is None:
         born = next((e.id for e in trace.events if e.type == "spawn" and e.to in names), None)
         trace = beside_forks(trace, replay, born, "team")
-    game, final = _game(trace, names, worth, replay, tie, spent)
+    game, final = _game(trace, names, worth, replay, tie, spent, step)
     return TraceGame(names, [roles.get(name, name) for name in names], parent_A, game, final, spent)
 
 
@@ -257,7 +261,7 @@ def roles_of(trace: Trace) -> dict[str, str]:
 
 
 def _game(
-    trace: Trace, names: list[str], worth: Worth | None, replay: Replay | None, tie: float, spent: list[Cost]
+    trace: Trace, names: list[str], worth: Worth | None, replay: Replay | None, tie: float, spent: list[Cost], step: Step
 ) -> tuple[TeamGame, str]:
     everybody = np.array(names)
     if worth is not None:
@@ -267,6 +271,7 @@ def _game(
         def by_forks(present_A: NDArray[np.bool_]) -> float:
             fork, cost = forked_without(trace, everybody[~present_A].tolist(), replay)
             spent.append(cost)
+            step()
             return team_reward(fork)
 
         return Game(len(names), by_forks), "forks"
@@ -356,9 +361,10 @@ def game_credit(
     rows: list[CreditRow] = []
     declared, costs = [], []
     for k, trace in enumerate(traces):
-        played = play(trace, worth=worth, replay=replay, tie=tie)
-        rows += give(k, played)
-        everybody, nobody = played.all_and_nobody
+        with working("subsets of the team") as work:
+            played = play(trace, worth=worth, replay=replay, tie=tie, step=work.step)
+            rows += give(k, played)
+            everybody, nobody = played.all_and_nobody
         declared.append(everybody - nobody)
         costs.append(played.cost)
     return Credit(

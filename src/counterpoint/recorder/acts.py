@@ -31,6 +31,7 @@ from counterpoint.recorder.keep import (
 from counterpoint.recorder.lanes import Reads, RecordingSession, Scope, current
 from counterpoint.recorder.live_guard import LimitReached
 from counterpoint.recorder.problems import error_text
+from counterpoint.recorder.safe_points import safe_point, stoppable
 from counterpoint.recorder.values import (
     arguments_text,
     clean,
@@ -165,12 +166,12 @@ class Acts:
 
         def decorate(function: Fn) -> Fn:
             own, names = word(getattr(function, "__name__", None), "agent"), parameters(function)
+            function = stoppable(function)
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
                 if scope is None:
                     return None
-
                 called = scope.session.do(lambda: name_or_none(name(*args, **kwargs) if callable(name) else name))
                 text = scope.session.do(lambda: arguments_text(names, args, kwargs))
                 scope.session.do(keep_arguments, scope, called or own, args, kwargs)
@@ -225,7 +226,7 @@ class Acts:
                 ended(scope)
                 count_answer(scope, error is None)
 
-            return wrap_call(function, begin, end)
+            return wrap_call(function, begin, end, safe_point(self.here))
 
         return decorate if function is None else decorate(function)
 
@@ -274,7 +275,7 @@ class Acts:
                 session.do(lambda: session.lanes.end(scope, answer, **fields))
                 ended(scope)
 
-            return wrap_call(function, begin, end)
+            return wrap_call(function, begin, end, safe_point(self.here, function))
 
         return decorate if function is None else decorate(function)
 

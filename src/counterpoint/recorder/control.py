@@ -59,7 +59,7 @@ class RecordedControl:
     """The orders of a recorded trace, again at the same keys; a pause takes no time."""
 
     def __init__(self, trace: Trace) -> None:
-        self._left = _by_key(trace)
+        self._left = orders_by_key(trace)
 
     async def safe_point(self, agent: str, key: str) -> list[Order]:
         """What this agent was told before this key."""
@@ -69,7 +69,7 @@ class RecordedControl:
         """Nothing to let go of."""
 
 
-def _by_key(trace: Trace) -> dict[tuple[str, str], list[Order]]:
+def orders_by_key(trace: Trace) -> dict[tuple[str, str], list[Order]]:
     """Agent and key to the orders that it got there, as they were numbered."""
     by_key: dict[tuple[str, str], list[tuple[int, Order]]] = {}
     for event, order in recorded(trace):
@@ -105,7 +105,7 @@ class FileControl:
         """Agent to the place of the first order that it has not been asked about."""
         self._paused: set[str] = set()
         self._stopped: set[str] = set()
-        self._again = {} if so_far is None else _by_key(so_far)
+        self._again = {} if so_far is None else orders_by_key(so_far)
         self._past = frozenset() if so_far is None else frozenset(event.key for event in so_far.events)
         self._replayed = frozenset((order.id, agent) for (agent, _), orders in self._again.items() for order in orders)
         self._is_quiet = self._is_closed = False

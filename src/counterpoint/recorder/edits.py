@@ -1,7 +1,7 @@
 """What an edit makes of what a function gave, or of what it is given.
 
-Always true: an answer keeps its shape: a text becomes another text, an object the same object with its text changed, and what is
-deleted is empty (an empty text, list or table, 0, or None). What a value cannot become is one clear error.
+Always true: an answer keeps its shape: a text becomes another text, an object the same object with its text changed; what is
+deleted has no text, or is empty (an empty text, list or table, 0, or None). What a value cannot become is one clear error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from counterpoint.errors import InputError, NotIdentified
-from counterpoint.recorder.answers import Answer, Find, pack, unpack
+from counterpoint.recorder.answers import Answer, Find, Unpackable, pack, unpack
 from counterpoint.recorder.values import parameters
 from counterpoint.trace.replay import Delete, Do, Substitute
 
@@ -29,7 +29,7 @@ def empty_like(kind: str) -> Any:
 def changed_answer(kept: Answer, do: Do, text: str | None, find: Find) -> Answer:
     """The answer after the edit; `text` is what the trace says it was."""
     if isinstance(do, Delete):
-        value = empty_like(type(kept.value).__name__) if kept.error is None else ""
+        value = "" if kept.error is not None else _emptied(kept.value, text, find)
         return kept._replace(value=value, error=None, parts=None if kept.parts is None else [], is_cut=False)
     if not isinstance(do, Substitute):
         raise NotIdentified(
@@ -40,6 +40,22 @@ def changed_answer(kept: Answer, do: Do, text: str | None, find: Find) -> Answer
     return Answer(_changed(kept.value, do.value, text, find), is_awaited=kept.is_awaited)
 
 
+def _emptied(was: Any, text: str | None, find: Find) -> Any:
+    """The same object with its text gone; what has no text of its own in it is empty of its kind."""
+    if text and not isinstance(was, str) and (other := _reworded(was, text, "", find)) is not None:
+        return other
+    return empty_like(type(was).__name__)
+
+
+def _reworded(was: Any, old: str, new: str, find: Find) -> Any:
+    """A copy of an object with its text changed; None where it has no such text, or is none that can be copied."""
+    try:
+        told, count = _replaced(json.loads(pack(Answer(was))), old, new)
+        return unpack(json.dumps(told), find).value if count else None
+    except Unpackable:
+        return None
+
+
 def _changed(was: Any, value: Any, text: str | None, find: Find) -> Any:
     if was is None:
         return value
@@ -47,10 +63,8 @@ def _changed(was: Any, value: Any, text: str | None, find: Find) -> Any:
         return _worded(value)
     if type(value) is type(was) or (isinstance(was, (int, float)) and isinstance(value, (int, float))):
         return value
-    if isinstance(value, str) and text:
-        told, count = _replaced(json.loads(pack(Answer(was))), text, value)
-        if count:
-            return unpack(json.dumps(told), find).value
+    if isinstance(value, str) and text and (other := _reworded(was, text, value, find)) is not None:
+        return other
     what = f"the answer was a {type(was).__name__}, which {_worded(value)[:40]!r} cannot stand for"
     raise InputError(what, fix="substitute a value of its shape as JSON, or another text where its own text stands in it")
 

@@ -27,9 +27,11 @@ Fn = Callable[..., Any]
 # -- keeping -----------------------------------------------------------------------------------------------------------------
 
 
-def answer_note(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> dict[str, Any] | None:
-    """What to write down beside a call's answer; None where its text is all."""
-    note = _note(scope, value, error, text)
+def answer_note(
+    scope: Scope, value: Any, error: BaseException | None, text: str | None, *, ok: bool = True
+) -> dict[str, Any] | None:
+    """What to write down beside a call's answer; None where its text is all. Not `ok` and no error: the text says what failed."""
+    note = _note(scope, value, error, text, ok=ok)
     return {REPLAY: note} if note else None
 
 
@@ -39,10 +41,10 @@ def keep_step(scope: Scope, value: Any, error: BaseException | None, text: str |
     extra[REPLAY] = {**extra.get(REPLAY, {}), **_note(scope, value, error, text)}
 
 
-def _note(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> dict[str, Any]:
+def _note(scope: Scope, value: Any, error: BaseException | None, text: str | None, *, ok: bool = True) -> dict[str, Any]:
     if scope.has_inner:
         return {"runs": True}
-    is_odd = scope.parts is not None or scope.is_awaited
+    is_odd = scope.parts is not None or scope.is_awaited or not ok
     if error is None and not is_odd and ((value is None and text is None) or (is_plain_text(value) and value == text)):
         return {}
     if scope.parts is not None and len(scope.parts) >= MOST_PARTS:

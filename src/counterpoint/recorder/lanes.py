@@ -418,10 +418,10 @@ class RecordingSession:
     A session that is over, or that belongs to the process this one was forked from, does nothing."""
 
     def __init__(
-        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None
+        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None, points: Any = None
     ) -> None:
-        """`where` is the folder of its store; a `player` stands in for the outside while a recording runs again."""
-        self.run, self.guard, self.where, self.player = run, guard, where, player
+        """`where` is its store's folder; a `player` stands in for the outside in a replay; at `points` agents get orders."""
+        self.run, self.guard, self.where, self.player, self.points = run, guard, where, player, points
         self.is_over = self.is_cut = self.is_kept = False
         """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""
         self._acts = 0

@@ -26,6 +26,7 @@ from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.store import disk
 from counterpoint.store.journal import is_held, journals, path_of, peek
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.steering import order_of
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
@@ -34,6 +35,8 @@ Action = Literal["pause", "resume", "message", "stop"]
 ACTIONS: tuple[str, ...] = get_args(Action)
 OPERATOR = "operator"
 """Whose events they are."""
+ORDERS = "orders"
+"""The name in a recording's note for its replay: it takes orders."""
 _LONGEST = 64 * 1024
 _LOOK_S = 0.05
 
@@ -131,6 +134,9 @@ def send(store: str | os.PathLike[str], trace_id: str, order: Order) -> Order:
     path = control_path(store, trace_id)
     line = line_of(order)
     with disk.translate_errors(path):
+        if _takes_orders(so_far):  # by a file that is made with the first one
+            disk.make_folder(path.parent)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -186,9 +192,15 @@ def _running(store: Path, trace_id: str) -> LineReader:
     if not is_held(path):
         why = "the process that recorded it has ended"
         raise Refused(f"trace {trace_id!r} is not running", why=why, fix=f"counterpoint play --resume {trace_id}")
-    if not control_path(store, trace_id).exists():
+    if not _takes_orders(so_far) and not control_path(store, trace_id).exists():
         raise _deaf(trace_id)
     return so_far
+
+
+def _takes_orders(so_far: LineReader) -> bool:
+    """Whether it is the recording of a person's own team, which looks for orders at each call."""
+    kept = so_far.header.meta.get(REPLAY) if so_far.header is not None else None
+    return isinstance(kept, dict) and kept.get(ORDERS) is True
 
 
 def _over(trace_id: str) -> Refused:

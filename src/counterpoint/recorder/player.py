@@ -19,7 +19,7 @@ from typing import Any
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.recorder.answers import Answer, Find, Unpackable
 from counterpoint.recorder.edits import arguments_of, changed_answer, empty_like
-from counterpoint.recorder.recorded_calls import RecordedCall, RecordedCalls, event_name, replay_note
+from counterpoint.recorder.recorded_calls import RecordedCall, RecordedCalls, event_name, is_ours, replay_note
 from counterpoint.recorder.turns import Turn, Turns
 from counterpoint.recorder.values import text_of
 from counterpoint.recorder.wrap import ASYNC_GENERATOR, COROUTINE, GENERATOR, shape_of
@@ -28,6 +28,7 @@ from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.replay import Delete, Do, Fork, Substitute
 
 FIX = "record it again with this code; what it draws or reads from a clock, ask of rec.random() and rec.now()"
+Change = Callable[[Answer, Do, str | None, Find], Answer]
 _SOON, _LATE = 0.05, 3.0
 """Seconds of silence after which a recorded answer is no longer waited for: after the edit, and before it."""
 _FROM_ELSEWHERE = frozenset(
@@ -87,7 +88,7 @@ class Player:
         self._seen: Counter[Any] = Counter()
         calls = {c.event.id for c in self.calls.every}
         for one in self.trace.events:  # what is no call, and no answer: it is waited for, and never held back
-            if one.id not in calls and one.type != "tool_result":
+            if one.id not in calls and one.type != "tool_result" and not is_ours(one):
                 name = event_name(one)
                 self._moments[name, seen[name]] = one.id
                 seen[name] += 1
@@ -126,10 +127,10 @@ class Player:
 
     def stand_in(
         self, function: Callable[..., Any], scope: Any, name: str, asked: str, *, is_model: bool, effects: bool = False,
-        swaps: bool = False,
+        swaps: bool = False, change: Change = changed_answer,
     ) -> Callable[..., Any] | None:  # fmt: skip
         """What is called instead of a tool's or model's function; None for itself. With `swaps` the function itself asks the
-        model that was named."""
+        model that was named; `change` makes an edit of what it gave."""
         with self._lock:
             if swaps:
                 self._swapped.add(scope.event)
@@ -144,12 +145,13 @@ class Player:
             self.turns.done(("begins", call.event.id))
             is_after = scope.lane.agent in self.dirty or any(src in self.changed for src in scope.reads)
             if self._fork.at in call.ids and self._fork.do is not None:
-                return self._edited(function, scope, name, call, is_model=is_model, effects=effects)
+                return self._edited(function, scope, name, call, change, is_model=is_model, effects=effects)
             is_fresh = is_model and self._fork.seed is not None and call.place >= self.place
             if is_fresh or (effects and is_after):
                 return self._anew(function, scope, name, is_model=is_model, effects=effects)
             if call.runs:
-                return None
+                note = self._again.get(("answer", call.event.id, 0))
+                return None if note is None else self._with_answer(function, scope, _noted(note), change)
             return self._recorded(function, scope, name, call, is_model=is_model, effects=effects)
 
     def _recorded(
@@ -165,17 +167,21 @@ class Player:
         self._tell(scope, call.event, is_whole=True)
         if isinstance(answer.error, asyncio.CancelledError):
             return self._cancelled(function, scope, name, is_model=is_model, effects=effects)
-        return _giver(function, answer, lambda: self.turns.turn(("ends", call.event.id)))
+        return _giver(function, answer, lambda begins: self.turns.turn(("ends", call.event.id), begins))
 
     def _edited(
-        self, function: Callable[..., Any], scope: Any, name: str, call: RecordedCall, *, is_model: bool, effects: bool
-    ) -> Callable[..., Any]:
+        self, function: Callable[..., Any], scope: Any, name: str, call: RecordedCall, change: Change, *, is_model: bool,
+        effects: bool,
+    ) -> Callable[..., Any]:  # fmt: skip
         do = self._fork.do
         assert do is not None
-        self.is_applied = self.has_changed = True
-        self.edited = call.ids
-        self.changed.add(scope.event)
-        if isinstance(do, Substitute) and do.value is None:
+        is_asked_anew = isinstance(do, Substitute) and do.value is None
+        if call.runs and self._fork.at != call.event.id and not is_asked_anew:
+            note = {"what": "answer", "to": call.event.id, "time": 0, "value": getattr(do, "value", None)}
+            self.notes.append(note | {"is_absent": isinstance(do, Delete)})
+            return self._with_answer(function, scope, do, change, call)
+        self._applied(scope, call)
+        if is_asked_anew:
             return self._anew(function, scope, name, is_model=is_model, effects=effects)
         if isinstance(do, Substitute) and self._fork.at == call.event.id and not is_model:
             real, value = self._anew(function, scope, name, is_model=False, effects=effects), do.value
@@ -192,10 +198,38 @@ class Player:
         except Unpackable:
             kept = Answer("")
         try:
-            return _giver(function, changed_answer(kept, do, self.trace.text(call.result or call.event), self.find))
+            return _giver(function, change(kept, do, self.trace.text(call.result or call.event), self.find))
         except CounterpointError as error:
             self.failure = error
             return _giver(function, Answer(error=error))
+
+    def _applied(self, scope: Any, call: RecordedCall) -> None:
+        self.is_applied = self.has_changed = True
+        self.edited = call.ids
+        self.changed.add(scope.event)
+
+    def _with_answer(
+        self, function: Callable[..., Any], scope: Any, do: Do, change: Change, call: RecordedCall | None = None
+    ) -> Callable[..., Any]:
+        """A call in which others were made, such as an agent that is a tool: it runs as it did, and gives something else. `call`
+        is what this fork edits; else an earlier one did."""
+
+        def other(value: Any) -> Any:
+            if call is not None:
+                self._applied(scope, call)
+            try:
+                return change(Answer(value), do, text_of(value), self.find).value
+            except CounterpointError as error:
+                self.failure = error
+                raise
+
+        async def later(*args: Any, **kwargs: Any) -> Any:
+            return other(await function(*args, **kwargs))
+
+        def now(*args: Any, **kwargs: Any) -> Any:
+            return other(function(*args, **kwargs))
+
+        return later if shape_of(function) == COROUTINE else now
 
     def _anew(
         self, function: Callable[..., Any], scope: Any, name: str, *, is_model: bool, effects: bool
@@ -254,6 +288,19 @@ class Player:
         if call is not None:
             self.turns.done(("ends", call.id))
 
+    def tool_ends(self, scope: Any, name: str, asked: str) -> dict[str, Any] | None:
+        """How a framework's tool ended when it was recorded, where its answer is the recorded one; a call that the framework did
+        not let happen is found now."""
+        with self._lock:
+            is_new = scope.event not in self.claimed and self.badges.get(scope.event) is None
+            if is_new and (call := self.calls.claim(scope.lane.agent, name, asked)) is not None:
+                self.claimed[scope.event] = call.event
+                self.turns.done(("begins", call.event.id))
+            call = self.calls.of(self.claimed.get(scope.event))
+            if call is None or call.result is None or self.badges.get(scope.event) != "recorded":
+                return None
+            return {"ok": call.result.ok, "error": call.result.error}
+
     def begins(self, event: Event) -> None:
         """An event of this run has begun."""
         if event.agent in self.dirty:
@@ -261,6 +308,8 @@ class Player:
 
     def happens(self, event: Event) -> None:
         """Something that is no call was recorded."""
+        if is_ours(event):
+            return
         name = event_name(event)
         with self._lock:
             moment = self._moments.get((name, self._seen[name]))
@@ -323,7 +372,7 @@ class Player:
         """The edit of this agent: one that an earlier fork made, or this one's, which is noted for later forks."""
         note = self._again.get((what, to, time))
         if note is not None:
-            return Delete() if note["is_absent"] else Substitute(note["value"])
+            return _noted(note)
         do = self._fork.do
         if do is None or (what, to, time) not in self._at:
             return None
@@ -339,6 +388,11 @@ class Player:
             note |= {"agent": born.agent, "brief": born.content_ref or "", "n": like.index(to)}
         self.notes.append(note)
         return do
+
+
+def _noted(note: dict[str, Any]) -> Do:
+    """What an earlier fork did."""
+    return Delete() if note["is_absent"] else Substitute(note["value"])
 
 
 def places_of(trace: Trace, event: Event) -> set[tuple[str, str, int]]:
@@ -363,7 +417,9 @@ def is_call(trace: Trace, event: Event) -> bool:
 # -- what is called instead ----------------------------------------------------------------------------------------------
 
 
-def _giver(function: Callable[..., Any], answer: Answer, turn: Callable[[], Turn] | None = None) -> Callable[..., Any]:
+def _giver(
+    function: Callable[..., Any], answer: Answer, turn: Callable[[Callable[[Turn], Any] | None], Turn] | None = None
+) -> Callable[..., Any]:
     """A function of the same shape that gives the answer, when its turn has come."""
     shape = shape_of(function)
 
@@ -377,7 +433,9 @@ def _giver(function: Callable[..., Any], answer: Answer, turn: Callable[[], Turn
     async def later(*args: Any, **kwargs: Any) -> Any:
         await asyncio.sleep(0)
         if turn is not None:
-            await asyncio.wrap_future(turn())
+            waiting: list[asyncio.Future[None]] = []
+            turn(lambda one: waiting.append(asyncio.wrap_future(one)))
+            await waiting[0]
         return ended()
 
     async def each_later(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -392,7 +450,7 @@ def _giver(function: Callable[..., Any], answer: Answer, turn: Callable[[], Turn
 
     def now(*args: Any, **kwargs: Any) -> Any:
         if turn is not None and not in_loop():  # who blocks a loop was alone when it was recorded, too
-            turn().result()
+            turn(None).result()
         return ended()
 
     if shape == ASYNC_GENERATOR:

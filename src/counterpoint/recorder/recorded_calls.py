@@ -80,6 +80,7 @@ class RecordedCalls:
             call = RecordedCall(event, result, place)
             self.every.append(call)
             self._calls[event.agent, *asked].append(call)
+        self._by_id = {call.event.id: call for call in self.every}
         for note in absent:
             self._agents[note["agent"], note["brief"]].insert(int(note["n"]), note["to"])
             self.names.add(note["to"])
@@ -88,6 +89,10 @@ class RecordedCalls:
         """The next recorded call like this one; each is given once."""
         waiting = self._calls.get((agent, name, asked))
         return waiting.popleft() if waiting else None
+
+    def of(self, event: Event | None) -> RecordedCall | None:
+        """The call that began with this event."""
+        return None if event is None else self._by_id.get(event.id)
 
     def agent(self, boss: str, name: str, brief: str | None, *, claims: bool) -> str | None:
         """The recorded agent that is spawned here: of this name, numbered or not, with this brief; claimed, it is given once."""
@@ -122,3 +127,14 @@ def event_name(event: Event) -> tuple[Any, ...]:
     """What an event is, but for the how manieth it is of its agent's: what its twin in another run is, too."""
     kind = "step" if "asked" in replay_note(event) else event.type  # a step's type goes by what was there to read
     return (event.agent, kind, event.tool, event.to, event.decision)
+
+
+def is_ours(event: Event) -> bool:
+    """Whether the recorder put it in: it stands for much that an agent knew, which goes by who came first in its framework."""
+    return event.type == "aggregate" and (event.extra or {}).get("is_implicit") is True
+
+
+def framework_agents(trace: Trace) -> frozenset[str]:
+    """Agents that a framework runs, and no function with @rec.agent: their spawns and returns are its own."""
+    told = ((e.to if e.type == "spawn" else e.agent, e.extra or {}) for e in trace.events if e.type in ("spawn", "return"))
+    return frozenset(str(agent) for agent, extra in told if {"framework", "langgraph_step"} & extra.keys())

@@ -37,8 +37,10 @@ from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
+from counterpoint.recorder.orders import ORDERS, control_path
 from counterpoint.recorder.problems import error_text, say_once
 from counterpoint.recorder.replaying import playing
+from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator, untold
 from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
 from counterpoint.store import Run, Store
 from counterpoint.store.place import store_path
@@ -106,7 +108,7 @@ class Recording(Acts):
         if pending.count() >= sealing.MOST_WAITING:
             self._refuse(f"{sealing.MOST_WAITING} recordings that have ended wait for the disk", "crowd")
             return
-        kept = {"seed": secrets.randbits(62), "root": self.agent_name}
+        kept = {"seed": secrets.randbits(62), "root": self.agent_name, ORDERS: True}
         meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
         try:
             place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
@@ -122,7 +124,8 @@ class Recording(Acts):
         writer = flusher() if self._is_drawn else Flusher(FLUSH_S)
         run = Run(self.trace_id, journal, writer, check, lambda trace: place.open().seal([trace]), is_idle=not self._is_drawn)
         guard = None if self._limits is None else LiveGuard(self._limits)
-        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path))
+        points = SafePoints(control_path(place.path, self.trace_id), meta[BEGAN])
+        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path), points=points)
         self._where, self._problems = (place, journal), self.session.problems
         self.session.kept = kept
 
@@ -152,6 +155,10 @@ class Recording(Acts):
             return
         meta: dict[str, Any] | None = {REPLAY: session.kept, **({"cut": "memory"} if session.is_cut else {})}
         is_kept = self._is_drawn or session.is_kept
+        if (problem := untold(session.points)) is not None:
+            session.note(problem)
+        if isinstance(error, StoppedByOperator):  # it has ended, as it was told to
+            meta, error = {**(meta or {}), "stopped": str(error)}, None
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             is_kept = True
             meta = {**(meta or {}), "failed": error_text(error)} if isinstance(error, Exception) else None

@@ -33,12 +33,14 @@ from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
 from counterpoint.recorder.call_notes import renamed_call
+from counterpoint.recorder.control import orders_by_key
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
-from counterpoint.recorder.recorded_calls import event_name
+from counterpoint.recorder.recorded_calls import event_name, framework_agents, is_ours
 from counterpoint.recorder.recorder import MemorySink, timed
 from counterpoint.recorder.replaying import playing
+from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator
 from counterpoint.recorder.sealing import end_replay
 from counterpoint.recorder.team_file import TeamFile
 from counterpoint.trace import Edge, Event, Trace, summed_costs
@@ -70,6 +72,8 @@ class ForkRun(MemorySink):
     def open(self, event: Event) -> str:
         """Keep an event that has begun."""
         self._player.begins(event)
+        if event.type == "safety_event":  # a framework's check, which is no call
+            self._player.happens(event)
         return super().open(event)
 
     def edge(self, src: str, dst: str, type: str) -> None:
@@ -124,7 +128,9 @@ class OneRun:
             raise InputError(what, where="--team", fix="a function that runs the team once")
         if self._outer is not None:
             self._outer.is_over = True
-        self.own = RecordingSession(ForkRun(self.player.trace.trace_id, self.player), agent, guard, player=self.player)  # type: ignore[arg-type]
+        points = SafePoints(None, again=orders_by_key(self.player.trace))
+        sink = ForkRun(self.player.trace.trace_id, self.player)
+        self.own = RecordingSession(sink, agent, guard, player=self.player, points=points)  # type: ignore[arg-type]
         self.own.kept = {"seed": self.player.trace.meta[REPLAY].get("seed"), "root": agent}
         return self.own
 
@@ -150,6 +156,8 @@ class OneRun:
                     asyncio.run(_awaited(value))
         except Exception as error:
             raised = error
+        except StoppedByOperator:
+            pass
         except SystemExit as error:
             raised = error if error.code else None
         finally:
@@ -234,6 +242,9 @@ def _check(trace: Trace, fork: Fork) -> None:
     if isinstance(fork.do, (Force, Insert)):
         what = f"nothing in your code asks what to do at {fork.at}"
         raise NotIdentified(what, "--substitute VALUE at a model's step, or --do delete", where=trace.trace_id)
+    agent = {"spawn": event.to, "return": event.agent}.get(event.type)
+    if agent is not None and agent in framework_agents(trace):
+        raise _not_editable(trace, event)
     if not is_call(trace, event) and not places_of(trace, event):
         what = f"{fork.at} is a {event.type} that your code told: it does not wait for one"
         fix = "a tool's result, a model's step, or the spawn or return of a decorated agent"
@@ -256,7 +267,7 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
         why = "ends before it" if raised is None else f"fails before it: {error_text(raised)}"
         if is_same:
             why = f"fails: {error_text(raised)}"
-        raise NotIdentified(f"the run does not come to {fork.at} again, but {why}", FIX, where=trace.trace_id)
+        raise _not_reached(trace, fork, sink, why)
     twins = _twins(player, sink)
     kept = len(trace.events) if is_same else player.place
     events, edges = _ordered(player, sink, twins, kept)
@@ -280,6 +291,24 @@ def _forked(player: Player, run: OneRun, fork: Fork, raised: BaseException | Non
         metrics=sink.metrics, costs=dict(summed_costs(events)),
         meta={**same, REPLAY: kept_now, "edits": notes, "parent": trace.trace_id, "fork": about},
     )  # fmt: skip
+
+
+def _not_reached(trace: Trace, fork: Fork, sink: ForkRun, why: str) -> NotIdentified:
+    """Why an edit was not made."""
+    event = trace.events[trace.index[fork.at]]
+    name = event_name(event)
+    if event.type not in ("spawn", "return") or not any(event_name(one) == name for one in sink.events.values()):
+        return NotIdentified(f"the run does not come to {fork.at} again, but {why}", FIX, where=trace.trace_id)
+    return _not_editable(trace, event)
+
+
+def _not_editable(trace: Trace, event: Event) -> NotIdentified:
+    """Of an agent that is a framework's own, what can be edited instead."""
+    agent = str(event.to) if event.type == "spawn" else event.agent
+    what = f"the {event.type} of {agent} is its framework's own: no function with @rec.agent makes it, and nothing can change it"
+    own = [e.id for e in trace.events if e.agent == agent and (e.type == "tool_result" or (is_call(trace, e) and e.model))]
+    fix = f"--at {own[-1]}, the last that {agent}'s model or tools answered" if own else "what it reads or writes: a model's step"
+    return NotIdentified(what, fix, where=trace.trace_id)
 
 
 def _twins(player: Player, sink: ForkRun) -> dict[str, Event]:
@@ -316,12 +345,14 @@ def _ordered(player: Player, sink: ForkRun, twins: dict[str, Event], kept: int) 
     read: dict[str, list[str]] = {}
     for edge in sink.edges:
         read.setdefault(edge.dst, []).append(edge.src)
-    at: dict[str, int] = {}
-    last: dict[str, int] = {}
+    at: dict[str, tuple[int, int]] = {}
+    last: dict[str, tuple[int, int]] = {}
     for event in events:
-        own = [trace.index[twins[event.id].id]] if event.id in twins else [last.get(event.agent, 0)]
-        at[event.id] = last[event.agent] = max([*own, *(at.get(src, 0) for src in read.get(event.id, ()))])
-    events.sort(key=lambda e: (at[e.id], e.id not in twins))
+        own = (trace.index[twins[event.id].id], 0) if event.id in twins else (-1, 0)
+        before = max([at[src] for src in read.get(event.id, ()) if src in at], default=(-1, 0))
+        before = before if event.id in twins else max(before, last.get(event.agent, (0, 0)))
+        at[event.id] = last[event.agent] = own if own > before else (before[0], before[1] + 1)
+    events.sort(key=lambda e: at[e.id])
     numbers = [int(e.id[1:]) for e in trace.events if e.id[:1] == "e" and e.id[1:].isdigit()]
     fresh = count(max(numbers, default=0) + 1)
     names = {e.id: twins[e.id].id if e.id in twins else f"e{next(fresh)}" for e in events}
@@ -342,8 +373,14 @@ def _badged(event: Event, twin: Event | None, player: Player, kept: int, names: 
     dur = twin.dur if twin is not None and badge in ("reused", "recorded") else event.dur
     extra = {**(event.extra or {}), "badge": badge}
     if "call" in extra:
-        extra["call"] = renamed_call(extra["call"], names)
+        extra["call"] = renamed_call(_as_told(extra["call"], twin if badge in ("reused", "recorded") else None), names)
     return replace(event, id=names[event.id], dur=dur, extra=extra)
+
+
+def _as_told(note: dict[str, Any], twin: Event | None) -> dict[str, Any]:
+    """What an endpoint told of a call that was not made again: it is in the recording alone."""
+    kept = {} if twin is None else (twin.extra or {}).get("call") or {}
+    return {name: one for name, one in kept.items() if name in ("finish", "token_ids", "logps", "token_bytes")} | note
 
 
 def _compare(trace: Trace, events: Sequence[Event], kept: int, edited: Collection[str]) -> None:
@@ -351,15 +388,10 @@ def _compare(trace: Trace, events: Sequence[Event], kept: int, edited: Collectio
     again = {e.id: e for e in events}
     for event in trace.events[:kept]:
         other = again.get(event.id)
-        if event.id not in edited and not _is_ours(event) and (other is None or fingerprint(other) != fingerprint(event)):
+        if event.id not in edited and not is_ours(event) and (other is None or fingerprint(other) != fingerprint(event)):
             how = "does not happen again" if other is None else "comes out differently"
             what = f"event {event.id} ({event.type} of {event.agent}) {how}, before anything was changed"
             raise NotIdentified(what, FIX, where=trace.trace_id)
-    new = next((e for e in events if e.id not in trace.index and not _is_ours(e)), None)
+    new = next((e for e in events if e.id not in trace.index and not is_ours(e)), None)
     if kept == len(trace.events) and new is not None:
         raise NotIdentified(f"{new.agent} does more than it did: a {new.type} that is not recorded", FIX, where=trace.trace_id)
-
-
-def _is_ours(event: Event) -> bool:
-    """Whether the recorder put it in: it stands for much that an agent knew, which goes by who came first in its framework."""
-    return event.type == "aggregate" and (event.extra or {}).get("is_implicit") is True

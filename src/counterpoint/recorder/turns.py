@@ -11,6 +11,7 @@ import heapq
 import threading
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 Turn = Future[None]
 _TICK = 0.02
@@ -42,9 +43,12 @@ class Turns:
             free = self._free()
         _go(free)
 
-    def turn(self, mark: Hashable) -> Turn:
-        """What is done when it may happen."""
+    def turn(self, mark: Hashable, begins: Callable[[Turn], Any] | None = None) -> Turn:
+        """What is done when it may happen; `begins` is called with it before anything is let go, so that who asks now comes
+        before whom his asking frees."""
         turn: Turn = Future()
+        if begins is not None:
+            begins(turn)
         with self._changed:
             self._silence = 0.0
             self._count += 1

@@ -21,6 +21,8 @@ Begin = Callable[[tuple[Any, ...], dict[str, Any]], Scope | None]
 """What is done when the function is called, with its arguments; None where nothing is recorded."""
 End = Callable[[Scope, Any, BaseException | None], None]
 """What is done when it has ended, with its value or its error."""
+Safe = Callable[[], Any]
+"""The safe point of the agent that acts here, where something is to be done there; else None."""
 
 
 PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async generator"
@@ -37,14 +39,17 @@ def shape_of(function: Callable[..., Any]) -> str:
     return PLAIN
 
 
-def wrap_call(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
-    """The function, recorded; where its scope has something that stands in for it, that is called instead."""
+def wrap_call(function: Callable[..., Any], begin: Begin, end: End, safe: Safe = lambda: None) -> Callable[..., Any]:
+    """The function, recorded; where its scope has something that stands in for it, that is called instead. `safe` is what it
+    comes to before it is called: it may wait there, and get other arguments."""
     wrap = {ASYNC_GENERATOR: _async_generator, GENERATOR: _generator, COROUTINE: _coroutine, PLAIN: _plain}[shape_of(function)]
-    return functools.wraps(function)(wrap(function, begin, end))
+    return functools.wraps(function)(wrap(function, begin, end, safe))
 
 
-def _plain(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+def _plain(function: Callable[..., Any], begin: Begin, end: End, safe: Safe) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
+        if (point := safe()) is not None:
+            args, kwargs = point.passed(args, kwargs)
         scope = begin(args, kwargs)
         if scope is None:
             return function(*args, **kwargs)
@@ -91,8 +96,10 @@ def _watched(done: asyncio.Future[Any], scope: Scope, end: End) -> None:
         end(scope, done.result(), None)
 
 
-def _coroutine(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+def _coroutine(function: Callable[..., Any], begin: Begin, end: End, safe: Safe) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
+        if (point := safe()) is not None:
+            args, kwargs = await point.passed_async(args, kwargs)
         scope = begin(args, kwargs)
         if scope is None:
             return await function(*args, **kwargs)
@@ -141,8 +148,10 @@ class _Parts:
         return joined(self._pieces) if self._pieces else self._last
 
 
-def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+def _generator(function: Callable[..., Any], begin: Begin, end: End, safe: Safe) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        if (point := safe()) is not None:
+            args, kwargs = point.passed(args, kwargs)
         scope = begin(args, kwargs)
         inner = ((scope and scope.stands_in) or function)(*args, **kwargs)
         if scope is None:
@@ -179,8 +188,10 @@ def _generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable
     return call
 
 
-def _async_generator(function: Callable[..., Any], begin: Begin, end: End) -> Callable[..., Any]:
+def _async_generator(function: Callable[..., Any], begin: Begin, end: End, safe: Safe) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        if (point := safe()) is not None:
+            args, kwargs = await point.passed_async(args, kwargs)
         scope = begin(args, kwargs)
         inner = ((scope and scope.stands_in) or function)(*args, **kwargs)
         parts = _Parts(scope)

@@ -198,7 +198,7 @@ def search_price(trace: Trace, draws: int) -> ForkPrice:
     redo = Redo(trace, counting, bar=float("inf"), draws=draws)
     for i in steps.places[: 1 + int(np.ceil(np.log2(max(len(steps), 2))))]:  # the earliest are the costliest
         redo.saves(i)
-    return ForkPrice(counting.forks_made, counting.tokens)
+    return ForkPrice(counting.forks_made, counting.tokens, counting.calls, counting.usd)
 
 
 def as_scored_by(replay: Replay, trace: Trace) -> Trace:

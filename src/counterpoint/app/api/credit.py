@@ -63,6 +63,7 @@ def credit(
     if given is not None and not isinstance(given, bool):
         return credit_of(method, many, options, replay=lambda trace: given)
     replay = forked_by(model=model, base_url=base_url, key_env=key_env, allow=allow, team=team)
+    options = with_team(method, options, many, team)
     return credit_of(method, many, options, replay=replay, budget_tokens=budget_tokens)
 
 
@@ -202,6 +203,12 @@ def credit_of(
 def is_forking(chosen: Mechanism, options: Mapping[str, Any]) -> bool:
     """Whether a mechanism forks: where it must, or where it can and the option replay=true asks for it, for forks cost time."""
     return bool("replay" in chosen.needs or options.get("replay", False)) and "replay" in chosen.options
+
+
+def with_team(name: str | None, options: Mapping[str, Any], traces: Sequence[Trace], team: Any) -> dict[str, Any]:
+    """The options of a mechanism where the function that runs the team was named: one that can fork does, unless told not to."""
+    can_fork = team is not None and name is not None and "replay" in mechanism(name).options
+    return {**({"replay": True} if can_fork and all(REPLAY in trace.meta for trace in traces) else {}), **options}
 
 
 def asks_model(trace: Trace) -> bool:

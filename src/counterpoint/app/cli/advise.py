@@ -102,6 +102,8 @@ def advise(
         loaded = first_of(loaded)
     if is_dry:
         return _dry(loaded[0], trials_of(loaded[0], **own), options["scope"], as_json=as_json)
+    if own["team"] is not None and own["budget_tokens"] is not None:
+        _say_price(loaded[0], trials_of(loaded[0], **own), as_json=as_json)
     tuning = {"scope": options["scope"], "at": options["at"], "sure": options["confidence"], "rank": options["sort"]}
     advice = advise_run(loaded, store=store, budget=caps.get("trials"), **tuning, **own)
     kept = _apply(advice, loaded[0], trials_of(loaded[0], **own), output, store) if is_applied else None
@@ -124,6 +126,15 @@ def _pairs(values: tuple[str, ...]) -> dict[str, str]:
             raise InputError(f"{pair!r} names no role and model", where="--try-model", fix="as in --try-model worker=openai:NAME")
         out[role] = name
     return out
+
+
+def _say_price(trace: Trace, trials: Any, *, as_json: bool) -> None:
+    """What trying changes of a person's own team takes, before it begins."""
+    from counterpoint.app.api.advise import price_of
+
+    price = price_of(trials)
+    what = f"{len(trials.changes):,} changes, {price.forks:,} trials at least"
+    note(f"{trace.trace_id}: {what}, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
 
 
 def _dry(trace: Trace, trials: Any, scope: str, *, as_json: bool) -> None:

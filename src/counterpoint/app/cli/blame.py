@@ -118,7 +118,7 @@ def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
 
     if asks_model(trace):
         price = search_price(trace, draws)
-        note(f"at most {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens", quiet=as_json)
+        note(f"at most {price.words}", quiet=as_json)
 
 
 def _one(trace: Trace, blame: Blame, decisive: Decisive | None, most: int | None, *, is_all: bool) -> list[Section]:

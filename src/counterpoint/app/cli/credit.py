@@ -100,7 +100,7 @@ def credit(
     loaded = once(load(ref, store=store) for ref in track(expanded(traces, store), "traces", quiet=as_json))
     names, options = _names(mechanism), values_of(pairs)
     if is_dry:
-        return _dry_run(names, loaded, options, as_json)
+        return _dry_run(names, loaded, options, live["team"], as_json)
     if unit is not None and unit not in UNITS:
         raise NotFound(f"there is no unit {unit!r}", where="--unit", fix=did_you_mean(unit, UNITS))
     credits = _credits(names, loaded, options, live | {"unit": unit}, quiet=as_json)
@@ -130,13 +130,13 @@ def _credits(
     names: list[str | None], traces: list[Trace], options: dict[str, Any], live: dict[str, Any], *, quiet: bool
 ) -> list[Credit]:
     """The credit of each mechanism; a note says what forks may cost before they are made."""
-    from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by
+    from counterpoint.app.api.credit import asks_model, chosen_credit, credit_of, fork_price, forked_by, with_team
 
     budget, endpoint = caps_of(live["caps"], {"tokens": int}).get("tokens"), endpoint_of(live["base_url"], live["model_pairs"])
     replay = forked_by(model=live["model_name"], allow=live["allow"], team=live["team"], **endpoint)
     out: list[Credit] = []
     for i, name in enumerate(track(names, "credit", quiet=quiet)):
-        own = options if i == 0 else {}
+        own = with_team(name, options if i == 0 else {}, traces, live["team"])
         if name is None:
             best = chosen_credit(traces, own, live["unit"] if len(names) == 1 else None)
             if len(names) > 1 and not best.rows:
@@ -145,7 +145,7 @@ def _credits(
             out.append(best)
             continue
         if any(map(asks_model, traces)) and (price := fork_price(name, traces, own)) is not None:
-            note(f"{name}: {price.forks:,} forks, which may ask a model for up to {price.tokens:,} tokens")
+            note(f"{name}: {price.words}")
         try:
             out.append(credit_of(name, traces, own, replay=replay, budget_tokens=budget))
         except (Refused, InputError) as error:
@@ -155,8 +155,8 @@ def _credits(
     return out
 
 
-def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, Any], as_json: bool) -> None:
-    from counterpoint.app.api.credit import asks_model, fork_price
+def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, Any], team: Any, as_json: bool) -> None:
+    from counterpoint.app.api.credit import asks_model, fork_price, with_team
 
     is_asking = any(map(asks_model, traces))
     for i, name in enumerate(names):
@@ -165,15 +165,14 @@ def _dry_run(names: list[str | None], traces: list[Trace], options: dict[str, An
                 "without --mechanism no forks are made, so there is no cost to estimate",
                 fix="name the one whose cost you want: --mechanism NAME",
             )
-        price = fork_price(name, traces, options if i == 0 else {})
+        price = fork_price(name, traces, with_team(name, options if i == 0 else {}, traces, team))
         if as_json:
             emit({"schema": SCHEMA_VERSION, "method": name, "forks": price.forks if price else 0,
                   "tokens": price.tokens if price else 0, "asks_model": price is not None and is_asking})  # fmt: skip
             continue
-        cost = "no forks, no model calls" if price is None else f"{price.forks:,} forks"
+        cost = "no forks, no model calls"
         if price is not None:
-            asks = f", which may ask a model for up to {price.tokens:,} tokens"
-            cost += asks if is_asking else " of a simulated world, no model calls"
+            cost = price.words if is_asking else f"{price.forks:,} forks of a simulated world, no model calls"
         say(Section(words=f"{name}: {cost}"))
 
 

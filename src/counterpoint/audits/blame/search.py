@@ -113,7 +113,7 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
     low, high, probes, is_complete = -1, len(able), [], True
     with working("forks") as work:
         while high - low > 1:
-            work.at(redo.forks, about=f"{counted(high - low, 'step')} left of {len(able):,}")
+            work.at(redo.forks, about=f"{counted(min(high - low, len(able)), 'step')} left of {len(able):,}")
             if most is not None and redo.forks >= most:
                 is_complete = False
                 break

@@ -21,6 +21,7 @@ from counterpoint.recorder.control import RecordedControl
 from counterpoint.recorder.orders import Order
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import REPLAY
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 
 
@@ -50,6 +51,8 @@ class OrderTrials:
         """`say` are messages to try, to `agent` or to everybody."""
         if not isinstance(trace.meta.get("team"), dict):
             fix = "advise a team of `counterpoint play`, which its recording can continue"
+            if REPLAY in trace.meta:
+                fix = f"when it has ended, counterpoint advise {trace.trace_id} --team my.py:team tries changes of your own team"
             raise NotIdentified("nothing says how this team would continue", fix, where=trace.trace_id)
         if not trace.meta.get(UNFINISHED):
             fix = f"counterpoint advise {trace.trace_id}"

@@ -139,7 +139,9 @@ class _Handler(BaseCallbackHandler):
         model = next((n for n in names if isinstance(n, str) and n), "model")
         one = messages[0] if messages and len(messages) == 1 else None  # a list of messages, or a text, for each answer
         question = question_of((), (), {**asked, "messages": one})
-        scope = do(self._places.above(parent_run_id), "begin_step", question, model=model)
+        outer = self._places.above(parent_run_id)
+        _wait(outer)
+        scope = do(outer, "begin_step", question, model=model)
         self._places.put(run_id, scope)
         if scope is not None:
             text = message_text(messages[0] if isinstance(messages, list) and messages else messages)
@@ -201,6 +203,7 @@ class _Handler(BaseCallbackHandler):
             self._handoffs[run_id] = passed[1]
             self._places.put(run_id, scope)
             return
+        _wait(scope)
         self._tools[run_id], text = name, text_of(input_str)
         begun = do(scope, "begin", "tool_call", tool=name, text=text)
         self._places.put(run_id, begun)
@@ -250,6 +253,13 @@ class _Handler(BaseCallbackHandler):
         self.on_tool_end("\n\n".join(_state_text(d) or "" for d in _list(documents)), run_id=run_id, given=documents)
 
     on_retriever_error = on_tool_error
+
+
+def _wait(scope: Scope | None) -> None:
+    """A safe point: a pause holds the thread, and with it the loop; a stop ends the graph."""
+    points = None if scope is None else scope.session.points
+    if scope is not None and points is not None and (point := points.begin(scope, None)) is not None:
+        point.passed((), {})
 
 
 def _goto(value: Any) -> tuple[list[str], list[str]]:
