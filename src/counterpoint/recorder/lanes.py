@@ -432,6 +432,7 @@ class RecordingSession:
         """How adapters find the scope that acts here, if a framework knows it."""
         self.draws: dict[str, Random] = {}
         self.kept: dict[str, Any] = {}  # what a replay needs besides the calls
+        self.is_bare = guard is None and player is None  # nobody has to know of each call
         self.recorder = Recorder(run, WallClock())
         self.lanes = Lanes(self, self.recorder, root)
         self._is_late = False

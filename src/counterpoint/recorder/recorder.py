@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from counterpoint.trace import Edge, Event, Trace, content_ref
 
 Reads = Iterable[tuple[str, str]]
 """Pairs of an event that was read and the type of the edge."""
+Make = Callable[[Callable[[str], str]], Mapping[str, Any]]
+"""Makes what a note says, given what keeps a text and gives its reference."""
 _DIGITS = 6
 
 
@@ -30,6 +32,8 @@ class Sink(Protocol):
     def edge(self, src: str, dst: str, type: str) -> None: ...
 
     def content(self, text: str) -> str: ...
+
+    def later(self, note: dict[str, Any], make: Make) -> None: ...
 
     def open(self, event: Event) -> str: ...
 
@@ -57,6 +61,10 @@ class MemorySink:
         ref = content_ref(text)
         self.contents[ref] = text
         return ref
+
+    def later(self, note: dict[str, Any], make: Make) -> None:
+        """Fill a note with what is made, here at once."""
+        note.update(make(self.content))
 
     def open(self, event: Event) -> str:
         """Keep an event that has begun."""
@@ -103,7 +111,8 @@ class WallClock:
 
     def end(self, event: str, agent: str, t: float, dur: float | None) -> float:
         """From its beginning until now."""
-        return max(0.0, round((time.monotonic_ns() - self._zero) // 1000 / 1e6 - t, _DIGITS))
+        took = (time.monotonic_ns() - self._zero) // 1000 - int(t * 1e6 + 0.5)
+        return took / 1e6 if took > 0 else 0.0
 
     def restore(self, event: str, agent: str, t: float, dur: float) -> None:
         """What comes now comes after it."""
@@ -191,8 +200,9 @@ class Recorder:
         return f"e{self.count}", self.clock.start(agent, [src for src, _ in pairs] if pairs else ())
 
     def _read(self, name: str, pairs: list[tuple[str, str]]) -> None:
+        edge = self.sink.edge
         for src, kind in pairs:
-            self.sink.edge(src, name, kind)
+            edge(src, name, kind)
 
     def close(
         self,

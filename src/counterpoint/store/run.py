@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,6 +37,17 @@ _RECORD = 400
 """Bytes of a record in memory, its texts apart."""
 Check = Callable[[Trace], object]
 Seal = Callable[[Trace], None]
+
+
+Make = Callable[[Callable[[str], str]], Mapping[str, Any]]
+"""Makes what a note says, given what keeps a text (one, at most) and gives its reference; it does not raise."""
+
+
+class _Later(NamedTuple):
+    """A note that is filled when it is written."""
+
+    note: dict[str, Any]
+    make: Make
 
 
 class Run:
@@ -70,11 +82,14 @@ class Run:
         self._ids: set[str] = {e.id for e in so_far.events} if so_far else set()
         self._open: set[str] = set(so_far.open) if so_far else set()
         self._refs: set[str] = set(so_far.contents) if so_far else set()
+        self._made: set[str] = set()
+        """Those of texts that were made when they were written."""
+        self._last: tuple[str | None, str] = None, ""
         self._lost: set[str] = set()
         self._done = 0
         self._commit_lock = threading.Lock()
         self._waiting: dict[asyncio.AbstractEventLoop, _Answer] = {}
-        self._is_over = False
+        self._is_over, self._is_idle = False, is_idle
         if not is_idle:
             flusher.add(self)
 
@@ -101,12 +116,23 @@ class Run:
         """Keep a text, once; returns its reference, for an event's `content_ref`."""
         if self._is_over:
             self._alive()
+        known, ref = self._last
+        if known is text:  # what a step says is its event's text and its call's completion
+            return ref
         ref = content_ref(text)
         if ref not in self._refs:
             self._refs.add(ref)
             self._chars += len(text)
             self._buffer.append(Content(ref, text))
+        self._last = text, ref
         return ref
+
+    def later(self, note: dict[str, Any], make: Make) -> None:
+        """Fill a note before it is written, in the thread that writes: with what `make` makes, given how to keep a text."""
+        if self._is_idle:  # nobody writes, and what waits is counted
+            note.update(make(self.content))
+        else:
+            self._buffer.append(_Later(note, make))
 
     def open(self, event: Event) -> str:
         """Record that an event began; until `close` it stands in the trace as open. Returns its id."""
@@ -218,6 +244,7 @@ class Run:
             # one. A slice and not a swap: another thread may append between any two steps here, and must find the same list.
             waiting = {loop: self._waiting.pop(loop) for loop in list(self._waiting)}
             batch = self._buffer[:]
+            self._make(batch)
             error: CounterpointError | None = None
             try:
                 if batch:
@@ -237,6 +264,22 @@ class Run:
                 for loop, answer in waiting.items():
                     if not loop.is_closed():
                         loop.call_soon_threadsafe(answer.tell, error)
+
+    def _make(self, batch: list[Any]) -> None:
+        """Fill the notes of a batch, once: what is tried again after the disk refused it has them."""
+        for place, record in enumerate(batch):
+            if type(record) is _Later:
+                made: list[Content] = []
+                record.note.update(record.make(functools.partial(self._keep_made, made)))
+                batch[place] = self._buffer[place] = made[0] if made else b""
+
+    def _keep_made(self, made: list[Content], text: str) -> str:
+        ref = content_ref(text)
+        if ref not in self._made:
+            self._made.add(ref)
+            self._chars += len(text)
+            made.append(Content(ref, text))
+        return ref
 
     def _lines(self, batch: list[Any]) -> tuple[bytes, list[Refusal]]:
         """The lines of a batch. An edge falls with its event, so that the journal never names what it does not hold."""
