@@ -13,7 +13,7 @@ import pytest
 
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace
 from counterpoint.store import Store, disk
-from counterpoint.store import run as run_module
+from counterpoint.store import flusher as flusher_module
 from counterpoint.store.run import Run
 from counterpoint.trace import Edge, Event, Trace
 from steer_help import until
@@ -333,14 +333,14 @@ def test_a_process_that_ends_leaves_what_it_recorded(store: Store) -> None:
     run = store.record("t1", task_id="demo")
     run.event(_event("e1"))
     assert b'"e1"' not in _bytes(store.path)
-    run_module._at_exit()
+    flusher_module._at_exit()
     assert b'"e1"' in _bytes(store.path)
     run.release()
 
 
 def test_the_flusher_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock by hand: every ten seconds all runs, in between those that are asked for, and an end without runs."""
-    flusher = run_module.Flusher(10.0)
+    flusher = flusher_module.Flusher(10.0)
     now = [100.0]
     asked: list[float] = []
     flushed: list[int] = []
@@ -362,7 +362,7 @@ def test_the_flusher_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None
     flusher._wakes = Wakes()  # type: ignore[assignment]
     flusher._thread = threading.current_thread()
     flusher.flush = lambda runs: flushed.append(len(runs))  # type: ignore[method-assign]
-    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(flusher_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     flusher._work()
     assert asked == [10.0, 6.0, 10.0, 10.0, 7.0]
     assert flushed == [0, 1, 1, 1]

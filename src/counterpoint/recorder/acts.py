@@ -36,17 +36,20 @@ from counterpoint.recorder.live_guard import LimitReached
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.values import (
     clean,
+    is_source,
     listed,
     name_or_none,
     number,
+    origin_of,
     parameters,
     short,
     text_of,
+    usage_fields,
     usage_of,
     word,
 )
 from counterpoint.recorder.wrap import wrap_call
-from counterpoint.trace.vocabulary import EVENT_TYPES, SOURCES
+from counterpoint.trace.vocabulary import EVENT_TYPES
 
 Fn = Callable[..., Any]
 Text = Callable[[Any], str | None]
@@ -108,7 +111,7 @@ class Acts:
     def _tell(self, scope: Scope, fields: dict[str, Any]) -> None:
         if scope.call is not None:
             session, before = scope.session, scope.lane.last_call
-            taken = session.do(scope.call.take, fields, before, session.recorder.sink.content)
+            taken = session.do(scope.call.take, fields, before, session.recorder.keep)
             if taken is not None:
                 fields = {**usage_of(taken[0].get("response")), **taken[1]}
         known = clean(fields, scope.session.note)
@@ -208,7 +211,7 @@ class Acts:
 
         def decorate(function: Fn) -> Fn:
             tool, names = word(name or getattr(function, "__name__", None), "tool"), parameters(function)
-            origin = {"trusted": trusted, "source": source} if isinstance(trusted, bool) and _is_source(source) else None
+            origin = {"trusted": trusted, "source": source} if isinstance(trusted, bool) and is_source(source) else None
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
@@ -223,7 +226,7 @@ class Acts:
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
                 session = scope.session
-                about = origin or _origin(session, trusted, source)
+                about = origin or origin_of(trusted, source, session.note)
                 answer, kept = said_text(session, text, value), None
                 if not is_all_told(scope, value, error, answer):
                     kept = session.do(answer_note, scope, value, error, answer)
@@ -274,7 +277,7 @@ class Acts:
                 shown = value if stated is None or stated.text is None or text is not None else stated.text
                 answer, fields = said_text(session, text, shown), {}
                 if error is None and not (usage is None and type(value) is str):
-                    fields = session.do(_usage, usage, value, session.note) or {}
+                    fields = session.do(usage_fields, usage, value, session.note) or {}
                 if not is_all_told(scope, value, error, answer):
                     session.do(keep_step, scope, value, error, answer)
                 why = None if error is None else error_text(error)
@@ -325,7 +328,7 @@ class Acts:
             ok, why = inner.outcome.pop("ok", True), inner.outcome.pop("error", None)
             if error is not None:  # whatever was told before
                 ok, why = False, error_text(error)
-            result = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
+            result = {"tool": tool, "ok": ok, "error": why, **origin_of(trusted, source, inner.session.note)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **result))
             count_answer(inner, ok)
 
@@ -484,25 +487,6 @@ def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=ends.get("ok"), error=ends.get("error")))
     else:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=error_text(error)))
-
-
-def _origin(session: RecordingSession, trusted: Any, source: Any) -> dict[str, Any]:
-    """Where a result comes from; what is not said clearly is not trusted."""
-    if not isinstance(trusted, bool):
-        session.note(f"trusted={short(trusted)} is neither True nor False: taken as False", is_new=False)
-    is_known = _is_source(source)
-    if not is_known:
-        session.note(f"source={short(source)} is none of {', '.join(SOURCES)}: taken as tool", is_new=False)
-    return {"trusted": trusted is True, "source": str(source) if is_known else "tool"}
-
-
-def _is_source(source: Any) -> bool:
-    return isinstance(source, str) and source in SOURCES
-
-
-def _usage(make: Callable[[Any], dict[str, Any]] | None, value: Any, note: Callable[[str], None]) -> dict[str, Any]:
-    stated = usage_of(value) if make is None else make(value)
-    return clean(stated, note) if stated else {}
 
 
 def _is_within(inner: Scope, outer: Scope) -> bool:

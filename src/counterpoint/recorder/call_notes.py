@@ -101,7 +101,8 @@ class CallNote:
             note["completion"] = keep(said)
         if answer is _NO_ANSWER:
             return note
-        for name, value in zip(_SAID, (answer.finish, answer.tool_calls, answer.token_ids, answer.logps, answer.lengths), strict=True):
+        stated = (answer.finish, answer.tool_calls, answer.token_ids, answer.logps, answer.lengths)
+        for name, value in zip(_SAID, stated, strict=True):
             if value is not None and value != []:
                 note[name] = value
         if answer.prompt_ids is not None:

@@ -342,7 +342,7 @@ class Lanes:
         """More about the model call that a scope is."""
         if scope.call is not None:
             if question is not None:
-                scope.call.ask(question, scope.lane.last_call, self.recorder.sink.content)
+                scope.call.ask(question, scope.lane.last_call, self.recorder.keep)
             scope.call.learn(answer)
 
     def end(self, scope: Scope, text: str | None = None, **fields: Any) -> None:
@@ -355,7 +355,7 @@ class Lanes:
             fields |= scope.outcome
         if scope.call is not None:
             failure = str(fields.get("error") or "failed").partition(":")[0] if fields.get("ok") is False else None
-            note = scope.call.note(text, failure, scope.lane.last_call, self.recorder.sink.content)
+            note = scope.call.note(text, failure, scope.lane.last_call, self.recorder.keep)
             extra = fields.get("extra") or {}
             fields["extra"] = {**extra, "call": {**note, **extra.get("call", {})}}  # what the endpoint itself said comes first
             scope.lane.last_call = scope.call.last(event) if failure is None else scope.lane.last_call
@@ -433,7 +433,7 @@ class RecordingSession:
         self.draws: dict[str, Random] = {}
         self.kept: dict[str, Any] = {}  # what a replay needs besides the calls
         self.is_bare = guard is None and player is None  # nobody has to know of each call
-        self.recorder = Recorder(run, WallClock())
+        self.recorder = Recorder(run, WallClock(), keep=getattr(run, "text", None))
         self.lanes = Lanes(self, self.recorder, root)
         self._is_late = False
         _sessions.add(self)
@@ -457,8 +457,8 @@ class RecordingSession:
             return None
         try:
             with self.lanes.lock:
-                if self.run.trouble is not None:
-                    self.note(str(self.run.trouble), is_new=False, kind=self.run.trouble.what)
+                if (trouble := self.run.trouble) is not None:
+                    self.note(str(trouble), is_new=False, kind=trouble.what)
                 return method(*args, **kwargs)
         except Exception as error:
             self.note(one_line(error))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ Reads = Iterable[tuple[str, str]]
 Make = Callable[[Callable[[str], str]], Mapping[str, Any]]
 """Makes what a note says, given what keeps a text and gives its reference."""
 _DIGITS = 6
+_src = itemgetter(0)
 
 
 class Sink(Protocol):
@@ -152,9 +154,19 @@ class LogicalClock:
 class Recorder:
     """Writes the events of one team into a sink."""
 
-    def __init__(self, sink: Sink, clock: Clock, *, so_far: Trace | None = None, open_ids: Iterable[str] = ()) -> None:
-        """`so_far` is what a run that is resumed has recorded; `open_ids` are its events without an end."""
-        self.sink, self.clock = sink, clock
+    def __init__(
+        self,
+        sink: Sink,
+        clock: Clock,
+        *,
+        so_far: Trace | None = None,
+        open_ids: Iterable[str] = (),
+        keep: Callable[[str], str] | None = None,
+    ) -> None:
+        """`so_far` is what a run that is resumed has recorded; `open_ids` are its events without an end; `keep` keeps a text for
+        the sink."""
+        self.sink, self.clock, self.keep = sink, clock, keep or sink.content
+        self._is_timed = not isinstance(clock, WallClock)
         self._begun: dict[str, tuple[str, float]] = {}
         self._known: dict[str, str] = {}
         self._silent: set[str] = set()
@@ -190,14 +202,14 @@ class Recorder:
         return name
 
     def _content(self, text: str) -> str:
-        ref = self.sink.content(text)
+        ref = self.keep(text)
         self.texts.add(ref)
         return ref
 
     def _begin(self, agent: str, pairs: list[tuple[str, str]]) -> tuple[str, float]:
         """The next id, and when its event begins."""
         self.count += 1
-        return f"e{self.count}", self.clock.start(agent, [src for src, _ in pairs] if pairs else ())
+        return f"e{self.count}", self.clock.start(agent, map(_src, pairs))
 
     def _read(self, name: str, pairs: list[tuple[str, str]]) -> None:
         edge = self.sink.edge
@@ -241,7 +253,8 @@ class Recorder:
         pairs = reads if isinstance(reads, list) else list(reads)
         name, t = self._begin(agent, pairs)
         ref = fields.pop("content_ref", None) if text is None else self._content(text)
-        self.clock.end(name, agent, t, dur)
+        if self._is_timed:
+            self.clock.end(name, agent, t, dur)
         self.sink.event(
             Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, dur=dur, **fields)  # type: ignore[arg-type]
         )

@@ -41,8 +41,8 @@ from counterpoint.recorder.problems import error_text, say_once
 from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
 from counterpoint.store import Run, Store
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.place import store_path
-from counterpoint.store.run import Flusher
 from counterpoint.store.writing import check
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, REPLAY, TITLE

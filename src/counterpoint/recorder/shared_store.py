@@ -16,8 +16,8 @@ import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.recorder.problems import forget
 from counterpoint.store import Store
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.journal import Journal
-from counterpoint.store.run import Flusher
 from counterpoint.trace.lines import LineReader
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0

@@ -8,12 +8,10 @@ says so until `drop_refused`. An event is in the journal before any edge that na
 from __future__ import annotations
 
 import asyncio
-import atexit
 import functools
-import os
+import re
+import secrets
 import threading
-import time
-import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -21,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, did_you_mean
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.journal import Journal
 from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
 from counterpoint.trace.line_records import Close, Content, Finish, Refusal, encode_records, open_line
@@ -32,6 +31,7 @@ Numbers = dict[str, int | float]
 _NAMES = frozenset(map(wire_name, FIELDS)) | {"extra"}
 _TYPES: dict[str, tuple[type, ...]] = {"dur": (float, int), "ok": (bool,), "tokens_in": (int,), "tokens_out": (int,)}
 _TYPES |= {"cost_usd": (float, int), "content_ref": (str,), "error": (str,), "model": (str,)}
+_USUAL = frozenset((name, kind) for name, kinds in _TYPES.items() for kind in (*kinds, type(None)))
 """The usual fields of a close, each with what it may be; the others are looked at more slowly."""
 _RECORD = 400
 """Bytes of a record in memory, its texts apart."""
@@ -41,6 +41,17 @@ Seal = Callable[[Trace], None]
 
 Make = Callable[[Callable[[str], str]], Mapping[str, Any]]
 """Makes what a note says, given what keeps a text (one, at most) and gives its reference; it does not raise."""
+
+
+_UNNAMED = f"unnamed-{secrets.token_hex(12)}-"
+"""How the stand-ins for references begin: nobody else's text does."""
+_UNNAMED_REF = re.compile(_UNNAMED.encode() + rb"(\d+)")
+
+
+class _Text(NamedTuple):
+    """A text that is hashed when it is written."""
+
+    text: str
 
 
 class _Later(NamedTuple):
@@ -83,7 +94,10 @@ class Run:
         self._open: set[str] = set(so_far.open) if so_far else set()
         self._refs: set[str] = set(so_far.contents) if so_far else set()
         self._made: set[str] = set()
-        """Those of texts that were made when they were written."""
+        """Those of texts that were hashed when they were written."""
+        self._names: list[str] = []
+        """Those of texts that `text` took, in this order."""
+        self._texts, self._naming = 0, threading.Lock()
         self._last: tuple[str | None, str] = None, ""
         self._lost: set[str] = set()
         self._done = 0
@@ -116,20 +130,33 @@ class Run:
         """Keep a text, once; returns its reference, for an event's `content_ref`."""
         if self._is_over:
             self._alive()
-        known, ref = self._last
-        if known is text:  # what a step says is its event's text and its call's completion
-            return ref
         ref = content_ref(text)
         if ref not in self._refs:
             self._refs.add(ref)
             self._chars += len(text)
             self._buffer.append(Content(ref, text))
-        self._last = text, ref
         return ref
+
+    def text(self, text: str) -> str:
+        """The same, hashed in the thread that writes: gives what stands for the reference in records of this run, until then."""
+        if self._is_idle:  # nobody writes, and what waits is counted
+            return self.content(text)
+        if self._is_over:
+            self._alive()
+        known, name = self._last
+        if known is text:  # what a step says is its event's text and its call's completion
+            return name
+        with self._naming:
+            name = f"{_UNNAMED}{self._texts}"
+            self._texts += 1
+            self._buffer.append(_Text(text))
+        self._chars += len(text)
+        self._last = text, name
+        return name
 
     def later(self, note: dict[str, Any], make: Make) -> None:
         """Fill a note before it is written, in the thread that writes: with what `make` makes, given how to keep a text."""
-        if self._is_idle:  # nobody writes, and what waits is counted
+        if self._is_idle:
             note.update(make(self.content))
         else:
             self._buffer.append(_Later(note, make))
@@ -155,18 +182,12 @@ class Run:
             self._alive()
             what = f"event {event_id!r} is not open"
             raise InvalidTrace(what, where=self._where, fix=did_you_mean(event_id, self._open))
-        known: dict[str, Any] = {}
-        is_usual = True
-        for name, value in fields.items():
-            if type(value) in _TYPES.get(name, ()):
-                known[name] = value
-            elif value is not None or name not in _TYPES:
-                is_usual = False
-        if not is_usual:
+        known = {name: value for name, value in fields.items() if value is not None}
+        if not _USUAL.issuperset([(name, type(value)) for name, value in fields.items()]):
             known = self._odd(event_id, fields)
         if extra:
-            hidden = [name for name in extra if name in _NAMES]
-            if hidden:
+            if not _NAMES.isdisjoint(extra):
+                hidden = [name for name in extra if name in _NAMES]
                 raise InputError(f"{hidden[0]!r} is a field of an event, not extra", fix=f"close(..., {hidden[0]}=...)")
             known |= extra
         self._open.discard(event_id)
@@ -235,6 +256,20 @@ class Run:
         """Whether a task waits for its records to be durable."""
         return bool(self._waiting)
 
+    def flush(self) -> None:
+        """Write what there is, and what is awaited meanwhile, if the disk takes it."""
+        while self._buffer or self.is_awaited:
+            try:
+                self._commit()
+            except CounterpointError:
+                break  # those who waited were told; the records stay, and the next sync says it again
+            if not self.is_awaited:
+                break
+
+    def abandon(self) -> None:
+        """In a forked child: the journal is its parent's."""
+        self._is_over = True
+
     def _commit(self, upto: int | None = None) -> None:
         """Take what there is, write it, sync, and tell those who wait; nothing to do when a leader has got to `upto`."""
         with self._commit_lock:
@@ -272,6 +307,11 @@ class Run:
                 made: list[Content] = []
                 record.note.update(record.make(functools.partial(self._keep_made, made)))
                 batch[place] = self._buffer[place] = made[0] if made else b""
+            elif type(record) is _Text:
+                made = []
+                self._names.append(self._keep_made(made, record.text))
+                self._chars -= len(record.text)
+                batch[place] = self._buffer[place] = made[0] if made else b""
 
     def _keep_made(self, made: list[Content], text: str) -> str:
         ref = content_ref(text)
@@ -284,12 +324,18 @@ class Run:
     def _lines(self, batch: list[Any]) -> tuple[bytes, list[Refusal]]:
         """The lines of a batch. An edge falls with its event, so that the journal never names what it does not hold."""
         lines, refused = encode_records(batch)
+        if self._names:
+            lines = _UNNAMED_REF.sub(self._name, lines)
         if not refused and not self._lost:
             return lines, refused
         self._lost |= {r.record.id for r in refused if isinstance(r.record, Event)}
         fallen = [r for r in batch if isinstance(r, Edge) and (r.src in self._lost or r.dst in self._lost)]
         lines, refused = encode_records([r for r in batch if r not in fallen])
+        lines = _UNNAMED_REF.sub(self._name, lines)
         return lines, refused + [Refusal(edge, "one of its events was refused") for edge in fallen]
+
+    def _name(self, found: re.Match[bytes]) -> bytes:
+        return self._names[int(found[1])].encode()
 
     def _refusal(self) -> InvalidTrace:
         first = self.refused[0]
@@ -402,89 +448,3 @@ class _Answer(asyncio.Future[None]):
         else:
             self.set_exception(error)
             self.exception()  # seen: a task that was cancelled meanwhile will not ask
-
-
-class Flusher:
-    """One thread per store that syncs what nobody waits for, at most every `interval_s`, and what tasks wait for, at once."""
-
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._runs: set[Run] = set()
-        self._asked: set[Run] = set()
-        self._lock = threading.Lock()
-        self._wakes = threading.Event()
-        self._thread: threading.Thread | None = None
-        _flushers.add(self)
-
-    def add(self, run: Run) -> None:
-        with self._lock:
-            self._runs.add(run)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="counterpoint-flusher", daemon=True)
-                self._thread.start()
-
-    def discard(self, run: Run) -> None:
-        with self._lock:
-            self._runs.discard(run)
-        self._wakes.set()
-
-    def wake(self, run: Run) -> None:
-        self._asked.add(run)
-        self._wakes.set()
-
-    def _work(self) -> None:
-        due = time.monotonic() + self._interval_s
-        while True:
-            self._wakes.wait(max(0.0, due - time.monotonic()))
-            self._wakes.clear()
-            is_due = time.monotonic() >= due
-            with self._lock:
-                if not self._runs:
-                    self._thread = None
-                    return
-                runs = [r for r in self._runs if is_due or r in self._asked]
-                self._asked.difference_update(runs)
-            self.flush(runs)
-            if is_due:
-                due = time.monotonic() + self._interval_s
-
-    def flush(self, runs: list[Run]) -> None:
-        for run in runs:
-            while run._buffer or run.is_awaited:
-                try:
-                    run._commit()
-                except CounterpointError:
-                    break  # those who waited were told; the records stay, and the next sync says it again
-                if not run.is_awaited:
-                    break
-
-    def load(self) -> int:
-        """About how many bytes wait in memory for the disk, of all runs."""
-        with self._lock:
-            return sum(run.load for run in self._runs)
-
-    def close(self) -> None:
-        """Leave every run unfinished in its journal."""
-        for run in list(self._runs):
-            run.release()
-
-
-_flushers: weakref.WeakSet[Flusher] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a forked child there is no flusher thread, and the journals are its parent's: every run is over."""
-    for flusher in list(_flushers):
-        for run in flusher._runs:
-            run._is_over = True
-        flusher._runs = set()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-@atexit.register
-def _at_exit() -> None:
-    """A process that ends without closing its runs still leaves what it recorded."""
-    for flusher in list(_flushers):
-        flusher.flush(list(flusher._runs))
