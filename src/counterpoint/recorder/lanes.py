@@ -23,8 +23,9 @@ from counterpoint.errors import CounterpointError
 from counterpoint.recorder.call_notes import CallNote, LastCall
 from counterpoint.recorder.conversation import Answer, Question
 from counterpoint.recorder.live_guard import LiveGuard
+from counterpoint.recorder.live_spans import LiveSpans, recorder_of
 from counterpoint.recorder.problems import one_line, say, say_once
-from counterpoint.recorder.recorder import Recorder, WallClock
+from counterpoint.recorder.recorder import Recorder
 from counterpoint.store import Run
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
@@ -413,14 +414,12 @@ _LOOK = 64
 
 
 class RecordingSession:
-    """A trace that is being recorded, from its beginning to its end.
-
-    A session that is over, or that belongs to the process this one was forked from, does nothing."""
+    """A trace that is being recorded; one that is over, or belongs to the process this one was forked from, does nothing."""
 
     def __init__(
-        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None
+        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None, tracer: Any = None
     ) -> None:
-        """`where` is the folder of its store; a `player` stands in for the outside while a recording runs again."""
+        """`where` is the folder of its store; a `player` stands in for the outside in a replay; a `tracer` makes spans, too."""
         self.run, self.guard, self.where, self.player = run, guard, where, player
         self.is_over = self.is_cut = self.is_kept = False
         """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""
@@ -430,10 +429,10 @@ class RecordingSession:
         self.metrics: dict[str, int | float] = {}
         self.locators: list[Callable[[], Scope | None]] = []
         """How adapters find the scope that acts here, if a framework knows it."""
-        self.draws: dict[str, Random] = {}
-        self.kept: dict[str, Any] = {}  # what a replay needs besides the calls
+        self.draws, self.kept = dict[str, Random](), dict[str, Any]()  # what a replay needs besides the calls
         self.is_bare = guard is None and player is None  # nobody has to know of each call
-        self.recorder = Recorder(run, WallClock(), keep=getattr(run, "text", None))
+        self.spans = None if tracer is None else LiveSpans(tracer, run.trace_id, root, self.note)
+        self.recorder = recorder_of(run, self.spans)
         self.lanes = Lanes(self, self.recorder, root)
         self._is_late = False
         _sessions.add(self)

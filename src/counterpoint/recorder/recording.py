@@ -37,6 +37,7 @@ from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
+from counterpoint.recorder.live_spans import tracer_of
 from counterpoint.recorder.problems import error_text, say_once
 from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
@@ -63,10 +64,11 @@ class Recording(Acts):
         about: Mapping[str, Any],
         limits: GuardLimits | None = None,
         sample: float = 1.0,
+        tracer: Any = None,
     ) -> None:
         """Use `counterpoint.record`."""
         super().__init__()
-        self._limits = limits
+        self._limits, self._tracer = limits, tracer
         self.task, self.agent_name = task, agent
         self.trace_id: str | None = trace_id
         """The trace's id; if none was given, it is made on entering."""
@@ -122,7 +124,7 @@ class Recording(Acts):
         writer = flusher() if self._is_drawn else Flusher(FLUSH_S)
         run = Run(self.trace_id, journal, writer, check, lambda trace: place.open().seal([trace]), is_idle=not self._is_drawn)
         guard = None if self._limits is None else LiveGuard(self._limits)
-        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path))
+        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path), tracer=self._tracer)
         self._where, self._problems = (place, journal), self.session.problems
         self.session.kept = kept
 
@@ -226,6 +228,7 @@ def record(
     meta: Mapping[str, Any] | None = None,
     limits: GuardLimits | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     sample: float = 1.0,
+    otel: Any = False,
 ) -> Recording:
     """Record a team that runs on its own: use it with `with` or `async with`, and its decorators on the team's functions.
 
@@ -234,7 +237,8 @@ def record(
     function of that name is that agent. `topology` is one of the survey's shapes, `system` who runs the team. With `limits` (a
     limits file, or a table like one: `{"session": {"agents": 20}}`) what would go past them raises `LimitReached` instead.
     `sample` is the share of recordings that are kept, drawn by their ids; those that end by an exception, or in which
-    `rec.keep()` was called, always are.
+    `rec.keep()` was called, always are. With `otel` (True for the program's OpenTelemetry, or a tracer provider) what is recorded
+    leaves as spans, too, while it happens.
     """
     if not isinstance(task, str) or not task:
         raise InputError(f"task={task!r} is not a name", fix='record(task="what was asked")')
@@ -245,7 +249,8 @@ def record(
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 <= sample <= 1:
         raise InputError(f"sample={sample!r} is not a share", fix="record(sample=0.1) keeps a tenth")
     about = {"topology": topology, "system": system, "meta": dict(meta or {})}
-    return Recording(store, task, trace_id, agent, about, given_limits(limits), float(sample))
+    tracer = None if otel is False or otel is None else tracer_of(otel)
+    return Recording(store, task, trace_id, agent, about, given_limits(limits), float(sample), tracer)
 
 
 def _is_drawn(trace_id: str, share: float) -> bool:

@@ -84,6 +84,9 @@ def _seal_waiting() -> None:
     batch: list[_Ending] = []
     while _endings and len(batch) < _AT_ONCE:
         batch.append(_endings.popleft())
+    for one in batch:
+        if one.session.spans is not None and one.is_kept and one.session.recorder.count:
+            one.session.spans.end("unfinished" if one.meta is None else one.meta.get("failed"))
     ended = [(one, trace) for one in batch if (trace := _ended(one)) is not None]
     by_place: dict[SharedStore, list[tuple[_Ending, Trace]]] = {}
     for one, trace in ended:

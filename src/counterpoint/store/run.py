@@ -85,6 +85,8 @@ class Run:
         """Records that no line can carry, with the reason."""
         self.trouble: CounterpointError | None = None
         """Why the disk did not take the latest records; they stay, and are tried again."""
+        self.beside: Callable[[], object] | None = None
+        """What else is done in the thread that writes, as often as it does; it does not raise."""
         self._journal, self._flusher = journal, flusher
         self._check, self._seal = check, seal
         self._buffer: list[Any] = []
@@ -265,6 +267,8 @@ class Run:
                 break  # those who waited were told; the records stay, and the next sync says it again
             if not self.is_awaited:
                 break
+        if self.beside is not None:
+            self.beside()
 
     def abandon(self) -> None:
         """In a forked child: the journal is its parent's."""
