@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from counterpoint.errors import CounterpointError, InputError, InvalidTrace
 from counterpoint.store import Store, disk
 from counterpoint.store import flusher as flusher_module
 from counterpoint.store.run import Run
-from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace import Edge, Event, Trace, content_ref
 from steer_help import until
 
 
@@ -52,6 +53,59 @@ def test_a_resumed_run_knows_what_was_recorded(store: Store) -> None:
     assert [e.id for e in trace.events] == ["e1", "e2"]
     assert (trace.events[1].dur, trace.edges) == (2.5, [Edge("e1", "e2", "causal")])
     assert "open_events" not in trace.meta
+
+
+def test_a_text_that_is_hashed_later_has_its_reference_in_every_record(store: Store) -> None:
+    with store.record("t1", task_id="demo") as run:
+        names = [run.text(text) for text in ("hello", "line\r\nline", "hello")]
+        run.event(_event("e1", content_ref=names[0]))
+        run.open(_event("e2", content_ref=names[2]))
+        run.sync()
+        run.close("e2", content_ref=names[1], extra={"call": {"more": names}, "said": f"see {names[0][:-1]}"})
+        trace = run.finish()
+    refs = [content_ref("hello"), content_ref("line\nline"), content_ref("hello")]
+    assert trace.contents == {refs[0]: "hello", refs[1]: "line\r\nline"}
+    assert [e.content_ref for e in trace.events] == [refs[0], refs[1]]
+    assert trace.events[1].extra is not None
+    assert trace.events[1].extra["call"] == {"more": refs}
+
+
+def test_notes_are_filled_once_however_often_the_disk_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(keep: Callable[[str], str]) -> dict[str, Any]:
+        made.append("made")
+        return {"answer": keep("packed"), "n": len(made)}
+
+    with store.record("t1", task_id="demo") as run:
+        first, second = dict[str, Any](), dict[str, Any]()
+        run.open(_event("e1"))
+        run.later(first, make)
+        run.close("e1", content_ref=run.text("hello"), extra={"replay": first})
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, "write_all", _broken)
+            for _ in range(2):
+                with pytest.raises(CounterpointError, match="no space left"):
+                    run.sync()
+        run.open(_event("e2"))
+        run.later(second, make)
+        run.close("e2", content_ref=run.text("hello"), extra={"replay": second})
+        run.sync()
+        assert _bytes(store.path).count(b'"packed"') == _bytes(store.path).count(b'"hello"') == 1
+        assert run.load == 0
+        trace = run.finish()
+    ref = content_ref("packed")
+    assert [e.extra for e in trace.events] == [{"replay": {"answer": ref, "n": 1}}, {"replay": {"answer": ref, "n": 2}}]
+    assert {e.content_ref for e in trace.events} == {content_ref("hello")}
+
+
+def test_a_run_that_nobody_writes_hashes_at_once_and_is_counted(store: Store) -> None:
+    run = Run("t1", store._log, store._flusher, lambda trace: None, lambda trace: None, is_idle=True)  # type: ignore[arg-type]
+    note: dict[str, Any] = {}
+    assert run.text("hello") == run.text("hello") == content_ref("hello")
+    run.later(note, lambda keep: {"answer": keep("packed" * 100)})
+    assert note == {"answer": content_ref("packed" * 100)}
+    assert run.load >= 600
 
 
 def test_a_text_is_written_once(store: Store) -> None:

@@ -160,7 +160,7 @@ def sync(session: RecordingSession) -> bool:
     try:
         session.run.sync()
     except Exception as error:
-        session.note(one_line(error))
+        session.note(one_line(error), is_new=False)
         return False
     return True
 

@@ -120,7 +120,7 @@ class LateJournal(Journal):
     @property
     def is_made(self) -> bool:
         """Whether anything is on disk."""
-        return self._made is not None
+        return self._made is not None and not self._made.is_removed
 
     @property
     def is_open(self) -> bool:

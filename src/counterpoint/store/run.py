@@ -95,7 +95,7 @@ class Run:
         self._ids: set[str] = {e.id for e in so_far.events} if so_far else set()
         self._open: set[str] = set(so_far.open) if so_far else set()
         self._refs: set[str] = set(so_far.contents) if so_far else set()
-        self._made: set[str] = set()
+        self._made: set[str] = set(self._refs)
         """Those of texts that were hashed when they were written."""
         self._names: list[str] = []
         """Those of texts that `text` took, in this order."""
