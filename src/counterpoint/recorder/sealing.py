@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError
 from counterpoint.recorder.lanes import RecordingSession
-from counterpoint.recorder.problems import forget, one_line, say
+from counterpoint.recorder.problems import forget, one_line, say_once
 from counterpoint.recorder.shared_store import LateJournal, SharedStore
 from counterpoint.trace import Trace
 
@@ -151,7 +151,8 @@ def _finish(one: _Ending, trace: Trace | None) -> None:
             if not session.problems:  # else it has been told what is wrong with the disk
                 session.note(one_line(error))
     if len(session.problems) > 1:
-        say(f"counterpoint: the recording of {session.run.trace_id!r} has {len(session.problems)} problems; see rec.problems")
+        line = f"counterpoint: the recording of {session.run.trace_id!r} has {len(session.problems)} problems; see rec.problems"
+        say_once(line, f"{session.where}: problems")
     one.future.set_result(trace)
 
 
