@@ -27,6 +27,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from random import Random
 from types import TracebackType
 from typing import Any
 
@@ -50,6 +51,9 @@ from counterpoint.trace.keys import BEGAN, REPLAY, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
 ROOT = "main"
+_draws = Random(secrets.randbits(128))
+"""Seeds and names, without a system call for each recording."""
+os.register_at_fork(after_in_child=lambda: _draws.seed(secrets.randbits(128)))
 
 
 class Recording(Acts):
@@ -108,7 +112,7 @@ class Recording(Acts):
         if pending.count() >= sealing.MOST_WAITING:
             self._refuse(f"{sealing.MOST_WAITING} recordings that have ended wait for the disk", "crowd")
             return
-        kept = {"seed": secrets.randbits(62), "root": self.agent_name}
+        kept = {"seed": _draws.getrandbits(62), "root": self.agent_name}
         meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
         try:
             place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
@@ -260,4 +264,4 @@ def _is_drawn(trace_id: str, share: float) -> bool:
 
 def _fresh_id(task: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", task).strip("-.")[:40] or "run"
-    return f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{_draws.getrandbits(24):06x}"

@@ -50,7 +50,7 @@ def end(
     if is_kept and not session.recorder.count:
         session.note("nothing was recorded: no decorated function was called, and nothing was said")
     future: Future[Trace | None] = Future()
-    pending.add(place.path, session.run.trace_id, future)
+    pending.add(place.real_path, session.run.trace_id, future)
     _endings.append(_Ending(session, place, journal, meta, is_kept, future))
     later(_seal_waiting)
     return future

@@ -14,9 +14,10 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, did_you_mean
 from counterpoint.store.flusher import Flusher
@@ -48,13 +49,13 @@ _UNNAMED = f"unnamed-{secrets.token_hex(12)}-"
 _UNNAMED_REF = re.compile(_UNNAMED.encode() + rb"(\d+)")
 
 
-class _Text(NamedTuple):
+class _Text(Struct, frozen=True, gc=False):
     """A text that is hashed when it is written."""
 
     text: str
 
 
-class _Later(NamedTuple):
+class _Later(Struct, frozen=True):
     """A note that is filled when it is written."""
 
     note: dict[str, Any]
