@@ -99,13 +99,23 @@ def test_notes_are_filled_once_however_often_the_disk_refuses(store: Store, monk
     assert {e.content_ref for e in trace.events} == {content_ref("hello")}
 
 
-def test_a_run_that_nobody_writes_hashes_at_once_and_is_counted(store: Store) -> None:
-    run = Run("t1", store._log, store._flusher, lambda trace: None, lambda trace: None, is_idle=True)  # type: ignore[arg-type]
+def test_a_run_that_nobody_writes_holds_each_text_once_and_all_is_counted(store: Store) -> None:
+    journal = store.journal("t1", task_id="demo")
+    run = Run("t1", journal, store._flusher, lambda trace: None, lambda trace: None, is_idle=True)
     note: dict[str, Any] = {}
-    assert run.text("hello") == run.text("hello") == content_ref("hello")
-    run.later(note, lambda keep: {"answer": keep("packed" * 100)})
+    name = run.text("x" * 1_000)
+    before = run.load
+    assert [run.text("".join(["x"] * 1_000)) for _ in range(9)] == [name] * 9
+    assert run.load == before > 1_000
+    run.later(note, lambda keep: {"answer": keep("packed" * 100)}, 700)
+    assert run.load > before + 700
+    assert note == {}
+    run.event(_event("e1", content_ref=name, extra={"replay": note}))
+    run.sync()
+    assert run.load == 0
     assert note == {"answer": content_ref("packed" * 100)}
-    assert run.load >= 600
+    [kept] = run.end().events
+    assert (kept.content_ref, kept.extra) == (content_ref("x" * 1_000), {"replay": note})
 
 
 def test_a_text_is_written_once(store: Store) -> None:

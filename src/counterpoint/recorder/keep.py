@@ -34,14 +34,14 @@ def answer_note(scope: Scope, value: Any, error: BaseException | None, text: str
     if is_all_told(scope, value, error, text):
         return None
     note: dict[str, Any] = {}
-    _keep_answer(scope, note, value, error)
+    _keep_answer(scope, note, value, error, text)
     return {REPLAY: note}
 
 
 def keep_step(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> None:
     """The same of a model's step, whose event says what was asked, too."""
     if not is_all_told(scope, value, error, text):
-        _keep_answer(scope, scope.outcome.setdefault("extra", {}).setdefault(REPLAY, {}), value, error)
+        _keep_answer(scope, scope.outcome.setdefault("extra", {}).setdefault(REPLAY, {}), value, error, text)
 
 
 def is_all_told(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> bool:
@@ -51,7 +51,7 @@ def is_all_told(scope: Scope, value: Any, error: BaseException | None, text: str
     return (value is None and text is None) or (is_plain_text(value) and value == text)
 
 
-def _keep_answer(scope: Scope, note: dict[str, Any], value: Any, error: BaseException | None) -> None:
+def _keep_answer(scope: Scope, note: dict[str, Any], value: Any, error: BaseException | None, text: str | None) -> None:
     """The answer as it is now; its line is written where the team does not wait for it."""
     if scope.has_inner:
         note["runs"] = True
@@ -60,7 +60,7 @@ def _keep_answer(scope: Scope, note: dict[str, Any], value: Any, error: BaseExce
     else:
         try:
             packed = snapshot(Answer(value, error, scope.parts, is_awaited=scope.is_awaited, is_cut=scope.is_cut))
-            scope.session.recorder.sink.later(note, functools.partial(_line_note, packed))
+            scope.session.recorder.sink.later(note, functools.partial(_line_note, packed), len(text or ""))
         except Unpackable as odd:
             note["lost"] = str(odd)
 
@@ -123,7 +123,7 @@ def keep_question(begun: Scope, model: str, text: str | None) -> str:
     """What a model's step was asked, written down by its hash alone; in a replay the hash."""
     note: dict[str, Any] = {}
     begun.outcome["extra"] = {REPLAY: note}
-    begun.session.recorder.sink.later(note, functools.partial(_asked_note, model, text))
+    begun.session.recorder.sink.later(note, functools.partial(_asked_note, model, text), len(text or ""))
     return note.get("asked", "")
 
 

@@ -35,7 +35,7 @@ class Sink(Protocol):
 
     def content(self, text: str) -> str: ...
 
-    def later(self, note: dict[str, Any], make: Make) -> None: ...
+    def later(self, note: dict[str, Any], make: Make, size: int = 0) -> None: ...
 
     def open(self, event: Event) -> str: ...
 
@@ -64,7 +64,7 @@ class MemorySink:
         self.contents[ref] = text
         return ref
 
-    def later(self, note: dict[str, Any], make: Make) -> None:
+    def later(self, note: dict[str, Any], make: Make, size: int = 0) -> None:
         """Fill a note with what is made, here at once."""
         note.update(make(self.content))
 

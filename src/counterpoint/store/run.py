@@ -60,6 +60,7 @@ class _Later(Struct, frozen=True):
 
     note: dict[str, Any]
     make: Make
+    size: int
 
 
 class Run:
@@ -106,7 +107,9 @@ class Run:
         self._done = 0
         self._commit_lock = threading.Lock()
         self._waiting: dict[asyncio.AbstractEventLoop, _Answer] = {}
-        self._is_over, self._is_idle = False, is_idle
+        self._is_over = False
+        self._held: dict[str, str] | None = {} if is_idle else None
+        """Texts that wait, where nobody writes them: once each, for they are counted."""
         if not is_idle:
             flusher.add(self)
 
@@ -142,27 +145,27 @@ class Run:
 
     def text(self, text: str) -> str:
         """The same, hashed in the thread that writes: gives what stands for the reference in records of this run, until then."""
-        if self._is_idle:  # nobody writes, and what waits is counted
-            return self.content(text)
         if self._is_over:
             self._alive()
         known, name = self._last
         if known is text:  # what a step says is its event's text and its call's completion
             return name
+        if self._held is not None and (held := self._held.get(text)) is not None:
+            return held
         with self._naming:
             name = f"{_UNNAMED}{self._texts}"
             self._texts += 1
             self._buffer.append(_Text(text))
+            if self._held is not None:
+                self._held[text] = name
         self._chars += len(text)
         self._last = text, name
         return name
 
-    def later(self, note: dict[str, Any], make: Make) -> None:
-        """Fill a note before it is written, in the thread that writes: with what `make` makes, given how to keep a text."""
-        if self._is_idle:
-            note.update(make(self.content))
-        else:
-            self._buffer.append(_Later(note, make))
+    def later(self, note: dict[str, Any], make: Make, size: int = 0) -> None:
+        """Fill a note in the thread that writes, with what `make` makes of about `size` characters, given how to keep a text."""
+        self._chars += size
+        self._buffer.append(_Later(note, make, size))
 
     def open(self, event: Event) -> str:
         """Record that an event began; until `close` it stands in the trace as open. Returns its id."""
@@ -311,6 +314,7 @@ class Run:
             if type(record) is _Later:
                 made: list[Content] = []
                 record.note.update(record.make(functools.partial(self._keep_made, made)))
+                self._chars -= record.size
                 batch[place] = self._buffer[place] = made[0] if made else b""
             elif type(record) is _Text:
                 made = []
