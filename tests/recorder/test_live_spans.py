@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
@@ -78,6 +78,14 @@ def by_name(spans: Sequence[ReadableSpan], name: str, agent: str | None = None) 
     return [s for s in spans if s.name == name and agent in (None, dict(s.attributes or {}).get("gen_ai.agent.id"))]
 
 
+def sent(memory: InMemorySpanExporter) -> tuple[ReadableSpan, ...]:
+    """The spans that have ended, when all of ended recordings have."""
+    done = live_spans.later(lambda: None)
+    assert done is not None
+    done.result(600)
+    return memory.get_finished_spans()
+
+
 def parent_of(spans: Sequence[ReadableSpan], span: ReadableSpan) -> ReadableSpan | None:
     return next((s for s in spans if span.parent is not None and s.context.span_id == span.parent.span_id), None)
 
@@ -86,7 +94,7 @@ def test_agents_calls_and_steps_are_spans_inside_the_programs_own(tmp_path: Path
     provider = provider_to(memory)
     with provider.get_tracer("app").start_as_current_span("request"):
         rec = team(tmp_path, provider)
-    spans = memory.get_finished_spans()
+    spans = sent(memory)
     assert len({s.context.trace_id for s in spans}) == 1
     above = {(s.name, dict(s.attributes or {}).get("gen_ai.agent.id")): p.name if (p := parent_of(spans, s)) else None for s in spans}
     assert above == {
@@ -126,14 +134,14 @@ def test_texts_are_sent_only_where_the_variable_says_so(
 ) -> None:
     monkeypatch.delenv(CAPTURE, raising=False)
     team(tmp_path, provider_to(memory))
-    told = "".join(s.to_json() for s in memory.get_finished_spans())
+    told = "".join(s.to_json() for s in sent(memory))
     assert "What is on" not in told
     assert "1932" not in told
     assert "said" not in told
     memory.clear()
     monkeypatch.setenv(CAPTURE, "SPAN_ONLY")
     team(tmp_path, provider_to(memory))
-    spans = memory.get_finished_spans()
+    spans = sent(memory)
     second = dict(by_name(spans, "chat asked", "reader")[1].attributes or {})
     assert [m["parts"][0]["content"] for m in json.loads(str(second["gen_ai.input.messages"]))] == [
         "What is on s1?", "It opened in 1932.",
@@ -174,16 +182,17 @@ def test_what_we_send_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv(CAPTURE, "true")
     with serving(tmp_path / "live") as url:
         provider = provider_to(OTLPSpanExporter(url + "/v1/traces"))
-        sent = team(tmp_path / "own", provider).trace
+        own = team(tmp_path / "own", provider).trace
+        sent(InMemorySpanExporter())
         provider.shutdown()
     with Store(tmp_path / "live", read_only=True) as store:
         [name] = store.ids() + store.open_ids()
         back = store.get(name)
-    assert sent is not None
+    assert own is not None
     assert [p for p in problems(back) if p.severity == "error"] == []
-    assert told(back) == told(sent)
-    assert len(back.agents) == len(sent.agents) == 3
-    assert told(sent)[0] == Counter({("lead", "reader"): 2})
+    assert told(back) == told(own)
+    assert len(back.agents) == len(own.agents) == 3
+    assert told(own)[0] == Counter({("lead", "reader"): 2})
 
 
 def test_spans_begin_and_end_while_the_recording_goes_on(tmp_path: Path) -> None:
@@ -206,6 +215,7 @@ def test_spans_begin_and_end_while_the_recording_goes_on(tmp_path: Path) -> None
         assert has_ended.wait(600)
         assert [what for what, _ in seen] == ["begins invoke_agent lead", "begins execute_tool look", "ends execute_tool look"]
     assert rec.trace is not None
+    sent(InMemorySpanExporter())
     assert seen[-1][0] == "ends invoke_agent lead"
     assert threading.get_ident() not in {thread for _, thread in seen}
 
@@ -223,6 +233,7 @@ def test_a_broken_exporter_is_told_once_and_nothing_is_lost(tmp_path: Path, caps
                 call.result("y")
     assert rec.trace is not None
     assert len(rec.trace.events) == 6
+    sent(InMemorySpanExporter())
     assert rec.problems == ["OpenTelemetry: RuntimeError: no collector"]
     assert capsys.readouterr().err.count("no collector") == 1
 
@@ -241,7 +252,7 @@ def test_more_than_can_be_sent_is_left_out_and_said(
     assert rec.trace is not None
     assert len(rec.trace.events) == 60
     assert [p for p in rec.problems if "wait for OpenTelemetry" in p] == rec.problems != []
-    assert len(by_name(memory.get_finished_spans(), "execute_tool look")) < 10
+    assert len(by_name(sent(memory), "execute_tool look")) < 10
 
 
 def test_what_is_not_kept_is_not_sent_and_what_fails_is(tmp_path: Path, memory: InMemorySpanExporter) -> None:
@@ -249,13 +260,13 @@ def test_what_is_not_kept_is_not_sent_and_what_fails_is(tmp_path: Path, memory: 
     with record(tmp_path, task="demo", agent="lead", sample=0.0, otel=provider) as rec:
         rec.stop("fine")
     assert rec.trace is None
-    assert memory.get_finished_spans() == ()
+    assert sent(memory) == ()
     with pytest.raises(ValueError), record(tmp_path, task="demo", agent="lead", sample=0.0, otel=provider) as failing:  # noqa: PT012
         with failing.tool_call("look", "x") as call:
             call.result("y")
         raise ValueError("bad")
     assert failing.trace is not None
-    spans = memory.get_finished_spans()
+    spans = sent(memory)
     assert [s.name for s in spans] == ["execute_tool look", "invoke_agent lead"]
     assert spans[-1].status.description == "ValueError: bad"
 
@@ -268,7 +279,7 @@ def test_an_agent_that_is_set_to_work_again_has_a_span_for_each_time(tmp_path: P
                     step.result(answer, tokens_in=1, tokens_out=1)
                 ada.result(answer)
     assert rec.trace is not None
-    spans = memory.get_finished_spans()
+    spans = sent(memory)
     again = by_name(spans, "invoke_agent worker", "ada")
     assert [s.name for s in (parent_of(spans, one) for one in again) if s is not None] == ["invoke_agent lead"] * 2
     steps = by_name(spans, "chat m", "ada")
@@ -282,3 +293,21 @@ def test_only_a_provider_is_one(tmp_path: Path) -> None:
         rec.stop("x")
     assert rec.trace is not None
     assert rec.problems == []
+
+
+def test_a_collector_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    class Hung(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            goes_on.wait(600)
+            return SpanExportResult.FAILURE
+
+    recs = [record(tmp_path, task="demo", agent="lead", otel=provider_to(Hung())) for _ in range(3)]
+    for rec in recs:
+        with rec:
+            with rec.tool_call("look", "x") as call:
+                call.result("y")
+            assert rec.sync()
+    assert [len(rec.trace.events) for rec in recs if rec.trace is not None] == [2, 2, 2]
+    goes_on.set()

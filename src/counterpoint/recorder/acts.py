@@ -275,7 +275,8 @@ class Acts:
                 if stated is not None and scope.call is not None:
                     scope.call.learn(stated)
                 shown = value if stated is None or stated.text is None or text is not None else stated.text
-                answer, fields = said_text(session, text, shown), {}
+                answer = said_text(session, text, shown)
+                fields: dict[str, Any] = {}
                 if error is None and not (usage is None and type(value) is str):
                     fields = session.do(usage_fields, usage, value, session.note) or {}
                 if not is_all_told(scope, value, error, answer):

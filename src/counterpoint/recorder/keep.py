@@ -70,6 +70,8 @@ def _line_note(packed: dict[str, Any], keep: Callable[[str], str]) -> dict[str, 
         return {"answer": keep(as_line(packed))}
     except Unpackable as odd:
         return {"lost": str(odd)}
+    except Exception as error:  # what writes must go on
+        return {"lost": one_line(error)}
 
 
 def _asked_note(model: str, text: str | None, keep: Callable[[str], str]) -> dict[str, str]:
@@ -97,7 +99,8 @@ def asked_text(session: RecordingSession, names: Sequence[str], args: tuple[Any,
     try:
         return arguments_text(names, args, kwargs)
     except Exception as error:  # the code of a text of a class of its own
-        return session.note(one_line(error))
+        session.note(one_line(error))
+        return None
 
 
 def said_text(session: RecordingSession, make: Callable[[Any], str | None] | None, value: Any) -> str | None:
@@ -105,7 +108,8 @@ def said_text(session: RecordingSession, make: Callable[[Any], str | None] | Non
     try:
         return text_of(value if make is None or value is None else make(value))
     except Exception as error:
-        return session.note(one_line(error))
+        session.note(one_line(error))
+        return None
 
 
 # -- standing in ---------------------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ Agents are `invoke_agent` spans, each inside that of who spawned it, the first i
 began; calls are `execute_tool` and steps of a model `chat`, inside their agent's, with the attributes of the GenAI conventions.
 Texts are sent only where OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT says so.
 
-Always true: the recorded team's thread only appends to a queue; spans begin and end, at their recorded times, in the threads that
-write the store; nothing here raises, and what goes wrong is told once; a recording that is not kept sends nothing.
+Always true: the recorded team's thread only appends to a queue; spans begin and end, at their recorded times, in a thread of
+their own, so that a slow collector holds up nobody; nothing here raises, and what goes wrong is told once; a recording that is
+not kept sends nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -51,6 +53,32 @@ def tracer_of(otel: Any) -> Any:
     return provider.get_tracer("counterpoint")
 
 
+_workers: list[ThreadPoolExecutor] = []
+_making = threading.Lock()
+
+
+def later(work: Callable[[], object]) -> Future[Any] | None:
+    """Do this in the thread of spans, after what was asked for before; at once where the interpreter is ending."""
+    with _making:
+        if not _workers:
+            _workers.append(ThreadPoolExecutor(1, "counterpoint-spans"))
+        worker = _workers[0]
+    try:
+        return worker.submit(work)
+    except RuntimeError:
+        work()
+        return None
+
+
+def _after_fork() -> None:
+    global _making
+    _making = threading.Lock()
+    _workers.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class LiveSpans:
     """The spans of one recording."""
 
@@ -80,7 +108,7 @@ class LiveSpans:
         """Of each agent's last model call, what it was asked."""
         self._last: dict[str, str] = {}
         self._latest_ns = self._zero_ns
-        self._root, self._is_told = root, False
+        self._root, self._is_told, self._is_awake = root, False, False
 
     # -- in the recorded team's thread -----------------------------------------------------------------------------------
 
@@ -96,10 +124,17 @@ class LiveSpans:
             self._is_told = True
             self._note(what)
 
-    # -- in the thread that writes ---------------------------------------------------------------------------------------
+    def wake(self) -> None:
+        """Send what was recorded so far, soon."""
+        if self._queue and not self._is_awake:
+            self._is_awake = True
+            later(self.send)
+
+    # -- in their own thread ---------------------------------------------------------------------------------------------
 
     def send(self) -> None:
         """Begin and end the spans of all that was recorded so far."""
+        self._is_awake = False
         with self._lock:
             while self._queue:
                 kind, *record = self._queue.popleft()
@@ -221,7 +256,8 @@ class LiveSpans:
 
     def _answers(self, call: str, result: str) -> None:
         """What a call gave is known: its span can end."""
-        ref, about = self._results.pop(result, None), {}
+        ref = self._results.pop(result, None)
+        about: Attributes = {}
         span, at = self._answered.pop(call, (None, 0))
         if span is not None:
             self._say(about, "gen_ai.tool.call.result", ref)
@@ -282,7 +318,7 @@ def recorder_of(run: Any, spans: LiveSpans | None) -> Recorder:
     """The recorder of a run, which tells the spans too where there are any."""
     if spans is None:
         return Recorder(run, WallClock(), keep=getattr(run, "text", None))  # a replay's run holds all in memory
-    run.beside = spans.send
+    run.beside = spans.wake
     sink = SpanSink(run, run.text, spans)
     return Recorder(sink, WallClock(), keep=sink.text)
 

@@ -11,8 +11,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
+import counterpoint.recorder.live_spans as live_spans
 import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError
 from counterpoint.recorder.lanes import RecordingSession
@@ -86,7 +88,7 @@ def _seal_waiting() -> None:
         batch.append(_endings.popleft())
     for one in batch:
         if one.session.spans is not None and one.is_kept and one.session.recorder.count:
-            one.session.spans.end("unfinished" if one.meta is None else one.meta.get("failed"))
+            live_spans.later(partial(one.session.spans.end, "unfinished" if one.meta is None else one.meta.get("failed")))
     ended = [(one, trace) for one in batch if (trace := _ended(one)) is not None]
     by_place: dict[SharedStore, list[tuple[_Ending, Trace]]] = {}
     for one, trace in ended:
