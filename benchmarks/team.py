@@ -274,8 +274,9 @@ class _Service:
 
 def _requests(folder: Path, each: int, mode: str, *, in_threads: bool = False) -> dict[str, Any]:
     import counterpoint.store.pending as pending
+    from counterpoint import Store
 
-    service, cpu, caller = _Service(folder, mode), time.process_time(), time.thread_time()
+    service, cpu, caller, begin = _Service(folder, mode), time.process_time(), time.thread_time(), time.perf_counter()
     if in_threads:
         threads = [threading.Thread(target=service.thread, args=(number, each)) for number in range(AT_ONCE)]
         for thread in threads:
@@ -288,9 +289,13 @@ def _requests(folder: Path, each: int, mode: str, *, in_threads: bool = False) -
     if service.processor is not None:
         service.processor.force_flush(60_000)
     pending.settle(folder / "store")
+    rate = len(service.took) / (time.perf_counter() - begin)
+    if mode in ("recorded", "both"):  # past 256 unsealed ones none begins: then this would be cheap, and false
+        with Store(folder / "store") as store:
+            assert len(store.ids()) == len(service.took), f"{len(store.ids())} of {len(service.took)} requests are recorded"
     at = statistics.quantiles(service.took[AT_ONCE:], n=100)
     times = {"p50_s": at[49], "p99_s": at[98], "cpu_s": time.process_time() - cpu}
-    return {"count": STEPS * 3 // 2, "caller_s": service.caller_s / len(service.took), **times}
+    return {"count": STEPS * 3 // 2, "caller_s": service.caller_s / len(service.took), "per_s": rate, **times}
 
 
 def _paused(step: Callable[[int, int], Awaitable[str]]) -> Callable[[int, int], Awaitable[str]]:
@@ -386,8 +391,8 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
 def _request_rows(*, quick: bool) -> list[dict[str, Any]]:
     modes = [mode for mode in REQUESTS if not mode.endswith(("spans", "both")) or _has_opentelemetry()]
     found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
-    each = 4 if quick else 20
-    for _ in range(1 if quick else 3):
+    each = 4  # two hundred requests: fewer than may wait to be sealed
+    for _ in range(1 if quick else 5):
         for mode in modes:
             asked = [sys.executable, __file__, mode, str(each)]
             done = subprocess.run(asked, capture_output=True, text=True, check=True)
@@ -409,6 +414,8 @@ def _request_rows(*, quick: bool) -> list[dict[str, Any]]:
             theirs = None if spans is None else (spans[of] - plain[of]) / share / (STEPS + 1) * 1e6
             limit = 50.0 if of == "caller_s" else None
             rows.append(row(f"the same, CPU {what}, per event (a span)", mine, theirs, "us", limit=limit))
+        peer = None if spans is None else spans["per_s"]
+        rows.append(row("the same, requests a second until all is sealed", ours["per_s"], peer, "1/s", is_rate=True))
     return rows
 
 
