@@ -10,8 +10,9 @@ Then whole recordings of 20, 200 and 2,000 events, one after another in one proc
 durable at the end; beside a TracerProvider that is made, writes as many spans as there are calls, and is shut down. What a
 recording costs whatever its size (it is checked, sealed, and synced to the disk file by file) shows in the small ones.
 
-Last a service: fifty requests at once, one after another in each of fifty tasks of one event loop, every request a recording of
-its own (or one span with a span for each step, in one provider); how long a whole request takes, p50 and p99, with and without.
+Last a service: fifty requests at once, one after another in each of fifty tasks of one event loop, or in each of fifty threads;
+every request has twenty steps (30 events) and is a recording of its own (or one span with a span for each step, in one provider;
+or both, by `record(otel=...)`); how long a whole request takes, p50 and p99, with and without. `nothing` records with `sample=0`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -214,48 +216,86 @@ def _whole(one: Callable[[Path, int, int], int], events: int, folder: Path) -> d
 AT_ONCE, PAUSE_S = 50, 0.02
 
 
-def _requests(folder: Path, each: int, mode: str) -> dict[str, Any]:
-    """Requests of twenty steps, fifty at once; the time of each, and how many events or spans it left."""
-    import counterpoint.store.pending as pending
-    from counterpoint import record
+class _Service:
+    """Requests of twenty steps, fifty at once; the time of each, and the CPU of the threads that serve them."""
 
-    provider, processor, _ = _provider(folder / "spans.jsonl") if mode == "spans" else (None, None, None)
-    tracer = provider.get_tracer("bench") if provider is not None else None
-    took: list[float] = []
-    rec = record(folder, task="bench", agent="lead")
-    think, look = _paused(_think), _paused(_look)
-    asked = {"recorded": (rec.model(name="fake")(think), rec.tool(look))}.get(mode, (think, look))
-    share = {"recorded": 1.0, "sampled": 0.0}.get(mode)
-    if mode == "sampled":
-        asked = (rec.model(name="fake")(think), rec.tool(look))
+    def __init__(self, folder: Path, mode: str) -> None:
+        from counterpoint import record
 
-    async def request(number: int) -> None:
-        with contextlib.ExitStack() as stack:
-            if share is not None:
-                stack.enter_context(record(folder, task="bench", agent="lead", sample=share))
-            if tracer is not None:
-                stack.enter_context(tracer.start_as_current_span("request"))
-            for step in range(STEPS):
-                inner = contextlib.nullcontext() if tracer is None else tracer.start_as_current_span("step")
-                with inner as span:
-                    said = await asked[step % 2](number, step)
-                    if span is not None:
-                        span.set_attributes({"input": f"{number} {step}", "output": said})
+        provider, self.processor, _ = _provider(folder / "spans.jsonl") if mode in ("spans", "both") else (None, None, None)
+        self.tracer = provider.get_tracer("bench") if provider is not None and mode == "spans" else None
+        store = folder / "store"
+        rec = record(store, task="bench", agent="lead")
+        kept = {"recorded": 1.0, "both": 1.0, "nothing": 0.0}.get(mode)
+        self.begin = functools.partial(
+            record, store, task="bench", agent="lead", sample=kept or 0.0, otel=provider if mode == "both" else False
+        )
+        self.is_recorded = kept is not None
+        self.async_steps: tuple[Any, ...] = (_paused(_think), _paused(_look))
+        self.steps: tuple[Any, ...] = (_paused_here("thought"), _paused_here("page"))
+        if self.is_recorded:
+            self.async_steps, self.steps = ((rec.model(name="fake")(a), rec.tool(b)) for a, b in (self.async_steps, self.steps))
+        self.took: list[float] = []
+        self.caller_s = 0.0
 
-    async def caller(number: int) -> None:
+    def around(self, name: str) -> Any:
+        """What a request, or a step of it, is done in."""
+        if self.tracer is not None:
+            return self.tracer.start_as_current_span(name)
+        return self.begin() if self.is_recorded and name == "request" else contextlib.nullcontext()
+
+    async def caller(self, number: int, each: int) -> None:
+        """One of fifty tasks."""
         await asyncio.sleep(PAUSE_S * number / AT_ONCE)
         for turn in range(each):
             begin = time.perf_counter()
-            await request(number * each + turn)
-            took.append(time.perf_counter() - begin)
+            with self.around("request"):
+                for step in range(STEPS):
+                    with self.around("step") as span:
+                        said = await self.async_steps[step % 2](number * each + turn, step)
+                        if span is not None:
+                            span.set_attributes({"input": f"{number} {step}", "output": said})
+            self.took.append(time.perf_counter() - begin)
 
-    cpu = time.process_time()
-    asyncio.run(_all(caller, AT_ONCE))
-    if processor is not None:
-        processor.force_flush(60_000)
-    pending.settle(folder)
-    at = statistics.quantiles(took[AT_ONCE:], n=100)
-    return {"count": STEPS * 3 // 2, "p50_s": at[49], "p99_s": at[98], "cpu_s": time.process_time() - cpu}
+    def thread(self, number: int, each: int) -> None:
+        """One of fifty threads."""
+        time.sleep(PAUSE_S * number / AT_ONCE)
+        for turn in range(each):
+            begin = time.perf_counter()
+            with self.around("request"):
+                for step in range(STEPS):
+                    with self.around("step") as span:
+                        said = self.steps[step % 2](number * each + turn, step)
+                        if span is not None:
+                            span.set_attributes({"input": f"{number} {step}", "output": said})
+            self.took.append(time.perf_counter() - begin)
+        self.caller_s += time.thread_time()
+
+
+def _requests(folder: Path, each: int, mode: str, *, in_threads: bool = False) -> dict[str, Any]:
+    import counterpoint.store.pending as pending
+    from counterpoint import Store
+
+    service, cpu, caller, begin = _Service(folder, mode), time.process_time(), time.thread_time(), time.perf_counter()
+    if in_threads:
+        threads = [threading.Thread(target=service.thread, args=(number, each)) for number in range(AT_ONCE)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        asyncio.run(_all(functools.partial(service.caller, each=each), AT_ONCE))
+        service.caller_s = time.thread_time() - caller
+    if service.processor is not None:
+        service.processor.force_flush(60_000)
+    pending.settle(folder / "store")
+    rate = len(service.took) / (time.perf_counter() - begin)
+    if mode in ("recorded", "both"):  # past 256 unsealed ones none begins: then this would be cheap, and false
+        with Store(folder / "store") as store:
+            assert len(store.ids()) == len(service.took), f"{len(store.ids())} of {len(service.took)} requests are recorded"
+    at = statistics.quantiles(service.took[AT_ONCE:], n=100)
+    times = {"p50_s": at[49], "p99_s": at[98], "cpu_s": time.process_time() - cpu}
+    return {"count": STEPS * 3 // 2, "caller_s": service.caller_s / len(service.took), "per_s": rate, **times}
 
 
 def _paused(step: Callable[[int, int], Awaitable[str]]) -> Callable[[int, int], Awaitable[str]]:
@@ -266,11 +306,20 @@ def _paused(step: Callable[[int, int], Awaitable[str]]) -> Callable[[int, int], 
     return paused
 
 
+def _paused_here(kind: str) -> Callable[[int, int], str]:
+    def paused(agent: int, number: int) -> str:
+        time.sleep(PAUSE_S)
+        return _text(kind, agent, number)
+
+    return paused
+
+
 def _timed(work: Callable[[], Any], sync: Callable[[], Any], count: Callable[[], int]) -> dict[str, Any]:
-    before, cpu, wall = _memory_mb(), time.process_time(), time.perf_counter()
+    before, cpu, caller, wall = _memory_mb(), time.process_time(), time.thread_time(), time.perf_counter()
     work()
+    caller = time.thread_time() - caller
     sync()
-    took = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
+    took = {"caller_s": caller, "cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - wall}
     return took | {"count": count(), "memory_mb": _memory_mb(), "grown_mb": _memory_mb() - before}
 
 
@@ -278,7 +327,11 @@ def _memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-REQUESTS = {f"request_{mode}": functools.partial(_requests, mode=mode) for mode in ("plain", "recorded", "sampled", "spans")}
+REQUESTS = {
+    f"{kind}_{mode}": functools.partial(_requests, mode=mode, in_threads=kind == "threads")
+    for kind in ("tasks", "threads")
+    for mode in ("plain", "recorded", "nothing", "spans", "both")
+}
 WHOLES = {"whole": _whole_recording, "whole_spans": _whole_spans}
 MODES = {"plain": _plain, "recorder": _recorder, "decorators": _decorated, "spans": _spans}
 
@@ -307,10 +360,11 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
     median = {mode: _medians(rows) for mode, rows in found.items()}
     plain, spans = median["plain"], median.get("spans")
 
-    def overhead(mode: str, per: str = "count") -> float:
+    def overhead(mode: str, per: str = "count", of: str = "cpu_s") -> float:
         units = median[mode]["count"] if per == "count" else agents * STEPS
-        return (median[mode]["cpu_s"] - plain["cpu_s"]) / units * 1e6
+        return (median[mode][of] - plain[of]) / units * 1e6
 
+    caller_us = overhead("spans", of="caller_s") if spans else None
     span_us = overhead("spans") if spans else None
     step_us = overhead("spans", "step") if spans else None
     rows = []
@@ -319,7 +373,8 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
         rate, peer_rate = one["count"] / one["wall_s"], spans["count"] / spans["wall_s"] if spans else None
         peer_mb, peer_grown_mb = (spans["memory_mb"], spans["grown_mb"]) if spans else (None, None)
         rows += [
-            row(f"{mode}: overhead per event (a span)", overhead(mode), span_us, "us", limit=50.0),
+            row(f"{mode}: caller's thread, per event (a span)", overhead(mode, of="caller_s"), caller_us, "us", limit=50.0),
+            row(f"{mode}: of the process, per event (a span)", overhead(mode), span_us, "us"),
             row(f"{mode}: overhead per step", overhead(mode, "step"), step_us, "us"),
             row(f"{mode}: events on disk per second (spans)", rate, peer_rate, "1/s", is_rate=True),
             row(f"{mode}: memory of the process (plain {plain['memory_mb']:.0f})", one["memory_mb"], peer_mb, "MB"),
@@ -334,24 +389,33 @@ def measure(*, quick: bool) -> list[dict[str, Any]]:
 
 
 def _request_rows(*, quick: bool) -> list[dict[str, Any]]:
-    modes = [mode for mode in REQUESTS if mode != "request_spans" or _has_opentelemetry()]
+    modes = [mode for mode in REQUESTS if not mode.endswith(("spans", "both")) or _has_opentelemetry()]
     found: dict[str, list[dict[str, Any]]] = {mode: [] for mode in modes}
-    for _ in range(1 if quick else 3):
+    each = 4  # two hundred requests: fewer than may wait to be sealed
+    for _ in range(1 if quick else 5):
         for mode in modes:
-            asked = [sys.executable, __file__, mode, str(4 if quick else 20)]
+            asked = [sys.executable, __file__, mode, str(each)]
             done = subprocess.run(asked, capture_output=True, text=True, check=True)
             found[mode].append(json.loads(done.stdout))
     median = {mode: _medians(runs) for mode, runs in found.items()}
-    plain, spans = median["request_plain"], median.get("request_spans")
     rows = []
-    for mode in ("recorded", "sampled"):
-        for at in ("p50", "p99"):
-            ours, bare = median[f"request_{mode}"][f"{at}_s"], plain[f"{at}_s"]
-            peer = None if spans is None else (spans[f"{at}_s"] - bare) * 1e3
-            name = f"a request, {mode}, {at} more than the {bare * 1e3:.0f} ms without (spans)"
-            rows.append(row(name, (ours - bare) * 1e3, peer, "ms"))
-            if at == "p50":
-                rows.append(row("the same, per event", (ours - bare) / plain["count"] * 1e6, None, "us", limit=50.0))
+    for name in modes:
+        kind, _, mode = name.partition("_")
+        if mode not in ("recorded", "nothing", "both"):
+            continue
+        ours, plain, spans = median[name], median[f"{kind}_plain"], median.get(f"{kind}_spans")
+        for at in ("p50_s", "p99_s"):
+            peer = None if spans is None else (spans[at] - plain[at]) * 1e3
+            what = f"a request in {kind}, {mode}: {at[:3]} more than the {plain[at] * 1e3:.0f} ms without (spans)"
+            rows.append(row(what, (ours[at] - plain[at]) * 1e3, peer, "ms"))
+        for of, what in (("caller_s", "in the callers' threads"), ("cpu_s", "of the process, sealing included")):
+            share = 1 if of == "caller_s" else AT_ONCE * each
+            mine = (ours[of] - plain[of]) / share / ours["count"] * 1e6
+            theirs = None if spans is None else (spans[of] - plain[of]) / share / (STEPS + 1) * 1e6
+            limit = 50.0 if of == "caller_s" else None
+            rows.append(row(f"the same, CPU {what}, per event (a span)", mine, theirs, "us", limit=limit))
+        peer = None if spans is None else spans["per_s"]
+        rows.append(row("the same, requests a second until all is sealed", ours["per_s"], peer, "1/s", is_rate=True))
     return rows
 
 

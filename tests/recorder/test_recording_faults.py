@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,3 +199,64 @@ def test_events_appear_while_they_are_under_way(tmp_path: Path) -> None:
         time.sleep(0.01)
     assert rec.trace.events[0].dur >= 0.01
     assert os.listdir(tmp_path / "journal") == []
+
+
+def test_a_disk_that_has_room_again_gets_it_all(tmp_path: Path) -> None:
+    done = _run(
+        """
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        rec = record(folder, task="demo", trace_id="t1", agent="lead")
+        look = rec.tool(lambda n: {"page": [n, "y" * 50]})
+        with rec:
+            rec.stop("kept")
+            assert rec.sync()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+            said = [look(i) for i in range(200)]
+            refused = rec.sync()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            print("synced", refused, rec.sync(), len(said))
+        answers = [e for e in rec.trace.events if e.type == "tool_result"]
+        print("answers", len(answers), rec.trace.text(answers[-1])[:14], len(problems(rec.trace)))
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["synced False True 200", 'answers 200 {"page":[199," 0']
+    assert done.stderr.count("the program continues") == 1
+
+
+def test_a_store_that_somebody_removes_is_said_and_nothing_is_acknowledged_any_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "store"
+    with record(place, task="demo", agent="lead") as rec:
+        look = rec.tool(lambda n: n + 1)
+        assert look(1) == 2
+        assert rec.sync()
+        shutil.rmtree(place)
+        assert [look(n) for n in range(5)] == [1, 2, 3, 4, 5]
+        assert [rec.sync() for _ in range(3)] == [False] * 3
+        assert look(7) == 8
+    assert rec.trace is None
+    assert all("somebody removed the journal" in problem for problem in rec.problems)
+    assert rec.problems[-1].endswith("nothing of it is recorded")
+    assert capsys.readouterr().err.count("the program continues") == 1
+    with record(place, task="demo") as again:  # the next one begins anew
+        again.stop("x")
+    assert again.trace is not None
+
+
+def test_a_store_that_is_moved_away_keeps_what_was_acknowledged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, away = tmp_path / "store", tmp_path / "away"
+    with record(place, task="demo", agent="lead", trace_id="t1") as rec:
+        look = rec.tool(lambda n: n + 1)
+        assert look(1) == 2
+        place.rename(away)
+        assert look(2) == 3
+        assert rec.sync()
+    assert rec.trace is None
+    assert "what there is stays in its journal" in rec.problems[0]
+    assert capsys.readouterr().err.count("the program continues") == 1
+    kept = Store(away).get("t1")
+    assert [kept.text(e) for e in kept.events if e.type == "tool_result"] == ["2", "3"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -13,8 +15,11 @@ import numpy as np
 import pytest
 
 from counterpoint import Store, problems, record
+from counterpoint.recorder.answers import loaded_class
+from counterpoint.recorder.recorded_calls import RecordedCalls
 from counterpoint.recorder.recording import Recording
 from counterpoint.recorder.values import arguments_text, clean
+from counterpoint.trace.model_calls import messages_of, model_call
 
 HALF = "a\ud800"
 
@@ -283,3 +288,39 @@ def test_a_field_that_is_no_finite_number_is_left_out_and_said(value: object) ->
     assert clean({"dur": value, "turn": 2}, notes.append) == {"turn": 2}
     assert len(notes) == 1
     assert "'dur'" in notes[0]
+
+
+@dataclass
+class Page:
+    lines: list[str]
+
+
+def test_what_is_changed_afterwards_is_recorded_as_it_was(tmp_path: Path) -> None:
+    """Arguments, answers and messages are looked at when they come, however late they are written."""
+    given: list[Any] = [["a"], {"b": [1]}]
+    gives: list[Any] = [{"page": ["one", {"n": 1}]}, [1, [2]], Page(["x"]), ({"k": "v"}, b"y"), ["é" * 2_000]]
+    messages = [{"role": "user", "content": "first"}]
+    response: dict[str, Any] = {"text": "said", "usage": {"prompt_tokens": 3}, "tool_calls": [{"name": "f", "arguments": "{}"}]}
+    before = copy.deepcopy((given, gives, messages, response))
+    with Store(tmp_path, flush_ms=600_000) as store, record(store, task="odd", agent="lead") as rec:
+        assert rec.session is not None
+        look = rec.tool(lambda number, *given: gives[number])
+        ask = rec.model(name="m")(lambda messages: response)
+        with rec.session.run._commit_lock:  # nothing is written while the team works
+            answers = [look(number, *given) for number in range(len(gives))]
+            ask(messages)
+            assert [id(answer) for answer in answers] == [id(one) for one in gives]
+            for one in (given, given[0], given[1], gives[0]["page"][1], gives[0]["page"], gives[0], gives[1][1], gives[1],
+                        gives[2].lines, gives[3][0], gives[4], messages[0], messages, response["usage"], response["tool_calls"][0],
+                        response["tool_calls"], response):  # fmt: skip
+                one.clear()
+    trace = rec.trace
+    assert trace is not None
+    assert rec.problems == []
+    calls = RecordedCalls(trace).every
+    assert [call.answer(trace, loaded_class).value for call in calls] == [*before[1], before[3]]
+    asked = [trace.text(call.event) for call in calls[:-1]]
+    assert asked == [arguments_text(["number"], (number, *before[0]), {}) for number in range(len(before[1]))]
+    step = calls[-1].event
+    assert [message["content"] for message in messages_of(trace, step)] == ["first"]
+    assert ((model_call(step) or {})["tool_calls"], step.tokens_in) == (before[3]["tool_calls"], 3)

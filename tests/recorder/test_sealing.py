@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import counterpoint.recorder.sealing as sealing
 import counterpoint.store.pending as pending
 from counterpoint import InputError, Store, problems, record
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import BEGAN
 
 
 @pytest.fixture
@@ -242,3 +244,28 @@ def test_a_child_waits_for_nothing_of_its_parents(tmp_path: Path, gate: threadin
     gate.set()
     assert os.waitstatus_to_exitcode(status) == 0
     assert rec.trace is not None
+
+
+def test_a_service_goes_on_while_what_is_old_is_erased(tmp_path: Path) -> None:
+    """The recipe of docs/store.md: one store for years, and a job that erases what is older than it may be."""
+    old = time.time() - 100 * 86_400
+    with Store(tmp_path) as service:  # a service holds its store open
+        for i in range(30):
+            one(tmp_path, Random(i).randbytes(2_000).hex(), meta={BEGAN: old})
+        kept = [one(tmp_path, f"new {i}") for i in range(5)]
+        assert len(service.ids()) == 35
+        size = sum(path.stat().st_size for path in (tmp_path / "lake").rglob("*.parquet"))
+        running = record(tmp_path, task="demo")
+        with running:
+            running.stop("while it is erased")
+            command = [sys.executable, "-m", "counterpoint", "store", "rm", "until:90d", "--yes", "--purge", "--store"]
+            done = subprocess.run([*command, os.fspath(tmp_path)], capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, done.stderr
+            assert "30 removed and erased" in done.stdout
+            later = one(tmp_path, "later")
+        assert running.trace is not None
+        assert running.problems == later.problems == []
+        assert set(service.ids()) == {rec.trace_id for rec in (*kept, running, later)}
+        assert service.get(kept[0].trace_id) == kept[0].trace
+        assert sum(path.stat().st_size for path in (tmp_path / "lake").rglob("*.parquet")) < size / 2
+        assert len(list((tmp_path / "journal").glob("*.jsonl"))) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace
 from counterpoint.store import Store, disk
-from counterpoint.store import run as run_module
+from counterpoint.store import flusher as flusher_module
 from counterpoint.store.run import Run
-from counterpoint.trace import Edge, Event, Trace
+from counterpoint.trace import Edge, Event, Trace, content_ref
 from steer_help import until
 
 
@@ -52,6 +53,69 @@ def test_a_resumed_run_knows_what_was_recorded(store: Store) -> None:
     assert [e.id for e in trace.events] == ["e1", "e2"]
     assert (trace.events[1].dur, trace.edges) == (2.5, [Edge("e1", "e2", "causal")])
     assert "open_events" not in trace.meta
+
+
+def test_a_text_that_is_hashed_later_has_its_reference_in_every_record(store: Store) -> None:
+    with store.record("t1", task_id="demo") as run:
+        names = [run.text(text) for text in ("hello", "line\r\nline", "hello")]
+        run.event(_event("e1", content_ref=names[0]))
+        run.open(_event("e2", content_ref=names[2]))
+        run.sync()
+        run.close("e2", content_ref=names[1], extra={"call": {"more": names}, "said": f"see {names[0][:-1]}"})
+        trace = run.finish()
+    refs = [content_ref("hello"), content_ref("line\nline"), content_ref("hello")]
+    assert trace.contents == {refs[0]: "hello", refs[1]: "line\r\nline"}
+    assert [e.content_ref for e in trace.events] == [refs[0], refs[1]]
+    assert trace.events[1].extra is not None
+    assert trace.events[1].extra["call"] == {"more": refs}
+
+
+def test_notes_are_filled_once_however_often_the_disk_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def make(keep: Callable[[str], str]) -> dict[str, Any]:
+        made.append("made")
+        return {"answer": keep("packed"), "n": len(made)}
+
+    with store.record("t1", task_id="demo") as run:
+        first, second = dict[str, Any](), dict[str, Any]()
+        run.open(_event("e1"))
+        run.later(first, make)
+        run.close("e1", content_ref=run.text("hello"), extra={"replay": first})
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, "write_all", _broken)
+            for _ in range(2):
+                with pytest.raises(CounterpointError, match="no space left"):
+                    run.sync()
+        run.open(_event("e2"))
+        run.later(second, make)
+        run.close("e2", content_ref=run.text("hello"), extra={"replay": second})
+        run.sync()
+        assert _bytes(store.path).count(b'"packed"') == _bytes(store.path).count(b'"hello"') == 1
+        assert run.load == 0
+        trace = run.finish()
+    ref = content_ref("packed")
+    assert [e.extra for e in trace.events] == [{"replay": {"answer": ref, "n": 1}}, {"replay": {"answer": ref, "n": 2}}]
+    assert {e.content_ref for e in trace.events} == {content_ref("hello")}
+
+
+def test_a_run_that_nobody_writes_holds_each_text_once_and_all_is_counted(store: Store) -> None:
+    journal = store.journal("t1", task_id="demo")
+    run = Run("t1", journal, store._flusher, lambda trace: None, lambda trace: None, is_idle=True)
+    note: dict[str, Any] = {}
+    name = run.text("x" * 1_000)
+    before = run.load
+    assert [run.text("".join(["x"] * 1_000)) for _ in range(9)] == [name] * 9
+    assert run.load == before > 1_000
+    run.later(note, lambda keep: {"answer": keep("packed" * 100)}, 700)
+    assert run.load > before + 700
+    assert note == {}
+    run.event(_event("e1", content_ref=name, extra={"replay": note}))
+    run.sync()
+    assert run.load == 0
+    assert note == {"answer": content_ref("packed" * 100)}
+    [kept] = run.end().events
+    assert (kept.content_ref, kept.extra) == (content_ref("x" * 1_000), {"replay": note})
 
 
 def test_a_text_is_written_once(store: Store) -> None:
@@ -333,14 +397,14 @@ def test_a_process_that_ends_leaves_what_it_recorded(store: Store) -> None:
     run = store.record("t1", task_id="demo")
     run.event(_event("e1"))
     assert b'"e1"' not in _bytes(store.path)
-    run_module._at_exit()
+    flusher_module._at_exit()
     assert b'"e1"' in _bytes(store.path)
     run.release()
 
 
 def test_the_flusher_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock by hand: every ten seconds all runs, in between those that are asked for, and an end without runs."""
-    flusher = run_module.Flusher(10.0)
+    flusher = flusher_module.Flusher(10.0)
     now = [100.0]
     asked: list[float] = []
     flushed: list[int] = []
@@ -362,7 +426,7 @@ def test_the_flusher_keeps_its_interval(monkeypatch: pytest.MonkeyPatch) -> None
     flusher._wakes = Wakes()  # type: ignore[assignment]
     flusher._thread = threading.current_thread()
     flusher.flush = lambda runs: flushed.append(len(runs))  # type: ignore[method-assign]
-    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(flusher_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     flusher._work()
     assert asked == [10.0, 6.0, 10.0, 10.0, 7.0]
     assert flushed == [0, 1, 1, 1]

@@ -18,13 +18,16 @@ from counterpoint.recorder.counted_calls import agent_depth, count_answer, count
 from counterpoint.recorder.keep import (
     agent_stand_in,
     answer_note,
+    asked_text,
     ended,
+    is_all_told,
     keep_arguments,
     keep_kind,
     keep_step,
     model_stand_in,
     random_of,
     refuse_block,
+    said_text,
     stand_in,
     told_time,
 )
@@ -33,19 +36,21 @@ from counterpoint.recorder.live_guard import LimitReached
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.safe_points import safe_point, stoppable
 from counterpoint.recorder.values import (
-    arguments_text,
     clean,
+    is_source,
     listed,
     name_or_none,
     number,
+    origin_of,
     parameters,
     short,
     text_of,
+    usage_fields,
     usage_of,
     word,
 )
 from counterpoint.recorder.wrap import wrap_call
-from counterpoint.trace.vocabulary import EVENT_TYPES, SOURCES
+from counterpoint.trace.vocabulary import EVENT_TYPES
 
 Fn = Callable[..., Any]
 Text = Callable[[Any], str | None]
@@ -107,7 +112,7 @@ class Acts:
     def _tell(self, scope: Scope, fields: dict[str, Any]) -> None:
         if scope.call is not None:
             session, before = scope.session, scope.lane.last_call
-            taken = session.do(scope.call.take, fields, before, session.recorder.sink.content)
+            taken = session.do(scope.call.take, fields, before, session.recorder.keep)
             if taken is not None:
                 fields = {**usage_of(taken[0].get("response")), **taken[1]}
         known = clean(fields, scope.session.note)
@@ -132,9 +137,10 @@ class Acts:
 
     def _permit(self, scope: Scope, tool: str, args: str | None, *, is_spawn: bool = False) -> None:
         """Raise where a limit refuses this: the trace has it as a safety event, and the caller gets the words for its agent."""
-        guard, lanes = scope.session.guard, scope.session.lanes
+        guard = scope.session.guard
         if guard is None or scope.session.is_over:
             return
+        lanes = scope.session.lanes
         agent = "main" if scope.lane is lanes.root.lane else scope.lane.agent
         try:
             guard.permit(agent, tool, args, is_spawn=is_spawn, depth=agent_depth(scope))
@@ -173,7 +179,7 @@ class Acts:
                 if scope is None:
                     return None
                 called = scope.session.do(lambda: name_or_none(name(*args, **kwargs) if callable(name) else name))
-                text = scope.session.do(lambda: arguments_text(names, args, kwargs))
+                text = asked_text(scope.session, names, args, kwargs)
                 scope.session.do(keep_arguments, scope, called or own, args, kwargs)
                 stands_in, text, is_absent = agent_stand_in(function, scope, called or own, args, kwargs, text, is_new=not called)
                 inner: Scope | None = Scope(scope.session, scope.lane, None)
@@ -206,25 +212,30 @@ class Acts:
 
         def decorate(function: Fn) -> Fn:
             tool, names = word(name or getattr(function, "__name__", None), "tool"), parameters(function)
+            origin = {"trusted": trusted, "source": source} if isinstance(trusted, bool) and is_source(source) else None
 
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Scope | None:
                 scope = self.here()
                 if scope is None:
                     return None
-                lanes, text = scope.session.lanes, scope.session.do(lambda: arguments_text(names, args, kwargs))
+                session, text = scope.session, asked_text(scope.session, names, args, kwargs)
                 self._permit(scope, tool, text)
-                begun: Scope | None = scope.session.do(lambda: lanes.begin(scope, "tool_call", tool=tool, text=text))
+                begun: Scope | None = session.do(session.lanes.begin, scope, "tool_call", tool=tool, text=text)
+                if session.is_bare:
+                    return begun
                 return stand_in(function, count_call(begun, tool, text), tool, text, effects=effects)
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
-                lanes = scope.session.lanes
-                origin = _origin(scope.session, trusted, source)
-                result = {"tool": tool, "ok": error is None, "error": error_text(error), **origin}
-                answer = scope.session.do(_text, text, value)
-                kept = scope.session.do(answer_note, scope, value, error, answer)
-                scope.session.do(lambda: lanes.end_call(scope, answer, result=kept, **result))
-                ended(scope)
-                count_answer(scope, error is None)
+                session = scope.session
+                about = origin or origin_of(trusted, source, session.note)
+                answer, kept = said_text(session, text, value), None
+                if not is_all_told(scope, value, error, answer):
+                    kept = session.do(answer_note, scope, value, error, answer)
+                why = None if error is None else error_text(error)
+                session.do(session.lanes.end_call, scope, answer, tool=tool, ok=error is None, error=why, result=kept, **about)
+                if not session.is_bare:
+                    ended(scope)
+                    count_answer(scope, error is None)
 
             return wrap_call(function, begin, end, safe_point(self.here))
 
@@ -256,24 +267,25 @@ class Acts:
                     return None
                 self._permit(scope, model, None)
                 asked = question_of(names, args, kwargs)
-                begun: Scope | None = scope.session.do(scope.session.lanes.begin_step, scope, asked, model=model)
-                return model_stand_in(function, begun, model, scope.session.do(arguments_text, names, args, kwargs))
+                session = scope.session
+                begun: Scope | None = session.do(session.lanes.begin_step, scope, asked, model=model)
+                return model_stand_in(function, begun, model, asked_text(session, names, args, kwargs))
 
             def end(scope: Scope, value: Any, error: BaseException | None) -> None:
-                def usage_fields() -> dict[str, Any]:
-                    usage_values = {} if error is not None else usage_of(value) if usage is None else usage(value)
-                    return clean(usage_values, scope.session.note) if usage_values else {}
-
                 session, stated = scope.session, answer_of(value)
                 if stated is not None and scope.call is not None:
                     scope.call.learn(stated)
                 shown = value if stated is None or stated.text is None or text is not None else stated.text
-                answer = session.do(_text, text, shown)
-                fields = session.do(usage_fields) or {}
-                fields = {**fields, "ok": error is None, "error": error_text(error)}
-                session.do(keep_step, scope, value, error, answer)
-                session.do(lambda: session.lanes.end(scope, answer, **fields))
-                ended(scope)
+                answer = said_text(session, text, shown)
+                fields: dict[str, Any] = {}
+                if error is None and not (usage is None and type(value) is str):
+                    fields = session.do(usage_fields, usage, value, session.note) or {}
+                if not is_all_told(scope, value, error, answer):
+                    session.do(keep_step, scope, value, error, answer)
+                why = None if error is None else error_text(error)
+                session.do(session.lanes.end, scope, answer, **{**fields, "ok": error is None, "error": why})
+                if not session.is_bare:
+                    ended(scope)
 
             return wrap_call(function, begin, end, safe_point(self.here, function))
 
@@ -318,7 +330,7 @@ class Acts:
             ok, why = inner.outcome.pop("ok", True), inner.outcome.pop("error", None)
             if error is not None:  # whatever was told before
                 ok, why = False, error_text(error)
-            result = {"tool": tool, "ok": ok, "error": why, **_origin(inner.session, trusted, source)}
+            result = {"tool": tool, "ok": ok, "error": why, **origin_of(trusted, source, inner.session.note)}
             inner.session.do(lambda: inner.session.lanes.end_call(inner, doing.text, **result))
             count_answer(inner, ok)
 
@@ -477,20 +489,6 @@ def _leave(scope: Scope, value: Any, error: BaseException | None) -> None:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=ends.get("ok"), error=ends.get("error")))
     else:
         session.do(lambda: session.lanes.leave(scope, text_of(value), ok=False, error=error_text(error)))
-
-
-def _origin(session: RecordingSession, trusted: Any, source: Any) -> dict[str, Any]:
-    """Where a result comes from; what is not said clearly is not trusted."""
-    if not isinstance(trusted, bool):
-        session.note(f"trusted={short(trusted)} is neither True nor False: taken as False", is_new=False)
-    is_known = isinstance(source, str) and source in SOURCES
-    if not is_known:
-        session.note(f"source={short(source)} is none of {', '.join(SOURCES)}: taken as tool", is_new=False)
-    return {"trusted": trusted is True, "source": str(source) if is_known else "tool"}
-
-
-def _text(make: Text | None, value: Any) -> str | None:
-    return text_of(value if make is None or value is None else make(value))
 
 
 def _is_within(inner: Scope, outer: Scope) -> bool:

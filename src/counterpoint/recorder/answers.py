@@ -40,6 +40,7 @@ _READ: dict[str, Callable[[str], Any]] = {
     "datetime": datetime.datetime.fromisoformat, "date": datetime.date.fromisoformat, "time": datetime.time.fromisoformat,
     "uuid": uuid.UUID, "decimal": decimal.Decimal, "float": float, "bytes": lambda text: base64.b64decode(text),
 }  # fmt: skip
+_BARE = frozenset({type(None), bool, int, str})
 _SEVERAL: dict[type, str] = {tuple: "tuple", set: "set", frozenset: "frozenset"}
 
 
@@ -74,11 +75,20 @@ def is_plain_text(value: Any) -> bool:
 
 def pack(answer: Answer) -> str:
     """An answer as one line of JSON, or `Unpackable`."""
+    return as_line(snapshot(answer))
+
+
+def snapshot(answer: Answer) -> dict[str, Any]:
+    """An answer as it is now, whatever becomes of it: what `as_line` makes a line of; or `Unpackable`."""
     out: dict[str, Any] = {"error": _error(answer.error)} if answer.error is not None else {"value": _packed(answer.value)}
     if answer.parts is not None:
         out["parts"] = _packed(list(answer.parts))
-    out |= {name: True for name in ("is_awaited", "is_cut") if getattr(answer, name)}
-    text = json.dumps(out, separators=(",", ":"))  # ASCII: references of texts do not tell all others apart
+    return out | {name: True for name in ("is_awaited", "is_cut") if getattr(answer, name)}
+
+
+def as_line(packed: dict[str, Any]) -> str:
+    """The line of a snapshot, or `Unpackable` where it is too long."""
+    text = json.dumps(packed, separators=(",", ":"))  # ASCII: references of texts do not tell all others apart
     if len(text) > LIMIT:
         raise Unpackable(f"{len(text):,} characters")
     return text
@@ -123,17 +133,17 @@ def loaded_class(name: str) -> Any:
 
 def _packed(value: Any, depth: int = 0) -> Any:
     kind = type(value)
-    if value is None or kind is bool or kind is int or kind is str:
+    if kind in _BARE:
         return value
     if depth > _DEEPEST:
         raise Unpackable("a value within itself")
     if kind is float:
         return value if math.isfinite(value) else {_TAG: "float", "v": str(value)}
     if kind is list:
-        return [_packed(one, depth + 1) for one in value]
+        return [one if type(one) in _BARE else _packed(one, depth + 1) for one in value]
     if kind is dict:
         if _TAG not in value and all(type(name) is str for name in value):
-            return {name: _packed(one, depth + 1) for name, one in value.items()}
+            return {name: one if type(one) in _BARE else _packed(one, depth + 1) for name, one in value.items()}
         return {_TAG: "dict", "v": [[_packed(k, depth + 1), _packed(v, depth + 1)] for k, v in value.items()]}
     if kind in _SEVERAL:
         return {_TAG: _SEVERAL[kind], "v": [_packed(one, depth + 1) for one in value]}

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from counterpoint.recorder.conversation import Answer, ChatMessage, Question, answer_of, messages_of
+from counterpoint.recorder.conversation import NO_QUESTION, Answer, ChatMessage, Question, answer_of, messages_of
 from counterpoint.recorder.values import as_json, text_of
 from counterpoint.trace.model_calls import Ints, common_prefix
 
 _LEAST = 8
 """Tokens of the shortest prefix that is worth a reference."""
+_SAID = ("finish", "tool_calls", "token_ids", "logps", "token_bytes")
 _TOLD = frozenset({"messages", "tools", "response", "prompt_ids", "token_ids", "logps"})
 
 
@@ -30,13 +31,16 @@ class LastCall(NamedTuple):
     """What it read and then wrote, where that is known."""
 
 
+_NO_ANSWER = Answer()
+
+
 class CallNote:
     """One model call, from what it is asked to what its event keeps."""
 
     __slots__ = ("answer", "prompt", "question", "read")
 
     def __init__(self) -> None:
-        self.question, self.answer = Question(), Answer()
+        self.question, self.answer = NO_QUESTION, _NO_ANSWER
         self.prompt: dict[str, Any] | None = None
         self.read: list[tuple[ChatMessage, str]] = []
 
@@ -60,7 +64,9 @@ class CallNote:
 
     def learn(self, answer: Answer | None) -> None:
         """More about the answer: what is known now replaces what was."""
-        if answer is not None:
+        if self.answer is _NO_ANSWER and answer is not None:
+            self.answer = answer
+        elif answer is not None:
             fresh = {name: value for name, value in answer._asdict().items() if value is not None and value != []}
             self.answer = self.answer._replace(**fresh)
 
@@ -84,24 +90,28 @@ class CallNote:
     ) -> dict[str, Any]:
         """The note, once the call has ended; `text` is its event's, `failure` says how the call failed."""
         answer, asked = self.answer, self.question
-        parts = {"prompt": self.prompt, "tools": asked.tools, "parameters": as_json(asked.parameters)}
+        note: dict[str, Any] = {}
+        if asked is not NO_QUESTION:
+            parts = {"prompt": self.prompt, "tools": asked.tools, "parameters": as_json(asked.parameters)}
+            note = {name: value for name, value in parts.items() if value}
         if failure is not None:
-            return {name: value for name, value in parts.items() if value} | {"failed": failure}
+            return note | {"failed": failure}
         said = answer.text if answer.text is not None else text
-        note = {**parts, "completion": None if said is None else keep(said), "finish": answer.finish}
-        note |= {
-            "tool_calls": answer.tool_calls,
-            "token_ids": answer.token_ids,
-            "logps": answer.logps,
-            "token_bytes": answer.lengths,
-        }
+        if said is not None:
+            note["completion"] = keep(said)
+        if answer is _NO_ANSWER:
+            return note
+        stated = (answer.finish, answer.tool_calls, answer.token_ids, answer.logps, answer.lengths)
+        for name, value in zip(_SAID, stated, strict=True):
+            if value is not None and value != []:
+                note[name] = value
         if answer.prompt_ids is not None:
             ids = np.asarray(answer.prompt_ids, np.int64)
             shared = 0 if before is None or before.ids is None else common_prefix(before.ids, ids)
             note["prompt_ids"] = answer.prompt_ids
             if before is not None and shared >= _LEAST:
                 note["prompt_ids"] = [[before.event, 0, shared], *answer.prompt_ids[shared:]]
-        return {name: value for name, value in note.items() if value is not None and value not in ([], {})}
+        return note
 
     def last(self, event: str) -> LastCall:
         """What the next call of the agent may begin with."""

@@ -25,6 +25,9 @@ PARAMETERS = frozenset({
     "reasoning_effort",
 })  # fmt: skip
 """Arguments of a call that say how to sample."""
+_NO_TEXT = frozenset({"self", "cls", "model", *_SYSTEM, *PARAMETERS})
+_BESIDE = frozenset({"tools", *_SYSTEM, *PARAMETERS})
+"""Arguments that say more than what was asked; most calls have none of them."""
 _TOKEN_ID = re.compile(r"token_id:(\d+)\Z")
 _SPAN = 1 << 31
 
@@ -43,6 +46,9 @@ class Question(NamedTuple):
     tools: str | None = None
     """The tools that were offered, as JSON."""
     parameters: dict[str, Any] | None = None
+
+
+NO_QUESTION = Question()
 
 
 class Answer(NamedTuple):
@@ -64,11 +70,16 @@ class Answer(NamedTuple):
 def question_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Question:
     """The messages, tools and parameters among the arguments of a call; a lone text is what the user says."""
     try:
-        known = {**dict(zip(names, args, strict=False)), **kwargs}
-        given = next((known[name] for name in _ASKED if known.get(name) is not None), None)
+        known = dict(zip(names, args, strict=False))
+        known.update(kwargs)
+        given = None
+        for name in _ASKED:
+            given = known.get(name) if given is None else given
         if given is None:
-            told = [value for name, value in known.items() if name not in ("self", "cls", "model", *_SYSTEM, *PARAMETERS)]
+            told = [value for name, value in known.items() if name not in _NO_TEXT]
             given = next((value for value in told if _is_chat(value)), told[0] if len(told) == 1 else None)
+        if _BESIDE.isdisjoint(known):
+            return NO_QUESTION if given is None else Question(messages_of(given))
         system = next((known[name] for name in _SYSTEM if known.get(name)), None)
         tools = known.get("tools")
         chosen = {
@@ -76,7 +87,7 @@ def question_of(names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str
         }
         return Question(messages_of(given, system), text_of(_shown(tools)) if _is_list(tools) else None, chosen or None)
     except Exception:  # the arguments' own code broke
-        return Question()
+        return NO_QUESTION
 
 
 def messages_of(given: Any, system: Any = None) -> list[ChatMessage] | None:

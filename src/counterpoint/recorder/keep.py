@@ -6,16 +6,18 @@ letter by letter is kept by that alone. Where no replay runs nothing stands in f
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from counterpoint.errors import NotIdentified
-from counterpoint.recorder.answers import Answer, Unpackable, is_plain_text, pack
+from counterpoint.recorder.answers import Answer, Unpackable, as_line, is_plain_text, pack, snapshot
 from counterpoint.recorder.edits import arguments_of
-from counterpoint.recorder.lanes import Scope, current
-from counterpoint.recorder.values import arguments_text, parameters
+from counterpoint.recorder.lanes import RecordingSession, Scope, current
+from counterpoint.recorder.problems import one_line
+from counterpoint.recorder.values import arguments_text, parameters, text_of
 from counterpoint.recorder.wrap import ASYNC_GENERATOR, COROUTINE, GENERATOR, MOST_PARTS, shape_of
 from counterpoint.trace import content_ref
 from counterpoint.trace.keys import REPLAY
@@ -31,29 +33,51 @@ def answer_note(
     scope: Scope, value: Any, error: BaseException | None, text: str | None, *, ok: bool = True
 ) -> dict[str, Any] | None:
     """What to write down beside a call's answer; None where its text is all. Not `ok` and no error: the text says what failed."""
-    note = _note(scope, value, error, text, ok=ok)
-    return {REPLAY: note} if note else None
+    if ok and is_all_told(scope, value, error, text):
+        return None
+    note: dict[str, Any] = {}
+    _keep_answer(scope, note, value, error, text)
+    return {REPLAY: note}
 
 
 def keep_step(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> None:
     """The same of a model's step, whose event says what was asked, too."""
-    extra = scope.outcome.setdefault("extra", {})
-    extra[REPLAY] = {**extra.get(REPLAY, {}), **_note(scope, value, error, text)}
+    if not is_all_told(scope, value, error, text):
+        _keep_answer(scope, scope.outcome.setdefault("extra", {}).setdefault(REPLAY, {}), value, error, text)
 
 
-def _note(scope: Scope, value: Any, error: BaseException | None, text: str | None, *, ok: bool = True) -> dict[str, Any]:
+def is_all_told(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> bool:
+    """Whether the text of an answer says all that there is to say of it."""
+    if error is not None or scope.has_inner or scope.parts is not None or scope.is_awaited:
+        return False
+    return (value is None and text is None) or (is_plain_text(value) and value == text)
+
+
+def _keep_answer(scope: Scope, note: dict[str, Any], value: Any, error: BaseException | None, text: str | None) -> None:
+    """The answer as it is now; its line is written where the team does not wait for it."""
     if scope.has_inner:
-        return {"runs": True}
-    is_odd = scope.parts is not None or scope.is_awaited or not ok
-    if error is None and not is_odd and ((value is None and text is None) or (is_plain_text(value) and value == text)):
-        return {}
-    if scope.parts is not None and len(scope.parts) >= MOST_PARTS:
-        return {"lost": f"a stream of {MOST_PARTS:,} parts or more"}
-    answer = Answer(value, error, scope.parts, is_awaited=scope.is_awaited, is_cut=scope.is_cut)
+        note["runs"] = True
+    elif scope.parts is not None and len(scope.parts) >= MOST_PARTS:
+        note["lost"] = f"a stream of {MOST_PARTS:,} parts or more"
+    else:
+        try:
+            packed = snapshot(Answer(value, error, scope.parts, is_awaited=scope.is_awaited, is_cut=scope.is_cut))
+            scope.session.recorder.sink.later(note, functools.partial(_line_note, packed), len(text or ""))
+        except Unpackable as odd:
+            note["lost"] = str(odd)
+
+
+def _line_note(packed: dict[str, Any], keep: Callable[[str], str]) -> dict[str, str]:
     try:
-        return {"answer": scope.session.recorder.sink.content(pack(answer))}
+        return {"answer": keep(as_line(packed))}
     except Unpackable as odd:
         return {"lost": str(odd)}
+    except Exception as error:  # what writes must go on
+        return {"lost": one_line(error)}
+
+
+def _asked_note(model: str, text: str | None, keep: Callable[[str], str]) -> dict[str, str]:
+    return {"asked": content_ref(f"{model}\n{text}")}
 
 
 def keep_kind(scope: Scope, value: Any) -> None:
@@ -72,6 +96,24 @@ def keep_arguments(scope: Scope, name: str, args: tuple[Any, ...], kwargs: Mappi
         scope.session.kept["given"] = None
 
 
+def asked_text(session: RecordingSession, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    """The arguments of a call as text, as they are now."""
+    try:
+        return arguments_text(names, args, kwargs)
+    except Exception as error:  # the code of a text of a class of its own
+        session.note(one_line(error))
+        return None
+
+
+def said_text(session: RecordingSession, make: Callable[[Any], str | None] | None, value: Any) -> str | None:
+    """A result as text, as it is now; `make` makes one of it."""
+    try:
+        return text_of(value if make is None or value is None else make(value))
+    except Exception as error:
+        session.note(one_line(error))
+        return None
+
+
 # -- standing in ---------------------------------------------------------------------------------------------------------------
 
 
@@ -84,17 +126,19 @@ def stand_in(function: Fn, begun: Scope | None, tool: str, text: str | None, *, 
 
 
 def keep_question(begun: Scope, model: str, text: str | None) -> str:
-    """What a model's step was asked, written down by its hash alone."""
-    asked = content_ref(f"{model}\n{text}")
-    begun.outcome["extra"] = {REPLAY: {"asked": asked}}
-    return asked
+    """What a model's step was asked, written down by its hash alone; in a replay the hash."""
+    note: dict[str, Any] = {}
+    begun.outcome["extra"] = {REPLAY: note}
+    begun.session.recorder.sink.later(note, functools.partial(_asked_note, model, text), len(text or ""))
+    return note.get("asked", "")
 
 
 def model_stand_in(function: Fn, begun: Scope | None, model: str, text: str | None) -> Scope | None:
     """A model's step that has begun; in a replay with what is called instead."""
     if begun is not None:
-        asked = keep_question(begun, model, text)
+        keep_question(begun, model, text)
         if (player := begun.session.player) is not None:
+            asked = begun.outcome["extra"][REPLAY]["asked"]
             begun.stands_in = player.stand_in(function, begun, model, asked, is_model=True)
     return begun
 

@@ -23,8 +23,9 @@ from counterpoint.errors import CounterpointError
 from counterpoint.recorder.call_notes import CallNote, LastCall
 from counterpoint.recorder.conversation import Answer, Question
 from counterpoint.recorder.live_guard import LiveGuard
+from counterpoint.recorder.live_spans import LiveSpans, recorder_of
 from counterpoint.recorder.problems import one_line, say, say_once
-from counterpoint.recorder.recorder import Recorder, WallClock
+from counterpoint.recorder.recorder import Recorder
 from counterpoint.store import Run
 from counterpoint.trace.vocabulary import EDGE_TYPES
 
@@ -342,7 +343,7 @@ class Lanes:
         """More about the model call that a scope is."""
         if scope.call is not None:
             if question is not None:
-                scope.call.ask(question, scope.lane.last_call, self.recorder.sink.content)
+                scope.call.ask(question, scope.lane.last_call, self.recorder.keep)
             scope.call.learn(answer)
 
     def end(self, scope: Scope, text: str | None = None, **fields: Any) -> None:
@@ -355,7 +356,7 @@ class Lanes:
             fields |= scope.outcome
         if scope.call is not None:
             failure = str(fields.get("error") or "failed").partition(":")[0] if fields.get("ok") is False else None
-            note = scope.call.note(text, failure, scope.lane.last_call, self.recorder.sink.content)
+            note = scope.call.note(text, failure, scope.lane.last_call, self.recorder.keep)
             extra = fields.get("extra") or {}
             fields["extra"] = {**extra, "call": {**note, **extra.get("call", {})}}  # what the endpoint itself said comes first
             scope.lane.last_call = scope.call.last(event) if failure is None else scope.lane.last_call
@@ -413,14 +414,14 @@ _LOOK = 64
 
 
 class RecordingSession:
-    """A trace that is being recorded, from its beginning to its end.
-
-    A session that is over, or that belongs to the process this one was forked from, does nothing."""
+    """A trace that is being recorded; one that is over, or belongs to the process this one was forked from, does nothing."""
 
     def __init__(
-        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None, points: Any = None
-    ) -> None:
-        """`where` is its store's folder; a `player` stands in for the outside in a replay; at `points` agents get orders."""
+        self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None, points: Any = None,
+        tracer: Any = None,
+    ) -> None:  # fmt: skip
+        """`where` is its store's folder; a `player` stands in for the outside in a replay; at `points` agents get orders; a
+        `tracer` makes spans, too."""
         self.run, self.guard, self.where, self.player, self.points = run, guard, where, player, points
         self.is_over = self.is_cut = self.is_kept = False
         """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""
@@ -430,9 +431,10 @@ class RecordingSession:
         self.metrics: dict[str, int | float] = {}
         self.locators: list[Callable[[], Scope | None]] = []
         """How adapters find the scope that acts here, if a framework knows it."""
-        self.draws: dict[str, Random] = {}
-        self.kept: dict[str, Any] = {}  # what a replay needs besides the calls
-        self.recorder = Recorder(run, WallClock())
+        self.draws, self.kept = dict[str, Random](), dict[str, Any]()  # what a replay needs besides the calls
+        self.is_bare = guard is None and player is None  # nobody has to know of each call
+        self.spans = None if tracer is None else LiveSpans(tracer, run.trace_id, root, self.note)
+        self.recorder = recorder_of(run, self.spans)
         self.lanes = Lanes(self, self.recorder, root)
         self._is_late = False
         _sessions.add(self)
@@ -456,8 +458,8 @@ class RecordingSession:
             return None
         try:
             with self.lanes.lock:
-                if self.run.trouble is not None:
-                    self.note(str(self.run.trouble), is_new=False, kind=self.run.trouble.what)
+                if (trouble := self.run.trouble) is not None:
+                    self.note(str(trouble), is_new=False, kind=trouble.what)
                 return method(*args, **kwargs)
         except Exception as error:
             self.note(one_line(error))

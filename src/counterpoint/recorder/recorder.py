@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -19,7 +20,10 @@ from counterpoint.trace import Edge, Event, Trace, content_ref
 
 Reads = Iterable[tuple[str, str]]
 """Pairs of an event that was read and the type of the edge."""
+Make = Callable[[Callable[[str], str]], Mapping[str, Any]]
+"""Makes what a note says, given what keeps a text and gives its reference."""
 _DIGITS = 6
+_src = itemgetter(0)
 
 
 class Sink(Protocol):
@@ -30,6 +34,8 @@ class Sink(Protocol):
     def edge(self, src: str, dst: str, type: str) -> None: ...
 
     def content(self, text: str) -> str: ...
+
+    def later(self, note: dict[str, Any], make: Make, size: int = 0) -> None: ...
 
     def open(self, event: Event) -> str: ...
 
@@ -57,6 +63,10 @@ class MemorySink:
         ref = content_ref(text)
         self.contents[ref] = text
         return ref
+
+    def later(self, note: dict[str, Any], make: Make, size: int = 0) -> None:
+        """Fill a note with what is made, here at once."""
+        note.update(make(self.content))
 
     def open(self, event: Event) -> str:
         """Keep an event that has begun."""
@@ -103,7 +113,8 @@ class WallClock:
 
     def end(self, event: str, agent: str, t: float, dur: float | None) -> float:
         """From its beginning until now."""
-        return max(0.0, round((time.monotonic_ns() - self._zero) // 1000 / 1e6 - t, _DIGITS))
+        took = (time.monotonic_ns() - self._zero) // 1000 - int(t * 1e6 + 0.5)
+        return took / 1e6 if took > 0 else 0.0
 
     def restore(self, event: str, agent: str, t: float, dur: float) -> None:
         """What comes now comes after it."""
@@ -143,9 +154,19 @@ class LogicalClock:
 class Recorder:
     """Writes the events of one team into a sink."""
 
-    def __init__(self, sink: Sink, clock: Clock, *, so_far: Trace | None = None, open_ids: Iterable[str] = ()) -> None:
-        """`so_far` is what a run that is resumed has recorded; `open_ids` are its events without an end."""
-        self.sink, self.clock = sink, clock
+    def __init__(
+        self,
+        sink: Sink,
+        clock: Clock,
+        *,
+        so_far: Trace | None = None,
+        open_ids: Iterable[str] = (),
+        keep: Callable[[str], str] | None = None,
+    ) -> None:
+        """`so_far` is what a run that is resumed has recorded; `open_ids` are its events without an end; `keep` keeps a text for
+        the sink."""
+        self.sink, self.clock, self.keep = sink, clock, keep or sink.content
+        self._is_timed = not isinstance(clock, WallClock)
         self._begun: dict[str, tuple[str, float]] = {}
         self._known: dict[str, str] = {}
         self._silent: set[str] = set()
@@ -181,18 +202,19 @@ class Recorder:
         return name
 
     def _content(self, text: str) -> str:
-        ref = self.sink.content(text)
+        ref = self.keep(text)
         self.texts.add(ref)
         return ref
 
     def _begin(self, agent: str, pairs: list[tuple[str, str]]) -> tuple[str, float]:
         """The next id, and when its event begins."""
         self.count += 1
-        return f"e{self.count}", self.clock.start(agent, [src for src, _ in pairs] if pairs else ())
+        return f"e{self.count}", self.clock.start(agent, map(_src, pairs))
 
     def _read(self, name: str, pairs: list[tuple[str, str]]) -> None:
+        edge = self.sink.edge
         for src, kind in pairs:
-            self.sink.edge(src, name, kind)
+            edge(src, name, kind)
 
     def close(
         self,
@@ -231,7 +253,8 @@ class Recorder:
         pairs = reads if isinstance(reads, list) else list(reads)
         name, t = self._begin(agent, pairs)
         ref = fields.pop("content_ref", None) if text is None else self._content(text)
-        self.clock.end(name, agent, t, dur)
+        if self._is_timed:
+            self.clock.end(name, agent, t, dur)
         self.sink.event(
             Event(id=name, t=t, type=type, agent=agent, key=key, content_ref=ref, dur=dur, **fields)  # type: ignore[arg-type]
         )

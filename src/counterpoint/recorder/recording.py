@@ -27,6 +27,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from random import Random
 from types import TracebackType
 from typing import Any
 
@@ -37,20 +38,24 @@ from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.live_guard import LiveGuard, given_limits
+from counterpoint.recorder.live_spans import tracer_of
 from counterpoint.recorder.orders import ORDERS, control_path
 from counterpoint.recorder.problems import error_text, say_once
 from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator, untold
 from counterpoint.recorder.shared_store import FLUSH_S, LateJournal, SharedStore, flusher, shared
 from counterpoint.store import Run, Store
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.place import store_path
-from counterpoint.store.run import Flusher
 from counterpoint.store.writing import check
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, REPLAY, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
 ROOT = "main"
+_draws = Random(secrets.randbits(128))
+"""Seeds and names, without a system call for each recording."""
+os.register_at_fork(after_in_child=lambda: _draws.seed(secrets.randbits(128)))
 
 
 class Recording(Acts):
@@ -65,10 +70,11 @@ class Recording(Acts):
         about: Mapping[str, Any],
         limits: GuardLimits | None = None,
         sample: float = 1.0,
+        tracer: Any = None,
     ) -> None:
         """Use `counterpoint.record`."""
         super().__init__()
-        self._limits = limits
+        self._limits, self._tracer = limits, tracer
         self.task, self.agent_name = task, agent
         self.trace_id: str | None = trace_id
         """The trace's id; if none was given, it is made on entering."""
@@ -108,7 +114,7 @@ class Recording(Acts):
         if pending.count() >= sealing.MOST_WAITING:
             self._refuse(f"{sealing.MOST_WAITING} recordings that have ended wait for the disk", "crowd")
             return
-        kept = {"seed": secrets.randbits(62), "root": self.agent_name, ORDERS: True}
+        kept = {"seed": _draws.getrandbits(62), "root": self.agent_name, ORDERS: True}
         meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
         try:
             place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
@@ -125,7 +131,7 @@ class Recording(Acts):
         run = Run(self.trace_id, journal, writer, check, lambda trace: place.open().seal([trace]), is_idle=not self._is_drawn)
         guard = None if self._limits is None else LiveGuard(self._limits)
         points = SafePoints(control_path(place.path, self.trace_id), meta[BEGAN])
-        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path), points=points)
+        self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path), points=points, tracer=self._tracer)
         self._where, self._problems = (place, journal), self.session.problems
         self.session.kept = kept
 
@@ -233,6 +239,7 @@ def record(
     meta: Mapping[str, Any] | None = None,
     limits: GuardLimits | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     sample: float = 1.0,
+    otel: Any = False,
 ) -> Recording:
     """Record a team that runs on its own: use it with `with` or `async with`, and its decorators on the team's functions.
 
@@ -241,7 +248,8 @@ def record(
     function of that name is that agent. `topology` is one of the survey's shapes, `system` who runs the team. With `limits` (a
     limits file, or a table like one: `{"session": {"agents": 20}}`) what would go past them raises `LimitReached` instead.
     `sample` is the share of recordings that are kept, drawn by their ids; those that end by an exception, or in which
-    `rec.keep()` was called, always are.
+    `rec.keep()` was called, always are. With `otel` (True for the program's OpenTelemetry, or a tracer provider) what is recorded
+    leaves as spans, too, while it happens.
     """
     if not isinstance(task, str) or not task:
         raise InputError(f"task={task!r} is not a name", fix='record(task="what was asked")')
@@ -252,7 +260,8 @@ def record(
     if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 <= sample <= 1:
         raise InputError(f"sample={sample!r} is not a share", fix="record(sample=0.1) keeps a tenth")
     about = {"topology": topology, "system": system, "meta": dict(meta or {})}
-    return Recording(store, task, trace_id, agent, about, given_limits(limits), float(sample))
+    tracer = None if otel is False or otel is None else tracer_of(otel)
+    return Recording(store, task, trace_id, agent, about, given_limits(limits), float(sample), tracer)
 
 
 def _is_drawn(trace_id: str, share: float) -> bool:
@@ -262,4 +271,4 @@ def _is_drawn(trace_id: str, share: float) -> bool:
 
 def _fresh_id(task: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", task).strip("-.")[:40] or "run"
-    return f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{_draws.getrandbits(24):06x}"

@@ -11,12 +11,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
+import counterpoint.recorder.live_spans as live_spans
 import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError
 from counterpoint.recorder.lanes import RecordingSession
-from counterpoint.recorder.problems import forget, one_line, say
+from counterpoint.recorder.problems import forget, one_line, say_once
 from counterpoint.recorder.shared_store import LateJournal, SharedStore
 from counterpoint.trace import Trace
 
@@ -50,7 +52,7 @@ def end(
     if is_kept and not session.recorder.count:
         session.note("nothing was recorded: no decorated function was called, and nothing was said")
     future: Future[Trace | None] = Future()
-    pending.add(place.path, session.run.trace_id, future)
+    pending.add(place.real_path, session.run.trace_id, future)
     _endings.append(_Ending(session, place, journal, meta, is_kept, future))
     later(_seal_waiting)
     return future
@@ -84,6 +86,9 @@ def _seal_waiting() -> None:
     batch: list[_Ending] = []
     while _endings and len(batch) < _AT_ONCE:
         batch.append(_endings.popleft())
+    for one in batch:
+        if one.session.spans is not None and one.is_kept and one.session.recorder.count:
+            live_spans.later(partial(one.session.spans.end, "unfinished" if one.meta is None else one.meta.get("failed")))
     ended = [(one, trace) for one in batch if (trace := _ended(one)) is not None]
     by_place: dict[SharedStore, list[tuple[_Ending, Trace]]] = {}
     for one, trace in ended:
@@ -148,7 +153,8 @@ def _finish(one: _Ending, trace: Trace | None) -> None:
             if not session.problems:  # else it has been told what is wrong with the disk
                 session.note(one_line(error))
     if len(session.problems) > 1:
-        say(f"counterpoint: the recording of {session.run.trace_id!r} has {len(session.problems)} problems; see rec.problems")
+        line = f"counterpoint: the recording of {session.run.trace_id!r} has {len(session.problems)} problems; see rec.problems"
+        say_once(line, f"{session.where}: problems")
     one.future.set_result(trace)
 
 
@@ -157,7 +163,7 @@ def sync(session: RecordingSession) -> bool:
     try:
         session.run.sync()
     except Exception as error:
-        session.note(one_line(error))
+        session.note(one_line(error), is_new=False)
         return False
     return True
 

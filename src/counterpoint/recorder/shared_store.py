@@ -16,8 +16,8 @@ import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.recorder.problems import forget
 from counterpoint.store import Store
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.journal import Journal
-from counterpoint.store.run import Flusher
 from counterpoint.trace.lines import LineReader
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
@@ -31,6 +31,7 @@ class SharedStore:
     def __init__(self, path: Path, store: Store | None = None) -> None:
         """Use `shared`. With `store` it is one that somebody else opened, and closes."""
         self.path, self._store, self._is_given = path, store, store is not None
+        self.real_path = os.path.realpath(path)
         self._users = 0
         self._lock = threading.Lock()
         self._error: CounterpointError | None = None
@@ -86,7 +87,7 @@ def shared(store: Store | Path) -> SharedStore:
         return given
     key = os.path.abspath(store)  # it is opened later, when the program may be in another folder
     with _lock:
-        one = _stores.setdefault(key, SharedStore(Path(key)))
+        one = _stores.get(key) or _stores.setdefault(key, SharedStore(Path(key)))
         one._users += 1
         return one
 
@@ -120,7 +121,7 @@ class LateJournal(Journal):
     @property
     def is_made(self) -> bool:
         """Whether anything is on disk."""
-        return self._made is not None
+        return self._made is not None and not self._made.is_removed
 
     @property
     def is_open(self) -> bool:

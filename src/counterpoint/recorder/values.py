@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.trace import Event
+from counterpoint.trace.vocabulary import SOURCES
 
 LIMIT = 1_000_000
 """Characters of a text that are kept."""
@@ -150,6 +151,29 @@ def usage_of(value: Any) -> dict[str, Any]:
     if isinstance(model, str) and model:
         usage["model"] = plain(model)
     return usage
+
+
+def usage_fields(
+    make: Callable[[Any], dict[str, Any]] | None, value: Any, note: Callable[[str], None]
+) -> dict[str, Any]:
+    """The same as fields of an event; `make`, which may raise, reads them where they are not to be seen."""
+    stated = usage_of(value) if make is None else make(value)
+    return clean(stated, note) if stated else {}
+
+
+def origin_of(trusted: Any, source: Any, note: Callable[..., None]) -> dict[str, Any]:
+    """Where a result comes from; what is not said clearly is not trusted."""
+    if not isinstance(trusted, bool):
+        note(f"trusted={short(trusted)} is neither True nor False: taken as False", is_new=False)
+    is_known = is_source(source)
+    if not is_known:
+        note(f"source={short(source)} is none of {', '.join(SOURCES)}: taken as tool", is_new=False)
+    return {"trusted": trusted is True, "source": str(source) if is_known else "tool"}
+
+
+def is_source(source: Any) -> bool:
+    """Whether it is a word of the survey's for where something comes from."""
+    return isinstance(source, str) and source in SOURCES
 
 
 def clean(fields: Mapping[str, Any], note: Callable[[str], None]) -> dict[str, Any]:

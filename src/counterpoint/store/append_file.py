@@ -41,6 +41,11 @@ class AppendFile:
         except FileNotFoundError:
             return False
 
+    @property
+    def is_removed(self) -> bool:
+        """Whether no path names this file any more: what is written to it is lost when it is closed."""
+        return os.fstat(self.fd).st_nlink == 0
+
     def read(self, begin: int = 0) -> bytes:
         """Every byte from `begin` on, acknowledged or not."""
         parts = []

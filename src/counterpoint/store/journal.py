@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import counterpoint.store.disk as disk
-from counterpoint.errors import InputError, InvalidTrace, TryAgain
+from counterpoint.errors import InputError, InvalidTrace, NotFound, TryAgain
 from counterpoint.store.append_file import AppendFile
 from counterpoint.store.tally import Tally, TallyFile, damage_error, lost_run, tally_or_fault, tally_path
 from counterpoint.trace.lines import LineReader, header_line, sum_line
@@ -273,8 +273,19 @@ class Journal:
         known = self._tally.tally
         with disk.translate_errors(self.path):
             size, crc = known.size + len(data), zlib.crc32(data, known.crc)
-            self._file.append(data, acknowledge=lambda: self._tally.write(size, crc))
+            self._file.append(data, acknowledge=lambda: self._acknowledge(size, crc))
         self._crc = 0
+
+    def _acknowledge(self, size: int, crc: int) -> None:
+        if self.is_removed:
+            what = "somebody removed the journal while this process wrote it: what it held is lost"
+            raise NotFound(what, where=str(self.path), fix="record again; remove recordings with `counterpoint store rm`")
+        self._tally.write(size, crc)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether somebody removed the file while it was written."""
+        return self.is_open and self._file.is_removed
 
     def read(self) -> LineReader:
         """Everything that is in the file."""

@@ -18,9 +18,8 @@ _lock = threading.Lock()
 _here = threading.local()
 
 
-def add(path: Path, trace_id: str, future: Future[Any]) -> None:
-    """A trace will be in the store at this path when the future is done."""
-    key = os.path.realpath(path)
+def add(key: str, trace_id: str, future: Future[Any]) -> None:
+    """A trace will be in the store at this path, without links, when the future is done."""
     with _lock:
         _futures.setdefault(key, {})[future] = trace_id
     future.add_done_callback(lambda done: _done(key, done))

@@ -8,18 +8,19 @@ says so until `drop_refused`. An event is in the journal before any edge that na
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
+import functools
+import re
+import secrets
 import threading
-import time
-import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from counterpoint.errors import CounterpointError, InputError, InvalidTrace, did_you_mean
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.journal import Journal
 from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
 from counterpoint.trace.line_records import Close, Content, Finish, Refusal, encode_records, open_line
@@ -31,11 +32,35 @@ Numbers = dict[str, int | float]
 _NAMES = frozenset(map(wire_name, FIELDS)) | {"extra"}
 _TYPES: dict[str, tuple[type, ...]] = {"dur": (float, int), "ok": (bool,), "tokens_in": (int,), "tokens_out": (int,)}
 _TYPES |= {"cost_usd": (float, int), "content_ref": (str,), "error": (str,), "model": (str,)}
+_USUAL = frozenset((name, kind) for name, kinds in _TYPES.items() for kind in (*kinds, type(None)))
 """The usual fields of a close, each with what it may be; the others are looked at more slowly."""
 _RECORD = 400
 """Bytes of a record in memory, its texts apart."""
 Check = Callable[[Trace], object]
 Seal = Callable[[Trace], None]
+
+
+Make = Callable[[Callable[[str], str]], Mapping[str, Any]]
+"""Makes what a note says, given what keeps a text (one, at most) and gives its reference; it does not raise."""
+
+
+_UNNAMED = f"unnamed-{secrets.token_hex(12)}-"
+"""How the stand-ins for references begin: nobody else's text does."""
+_UNNAMED_REF = re.compile(_UNNAMED.encode() + rb"(\d+)")
+
+
+class _Text(Struct, frozen=True, gc=False):
+    """A text that is hashed when it is written."""
+
+    text: str
+
+
+class _Later(Struct, frozen=True):
+    """A note that is filled when it is written."""
+
+    note: dict[str, Any]
+    make: Make
+    size: int
 
 
 class Run:
@@ -62,6 +87,8 @@ class Run:
         """Records that no line can carry, with the reason."""
         self.trouble: CounterpointError | None = None
         """Why the disk did not take the latest records; they stay, and are tried again."""
+        self.beside: Callable[[], object] | None = None
+        """What else is done in the thread that writes, as often as it does; it does not raise."""
         self._journal, self._flusher = journal, flusher
         self._check, self._seal = check, seal
         self._buffer: list[Any] = []
@@ -70,11 +97,19 @@ class Run:
         self._ids: set[str] = {e.id for e in so_far.events} if so_far else set()
         self._open: set[str] = set(so_far.open) if so_far else set()
         self._refs: set[str] = set(so_far.contents) if so_far else set()
+        self._made: set[str] = set(self._refs)
+        """Those of texts that were hashed when they were written."""
+        self._names: list[str] = []
+        """Those of texts that `text` took, in this order."""
+        self._texts, self._naming = 0, threading.Lock()
+        self._last: tuple[str | None, str] = None, ""
         self._lost: set[str] = set()
         self._done = 0
         self._commit_lock = threading.Lock()
         self._waiting: dict[asyncio.AbstractEventLoop, _Answer] = {}
         self._is_over = False
+        self._held: dict[str, str] | None = {} if is_idle else None
+        """Texts that wait, where nobody writes them: once each, for they are counted."""
         if not is_idle:
             flusher.add(self)
 
@@ -108,6 +143,30 @@ class Run:
             self._buffer.append(Content(ref, text))
         return ref
 
+    def text(self, text: str) -> str:
+        """The same, hashed in the thread that writes: gives what stands for the reference in records of this run, until then."""
+        if self._is_over:
+            self._alive()
+        known, name = self._last
+        if known is text:  # what a step says is its event's text and its call's completion
+            return name
+        if self._held is not None and (held := self._held.get(text)) is not None:
+            return held
+        with self._naming:
+            name = f"{_UNNAMED}{self._texts}"
+            self._texts += 1
+            self._buffer.append(_Text(text))
+            if self._held is not None:
+                self._held[text] = name
+        self._chars += len(text)
+        self._last = text, name
+        return name
+
+    def later(self, note: dict[str, Any], make: Make, size: int = 0) -> None:
+        """Fill a note in the thread that writes, with what `make` makes of about `size` characters, given how to keep a text."""
+        self._chars += size
+        self._buffer.append(_Later(note, make, size))
+
     def open(self, event: Event) -> str:
         """Record that an event began; until `close` it stands in the trace as open. Returns its id."""
         if event.id in self._ids or self._is_over:
@@ -129,18 +188,12 @@ class Run:
             self._alive()
             what = f"event {event_id!r} is not open"
             raise InvalidTrace(what, where=self._where, fix=did_you_mean(event_id, self._open))
-        known: dict[str, Any] = {}
-        is_usual = True
-        for name, value in fields.items():
-            if type(value) in _TYPES.get(name, ()):
-                known[name] = value
-            elif value is not None or name not in _TYPES:
-                is_usual = False
-        if not is_usual:
+        known = {name: value for name, value in fields.items() if value is not None}
+        if not _USUAL.issuperset([(name, type(value)) for name, value in fields.items()]):
             known = self._odd(event_id, fields)
         if extra:
-            hidden = [name for name in extra if name in _NAMES]
-            if hidden:
+            if not _NAMES.isdisjoint(extra):
+                hidden = [name for name in extra if name in _NAMES]
                 raise InputError(f"{hidden[0]!r} is a field of an event, not extra", fix=f"close(..., {hidden[0]}=...)")
             known |= extra
         self._open.discard(event_id)
@@ -209,6 +262,22 @@ class Run:
         """Whether a task waits for its records to be durable."""
         return bool(self._waiting)
 
+    def flush(self) -> None:
+        """Write what there is, and what is awaited meanwhile, if the disk takes it."""
+        while self._buffer or self.is_awaited:
+            try:
+                self._commit()
+            except CounterpointError:
+                break  # those who waited were told; the records stay, and the next sync says it again
+            if not self.is_awaited:
+                break
+        if self.beside is not None:
+            self.beside()
+
+    def abandon(self) -> None:
+        """In a forked child: the journal is its parent's."""
+        self._is_over = True
+
     def _commit(self, upto: int | None = None) -> None:
         """Take what there is, write it, sync, and tell those who wait; nothing to do when a leader has got to `upto`."""
         with self._commit_lock:
@@ -218,6 +287,7 @@ class Run:
             # one. A slice and not a swap: another thread may append between any two steps here, and must find the same list.
             waiting = {loop: self._waiting.pop(loop) for loop in list(self._waiting)}
             batch = self._buffer[:]
+            self._make(batch)
             error: CounterpointError | None = None
             try:
                 if batch:
@@ -238,15 +308,43 @@ class Run:
                     if not loop.is_closed():
                         loop.call_soon_threadsafe(answer.tell, error)
 
+    def _make(self, batch: list[Any]) -> None:
+        """Fill the notes of a batch, once: what is tried again after the disk refused it has them."""
+        for place, record in enumerate(batch):
+            if type(record) is _Later:
+                made: list[Content] = []
+                record.note.update(record.make(functools.partial(self._keep_made, made)))
+                self._chars -= record.size
+                batch[place] = self._buffer[place] = made[0] if made else b""
+            elif type(record) is _Text:
+                made = []
+                self._names.append(self._keep_made(made, record.text))
+                self._chars -= len(record.text)
+                batch[place] = self._buffer[place] = made[0] if made else b""
+
+    def _keep_made(self, made: list[Content], text: str) -> str:
+        ref = content_ref(text)
+        if ref not in self._made:
+            self._made.add(ref)
+            self._chars += len(text)
+            made.append(Content(ref, text))
+        return ref
+
     def _lines(self, batch: list[Any]) -> tuple[bytes, list[Refusal]]:
         """The lines of a batch. An edge falls with its event, so that the journal never names what it does not hold."""
         lines, refused = encode_records(batch)
+        if self._names:
+            lines = _UNNAMED_REF.sub(self._name, lines)
         if not refused and not self._lost:
             return lines, refused
         self._lost |= {r.record.id for r in refused if isinstance(r.record, Event)}
         fallen = [r for r in batch if isinstance(r, Edge) and (r.src in self._lost or r.dst in self._lost)]
         lines, refused = encode_records([r for r in batch if r not in fallen])
+        lines = _UNNAMED_REF.sub(self._name, lines)
         return lines, refused + [Refusal(edge, "one of its events was refused") for edge in fallen]
+
+    def _name(self, found: re.Match[bytes]) -> bytes:
+        return self._names[int(found[1])].encode()
 
     def _refusal(self) -> InvalidTrace:
         first = self.refused[0]
@@ -359,89 +457,3 @@ class _Answer(asyncio.Future[None]):
         else:
             self.set_exception(error)
             self.exception()  # seen: a task that was cancelled meanwhile will not ask
-
-
-class Flusher:
-    """One thread per store that syncs what nobody waits for, at most every `interval_s`, and what tasks wait for, at once."""
-
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._runs: set[Run] = set()
-        self._asked: set[Run] = set()
-        self._lock = threading.Lock()
-        self._wakes = threading.Event()
-        self._thread: threading.Thread | None = None
-        _flushers.add(self)
-
-    def add(self, run: Run) -> None:
-        with self._lock:
-            self._runs.add(run)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="counterpoint-flusher", daemon=True)
-                self._thread.start()
-
-    def discard(self, run: Run) -> None:
-        with self._lock:
-            self._runs.discard(run)
-        self._wakes.set()
-
-    def wake(self, run: Run) -> None:
-        self._asked.add(run)
-        self._wakes.set()
-
-    def _work(self) -> None:
-        due = time.monotonic() + self._interval_s
-        while True:
-            self._wakes.wait(max(0.0, due - time.monotonic()))
-            self._wakes.clear()
-            is_due = time.monotonic() >= due
-            with self._lock:
-                if not self._runs:
-                    self._thread = None
-                    return
-                runs = [r for r in self._runs if is_due or r in self._asked]
-                self._asked.difference_update(runs)
-            self.flush(runs)
-            if is_due:
-                due = time.monotonic() + self._interval_s
-
-    def flush(self, runs: list[Run]) -> None:
-        for run in runs:
-            while run._buffer or run.is_awaited:
-                try:
-                    run._commit()
-                except CounterpointError:
-                    break  # those who waited were told; the records stay, and the next sync says it again
-                if not run.is_awaited:
-                    break
-
-    def load(self) -> int:
-        """About how many bytes wait in memory for the disk, of all runs."""
-        with self._lock:
-            return sum(run.load for run in self._runs)
-
-    def close(self) -> None:
-        """Leave every run unfinished in its journal."""
-        for run in list(self._runs):
-            run.release()
-
-
-_flushers: weakref.WeakSet[Flusher] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In a forked child there is no flusher thread, and the journals are its parent's: every run is over."""
-    for flusher in list(_flushers):
-        for run in flusher._runs:
-            run._is_over = True
-        flusher._runs = set()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-@atexit.register
-def _at_exit() -> None:
-    """A process that ends without closing its runs still leaves what it recorded."""
-    for flusher in list(_flushers):
-        flusher.flush(list(flusher._runs))

@@ -35,6 +35,7 @@ import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError, NotFound, TryAgain, did_you_mean
 from counterpoint.store.annotations import AnnotationFile, Change, Dataset
 from counterpoint.store.drawing import draw, event_columns
+from counterpoint.store.flusher import Flusher
 from counterpoint.store.handles import named, nearest
 from counterpoint.store.hot import Hot
 from counterpoint.store.journal import Journal, is_there, path_of, peek
@@ -44,7 +45,7 @@ from counterpoint.store.log import Commit, Row, State
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.removal import Removals
-from counterpoint.store.run import Flusher, Run
+from counterpoint.store.run import Run
 from counterpoint.store.summary import Info, StoreTable, Summary, info
 from counterpoint.store.tally import lost_run
 from counterpoint.store.writing import Writer, check
@@ -403,7 +404,6 @@ class Store:
         return with_annotations(trace, annotations) if annotations else trace
 
     def _whole(self, trace_id: str) -> Trace:
-
         def read(state: State) -> Trace | None:
             row = state.rows.get(trace_id)
             return None if row is None else self._lake.trace(row)
