@@ -420,8 +420,7 @@ class RecordingSession:
         self, run: Run, root: str, guard: LiveGuard | None = None, where: str = "", player: Any = None, points: Any = None,
         tracer: Any = None,
     ) -> None:  # fmt: skip
-        """`where` is its store's folder; a `player` stands in for the outside in a replay; at `points` agents get orders; a
-        `tracer` makes spans, too."""
+        """`where`: its store; a `player` stands in for the outside; at `points` agents get orders; a `tracer` makes spans."""
         self.run, self.guard, self.where, self.player, self.points = run, guard, where, player, points
         self.is_over = self.is_cut = self.is_kept = False
         """`is_cut`: memory was full, and nothing is recorded since; `is_kept`: somebody asked for it, whatever the sample."""

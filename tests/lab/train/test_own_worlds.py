@@ -194,7 +194,7 @@ def test_a_language_model_learns_in_a_task_of_ones_own(here: Path, capsys: pytes
     assert _run("new", "task", "notes") == 0
     small = {"notes": 2, "limits.width": 1, "limits.max_tokens": 8, "limits.turns": 4, "limits.steps": 2, "limits.repairs": 0}
     learn = {"imitate.teams": 4, "imitate.steps": 2, "imitate.batch": 4, "learn.groups": 2, "learn.samples": 2, "eval_episodes": 2}
-    pairs = [word for name, value in (small | learn | {"steps_per_update": 1}).items() for word in ("--set", f"{name}={value}")]
+    pairs = [word for name, value in (small | learn).items() for word in ("--set", f"{name}={value}")]
     named = ("--model", "tiny", "--task", "my_lab/notes.py:notes", "--topology", "harness", "--demos", "fake:1")
     assert _run("train", "lm", *named, *pairs, "--cap", "updates=2", "--workers", "1", "-o", "taught") == 0
     told = capsys.readouterr()

@@ -89,7 +89,7 @@ def test_branches_of_a_tree_begin_alike_and_part_at_one_call(session: tuple[Path
 def test_c3_with_replay_compares_messages_after_the_same_words_and_pays_the_kl(session: tuple[Path, list[Any], list[Any]]) -> None:
     model, _, tree = session
     told = settings(model, preset="c3_replay", learn={"tree": [2, 2], "samples": 4})
-    assert (told.learn.tree, told.learn.kl, told.learn.kl_in, told.learn.beta) == ((2, 2), "k1", "reward", 0.01)
+    assert (told.learn.tree, told.learn.kl, told.learn.beta) == ((2, 2), "k1", 0.01)
     assert told.learn.objective().beta == 0
     credit = registry.get("mechanism", "c3")(tree, **told.learn.options["c3"])
     assert credit.notes["sibling sets"] >= 2  # in each task the two beginnings; and where branches part, if they say two things

@@ -39,12 +39,12 @@ def config(model: Path, **more: Any) -> dict[str, Any]:
     task = {"name": "tests.lm_help:colours", "topology": "harness", "limits": limits}
     imitate = {"teams": 24, "steps": 30, "batch": 12, "lr": 1e-2, "warmup": 4, **more.pop("imitate", {})}
     learn = {"updates": 5, "groups": 3, "samples": 8, "lr": 4e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
-    usual = {"eval_episodes": 24, "steps_per_update": 10, "workers": 1, "eval_every": 100, "checkpoint_every": 100}
+    usual = {"eval_episodes": 24, "workers": 1, "eval_every": 100, "checkpoint_every": 100}
     return {"model": str(model), "task": [task], "imitate": imitate, "learn": learn, **usual, **more}
 
 
 SHORT: dict[str, Any] = {"imitate": {"teams": 4, "steps": 2, "batch": 4}, "learn": {"updates": 2, "groups": 2, "samples": 2},
-                         "eval_episodes": 2, "steps_per_update": 1, "checkpoint_every": 1}  # fmt: skip
+                         "eval_episodes": 2, "checkpoint_every": 1}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,9 @@
 
 The team is `lab/bench/own_team/desk.py`; it speaks OpenAI's protocol to the endpoint of the run. Cases are drawn by the claim's
 seed: 1,280 mails, of which a fifth is held out. Each start imitates recordings of the same graph whose model is a set of rules
-that err in a fifth of all fields, and take most of what is broken for what is to go back (drawn anew for each start). From there four runs go on paid for the share of right fields
-(group-relative credit), and as a control imitate on for the same device time. Starts, runs and cases as in `_starts`.
+that err in a fifth of all fields, and take most of what is broken for what is to go back (drawn anew for each start). From there
+four runs go on paid for the share of right fields (group-relative credit), and as a control imitate on for the same device time.
+Starts, runs and cases as in `_starts`.
 
 Always true: every number is from runs that are made now, or by an earlier part of the same claim (see `_language`).
 """

@@ -54,7 +54,7 @@ def graph(model: Any) -> Any:
 
 def team(question: str) -> str:
     """One mail, answered with the model that the environment names."""
-    model = ChatOpenAI(model="gpt-4o-mini", max_tokens=32)
+    model = ChatOpenAI(model="gpt-4o-mini", max_completion_tokens=32)
     answer: str = graph(model).invoke({"mail": question, "line": "", "answer": ""})["answer"]
     return answer
 

@@ -82,7 +82,7 @@ class OwnDriver:
             self.close()
             raise
 
-    def play(self, rollouts: Sequence[OwnRollout], engine: Any = None) -> list[Trace]:
+    def play(self, rollouts: Sequence[Any], engine: Any = None) -> list[Trace]:
         """The traces of the rollouts that came to an end, in their order."""
         queue, done = deque(range(len(rollouts))), dict[int, Trace | None]()
         try:

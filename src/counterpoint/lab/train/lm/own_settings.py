@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-if TYPE_CHECKING:
-    from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix
-
 _LIMITS = ("max_tokens", "seconds")
 
 
-def check_own(settings: LanguageSettings, mix: TaskMix) -> None:
-    """Raise where a run of a person's own team cannot begin."""
+def check_own(settings: Any, mix: Any) -> None:
+    """Raise where a run of a person's own team cannot begin: its `LanguageSettings`, and the `TaskMix` of the team."""
     if len(settings.task) > 1:
         raise InputError("a team of your own is played alone", where="task", fix="one [[task]]")
     for name, where in ((mix.name, "--team"), *([(mix.reward, "--reward")] if mix.reward else [])):
@@ -46,7 +43,7 @@ def check_own(settings: LanguageSettings, mix: TaskMix) -> None:
     _check_run(settings)
 
 
-def _check_run(settings: LanguageSettings) -> None:
+def _check_run(settings: Any) -> None:
     learn, imitate = settings.learn, settings.imitate
     if (imitate.steps or imitate.seconds) and imitate.demos.partition(":")[0] == "fake":
         what = "a fake cannot show how your own team works"

@@ -30,12 +30,13 @@ import msgspec
 from msgspec.structs import replace
 
 import counterpoint.registry as registry
+from counterpoint.display import counted
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.tasks.cases import is_match, without_answer
 from counterpoint.lab.team.job import Job, takes, takes_text
 from counterpoint.lab.train.child_process import end_with_parent
-from counterpoint.lab.train.lm.own_calls import CALL_NUMBER, CallNumbers
+from counterpoint.lab.train.lm.own_calls import CallNumbers
 from counterpoint.lab.train.lm.own_tasks import OwnRollout
 from counterpoint.lab.train.lm.rollout_messages import (
     Begin,
@@ -313,6 +314,3 @@ class _Watch:
             number = numbers.number(asked) if isinstance(asked, dict) else None
             if number is not None:
                 request.headers[EVENT_HEADER] = f"{self._rollout}.{number}"
-
-
-__all__ = ["CALL_NUMBER", "EVENT_HEADER", "serve_teams"]

@@ -90,8 +90,8 @@ class RayHost:
         self, given: Path | str | bytes, workers: int, *, address: str | None = None, memory_mb: int = WORKER_MB,
         place_s: float = PLACE_S, tell: Callable[[str], None] = lambda what: None,
     ) -> None:  # fmt: skip
-        """`given`: the folder of the tokeniser, or as bytes what a worker of a person's own team is told; all `workers` must have a
-        place within `place_s`; `tell` is told what the run takes of the cluster before it does."""
+        """`given`: the folder of the tokeniser, or as bytes what a worker of a person's own team is told; all `workers` must have
+        a place within `place_s`; `tell` is told what the run takes of the cluster before it does."""
         self._place_s, self._cluster = place_s, RayCluster(address, workers=workers, memory_mb=memory_mb)
         tell(self._cluster.needs())
         self._files = [ray.put(given if isinstance(given, bytes) else _chat_files(Path(given)))]

@@ -146,7 +146,7 @@ def _go_on_own(
 
     per_core = _OWN_PER_CORE if policies.is_gpu else 1
     workers = settings.workers or per_core * (os.cpu_count() or 2)
-    host = _own_ray(mix, workers, address, tell) if is_far else LocalHost(settings_of(mix), serve_teams)
+    host: Any = _own_ray(mix, workers, address, tell) if is_far else LocalHost(settings_of(mix), serve_teams)
     endpoint = OwnEndpoint(load, slots=engine.slots.count, most=mix.most, host=host.own_address if is_far else "127.0.0.1")
     try:
         endpoint.start()

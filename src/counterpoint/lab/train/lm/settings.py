@@ -60,9 +60,9 @@ class TaskMix:
     share: PositiveInt = 1
     """How often it is played beside the others."""
     cases: str = ""
-    """Of a team of your own, whose function `name` is ("my.py:team"): the file with its cases, one in each line."""
+    """Of a team of your own, whose function `name` is ("FILE:FUNCTION"): the file with its cases, one in each line."""
     reward: str = ""
-    """Who scores its answers, "my.py:score"; none: an exact match with the case's answer."""
+    """Who scores its answers, "FILE:FUNCTION"; none: an exact match with the case's answer."""
 
     @property
     def is_own(self) -> bool:

@@ -71,5 +71,6 @@ def _own(options: Mapping[str, Any]) -> dict[str, str] | None:
     if options["tasks"] is not None:
         raise InputError("--team brings its own tasks", where="--task", fix="--team my.py:team --tasks FILE")
     if cases is None:
-        raise InputError("no tasks for the team", where="--tasks", fix='--tasks cases.jsonl: {"question": "...", "answer": "..."}')
+        fix = '--tasks cases.jsonl: {"question": "...", "answer": "..."}'
+        raise InputError("no tasks for the team", where="--tasks", fix=fix)
     return {"name": team, "cases": cases} | ({} if reward is None else {"reward": reward})
