@@ -38,7 +38,7 @@ def config(model: Path, **more: Any) -> dict[str, Any]:
     limits = {"width": 1, "max_tokens": 8, "turns": 6, "steps": 3, "repairs": 0}
     task = {"name": "tests.lm_help:colours", "topology": "harness", "limits": limits}
     imitate = {"teams": 24, "steps": 30, "batch": 12, "lr": 1e-2, "warmup": 4, **more.pop("imitate", {})}
-    learn = {"updates": 5, "groups": 3, "samples": 8, "lr": 4e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
+    learn = {"updates": 8, "groups": 3, "samples": 8, "lr": 4e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
     usual = {"eval_episodes": 24, "workers": 1, "eval_every": 100, "checkpoint_every": 100}
     return {"model": str(model), "task": [task], "imitate": imitate, "learn": learn, **usual, **more}
 
