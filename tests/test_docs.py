@@ -21,12 +21,18 @@ from typing import NamedTuple
 
 import pytest
 
+from tiny_help import make_tiny
 from warm_help import programs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(p for place in (".", "journeys", "sources", "lab", "lab/research", "lab/trainers") for p in sorted((ROOT / "docs" / place).glob("*.md")))]
 # These set up a machine, or run this very test; what they install is held to pyproject.toml below.
-NOT_RUN = ("make ", "pip ", "uv ")
+NOT_RUN = ("make ", "pip ", "uv ", "counterpoint models install")
+# What takes a GPU minutes, as the test does it on a CPU: the same command with a tiny model and less to do.
+TINY = {
+    "smollm2-135m": "tiny", "imitate.steps=120": "imitate.steps=2", "learn.updates=10": "learn.updates=1", "--set device=cuda": "--workers 2",
+    "limits.max_tokens=32": "limits.max_tokens=6 --set learn.groups=2 --set learn.samples=2 --set learn.resample=0 --set eval_episodes=2",
+}
 # What the README takes minutes for, as the test does it: the same command with less to do, in a world of small tasks.
 LESS = {"counterpoint demo": "counterpoint demo --world W2 --cap calls=12000 --seeds 1 --episodes 8"}
 TRAINS = "torch torch._dynamo"  # what commands that train import
@@ -132,6 +138,8 @@ def follow(page: Path, folder: Path, environment: dict[str, str]) -> None:
         if step.kind == "shell" and step.text.startswith(NOT_RUN):
             continue
         step = step._replace(text=LESS.get(step.text, step.text))
+        for much, little in TINY.items() if (folder / "tiny").is_dir() and step.text.startswith("counterpoint train lm") else ():
+            step = step._replace(text=step.text.replace(much, little))
         if exported := re.fullmatch(r"export (\w+)=(\S+)", step.text):
             environment[exported.group(1)] = exported.group(2)
             continue
@@ -151,8 +159,11 @@ def surroundings(found: Path, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_block_runs_and_prints_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """By forks of an interpreter that has imported the package."""
-    imports = TRAINS if "counterpoint train net" in page.read_text() else ""
+    imports = TRAINS if "$ counterpoint train" in page.read_text() else ""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    if page.name == "your-team.md":
+        pytest.importorskip("langchain_openai")
+        make_tiny(tmp_path / "tiny", context=2048)
     follow(page, tmp_path, surroundings(programs(), WARM_IMPORTS=imports))
 
 

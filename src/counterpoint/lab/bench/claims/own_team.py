@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from counterpoint.lab.bench.claims._language import (
     usual,
 )
 from counterpoint.lab.bench.claims._starts import Starts, of_rows, of_tasks, per_task
+from counterpoint.lab.bench.own_team.shown import record_shown
 from counterpoint.lab.train.folder import RunFolder
 
 _CASES, _HELD_OUT = 1280, 256
@@ -134,46 +134,9 @@ def _show(plan: Starts) -> None:
         folder = plan.folder / f"shown-{plan.seed}-{s}"
         if not is_made(start) and not folder.is_dir():
             args = (folder, _SHOWN_APART * (plan.seed + 1) + s, scaled(_SHOWN, 8))
-            running.append(context.Process(target=_record, args=args))
+            running.append(context.Process(target=record_shown, args=args))
             running[-1].start()
     for process in running:
         process.join()
         if process.exitcode:
             raise CounterpointError(f"recording the demonstrations ended with code {process.exitcode}", fix="see what it printed")
-
-
-def _record(whole: Path, seed: int, count: int) -> None:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage
-    from langchain_core.outputs import ChatGeneration, ChatResult
-
-    import counterpoint
-    from counterpoint.lab.bench.own_team.desk import graph, score
-    from counterpoint.lab.bench.own_team.mails import Rules, mails
-    from counterpoint.recorder.adapters.langgraph import handler
-    from counterpoint.store import Store
-
-    class Scripted(BaseChatModel):
-        rules: Any
-
-        @property
-        def _llm_type(self) -> str:
-            return "rules"
-
-        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
-            return ChatResult(generations=[ChatGeneration(message=AIMessage(self.rules.answer(messages)))])
-
-    folder = whole.with_name(f".{whole.name}")
-    shutil.rmtree(folder, ignore_errors=True)
-    with Store(folder) as store:
-        for k, case in enumerate(mails(seed, count)):
-            rec = counterpoint.record(store, task=f"shown-{k}", trace_id=f"shown-{k}")
-            with rec:
-                made = graph(Scripted(rules=Rules(case, seed * 10_000 + k)))
-                asked = {"mail": case["question"], "line": "", "answer": ""}
-                answer = made.invoke(asked, {"callbacks": [handler(rec)]})["answer"]
-                worth = score(answer, case)
-                rec.reward(team=worth)
-                rec.metric(task_success=float(worth == 1.0), task_score=worth)
-            _ = rec.trace
-    folder.replace(whole)
