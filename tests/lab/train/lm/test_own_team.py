@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,16 +23,17 @@ from click.testing import CliRunner
 import counterpoint
 from counterpoint.app.cli import cli
 from counterpoint.credits.call_rows import call_rows
-from counterpoint.errors import CounterpointError, InputError, NotFound
+from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.lab.lm.engine import Engines
 from counterpoint.lab.train.folder import RunFolder
+from counterpoint.lab.train.lm.advantages import advantages, less_prices
 from counterpoint.lab.train.lm.own_driver import OwnDriver, settings_of
 from counterpoint.lab.train.lm.own_endpoint import OwnEndpoint
 from counterpoint.lab.train.lm.own_tasks import OwnRollout, OwnTasks
 from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.policies import engine_of, read_model
 from counterpoint.lab.train.lm.run import train_language
-from counterpoint.lab.train.lm.settings import HELD_OUT_END, TaskMix, language_settings
+from counterpoint.lab.train.lm.settings import HELD_OUT_END, Learn, Prices, TaskMix, language_settings
 from counterpoint.lab.train.lm.worker_link import LocalHost
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit
@@ -150,6 +152,31 @@ def test_a_team_that_records_itself_stays_out_of_its_store(endpoint: OwnEndpoint
     reader = [e for e in trace.events if e.role == "reader" and (e.extra or {}).get("call")]
     assert [trace.contents[e.extra["call"]["prompt"]["more"][-1]][-5:] for e in reader if "prompt" in e.extra["call"]]  # type: ignore[index]
     assert counterpoint.problems(trace) == []
+
+
+def test_the_page_says_which_credit_reaches_which_calls(endpoint: OwnEndpoint, cases: Path) -> None:
+    """The table of docs/identified.md, on two cases by three samples."""
+    pytest.importorskip("langchain_openai")
+    page = (Path(__file__).parents[4] / "docs" / "identified.md").read_text().partition("## In training")[2]
+    everywhere, turns = (re.findall(r"`(\w+)`", line) for line in page.splitlines() if line.startswith(("| `group", "| `agent_l")))
+    reached: dict[str, dict[str, float]] = {}
+    for name in ("plain.py:team", "graph.py:team"):
+        with driver(endpoint, mix(name, cases)) as made:
+            played = made.play([replace(one, case=f"c{k % 2}", trace_id=f"r{k}") for k, one in enumerate(rollouts(6))])
+        traces = [less_prices(trace, Prices()) for trace in played]
+        for credit in (*everywhere, *turns, "critical_steps", "puppeteer", "marsrl"):
+            try:
+                rows = advantages(traces, Learn(credit=(credit,))).rows
+                reached.setdefault(name, {})[credit] = sum(row.advantage is not None for row in rows) / len(rows)
+            except NotIdentified:
+                reached.setdefault(name, {})[credit] = -1.0
+    plain, graph = reached["plain.py:team"], reached["graph.py:team"]
+    assert {credit: (plain[credit], graph[credit]) for credit in everywhere} == dict.fromkeys(everywhere, (1.0, 1.0))
+    assert {credit: (plain[credit], graph[credit]) for credit in turns} == dict.fromkeys(turns, (-1.0, 1.0))
+    assert 0 < plain["marsrl"] < 1
+    assert 0 < graph["marsrl"] < 1
+    assert (0 < plain["critical_steps"] < 1, graph["critical_steps"]) == (True, 0.0)
+    assert plain["puppeteer"] == graph["puppeteer"] == 0.0
 
 
 # -- what is drawn -----------------------------------------------------------------------------------------------------------------
@@ -297,6 +324,14 @@ def test_what_cannot_be_trained_is_one_error_before_anything_runs(model: Path, c
     assert isinstance(got.exception, CounterpointError), got.output
     assert message in str(got.exception)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_team_is_run_by_actors_of_a_cluster(model: Path, cases: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    told = config(model, cases, learn={"updates": 1, "groups": 1, "samples": 2}, eval_episodes=1, workers=1, runner="ray")
+    run = train_language(tmp_path / "run", told)
+    assert run.about["status"] == "finished"
+    assert run.metrics()[-1]["calls_per_episode"] == 3
 
 
 def test_runs_of_a_file_say_what_they_were(model: Path, cases: Path, tmp_path: Path) -> None:

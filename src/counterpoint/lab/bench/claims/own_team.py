@@ -47,6 +47,8 @@ def own_team(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """A LangGraph team of three roles learns without a changed line: more than it was shown, or shown for longer."""
     folder = folder_of("own-team").resolve()
     plan = Starts(folder, seed, seeds)
+    if not all(map(is_made, [*plan.starts, *plan.runs("learn"), *plan.runs("more")])):
+        _check_machine()
     task = _task(folder, seed)
     _begin(plan, task)
     side_by_side(go_on, _orders(plan, "learn", task, {"learn": _learned()})[:1])
@@ -78,6 +80,14 @@ def _rows(plan: Starts, runs: list[Path], seconds: float, steps: int) -> Iterato
     yield reported("steps that imitation makes in them", [steps])
     lost = [sum(sum((row.get("lost") or {}).values()) for row in RunFolder.open(run).metrics()) for run in runs]
     yield reported("rollouts lost, of all runs", [float(sum(lost))])
+
+
+def _check_machine() -> None:
+    """What is refused is refused before anything is drawn or recorded."""
+    device()
+    missing = [name for name in ("langgraph", "langchain_openai") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"the team needs {' and '.join(missing)}", fix="pip install langgraph langchain-openai")
 
 
 def _task(folder: Path, seed: int) -> dict[str, Any]:
