@@ -40,10 +40,11 @@ def answer_note(
     return {REPLAY: note}
 
 
-def keep_step(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> None:
-    """The same of a model's step, whose event says what was asked, too."""
+def keep_step(scope: Scope, value: Any, error: BaseException | None, text: str | None, *, instead: Any = None) -> None:
+    """The same of a model's step, whose event says what was asked, too; `instead` is kept where the answer cannot be."""
     if not is_all_told(scope, value, error, text):
-        _keep_answer(scope, scope.outcome.setdefault("extra", {}).setdefault(REPLAY, {}), value, error, text)
+        note = scope.outcome.setdefault("extra", {}).setdefault(REPLAY, {})
+        _keep_answer(scope, note, value, error, text, instead=instead)
 
 
 def is_all_told(scope: Scope, value: Any, error: BaseException | None, text: str | None) -> bool:
@@ -53,25 +54,34 @@ def is_all_told(scope: Scope, value: Any, error: BaseException | None, text: str
     return (value is None and text is None) or (is_plain_text(value) and value == text)
 
 
-def _keep_answer(scope: Scope, note: dict[str, Any], value: Any, error: BaseException | None, text: str | None) -> None:
+def _keep_answer(
+    scope: Scope, note: dict[str, Any], value: Any, error: BaseException | None, text: str | None, *, instead: Any = None
+) -> None:
     """The answer as it is now; its line is written where the team does not wait for it."""
     if scope.has_inner:
         note["runs"] = True
     elif scope.parts is not None and len(scope.parts) >= MOST_PARTS:
         note["lost"] = f"a stream of {MOST_PARTS:,} parts or more"
     else:
-        try:
-            packed = snapshot(Answer(value, error, scope.parts, is_awaited=scope.is_awaited, is_cut=scope.is_cut))
+        answer = Answer(value, error, scope.parts, is_awaited=scope.is_awaited, is_cut=scope.is_cut)
+        packed, why = list[dict[str, Any]](), ""
+        for one in (answer, *([] if instead is None else [Answer(instead)])):
+            try:
+                packed.append(snapshot(one))
+            except Unpackable as odd:
+                why = why or str(odd)
+        if packed:
             scope.session.recorder.sink.later(note, functools.partial(_line_note, packed), len(text or ""))
-        except Unpackable as odd:
-            note["lost"] = str(odd)
+        else:
+            note["lost"] = why
 
 
-def _line_note(packed: dict[str, Any], keep: Callable[[str], str]) -> dict[str, str]:
+def _line_note(packed: Sequence[dict[str, Any]], keep: Callable[[str], str]) -> dict[str, str]:
+    first, *others = packed
     try:
-        return {"answer": keep(as_line(packed))}
+        return {"answer": keep(as_line(first))}
     except Unpackable as odd:
-        return {"lost": str(odd)}
+        return _line_note(others, keep) if others else {"lost": str(odd)}
     except Exception as error:  # what writes must go on
         return {"lost": one_line(error)}
 

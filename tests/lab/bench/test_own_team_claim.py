@@ -20,7 +20,7 @@ from counterpoint.errors import Refused
 from counterpoint.lab.bench.claims import own_team
 from counterpoint.lab.bench.own_team.desk import CHECKER, READER, ROUTER, score
 from counterpoint.lab.bench.own_team.mails import ERRS, MISTAKES, Rules, mails, write_cases
-from counterpoint.lab.bench.own_team.shown import record_shown
+from counterpoint.lab.bench.own_team.recordings import record_desk
 from counterpoint.lab.tasks.cases import read_lines
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.store import Store
@@ -77,7 +77,7 @@ def test_the_demonstrator_errs_as_it_says() -> None:
 
 
 def test_recordings_of_the_desk_can_be_imitated(tmp_path: Path) -> None:
-    record_shown(tmp_path / "shown", 5, 3)
+    record_desk(tmp_path / "shown", 5, 3)
     with Store(tmp_path / "shown", read_only=True) as store:
         traces = [store.get(name) for name in store.ids()]
     assert len(traces) == 3

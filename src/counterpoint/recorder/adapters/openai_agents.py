@@ -186,7 +186,9 @@ class _Processor(TracingProcessor):
             error = None
         failure = {"ok": error is None, "error": error_text(error)}
         if not asked.is_told:
-            scope.outcome["extra"] = {REPLAY: {**scope.outcome.get("extra", {}).get(REPLAY, {}), "lost": _UNTOLD}}
+            note = scope.outcome.get("extra", {}).get(REPLAY, {})
+            note["lost"] = _UNTOLD
+            scope.outcome["extra"] = {REPLAY: note}
             do(scope, "end", None, **clean(usage_of(response), scope.session.note), **failure)
             ended(scope)
             return
@@ -197,10 +199,8 @@ class _Processor(TracingProcessor):
         calls = [{"name": call.name, "arguments": call.arguments} for call in answer.calls] if answer else []
         scope.outcome["extra"] = {**extra, **({"tool_calls": calls} if calls else {})}
         is_stream, is_cancelled = isinstance(value, list), isinstance(error, asyncio.CancelledError)
-        scope.session.do(keep_step, scope, value, error if is_cancelled or not is_stream else None, text)
-        note = scope.outcome["extra"].get(REPLAY, {})
-        if is_stream and response is not None and note.pop("lost", None) is not None:  # a stream too long to keep: its end is all
-            scope.session.do(keep_step, scope, as_response(value), None, text)
+        end = as_response(value) if is_stream and response is not None else None  # of a stream too long to keep its end is all
+        scope.session.do(keep_step, scope, value, error if is_cancelled or not is_stream else None, text, instead=end)
         usage = clean({**usage_of(response), "model": asked.model}, scope.session.note)
         do(scope, "tell_call", None, answer_of(response))
         if text is not None and scope.outer is not None:

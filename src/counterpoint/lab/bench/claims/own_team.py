@@ -1,4 +1,4 @@
-"""A person's own LangGraph team of three roles learns with a 135M model, without a changed line: before, shown, and paid.
+"""A LangGraph team of three roles learns as it is with a 135M model: as it comes, shown, and paid.
 
 The team is `lab/bench/own_team/desk.py`; it speaks OpenAI's protocol to the endpoint of the run. Cases are drawn by the claim's
 seed: 1,280 mails, of which a fifth is held out. Each start imitates recordings of the same graph whose model is a set of rules
@@ -14,14 +14,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
 from counterpoint.lab.bench.claims._language import (
+    device,
     folder_of,
     go_on,
     is_made,
@@ -32,7 +34,7 @@ from counterpoint.lab.bench.claims._language import (
     usual,
 )
 from counterpoint.lab.bench.claims._starts import Starts, of_rows, of_tasks, per_task
-from counterpoint.lab.bench.own_team.shown import record_shown
+from counterpoint.lab.bench.own_team.recordings import record_desk
 from counterpoint.lab.train.folder import RunFolder
 
 _CASES, _HELD_OUT = 1280, 256
@@ -144,7 +146,7 @@ def _show(plan: Starts) -> None:
         folder = plan.folder / f"shown-{plan.seed}-{s}"
         if not is_made(start) and not folder.is_dir():
             args = (folder, _SHOWN_APART * (plan.seed + 1) + s, scaled(_SHOWN, 8))
-            running.append(context.Process(target=record_shown, args=args))
+            running.append(context.Process(target=record_desk, args=args))
             running[-1].start()
     for process in running:
         process.join()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def record_shown(whole: Path, seed: int, count: int) -> None:
+def record_desk(whole: Path, seed: int, count: int) -> None:
     """Record so many mails, drawn by the seed, in a new store."""
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
