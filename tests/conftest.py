@@ -52,7 +52,7 @@ _SCALED: set[int] = set()
 # `make test` hands out whole files, so that what a file's tests share is made once. The longest come first, so that nothing long
 # begins when all the rest is over.
 LONGEST = (
-    "web/test_journeys.py", "test_docs.py", "lab/train/test_presets.py", "test_conformance.py", "store/test_interleavings.py",
+    "web/test_journeys.py", "test_docs.py", "lab/train/lm/test_own_team.py", "lab/train/test_presets.py", "test_conformance.py", "store/test_interleavings.py",
     "lab/worlds/teamworld/test_fork.py", "lab/train/test_start.py", "lab/worlds/teamworld/test_worlds.py", "lab/team/test_end_to_end.py", "lab/app/test_train.py",
     "app/test_serve.py", "lab/worlds/teamworld/test_traces.py", "web/test_page.py", "lab/team/test_sandbox_escapes.py", "store/test_bad.py",
     "lab/team/test_topologies.py", "lab/train/test_recorded.py", "lab/team/test_live_forks.py", "lab/app/test_plot.py",

@@ -201,7 +201,7 @@ def test_a_rollout_is_drawn_by_its_seed_and_in_training_at_the_runs_temperature(
 
 
 def test_a_fault_costs_its_rollout_and_is_named(endpoint: OwnEndpoint, cases: Path) -> None:
-    task = mix("faults.py:team", cases, reward=f"{TEAMS}/faults.py:score", limits={"seconds": 20.0})
+    task = mix("faults.py:team", cases, reward=f"{TEAMS}/faults.py:score", limits={"seconds": 45.0})
     with driver(endpoint, task, workers=2) as made, pytest.warns(RuntimeWarning, match="is lost"):
         traces = made.play(rollouts(questions=["fine", "raise", "die", "hang", "nan", "well"]))
     assert [t.trace_id for t in traces] == ["r0", "r1", "r4", "r5"]
@@ -211,7 +211,7 @@ def test_a_fault_costs_its_rollout_and_is_named(endpoint: OwnEndpoint, cases: Pa
     assert failed["r1"] == "ValueError: this answer does not suit at faults.py:19"
     assert "no number" in failed["r4"]
     assert calls_of(traces[1])[0].token_ids is not None  # what the model said before the team failed can be learned from
-    assert sorted(made.stats.lost) == ["it did not come to an end in 20 s", "its process ended (exit code 3)"]
+    assert sorted(made.stats.lost) == ["it did not come to an end in 45 s", "its process ended (exit code 3)"]
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from counterpoint.lab.train.lm.own_tasks import OwnRollout
 
 _NAME = "policy"
 """What the model is called here, whatever the code calls it."""
-_CUT = ("top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
-"""What makes an answer's log-probability another than the policy's."""
+_DROPPED = ("top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "response_format")
+"""What our engine does not do: the model learns the form that the code can read, and what else these would give it."""
 
 
 @dataclass
@@ -145,13 +145,13 @@ class OwnEndpoint:
         key = b"%d|%s|%d" % (rollout.seed, digest.hex().encode(), slot.seen[digest])
         asked["seed"] = int.from_bytes(hashlib.blake2b(key, digest_size=7).digest())
         asked["model"] = _NAME
-        asked.pop("response_format", None)  # the model learns the form that the code can read
+        for name in _DROPPED:
+            asked.pop(name, None)
         most = asked.pop("max_completion_tokens", None) or asked.get("max_tokens")
         asked["max_tokens"] = min(most, self._most) if isinstance(most, int) else self._most
         if rollout.temperature is not None:
             asked["temperature"] = rollout.temperature
-            for name in _CUT:
-                asked.pop(name, None)
+            asked.pop("top_p", None)  # a cut distribution is not the policy's
         elif heat is None:
             asked["temperature"] = 1.0
 

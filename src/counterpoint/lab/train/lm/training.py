@@ -20,12 +20,11 @@ import torch
 
 from counterpoint.credits.call_rows import CallRows, call_rows
 from counterpoint.errors import InputError
-from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.model import Message
 from counterpoint.lab.team.edits import keyed_seed
 from counterpoint.lab.train.folder import FORMAT, check_format
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
+from counterpoint.lab.train.lm.demonstrations import retokenised
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.own_driver import OwnDriver
@@ -35,7 +34,6 @@ from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, T
 from counterpoint.lab.train.lm.token_weights import CallPlace, token_weights
 from counterpoint.lab.train.lm.tree import branches
 from counterpoint.trace import Trace
-from counterpoint.trace.model_calls import chat_of
 from counterpoint.trace.rows import Credit
 
 _LEARN, _SHOW = HELD_OUT_END, 2 * HELD_OUT_END
@@ -486,12 +484,3 @@ class LanguageTraining:
         if kept["reference"] is not None:
             self.reference = {p: {n: w.to(device) for n, w in ws.items()} for p, ws in kept["reference"].items()}
 
-
-def retokenised(trace: Trace, event_id: str, chat: Chat) -> tuple[list[int], list[int]] | None:
-    """The tokens of a call that was recorded as text: of its prompt, and of its answer with the token that ends it; None where it
-    was not recorded, or read a tool's answer as a message."""
-    found = chat_of(trace, trace.events[trace.index[event_id]])
-    if found is None:
-        return None
-    messages = [Message(role, text) for role, text in found.prompt if role != "tool"]
-    return (chat.prompt(messages), chat.answer(found.answer)) if len(messages) == len(found.prompt) else None
