@@ -75,9 +75,14 @@ class Captured:
         self.sessions.append(made)
         return made
 
+    @property
+    def longest(self) -> RecordingSession:
+        """Of several recordings the one with the most events."""
+        return max(self.sessions, key=lambda one: one.recorder.count)
+
     def trace(self) -> Trace:
-        """What was recorded: of several recordings the one with the most events."""
-        session = max(self.sessions, key=lambda one: one.recorder.count)
+        """What the longest recording holds."""
+        session = self.longest
         with session.lanes.lock:
             run: Any = session.run
             return run.finish(session.rewards or run.rewards, {}, session.metrics or None, {})

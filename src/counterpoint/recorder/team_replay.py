@@ -35,10 +35,11 @@ from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
 from counterpoint.recorder.call_notes import renamed_call
 from counterpoint.recorder.control import orders_by_key
 from counterpoint.recorder.lanes import RecordingSession, current
+from counterpoint.recorder.memory_run import MemoryRun
 from counterpoint.recorder.player import FIX, Player, in_loop, is_call, places_of
 from counterpoint.recorder.problems import error_text
 from counterpoint.recorder.recorded_calls import event_name, framework_agents, is_ours
-from counterpoint.recorder.recorder import MemorySink, timed
+from counterpoint.recorder.recorder import timed
 from counterpoint.recorder.replaying import playing
 from counterpoint.recorder.safe_points import SafePoints, StoppedByOperator
 from counterpoint.recorder.sealing import end_replay
@@ -51,15 +52,12 @@ _one_at_a_time = threading.RLock()
 _AGAIN = "record it with this version: `with counterpoint.record(...)` around decorated functions keeps what a replay needs"
 
 
-class ForkRun(MemorySink):
+class ForkRun(MemoryRun):
     """The recording of one fork, in memory: what a session writes to instead of a store."""
 
-    trouble = None
-
     def __init__(self, trace_id: str, player: Player) -> None:
-        super().__init__()
-        self.trace_id, self._player = trace_id, player
-        self.rewards: dict[str, Any] = {}
+        super().__init__(trace_id, player.trace.task_id)
+        self._player = player
         self.metrics: dict[str, Any] | None = None
         self.is_finished = False
 
@@ -80,26 +78,6 @@ class ForkRun(MemorySink):
         """Keep an edge: what reads something changed may be changed."""
         super().edge(src, dst, type)
         self._player.read(src, dst)
-
-    def sync(self) -> None:
-        """Nothing is waited for."""
-
-    def sync_async(self) -> asyncio.Future[None]:
-        """Nothing is waited for."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
-
-    def is_crowded(self, most: int) -> bool:
-        """It is held in memory anyway."""
-        return False
-
-    def drop_refused(self) -> list[Any]:
-        """Nothing is refused."""
-        return []
-
-    def release(self) -> None:
-        """The recording breaks off."""
 
     def finish(self, rewards: Any, costs: Any, metrics: Any, meta: dict[str, Any]) -> Trace:
         """The trace as the team's own code sees it at the end."""

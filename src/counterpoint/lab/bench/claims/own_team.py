@@ -66,7 +66,7 @@ def _rows(plan: Starts, runs: list[Path], seconds: float, steps: int) -> Iterato
     first = RunFolder.open(plan.starts[0]).evals()[0]
     yield reported("as it comes, share of right fields, sampled", of_tasks(first["values"]))
     yield reported("as it comes, greedy", of_tasks(first["greedy"]))
-    shown = [np.mean([RunFolder.open(start).about["demonstrators"]["reward"]]) for start in plan.starts]
+    shown = [RunFolder.open(start).about["demonstrators"]["reward"] for start in plan.starts]
     yield reported("demonstrator", of_rows(shown, "start"))
     for way, key, solved in (("sampled", "values", "successes"), ("greedy", "greedy", "greedy_successes")):
         starts, mine, more = per_task(plan.starts, key), per_task(runs, key), per_task(plan.runs("more"), key)
@@ -80,8 +80,8 @@ def _rows(plan: Starts, runs: list[Path], seconds: float, steps: int) -> Iterato
         yield at_least(f"reinforcement over as long imitation, {way}", plan.of_runs(mine - more), 0.0, by="low")
     yield reported("seconds of reinforcement, alone on the GPU", [seconds])
     yield reported("steps that imitation makes in them", [steps])
-    lost = [sum(sum((row.get("lost") or {}).values()) for row in RunFolder.open(run).metrics()) for run in runs]
-    yield reported("rollouts lost, of all runs", [float(sum(lost))])
+    told = [row.get("lost") or {} for run in runs for row in (*RunFolder.open(run).metrics(), *RunFolder.open(run).evals())]
+    yield reported("rollouts lost, of all runs", float(sum(sum(one.values()) for one in told)))
 
 
 def _check_machine() -> None:

@@ -7,7 +7,6 @@ team of many comes through, or none asks the endpoint, that is one error.
 
 from __future__ import annotations
 
-import os
 import pickle
 import selectors
 import sys
@@ -25,7 +24,7 @@ from counterpoint.lab.train.child_process import START_S
 from counterpoint.lab.train.lm.driver import DriverStats, Replaced
 from counterpoint.lab.train.lm.own_calls import with_calls
 from counterpoint.lab.train.lm.own_endpoint import OwnEndpoint
-from counterpoint.lab.train.lm.own_tasks import OwnRollout
+from counterpoint.lab.train.lm.own_rollout import OwnRollout
 from counterpoint.lab.train.lm.rollout_messages import Begin, Failed, Play, Ready, Report, Stop, TeamEnd, unpacked_trace
 from counterpoint.lab.train.lm.settings import TaskMix
 from counterpoint.lab.train.lm.worker_link import Host, Started, WorkerLink
@@ -68,10 +67,8 @@ class OwnDriver:
     """Worker processes that run a person's team."""
 
     def __init__(self, endpoint: OwnEndpoint, mix: TaskMix, host: Host, *, workers: int) -> None:
-        """`workers`: processes, one per core for 0."""
         self.endpoint, self.stats = endpoint, OwnStats()
-        self.seconds = mix.seconds
-        self.count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        self.seconds, self.count = mix.seconds, workers
         self._host, self._places, self._waiting = host, list[_Place](), list[Started]()
         self._made = self._early_ends = 0
         self._has_worked = False
@@ -83,7 +80,7 @@ class OwnDriver:
             raise
 
     def play(self, rollouts: Sequence[Any], engine: Any = None) -> list[Trace]:
-        """The traces of the rollouts that came to an end, in their order."""
+        """The traces of the rollouts that came to an end, in their order; of those that are judged by all."""
         queue, done = deque(range(len(rollouts))), dict[int, Trace | None]()
         try:
             while len(done) < len(rollouts):
@@ -99,7 +96,13 @@ class OwnDriver:
         except BaseException:
             self._drop([place for place in self._places if place.number >= 0])
             raise
-        return [trace for k in range(len(rollouts)) if (trace := done[k]) is not None]
+        found = [done[k] or (_lost_trace(rollout) if rollout.is_held_out else None) for k, rollout in enumerate(rollouts)]
+        return [trace for trace in found if trace is not None]
+
+    def losses(self) -> dict[str, int]:
+        """Why rollouts were lost since this was last asked, and how often."""
+        told, self.stats.lost = dict(self.stats.lost), Counter()
+        return told
 
     def close(self) -> None:
         """End the workers."""
@@ -243,6 +246,15 @@ class OwnDriver:
                 raise InputError(what, where="--team", fix="run it by itself first")
             what = f"every team failed: {failures.most_common(1)[0][0]}"
             raise InputError(what, where="--team", fix="show the model first how it is done: --demos STORE")
+
+
+def _lost_trace(rollout: OwnRollout) -> Trace:
+    """A team that gave no answer."""
+    about = {"seed": rollout.seed, "answer": "", "failed": "the rollout was lost"}
+    return Trace(
+        trace_id=rollout.trace_id, task_id=rollout.case, events=[], rewards={"team": 0.0}, metrics={"task_success": 0.0},
+        meta={"rollout": about},
+    )  # fmt: skip
 
 
 def _has_calls(trace: Trace) -> bool:

@@ -13,19 +13,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 import counterpoint.registry as registry
-from counterpoint.lab.lm.engine import Engines
+from counterpoint.errors import InputError, install
 from counterpoint.lab.lm.engine_thread import EngineThread, Load
 from counterpoint.lab.lm.serving.backend import EngineBackend, Served, SpokenAnswer
 from counterpoint.lab.lm.serving.callers import Caller, asking
 from counterpoint.lab.lm.serving.requests import ApiError, json_object
 from counterpoint.lab.train.lm.own_calls import AnsweredCall
-from counterpoint.lab.train.lm.own_tasks import OwnRollout
+from counterpoint.lab.train.lm.own_rollout import OwnRollout
 
 _NAME = "policy"
 """What the model is called here, whatever the code calls it."""
@@ -51,7 +51,6 @@ class OwnEndpoint:
         """`load` gives the tokeniser and the engines; `most` is the most tokens that an answer may have."""
         self.thread = EngineThread(load, slots=slots)
         self.key = secrets.token_urlsafe(24)
-        self.problems: list[str] = []
         self._most, self._host, self._lock = most, host, threading.Lock()
         self._slots: dict[str, _Slot] = {}
         self._inner = EngineBackend(self.thread, _NAME)
@@ -59,7 +58,11 @@ class OwnEndpoint:
 
     def start(self) -> None:
         """Load the model and answer from now on."""
-        self._server = registry.hook("model_endpoint", "a model is served")(self, self, host=self._host, token=self.key)
+        try:
+            serve = registry.hook("model_endpoint", "a model is served")
+        except ImportError as error:
+            raise InputError(f"an endpoint needs starlette and uvicorn: {error}", fix=install("view")) from error
+        self._server = serve(self, self, host=self._host, token=self.key)
 
     def close(self) -> None:
         """Answer no longer."""
@@ -75,11 +78,6 @@ class OwnEndpoint:
     def at_rest(self, work: Any) -> None:
         """Have the engines worked on between two calls: new weights, for instance."""
         self.thread.between(work).result()
-
-    @property
-    def engines(self) -> Engines | None:
-        """What answers."""
-        return self.thread.engines
 
     # -- which rollout is where
 
@@ -165,6 +163,7 @@ class OwnEndpoint:
             if slot is None or (rollout.isdigit() and int(rollout) != slot.number):
                 return  # of a rollout that has ended
             known = int(number) if number.isdigit() else None
+            spoken = replace(spoken, version=slot.rollout.version)
             slot.calls.append(AnsweredCall(known, caller, spoken, seconds, time.monotonic()))
 
     def finish(self, trace_id: str, rewards: Any = None, meta: Any = None) -> None:

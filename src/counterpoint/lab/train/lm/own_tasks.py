@@ -1,7 +1,7 @@
 """The tasks of a team of a person's own: the lines of a file, which are held out, and in what order the others are learned.
 
 Always true: a fifth of the cases is held out, chosen by their ids alone, so every run on a file holds out the same ones, whatever
-its seed, and a line that is added moves no other. Of the rest each is played once before one is played again, in an order that
+its seed and the order of its lines. Of the rest each is played once before one is played again, in an order that
 is drawn anew each time round.
 """
 
@@ -24,30 +24,9 @@ _HELD_OUT = 5
 
 
 @dataclass(frozen=True)
-class OwnRollout:
-    """A team of a person's own, to be run once on one case."""
-
-    case: str
-    line: Mapping[str, Any]
-    seed: int
-    """Of every draw of the model."""
-    temperature: float | None
-    """Of every call; None: as the code asks."""
-    trace_id: str
-    version: str = ""
-
-    @property
-    def name(self) -> str:
-        """Its trace's id."""
-        return self.trace_id
-
-
-@dataclass(frozen=True)
 class OwnTasks:
     """The cases of one file."""
 
-    name: str
-    """What the team's tasks are called."""
     digest: str
     """Of the lines."""
     lines: Mapping[str, Mapping[str, Any]]
@@ -57,15 +36,14 @@ class OwnTasks:
     @classmethod
     def read(cls, mix: TaskMix) -> OwnTasks:
         """The cases that a run's settings name."""
-        path = Path(mix.cases)
-        lines = read_lines(path, has_scorer=bool(mix.reward))
+        lines = read_lines(Path(mix.cases), has_scorer=bool(mix.reward))
         if len(lines) < 2:
             raise InputError("holds one case", where=mix.cases, fix="two or more: a fifth is held out, the rest is learned on")
         order = sorted(lines, key=lambda name: hashlib.sha256(name.encode()).digest())
         held_out = frozenset(order[: max(1, len(order) // _HELD_OUT)])
         digest = hashlib.sha256(repr([(name, sorted(line.items())) for name, line in lines.items()]).encode()).hexdigest()[:12]
         kept = tuple(name for name in order if name in held_out), tuple(name for name in lines if name not in held_out)
-        return cls(path.stem, digest, lines, *kept)
+        return cls(digest, lines, *kept)
 
     def case(self, seed: int) -> str:
         """The case that a task's seed stands for: seeds below a million are of those that are held out."""

@@ -33,11 +33,12 @@ import counterpoint.registry as registry
 from counterpoint.display import counted
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.frames import Frames
+from counterpoint.lab.lm.serving.callers import EVENT_HEADER
 from counterpoint.lab.tasks.cases import is_match, without_answer
 from counterpoint.lab.team.job import Job, takes, takes_text
 from counterpoint.lab.train.child_process import end_with_parent
-from counterpoint.lab.train.lm.own_calls import CallNumbers
-from counterpoint.lab.train.lm.own_tasks import OwnRollout
+from counterpoint.lab.train.lm.own_numbers import CallNumbers
+from counterpoint.lab.train.lm.own_rollout import OwnRollout
 from counterpoint.lab.train.lm.rollout_messages import (
     Begin,
     Failed,
@@ -58,8 +59,7 @@ from counterpoint.recorder.replaying import playing
 from counterpoint.store.disk import write_all
 from counterpoint.trace import Trace
 
-EVENT_HEADER = "x-counterpoint-event"
-FAILED_REWARD = 0.0
+_FAILED_REWARD = 0.0
 """What a team earns whose code raises."""
 _QUIET = {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false"}
 """Nothing leaves this machine."""
@@ -85,7 +85,7 @@ class _Worker:
 
     def __init__(self, fd: int, settings: Mapping[str, Any]) -> None:
         self._fd, self._settings, self._frames = fd, settings, Frames()
-        self._host, self._team, self._score = "", None, None
+        self._team = self._score = None
         self._watch, self._runner = _Watch(), asyncio.Runner()
 
     def serve(self) -> None:
@@ -143,7 +143,7 @@ class _Worker:
         captured = Captured(rollout.trace_id, rollout.case)
         playing.set(captured)
         rec = record(task=rollout.case)
-        failed, answer, told = None, "", None
+        failed, answer = None, ""
         with contextlib.redirect_stdout(sys.stderr):
             numbers = self._watch.begin(captured, rec, number)
             try:
@@ -156,10 +156,9 @@ class _Worker:
             finally:
                 self._watch.end()
             recorded = captured.trace()
-            told = recorded.rewards.get("team")
-            reward = FAILED_REWARD if failed else self._reward(answer, rollout, told)
+            reward = _FAILED_REWARD if failed else self._reward(answer, rollout, recorded.rewards.get("team"))
         if isinstance(reward, str):
-            failed, reward = reward, FAILED_REWARD
+            failed, reward = reward, _FAILED_REWARD
         about = {"seed": rollout.seed, "answer": answer[:2000]} | ({} if failed is None else {"failed": failed})
         return replace(
             numbers.marked(recorded), rewards={**recorded.rewards, "team": reward},

@@ -28,7 +28,8 @@ from counterpoint.lab.train.lm.demonstrations import retokenised
 from counterpoint.lab.train.lm.driver import Driver, Rollout
 from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.own_driver import OwnDriver
-from counterpoint.lab.train.lm.own_tasks import OwnRollout, OwnTasks
+from counterpoint.lab.train.lm.own_rollout import OwnRollout
+from counterpoint.lab.train.lm.own_tasks import OwnTasks
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, TaskMix, is_fake
 from counterpoint.lab.train.lm.token_weights import CallPlace, token_weights
@@ -211,8 +212,8 @@ class LanguageTraining:
         """The team of one sample of a task."""
         s, draws = self.settings, keyed_seed(self.settings.seed, f"{name} {seed} {k}")
         if self.own is not None:
-            case = self.own.case(seed)
-            return OwnRollout(case, self.own.lines[case], draws, temperature, f"{name}-{seed}-{k}", f"update {self.update}")
+            case, version, is_held_out = self.own.case(seed), f"update {self.update}", seed < HELD_OUT_END
+            return OwnRollout(case, self.own.lines[case], draws, temperature, f"{name}-{seed}-{k}", version, is_held_out)
         assert temperature is not None
         return Rollout(
             spec=self.mix_of(seed).spec(seed, model, s.imitate.options if is_fake(model) else {}),
@@ -336,9 +337,7 @@ class LanguageTraining:
             "sequences": sequences,
             "reused": (now.reused - before.reused) / max(1, now.reused - before.reused + now.read - before.read),
         }
-        if isinstance(self.driver, OwnDriver) and self.driver.stats.lost:
-            row["lost"] = dict(self.driver.stats.lost)
-            self.driver.stats.lost.clear()
+        row |= self._lost()
         if rows is not None:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
         return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
@@ -451,7 +450,12 @@ class LanguageTraining:
             row |= {"greedy": greedy.values.tolist(), "greedy_mean": float(greedy.values.mean())}
             row["greedy_successes"] = greedy.column("task_success").tolist()
             row["greedy_solved"] = float(np.mean(row["greedy_successes"]))
-        return row, played
+        return row | self._lost(), played
+
+    def _lost(self) -> dict[str, Any]:
+        """Rollouts of a person's own team that were lost since this was last asked."""
+        lost = self.driver.losses() if isinstance(self.driver, OwnDriver) else {}
+        return {"lost": lost} if lost else {}
 
     # -- checkpoints
 
