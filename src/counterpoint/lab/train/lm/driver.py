@@ -41,7 +41,7 @@ from counterpoint.lab.train.lm.rollout_messages import (
     unpacked_trace,
 )
 from counterpoint.lab.train.lm.rollout_worker import Rollout
-from counterpoint.lab.train.lm.worker_link import Host, LocalHost, Started, WorkerLink
+from counterpoint.lab.train.lm.worker_link import Host, LocalHost, WorkerLink, WorkerStarts
 from counterpoint.lab.train.runner import packed
 from counterpoint.trace import Trace
 
@@ -49,8 +49,6 @@ _LOOK_S = 1.0
 """How often who is silent is looked at, at least."""
 _GRACE_S = 10.0
 """How long a process that has closed its pipe may take to end."""
-_MOST_STARTS = 3
-"""Workers that may end one after the other before they are ready."""
 
 
 class Answers(Protocol):
@@ -119,15 +117,12 @@ class Driver:
         self.patience_s, self.per_worker = patience_s, per_worker
         self.is_repeatable = is_repeatable
         self.count = workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-        self._host: Host = host or LocalHost(str(Path(chat).absolute()))
+        self.starts = WorkerStarts(host or LocalHost(str(Path(chat).absolute())), "driver")
         self.workers: list[WorkerLink] = []
-        self._waiting: list[Started] = []
-        """Workers that have no place yet."""
-        self.early_ends = 0
         self.stats = DriverStats()
         try:
             self.fill()
-            self._host.place(self._waiting)
+            self.starts.place()
             self.fill()
         except BaseException:
             self.close()
@@ -166,10 +161,7 @@ class Driver:
         for w in self.workers:
             w.process.join(2.0)
         self._drop(self.workers)
-        for started in self._waiting:
-            started.kill()
-        self._waiting = []
-        self._host.close()
+        self.starts.close()
 
     def __enter__(self) -> Driver:
         return self
@@ -181,28 +173,13 @@ class Driver:
 
     def fill(self) -> list[WorkerLink]:
         """Start workers until there are as many as there should be; those that have found their place since the last time."""
-        missing = self.count - len(self.workers) - len(self._waiting)
-        self._waiting += self._host.start(missing) if missing > 0 else []
-        found = []
-        for started in list(self._waiting):
-            why, conn = started.failure(), started.connected()
-            if why is not None:
-                self._waiting.remove(started)
-                self._ended_early(why)
-            elif conn is not None:
-                self._waiting.remove(started)
-                found.append(WorkerLink(started, conn))
+        found = self.starts.links(self.count - len(self.workers))
         self.workers += found
         return found
 
     def check(self) -> None:
         """Raise where nobody will ever play again."""
-        self._host.check(self._waiting, is_alone=not self.workers)
-
-    def _ended_early(self, why: str) -> None:
-        self.early_ends += 1
-        if self.early_ends >= _MOST_STARTS:
-            raise CounterpointError(f"workers fail to start: {why}", where="driver", fix="look at what they wrote above")
+        self.starts.check(is_alone=not self.workers)
 
     def _drop(self, gone: Sequence[WorkerLink]) -> None:
         """End workers, whatever they are doing."""
@@ -220,9 +197,9 @@ class Driver:
         why = why or f"it died ({ended})"
         self.stats.replaced.append(Replaced(w.pid, why, tuple(names)))
         if is_early:
-            self._ended_early(why)
+            self.starts.ended_early(why)
         else:
-            self.early_ends = 0
+            self.starts.is_well()
         warnings.warn(f"rollout worker {w.pid} was replaced: {why}", RuntimeWarning, stacklevel=2)
         return self.fill()
 
@@ -333,7 +310,8 @@ class _Round:
 
     def _take(self, w: WorkerLink, one: Report) -> None:
         if isinstance(one, Ready):
-            w.is_ready, self._driver.early_ends = True, 0
+            w.is_ready = True
+            self._driver.starts.is_well()
             return
         if isinstance(one, Quiet):
             w.quiet = one.heard

@@ -27,14 +27,12 @@ from counterpoint.lab.train.lm.own_endpoint import OwnEndpoint
 from counterpoint.lab.train.lm.own_rollout import OwnRollout
 from counterpoint.lab.train.lm.rollout_messages import Begin, Failed, Play, Ready, Report, Stop, TeamEnd, unpacked_trace
 from counterpoint.lab.train.lm.settings import TaskMix
-from counterpoint.lab.train.lm.worker_link import Host, Started, WorkerLink
+from counterpoint.lab.train.lm.worker_link import Host, WorkerLink, WorkerStarts
 from counterpoint.trace import Trace
 from counterpoint.trace.model_calls import model_call
 
 _LOOK_S = 0.5
 _GRACE_S = 5.0
-_MOST_STARTS = 3
-"""Workers that may end one after the other before they are ready."""
 _MANY = 4
 """Teams of which none may fail before it is said to be the code's fault."""
 
@@ -69,12 +67,11 @@ class OwnDriver:
     def __init__(self, endpoint: OwnEndpoint, mix: TaskMix, host: Host, *, workers: int) -> None:
         self.endpoint, self.stats = endpoint, OwnStats()
         self.seconds, self.count = mix.seconds, workers
-        self._host, self._places, self._waiting = host, list[_Place](), list[Started]()
-        self._made = self._early_ends = 0
-        self._has_worked = False
+        self._starts, self._places = WorkerStarts(host, "team"), list[_Place]()
+        self._made, self._has_worked = 0, False
         try:
             self._fill()
-            self._host.place(self._waiting)
+            self._starts.place()
         except BaseException:
             self.close()
             raise
@@ -85,7 +82,7 @@ class OwnDriver:
         try:
             while len(done) < len(rollouts):
                 self._fill()
-                self._host.check(self._waiting, is_alone=not self._places)
+                self._starts.check(is_alone=not self._places)
                 for place in self._places:
                     if place.has_begun and place.number < 0 and queue:
                         self._give(place, queue.popleft(), rollouts)
@@ -113,10 +110,7 @@ class OwnDriver:
             if place.number < 0:
                 place.link.process.join(2.0)
         self._drop(self._places)
-        for started in self._waiting:
-            started.kill()
-        self._waiting = []
-        self._host.close()
+        self._starts.close()
 
     def __enter__(self) -> OwnDriver:
         return self
@@ -128,25 +122,12 @@ class OwnDriver:
 
     def _fill(self) -> None:
         """As many workers as there should be; who has found a place is told where the model is."""
-        missing = self.count - len(self._places) - len(self._waiting)
-        self._waiting += self._host.start(missing) if missing > 0 else []
-        for started in list(self._waiting):
-            why, conn = started.failure(), started.connected()
-            if why is not None:
-                self._waiting.remove(started)
-                self._ended_early(why)
-            elif conn is not None:
-                self._waiting.remove(started)
-                place = _Place(WorkerLink(started, conn), f"w{self._made}", since=time.monotonic())
-                self._made += 1
-                place.link.news.append(Begin(self.endpoint.url(place.slot), self.endpoint.key))
-                place.link.write()  # it loads the code while the model imitates
-                self._places.append(place)
-
-    def _ended_early(self, why: str) -> None:
-        self._early_ends += 1
-        if self._early_ends >= _MOST_STARTS:
-            raise CounterpointError(f"workers fail to start: {why}", where="team", fix="look at what they wrote above")
+        for link in self._starts.links(self.count - len(self._places)):
+            place = _Place(link, f"w{self._made}", since=time.monotonic())
+            self._made += 1
+            link.news.append(Begin(self.endpoint.url(place.slot), self.endpoint.key))
+            link.write()  # it loads the code while the model imitates
+            self._places.append(place)
 
     def _drop(self, gone: Sequence[_Place]) -> None:
         self._places = [place for place in self._places if place not in gone]
@@ -183,7 +164,8 @@ class OwnDriver:
 
     def _take(self, place: _Place, one: Report, rollouts: Sequence[OwnRollout], done: dict[int, Trace | None]) -> None:
         if isinstance(one, Ready):
-            place.has_begun, self._early_ends = True, 0
+            place.has_begun = True
+            self._starts.is_well()
         elif isinstance(one, Failed) and one.rollout == -1:
             error = InputError(f"the team cannot be loaded: {one.what}", where="--team", fix="run it by itself first")
             error.add_note(one.trace)
@@ -219,7 +201,7 @@ class OwnDriver:
         why = why or f"its process ended ({ended})"
         if place.number < 0:
             if not place.has_begun:
-                self._ended_early(why)
+                self._starts.ended_early(why)
             return
         name = rollouts[place.number].name
         done[place.number] = None

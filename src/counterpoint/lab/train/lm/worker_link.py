@@ -13,10 +13,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.frames import Frames
 from counterpoint.lab.train.child_process import exit_reason, starting, without_script
 from counterpoint.lab.train.lm.rollout_messages import Order, Report, decode_reports, framed
 from counterpoint.lab.train.lm.rollout_worker import serve
+
+_MOST_STARTS = 3
+"""Workers that may end one after the other before they are ready."""
 
 
 class Started(Protocol):
@@ -127,6 +131,56 @@ class WorkerLink:
         how = self.process.ended()
         self.conn.close()
         return how
+
+
+class WorkerStarts:
+    """Workers that were started and have no place yet, and those that ended before they were ready."""
+
+    def __init__(self, host: Host, where: str) -> None:
+        """`where` is what an error names."""
+        self._host, self._where = host, where
+        self.waiting: list[Started] = []
+        self._early_ends = 0
+
+    def links(self, missing: int) -> list[WorkerLink]:
+        """Start so many more than are on their way; those that have found their place since the last time."""
+        missing -= len(self.waiting)
+        self.waiting += self._host.start(missing) if missing > 0 else []
+        found = []
+        for started in list(self.waiting):
+            why, conn = started.failure(), started.connected()
+            if why is not None:
+                self.waiting.remove(started)
+                self.ended_early(why)
+            elif conn is not None:
+                self.waiting.remove(started)
+                found.append(WorkerLink(started, conn))
+        return found
+
+    def place(self) -> None:
+        """Wait until all have a place; raises where they get none in time."""
+        self._host.place(self.waiting)
+
+    def check(self, *, is_alone: bool) -> None:
+        """Raise where nobody will ever play again; `is_alone`: nobody has a place."""
+        self._host.check(self.waiting, is_alone=is_alone)
+
+    def ended_early(self, why: str) -> None:
+        """A worker ended before it was ready; raises where several do, one after the other."""
+        self._early_ends += 1
+        if self._early_ends >= _MOST_STARTS:
+            raise CounterpointError(f"workers fail to start: {why}", where=self._where, fix="look at what they wrote above")
+
+    def is_well(self) -> None:
+        """One is ready, or ended later."""
+        self._early_ends = 0
+
+    def close(self) -> None:
+        """End those that wait, and let go of the place."""
+        for started in self.waiting:
+            started.kill()
+        self.waiting = []
+        self._host.close()
 
 
 class _Process:
