@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 Weights = dict[str, "Tensor"]
 Attend = Callable[[int, "Tensor", "Tensor", "Tensor"], "Tensor"]
 """(layer, queries [tokens, heads, width], keys [tokens, kv heads, width], values) -> [tokens, heads, width]"""
+
+ALONE = threading.Lock()
+"""Of this process's GPU: held by who captures a graph, and by who compiles, which waits for the whole device. Both are rare."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -247,12 +251,17 @@ def _after(h: Tensor, attention: Tensor, w: _Layer, s: Shape) -> Tensor:
 
 
 def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-    """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed."""
+    """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed.
+
+    The mask may cut those that ask into parts, which are a batch over the same keys.
+    """
     from torch.nn.attention.flex_attention import flex_attention
 
-    q, k, v = (x[None].transpose(1, 2).contiguous() for x in (q, k, v))
-    attention: Any = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
-    out: Tensor = attention[0].transpose(0, 1)
+    parts = mask.kv_num_blocks.shape[0]
+    asking = q.view(parts, -1, *q.shape[1:]).transpose(1, 2).contiguous()
+    k, v = (x[None].transpose(1, 2).contiguous() for x in (k, v))
+    attention: Any = flex_attention(asking, k, v, block_mask=mask, enable_gqa=True)
+    out: Tensor = attention.transpose(1, 2).reshape(q.shape)
     return out
 
 
