@@ -446,7 +446,7 @@ class CudaEngine(Engine):
 
     def _pool(self) -> Any:
         """The memory of all graphs: no two run at once."""
-        if self._memory is None:
+        if not (self._graphs or self._read_graphs):  # it ends with the last of them
             self._memory = torch.cuda.graph_pool_handle()
         return self._memory
 
