@@ -362,7 +362,7 @@ class CudaEngine(Engine):
                     self._token(batch)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # another thread may be learning
                 self._token(batch)
             for x, old in zip((s.token, s.place, s.count, s.node, s.is_done, s.is_over, s.written, s.logps), backup, strict=True):
                 x.copy_(old)

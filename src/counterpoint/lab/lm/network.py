@@ -247,12 +247,17 @@ def _after(h: Tensor, attention: Tensor, w: _Layer, s: Shape) -> Tensor:
 
 
 def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
-    """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed."""
+    """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed.
+
+    The mask may cut those that ask into parts, which are a batch over the same keys.
+    """
     from torch.nn.attention.flex_attention import flex_attention
 
-    q, k, v = (x[None].transpose(1, 2).contiguous() for x in (q, k, v))
-    attention: Any = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
-    out: Tensor = attention[0].transpose(0, 1)
+    parts = mask.kv_num_blocks.shape[0]
+    asking = q.view(parts, -1, *q.shape[1:]).transpose(1, 2).contiguous()
+    k, v = (x[None].transpose(1, 2).contiguous() for x in (k, v))
+    attention: Any = flex_attention(asking, k, v, block_mask=mask, enable_gqa=True)
+    out: Tensor = attention.transpose(1, 2).reshape(q.shape)
     return out
 
 

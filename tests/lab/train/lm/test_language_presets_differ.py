@@ -20,7 +20,8 @@ from counterpoint.lab.team.state import Limits  # noqa: E402
 from counterpoint.lab.train.lm.learner import CallTokens, Options  # noqa: E402
 from counterpoint.lab.train.lm.objective import Objective  # noqa: E402
 from counterpoint.lab.train.lm.settings import language_settings  # noqa: E402
-from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch  # noqa: E402
+from counterpoint.lab.train.lm.team_batch import TeamBatch  # noqa: E402
+from counterpoint.lab.train.lm.training import LanguageTraining  # noqa: E402
 from counterpoint.lab.train.preset import named_preset  # noqa: E402
 from counterpoint.trace import Event, Trace  # noqa: E402
 from team_help import WithIds, record  # noqa: E402

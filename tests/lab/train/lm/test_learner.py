@@ -269,8 +269,8 @@ def test_preferences_have_the_value_and_the_gradient_of_their_formula() -> None:
 
 
 def _in_order(learner: LanguageLearner, weights: Weights, batch: Any, flat: list[CallTokens]) -> list[Any]:
-    calls = [i for one in batch for i in one.calls]
-    parts = torch.split(learner._token_logps(weights, batch), [len(flat[i].said) for i in calls])
+    calls = [i for row in batch for i in row.calls]
+    parts = torch.split(learner._token_logps(weights, learner._row(batch)), [len(flat[i].said) for i in calls])
     return [part for _, part in sorted(zip(calls, parts, strict=True), key=lambda pair: pair[0])]
 
 
@@ -324,12 +324,12 @@ def test_where_memory_is_short_a_step_begins_again_with_smaller_micro_batches(mo
     assert met == [32, 16, 8, 8, 8, 8]
 
 
-def test_where_one_conversation_is_too_long_for_the_memory_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_one_call_is_too_long_for_the_memory_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = LanguageLearner(Network(SHAPE), weights_of(), Options(tokens=32))
 
     def hidden_states(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(Network, "hidden_states", hidden_states)
-    with pytest.raises(Refused, match="one conversation of 14 tokens"):
+    with pytest.raises(Refused, match="one call of 14 tokens"):
         learner.imitate([said("a", [1] * 12, [2, END]), said("b", [1], [2, END])])

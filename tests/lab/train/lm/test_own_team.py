@@ -36,7 +36,7 @@ from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.policies import engine_of, read_model
 from counterpoint.lab.train.lm.run import train_language
 from counterpoint.lab.train.lm.settings import HELD_OUT_END, Learn, Prices, TaskMix, language_settings
-from counterpoint.lab.train.lm.training import TeamBatch
+from counterpoint.lab.train.lm.team_batch import TeamBatch
 from counterpoint.lab.train.lm.worker_link import LocalHost
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Credit

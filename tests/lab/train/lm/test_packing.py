@@ -1,4 +1,4 @@
-"""Conversations laid out once: each call's log-probabilities and gradients are those of the call alone."""
+"""Calls in forests of tokens: each call's log-probabilities and gradients are those of the call alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from counterpoint.lab.lm.network import Network, Rope, Shape  # noqa: E402
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options  # noqa: E402
-from counterpoint.lab.train.lm.packing import Conversations, conversation, long_row, row_length, threads  # noqa: E402
+from counterpoint.lab.train.lm.packing import ForestRow, Squares, forest_rows, long_row, row_length  # noqa: E402
 
 SHAPE = Shape(layers=2, heads=4, kv_heads=2, head_width=8, width=16, inner=32, vocabulary=40, context=256, eps=1e-5, rope=Rope())
 
@@ -48,20 +48,34 @@ def grown(rng: np.random.Generator, calls: int, name: str) -> list[CallTokens]:
 def test_a_layout_by_hand() -> None:
     one = (np.array([1, 2, 3, 9]), np.array([5]))
     two = (np.array([1, 2, 3, 5, 6, 9]), np.array([7, 8]))
-    got = conversation([one, two])
-    assert got.ids.tolist() == [1, 2, 3, 5, 6, 9, 7, 8, 9, 5]
-    assert got.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 3, 4]
-    assert got.branch.tolist() == [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]
-    assert got.limit.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 3, 3]
-    assert got.said.tolist() == [9, 6, 7]
+    again = (np.array([1, 2, 3, 9]), np.array([4]))
+    (got,) = forest_rows([one, two, again], most=100)
+    assert got.calls == (1, 2, 0)
+    assert got.ids.tolist() == [1, 2, 3, 5, 6, 9, 7, 8, 9, 4, 5]
+    assert got.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 3, 4, 4]
+    assert got.ends.tolist() == [11, 11, 11, 8, 8, 8, 8, 8, 11, 10, 11]
+    assert got.said.tolist() == [6, 7, 9, 10]
+    assert got.before.tolist() == [5, 6, 8, 8]
 
 
-def test_calls_that_follow_each_other_are_found() -> None:
+def rows_of(calls: list[CallTokens], most: int, least: int = 0) -> list[ForestRow]:
+    return forest_rows([(s.prompt, s.said) for s in calls], most, least)
+
+
+def test_rows_have_room_for_so_many_tokens_and_every_call_is_whole_in_one() -> None:
     rng = np.random.default_rng(0)
-    a, b = grown(rng, 3, "a"), grown(rng, 2, "b")
-    assert threads([(s.prompt, s.said) for s in [*a, *b]]) == [[0, 1, 2], [3, 4]]
-    assert threads([(s.prompt, s.said) for s in [a[0], b[0], a[1]]]) == [[0], [1], [2]]
-    assert threads([(s.prompt, s.said) for s in [*a, a[0]]]) == [[0, 1, 2], [3]]  # a trunk does not shrink
+    calls = [*grown(rng, 6, "a"), *grown(rng, 5, "b"), *grown(rng, 1, "c")]
+    for most in (1, 100, 150, 10_000):
+        rows = rows_of(calls, most)
+        assert sorted(i for row in rows for i in row.calls) == list(range(len(calls)))
+        for row in rows:
+            assert len(row) <= most or len(row.calls) == 1
+            for i, said in zip(row.calls, np.split(row.said, np.cumsum([len(calls[i].said) for i in row.calls])[:-1]), strict=True):
+                path = [k for k in range(said[-1] + 1) if row.ends[k] > said[-1]]  # whom its last token sees
+                assert row.ids[path].tolist() == [*calls[i].prompt, *calls[i].said]
+                assert row.positions[path].tolist() == list(range(len(calls[i])))
+    assert len(rows_of(calls, 10_000)) == 1
+    assert [len(row.calls) for row in rows_of(calls, 10_000, least=20)].count(1) == 1  # who shares little stands alone
 
 
 @pytest.mark.parametrize("tokens", [64, 4096])
@@ -75,60 +89,64 @@ def test_together_is_as_alone(tokens: int) -> None:
     for x, y in zip(together, alone, strict=True):
         assert x == pytest.approx(y, abs=1e-5)
     batches = list(learner._batches(calls))
-    assert sum(len(one.tokens) for batch in batches for one in batch) < 0.7 * sum(len(c) for c in calls)
-    loss = -torch.cat([learner._token_logps(weights, batch) for batch in batches]).sum()
-    apart = -torch.cat([learner._token_logps(weights, batch) for call in calls for batch in learner._batches([call])]).sum()
+    assert tokens < 100 or sum(len(row) for batch in batches for row in batch) < 0.7 * sum(len(c) for c in calls)
+    loss = -torch.cat([learner._token_logps(weights, learner._row(batch)) for batch in batches]).sum()
+    apart = -torch.cat([learner._token_logps(weights, learner._row(batch)) for call in calls for batch in learner._batches([call])]).sum()
     learnt = list(weights.values())
     for name, x, y in zip(weights, torch.autograd.grad(loss, learnt), torch.autograd.grad(apart, learnt), strict=True):
         assert torch.allclose(x, y, atol=1e-4), name
 
 
-@pytest.mark.parametrize("length", [512, 1024])
-def test_one_long_row_sees_what_squares_see(length: int) -> None:
-    """FlexAttention has no gradients on a CPU; `tests/team/lm/test_cuda.py` holds those."""
+@pytest.mark.parametrize(("length", "asking"), [(512, 4096), (1024, 256)])
+def test_one_long_row_sees_what_squares_see(length: int, asking: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlexAttention has no gradients on a CPU; the last test but one holds those."""
+    monkeypatch.setattr("counterpoint.lab.train.lm.packing._ASKING", asking)
     rng = np.random.default_rng(5)
-    parts = [
-        conversation([(s.prompt, s.said) for s in grown(rng, calls, name)]) for calls, name in ((6, "a"), (1, "b"), (9, "c"))
-    ]
-    total = sum(map(len, parts))
+    (row,) = rows_of([s for calls, name in ((6, "a"), (1, "b"), (9, "c")) for s in grown(rng, calls, name)], length)
+    total = len(row)
     q, k, v = (torch.randn(length, heads, 16, generator=torch.Generator().manual_seed(heads)) for heads in (4, 2, 2))
-    row, squares = long_row(parts, length, "cpu"), Conversations(parts)
-    assert row.positions[:total].equal(squares.positions)
-    got, wanted = row(0, q, k, v), squares(0, q[:total], k[:total], v[:total])
+    long, squares = long_row(row, length, "cpu"), Squares([row])
+    assert long.positions[:total].equal(squares.positions)
+    got, wanted = long(0, q, k, v), squares(0, q[:total], k[:total], v[:total])
     assert torch.allclose(got[:total], wanted, atol=1e-5)
     assert got.isfinite().all()
     network, weights = Network(replace(SHAPE, head_width=16)), wide_weights()
     ids = torch.randint(0, 40, (length,), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        whole = network.hidden_states(weights, ids, row.positions, row)[:total]
+        whole = network.hidden_states(weights, ids, long.positions, long)[:total]
         assert torch.allclose(whole, network.hidden_states(weights, ids[:total], squares.positions, squares), atol=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_blocks_are_passed_over_or_taken_whole_only_where_all_is_unseen_or_seen(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "asking"), [(0, 100_000), (1, 1024), (2, 512), (3, 100_000), (4, 512), (5, 1024)])
+def test_blocks_are_passed_over_or_taken_whole_only_where_all_is_unseen_or_seen(
+    seed: int, asking: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(seed)
     ends = [int(n) for n in rng.integers(1, 9, rng.integers(1, 5))]
-    parts = [conversation([(s.prompt, s.said) for s in long_grown(rng, calls)]) for calls in ends]
-    length = row_length(sum(map(len, parts)), 4096)
-    mask = long_row(parts, length, "cpu").mask
-    at = torch.arange(length)
-    seen = mask.mask_mod(None, None, at[:, None], at[None]).view(length // 128, 128, length // 128, 128)
+    (row,) = rows_of([s for calls in ends for s in long_grown(rng, calls)], 100_000)
+    length = row_length(len(row), 4096)
+    monkeypatch.setattr("counterpoint.lab.train.lm.packing._ASKING", asking)
+    mask = long_row(row, length, "cpu").mask
+    parts = len(mask.kv_num_blocks)
+    assert (parts == 1) == (asking >= length)
+    at, part, own = torch.arange(length), torch.arange(parts)[:, None, None], torch.arange(length // parts)[None, :, None]
+    seen = mask.mask_mod(part, None, own, at[None, None]).reshape(length // 128, 128, length // 128, 128)
     partly = _dense(mask.kv_num_blocks, mask.kv_indices)
     whole = _dense(mask.full_kv_num_blocks, mask.full_kv_indices)
     assert not (partly & whole).any()
     assert ((partly | whole) | ~seen.any(1).any(-1)).all()  # what somebody sees is looked at
     assert seen.all(1).all(-1)[whole].all()
     exact = seen.any(1).any(-1)
-    assert (partly | whole).sum() <= 1.3 * exact.sum() + 8  # and little else
+    assert (partly | whole).equal(exact)  # and nothing else
     if max(ends) > 4:
         assert whole.any()
 
 
 def _dense(count: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-    n = count.shape[-1]
-    out = torch.zeros(n, n, dtype=torch.bool)
-    for row in range(n):
-        out[row, which[0, 0, row, : count[0, 0, row]].long()] = True
+    count, which = count.reshape(-1), which.reshape(count.numel(), -1)
+    out = torch.zeros(len(count), len(count), dtype=torch.bool)
+    for row, many in enumerate(count.tolist()):
+        out[row, which[row, :many].long()] = True
     return out
 
 
@@ -151,7 +169,7 @@ def test_a_gpu_gives_the_log_probabilities_and_gradients_of_a_cpu() -> None:
     for device in ("cpu", "cuda"):
         own = {n: w.detach().to(device, copy=True) for n, w in weights.items()}
         learner = LanguageLearner(Network(shape, device=device, is_compiled=device == "cuda"), own, Options(tokens=512))
-        loss = -torch.cat([learner._token_logps(own, batch) for batch in learner._batches(calls)]).sum()
+        loss = -torch.cat([learner._token_logps(own, learner._row(batch)) for batch in learner._batches(calls)]).sum()
         gradients = torch.autograd.grad(loss, list(own.values()))
         found.append((learner.logps(calls), [g.cpu() for g in gradients]))
     (here, gradients), (there, on_gpu) = found

@@ -17,7 +17,8 @@ from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.learner import CallTokens, Options
 from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.settings import language_settings
-from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch, decisions, first_task
+from counterpoint.lab.train.lm.team_batch import TeamBatch, decisions
+from counterpoint.lab.train.lm.training import LanguageTraining, first_task
 from counterpoint.trace import Event, Trace
 
 

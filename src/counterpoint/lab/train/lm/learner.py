@@ -21,15 +21,16 @@ from counterpoint.lab.lm.adapter import Adapter
 from counterpoint.lab.lm.network import LongRow, Network, Packed, Weights
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.objective import Objective
-from counterpoint.lab.train.lm.packing import Conversation, Conversations, conversation, long_row, row_length, threads
+from counterpoint.lab.train.lm.packing import SQUARE, ForestRow, Squares, forest_rows, long_row, on_device, row_length
+from counterpoint.lab.train.lm.stopwatch import Stopwatch
 from counterpoint.lab.train.objectives import dpo_loss, kl
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    Loss = Callable[[Tensor, Sequence[int]], tuple[Tensor, dict[str, float]]]
-    """From the log-probabilities of what some calls said, and the calls: their part of the loss, and of what to say of it."""
+    Loss = Callable[[Tensor, Sequence[int]], tuple[Tensor, dict[str, Tensor]]]
+    """From the log-probabilities of what some calls said, and the calls: their part of the loss, and means to tell of them."""
 
 _T = TypeVar("_T")
 
@@ -89,17 +90,25 @@ class Options:
     """Most that an update may move what was said, in KL per token; 0: no limit."""
 
 
+_LEAST_SHARED = 32
+"""Tokens that calls must share on a CPU to stand in one row."""
 _JUDGED = 64
 """Calls on which an update is held to its limit."""
 _TRIES, _LEAST_SHARE, _BELOW = 5, 0.1, 0.95
 """How often an update is made shorter, the last time to nothing; to what of its length at once, at least; and how far below."""
 
 
-class _LaidCalls(NamedTuple):
-    """Calls of one conversation, by number, and their tokens in one row."""
+class _Row(NamedTuple):
+    """A micro-batch on the device."""
 
-    calls: Sequence[int]
-    tokens: Conversation
+    ids: Tensor
+    attend: Packed | Squares | LongRow
+    said: Tensor
+    """Tokens that were said, call after call."""
+    before: Tensor
+    """Where tokens stand that said ones follow, each once."""
+    which: Tensor
+    """Which of those each token that was said follows."""
 
 
 class LanguageLearner:
@@ -118,6 +127,8 @@ class LanguageLearner:
         """The running mean of what learned; empty: none is kept."""
         self.averaged = 0
         """States that it is the mean of."""
+        self.watch = Stopwatch(is_gpu=self._is_gpu)
+        """What layout, forward and backward passes and the optimiser took."""
 
     def set_rate(self, lr: float) -> None:
         """Another learning rate from now on."""
@@ -137,6 +148,19 @@ class LanguageLearner:
         self.optimizer.load_state_dict(state["optimizer"])
         self.averaged = state.get("averaged", 0)
         self.mean = [t.to(self.network.device) for t in state.get("mean", ())]
+
+    def warm(self) -> None:
+        """Have what a GPU runs compiled, for rows as long as they may be; what is learned does not change."""
+        if not self._is_gpu:
+            return
+        each, vocabulary = min(1024, self.network.shape.context), self.network.shape.vocabulary
+        calls = [
+            CallTokens("warm", np.full(each - 8, i % vocabulary), np.zeros(8, np.int64))
+            for i in range(max(1, self.options.tokens // each))
+        ]
+        self._fitting(calls, lambda: self._gradient(calls, lambda logp, _: (0.0 * logp.sum(), {})))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.watch.take()
 
     def average(self, kept: float) -> None:
         """Take what is learned now into the running mean, which keeps the share `kept` of what it was.
@@ -173,19 +197,23 @@ class LanguageLearner:
     def _read(self, sequences: Sequence[CallTokens], used: Weights) -> list[NDArray[np.float64]]:
         out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
         with torch.no_grad():
-            for batch in self._batches(sequences):
-                got = self._token_logps(used, batch).double().cpu().numpy()
-                calls = [i for one in batch for i in one.calls]
-                ends = np.cumsum([len(sequences[i].said) for i in calls])
-                for i, part in zip(calls, np.split(got, ends[:-1]), strict=True):
-                    out[i] = part
+            found: list[tuple[list[int], Tensor]] = []
+            for batch in self.watch.each("layout", self._batches(sequences)):
+                with self.watch.part("layout"):
+                    row = self._row(batch)
+                with self.watch.device_part("forward"):
+                    found.append(([i for one in batch for i in one.calls], self._token_logps(used, row)))
+        for calls, logps in found:  # all is asked for before anything is waited for
+            ends = np.cumsum([len(sequences[i].said) for i in calls])
+            for i, part in zip(calls, np.split(logps.double().cpu().numpy(), ends[:-1]), strict=True):
+                out[i] = part
         return out
 
     def imitate(self, sequences: Sequence[CallTokens]) -> dict[str, float]:
         """One step towards saying what was said: the mean of -log p over its tokens."""
         count = sum(len(s.said) for s in sequences)
 
-        def loss(logp: Tensor, _: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
+        def loss(logp: Tensor, _: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
             return -logp.sum() / count, {}
 
         return {"tokens": float(count)} | self._step(sequences, loss)
@@ -215,9 +243,9 @@ class LanguageLearner:
 
             def loss(
                 logp: Tensor, batch: Sequence[int], mine: list[CallTokens] = mine, weights: Any = weights
-            ) -> tuple[Tensor, dict[str, float]]:
+            ) -> tuple[Tensor, dict[str, Tensor]]:
                 each = np.repeat(weights[list(batch)], [len(mine[i].said) for i in batch])
-                return (torch.as_tensor(each, dtype=torch.float32, device=logp.device) * logp).sum(), {}
+                return (on_device(each.astype(np.float32), logp.device) * logp).sum(), {}
 
             won, lost = ([torch.as_tensor(x[:, i]) for x in (now, was)] for i in (0, 1))
             value = dpo_loss(won[0], won[1], lost[0], lost[1], beta=beta)
@@ -277,21 +305,20 @@ class LanguageLearner:
         device = self.network.device
 
         def column(batch: Sequence[int], values: Callable[[int], NDArray[np.float64]]) -> Tensor:
-            return torch.as_tensor(np.concatenate([values(i) for i in batch]), dtype=torch.float32, device=device)
+            return on_device(np.concatenate([values(i) for i in batch]).astype(np.float32), device)
 
-        def loss(logp: Tensor, batch: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
+        def loss(logp: Tensor, batch: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
             calls = np.repeat(np.arange(len(batch)), [len(sequences[i].said) for i in batch])
             sampler = column(batch, lambda i: _known(sequences[i].sampler))
-            total, report = objective(
+            return objective(
                 logp,
                 column(batch, lambda i: _known(sequences[i].sampler if sequences[i].old is None else sequences[i].old)),
                 column(batch, lambda i: _known(sequences[i].advantages)),
                 column(batch, lambda i: np.full(len(sequences[i].said), 1 / count if (w := sequences[i].weight) is None else w)),
-                torch.as_tensor(calls, device=device),
+                on_device(calls, device),
                 sampler=sampler,
                 reference=None if references is None else column(batch, lambda i: references[i]),
             )
-            return total, {name: value * len(logp) / count for name, value in report.items()}
 
         return self._step(sequences, loss)
 
@@ -304,7 +331,8 @@ class LanguageLearner:
             self.optimizer.zero_grad(set_to_none=True)
             where = _names(sequences, range(len(sequences)))
             raise NotFinite(f"the gradient's size is {norm}", where=where, fix="a lower learning rate")
-        self.optimizer.step()
+        with self.watch.device_part("optimiser"):
+            self.optimizer.step()
         return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
 
     def _fitting(self, sequences: Sequence[CallTokens], made: Callable[[], _T]) -> _T:
@@ -313,9 +341,9 @@ class LanguageLearner:
             try:
                 return made()
             except torch.OutOfMemoryError:
-                longest = max(len(one.tokens) for batch in self._batches(sequences) for one in batch)
+                longest = max(map(len, sequences))
                 if self.options.tokens <= longest:
-                    what = f"the GPU's memory is too small for one conversation of {longest:,} tokens"
+                    what = f"the GPU's memory is too small for one call of {longest:,} tokens"
                     raise Refused(what, fix="a shorter context, adapters instead of all weights, or a smaller model") from None
                 self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
             torch.cuda.empty_cache()
@@ -323,31 +351,44 @@ class LanguageLearner:
     def _gradient(self, sequences: Sequence[CallTokens], loss: Loss) -> dict[str, float]:
         """The gradient of the loss over all sequences, left at the parameters; the loss, and what else is said of it."""
         self.optimizer.zero_grad(set_to_none=True)
-        told = {"loss": 0.0}
-        for batch in self._batches(sequences):
+        made: list[tuple[list[int], dict[str, Tensor]]] = []
+        for batch in self.watch.each("layout", self._batches(sequences)):
             calls = [i for one in batch for i in one.calls]
-            value, report = loss(self._token_logps(self.now(), batch), calls)
-            if not torch.isfinite(value):
+            with self.watch.part("layout"):
+                row = self._row(batch)
+            with self.watch.device_part("forward"):
+                value, report = loss(self._token_logps(self.now(), row), calls)
+            with self.watch.device_part("backward"):
+                value.backward()
+            made.append((calls, {"loss": value.detach()} | report))
+        return self._told(sequences, made)
+
+    def _told(self, sequences: Sequence[CallTokens], made: Sequence[tuple[list[int], dict[str, Tensor]]]) -> dict[str, float]:
+        """What micro-batches say of themselves, read when all have been asked for, so that the device need not wait for the host."""
+        count, told = sum(len(s.said) for s in sequences), {"loss": 0.0}
+        for calls, report in made:
+            values = dict(zip(report, torch.stack([v.float() for v in report.values()]).tolist(), strict=True))
+            if not np.isfinite(values["loss"]):
                 self.optimizer.zero_grad(set_to_none=True)
-                what = f"the loss is {float(value.detach())}"
-                raise NotFinite(what, where=_names(sequences, calls), fix="a lower learning rate")
-            value.backward()
-            for name, part in ({"loss": float(value.detach())} | report).items():
-                told[name] = told.get(name, 0.0) + part
+                where = _names(sequences, calls)
+                raise NotFinite(f"the loss is {values['loss']}", where=where, fix="a lower learning rate")
+            share = sum(len(sequences[i].said) for i in calls) / count
+            for name, value in values.items():
+                told[name] = told.get(name, 0.0) + (value if name == "loss" else value * share)
         return told
 
-    def _batches(self, sequences: Sequence[CallTokens]) -> Iterator[list[_LaidCalls]]:
-        """Conversations up to `tokens`; on a CPU those of nearly one length together, since there the shorter ones are padded."""
-        found = threads([(s.prompt, s.said) for s in sequences])
-        laid = [_LaidCalls(t, conversation([(sequences[i].prompt, sequences[i].said) for i in t])) for t in found]
-        batch: list[_LaidCalls] = []
-        total = 0
-        for one in laid if self._is_gpu else sorted(laid, key=lambda one: len(one.tokens)):
-            total = total + len(one.tokens) if self._is_gpu else (len(batch) + 1) * len(one.tokens)
-            if batch and total > self.options.tokens:
+    def _batches(self, sequences: Sequence[CallTokens]) -> Iterator[list[ForestRow]]:
+        """Rows up to `tokens`; on a CPU shorter ones, those of nearly one length together, since there they are padded."""
+        calls, most = [(s.prompt, s.said) for s in sequences], self.options.tokens
+        if self._is_gpu:
+            yield from ([row] for row in forest_rows(calls, most))
+            return
+        batch: list[ForestRow] = []
+        for row in sorted(forest_rows(calls, min(most, SQUARE), _LEAST_SHARED), key=len):
+            if batch and (len(batch) + 1) * len(row) > most:
                 yield batch
-                batch, total = [], len(one.tokens)
-            batch.append(one)
+                batch = []
+            batch.append(row)
         if batch:
             yield batch
 
@@ -355,26 +396,33 @@ class LanguageLearner:
     def _is_gpu(self) -> bool:
         return self.network.device.type == "cuda"
 
-    def _token_logps(self, weights: Weights, batch: Sequence[_LaidCalls]) -> Tensor:
-        """float32 log-probabilities of the tokens said by the calls of a batch, one after the other."""
-        device, parts = self.network.device, [one.tokens for one in batch]
-        flat = np.concatenate([p.ids for p in parts])
-        attend: Packed | Conversations | LongRow
+    def _row(self, batch: Sequence[ForestRow]) -> _Row:
+        """A micro-batch as the device reads it."""
+        device, flat = self.network.device, np.concatenate([row.ids for row in batch])
+        attend: Packed | Squares | LongRow
         if self._is_gpu:
-            length = row_length(len(flat), self.options.tokens)
-            flat = np.concatenate([flat, np.zeros(length - len(flat), np.int64)])
-            attend = long_row(parts, length, device)
-        elif all(len(one.calls) == 1 for one in batch):
-            attend = Packed([len(p) for p in parts], device)
+            (row,) = batch
+            length = row_length(len(row), self.options.tokens)
+            flat = np.concatenate([flat, np.zeros(length - len(row), np.int64)])
+            attend = long_row(row, length, device)
+        elif all(len(row.calls) == 1 for row in batch):
+            attend = Packed([len(row) for row in batch], device)
         else:
-            attend = Conversations(parts, device, self.network.dtype)
-        ids = torch.as_tensor(flat, device=device)
-        hidden = self.network.hidden_states(weights, ids, attend.positions, attend)
-        starts = np.cumsum([len(p) for p in parts]) - [len(p) for p in parts]
-        places = torch.as_tensor(np.concatenate([b + p.said for b, p in zip(starts, parts, strict=True)]), device=device)
-        logits = self.network.logits(weights, hidden[places - 1])
+            attend = Squares(batch, device, self.network.dtype)
+        starts = np.cumsum([len(row) for row in batch]) - [len(row) for row in batch]
+        said, before = (
+            np.concatenate([start + getattr(row, name) for start, row in zip(starts, batch, strict=True)])
+            for name in ("said", "before")
+        )
+        places, which = np.unique(before, return_inverse=True)  # who says the same after the same is counted once
+        return _Row(on_device(flat, device), attend, *(on_device(x, device) for x in (flat[said], places, which)))
+
+    def _token_logps(self, weights: Weights, row: _Row) -> Tensor:
+        """float32 log-probabilities of the tokens said by the calls of a micro-batch, one after the other."""
+        hidden = self.network.hidden_states(weights, row.ids, row.attend.positions, row.attend)
+        logits = self.network.logits(weights, hidden[row.before])
         logits = logits if self.options.temperature == 1.0 else logits / self.options.temperature
-        return logits.gather(1, ids[places][:, None])[:, 0] - logits.logsumexp(-1)
+        return logits[row.which, row.said] - logits.logsumexp(-1)[row.which]
 
 
 def with_old(learner: LanguageLearner, sequences: Sequence[CallTokens]) -> list[CallTokens]:

@@ -68,8 +68,8 @@ class Objective:
         *,
         sampler: Tensor | None = None,
         reference: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, float]]:
-        """The loss of flat tokens, and what to report; `calls` numbers each token's call from 0."""
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of flat tokens, and means to report; `calls` numbers each token's call from 0."""
         log_ratio = logp - old
         logs = self._by_level(log_ratio, calls)
         if self.level == "none":
@@ -80,16 +80,16 @@ class Objective:
             loss = clip_loss(logs, advantages, low=self.clip_low, high=self.clip_high, dual=self.dual)
         if self.pull:
             loss = loss + self.pull * logs**2
-        report = {"kl_old": float(kl(-log_ratio.detach()).mean()), "clipped": self._share_clipped(logs.detach())}
+        report = {"kl_old": kl(-log_ratio.detach()).mean(), "clipped": self._share_clipped(logs.detach())}
         if self.cap is not None and sampler is not None:
             gap = old - sampler
             loss = gap.exp().clamp(max=self.cap) * loss
-            report |= {"mismatch": float(gap.abs().mean()), "mismatch_max": float(gap.abs().max())}
+            report |= {"mismatch": gap.abs().mean(), "mismatch_max": gap.abs().max()}
         total = (weights * loss).sum()
         if self.beta and reference is not None:
             divergence = kl(logp - reference, self.kl)
             total = total + self.beta * (weights * divergence).sum()
-            report["kl_reference"] = float((weights * divergence).sum().detach() / weights.sum())
+            report["kl_reference"] = (weights * divergence).sum().detach() / weights.sum()
         return total, report
 
     def _by_level(self, log_ratio: Tensor, calls: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ class Objective:
         reduce = unit_means if self.level == "geometric" else unit_sums
         return reduce(log_ratio, calls, int(calls.max()) + 1).clamp(max=self.log_max)[calls]
 
-    def _share_clipped(self, logs: Tensor) -> float:
+    def _share_clipped(self, logs: Tensor) -> Tensor:
         """The share of tokens whose ratio is outside."""
         ratio = logs.exp()
         inside = ratio.clamp(1 - self.clip_low, 1 + self.clip_high) if self.mask is None else logs.clamp(*self.mask).exp()
-        return float((ratio != inside).float().mean())
+        return (ratio != inside).float().mean()

@@ -1,12 +1,12 @@
-"""Calls of one conversation in one row of tokens: what they share is read once.
+"""Calls in rows of tokens: what they share is read once, within a conversation and across the teams of a task.
 
-An agent's prompts grow: call i + 1 begins like call i up to where that asks what to do now. With full_i the prompt and answer of
-call i, and s_i how much of it call i + 1 begins with, a conversation is laid out as a trunk and branches,
+Prompts grow, and the teams of one task begin alike. The calls of a row (prompt and what was said) are a forest of tokens, in the
+order of their sorted sequences, so that of each call only what no call before it began with is new: a prefix tree in preorder.
 
-    full_1[:s_1]  full_2[s_1:s_2]  ...  full_n[s_n-1:]   |full_1[s_1:]|  |full_2[s_2:]|  ...
+    token q sees token k  iff  k <= q < end_k,     end_k the first place of the row that is not below k
 
-A token of the trunk sees the trunk before it; one of branch i sees the first s_i of the trunk and its own branch before it; its
-position is the one that it has in its own call. So each call's log-probabilities and gradients are those of the call alone.
+Its position is its depth, which is where it stands in its own call. So each call's log-probabilities and gradients are those of
+the call alone.
 """
 
 from __future__ import annotations
@@ -25,91 +25,103 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    Call = tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]
+    """A prompt, and what was said."""
+
 _ROUND = 8
 """Squares are a multiple of this wide: kernels with masks want it."""
 _BLOCK = 128
 """Tokens that FlexAttention looks at, or passes over, at once."""
+_ASKING = 4096
+"""Tokens of a row that ask together: a beginning that all share is not one program's work alone, which all others wait for."""
+SQUARE = 2048
+"""Tokens of a row on a CPU, where a mask is a square."""
 
 
 @dataclass(frozen=True)
-class Conversation:
-    """Calls laid out as trunk and branches."""
+class ForestRow:
+    """Calls in one row of tokens."""
 
+    calls: tuple[int, ...]
+    """Which calls, by their numbers."""
     ids: NDArray[np.int64]
     positions: NDArray[np.int64]
-    branch: NDArray[np.int64]
-    """0 for the trunk, then 1, 2, ..."""
-    limit: NDArray[np.int64]
-    """How much of the trunk a token sees."""
+    ends: NDArray[np.int64]
+    """The first place that does not see a token any more."""
     said: NDArray[np.int64]
     """Where the tokens that were said stand, call after call."""
+    before: NDArray[np.int64]
+    """And where the token before each of them stands."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-def conversation(calls: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Conversation:
-    """The layout of calls (prompt, what was said) in their order; those that do not follow each other share what they can."""
-    full = [np.concatenate([prompt, said]).astype(np.int64, copy=False) for prompt, said in calls]
-    trunk, branches, ends = [], [], []
-    begun = 0
-    for i, (prompt, _) in enumerate(calls[:-1]):
-        shared = common_prefix(full[i], np.asarray(calls[i + 1][0], np.int64))
-        end = max(begun, min(shared, len(prompt) - 1))
-        trunk.append(full[i][begun:end])
-        branches.append(full[i][end:])
-        ends.append(end)
-        begun = end
-    trunk.append(full[-1][begun:])
-    length, sizes = len(full[-1]), [len(b) for b in branches]
-    starts = length + np.cumsum([0, *sizes])
-    said = [np.arange(len(c[0]), len(f)) - e + at for c, f, e, at in zip(calls, full, [*ends, 0], [*starts[:-1], 0], strict=True)]
-    return Conversation(
-        ids=np.concatenate([*trunk, *branches]),
-        positions=np.concatenate([np.arange(length), *(e + np.arange(n) for e, n in zip(ends, sizes, strict=True))]),
-        branch=np.concatenate([np.zeros(length, np.int64), np.repeat(np.arange(1, len(calls)), sizes)]),
-        limit=np.concatenate([np.arange(1, length + 1), np.repeat(np.array(ends, np.int64), sizes)]),
-        said=np.concatenate(said),
-    )
+class _Draft:
+    """A row that is being made."""
+
+    def __init__(self, longest: int) -> None:
+        self.length, self.depth = 0, 0
+        self._path = np.empty(longest, np.int64)
+        self._calls: list[int] = []
+        self._ids: list[Any] = []
+        self._positions: list[Any] = []
+        self._places: list[tuple[Any, Any]] = []
+        self._dead: list[tuple[Any, int]] = []
+
+    def add(self, number: int, full: NDArray[np.int64], asked: int, shared: int) -> None:
+        """One call more, of which so many tokens begin the last one too; of `asked` tokens is its prompt."""
+        self._dead.append((self._path[shared : self.depth].copy(), self.length))
+        new = len(full) - shared
+        self._path[shared : len(full)] = np.arange(self.length, self.length + new)
+        self._ids.append(full[shared:])
+        self._positions.append(np.arange(shared, len(full)))
+        self._places.append((self._path[asked : len(full)].copy(), self._path[asked - 1 : len(full) - 1].copy()))
+        self._calls.append(number)
+        self.length, self.depth = self.length + new, len(full)
+
+    def row(self) -> ForestRow:
+        """What it became."""
+        ends = np.full(self.length, self.length, np.int64)
+        for places, end in self._dead:
+            ends[places] = end
+        said, before = (np.concatenate(some) for some in zip(*self._places, strict=True))
+        return ForestRow(tuple(self._calls), np.concatenate(self._ids), np.concatenate(self._positions), ends, said, before)
 
 
-def threads(prompts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]], least: int = 32) -> list[list[int]]:
-    """Calls that follow each other, by number: each begins with all of the trunk that those before it have laid out."""
-    out: list[list[int]] = []
-    trunk = 0
-    for i, (prompt, _) in enumerate(prompts):
-        if out:
-            before, answer = prompts[out[-1][-1]]
-            whole = np.concatenate([before, answer])
-            shared = min(common_prefix(whole, np.asarray(prompt)), len(before) - 1)
-            if shared >= max(trunk, least):
-                trunk = shared
-                out[-1].append(i)
-                continue
-        out.append([i])
-        trunk = 0
-    return out
+def forest_rows(calls: Sequence[Call], most: int, least: int = 0) -> list[ForestRow]:
+    """Rows of at most so many tokens, or of one call that is longer; one that shares less than `least` begins a row."""
+    full = [np.concatenate(call).astype(np.int64, copy=False) for call in calls]
+    keys = [one.astype(">i4").tobytes() for one in full]  # in the order of bytes, who begins alike stands together
+    longest = max(map(len, full), default=0)
+    rows: list[ForestRow] = []
+    draft, last = _Draft(longest), -1
+    for i in sorted(range(len(full)), key=lambda i: (keys[i], i)):
+        shared = 0 if last < 0 else common_prefix(full[last], full[i])
+        if last >= 0 and (shared < least or draft.length + len(full[i]) - shared > most):
+            rows.append(draft.row())
+            draft, shared = _Draft(longest), 0
+        draft.add(i, full[i], len(calls[i][0]), shared)
+        last = i
+    return [*rows, draft.row()] if last >= 0 else rows
 
 
-class Conversations:
-    """`attend` for conversations that stand one after the other."""
+class Squares:
+    """`attend` for rows that stand one after the other, on a CPU."""
 
-    def __init__(
-        self, parts: Sequence[Conversation], device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32
-    ) -> None:
-        lengths = np.array([len(p) for p in parts])
-        self.rows, self.longest = len(parts), -(-int(lengths.max()) // _ROUND) * _ROUND
-        square = np.full((2, self.rows, self.longest), -1, np.int64)
-        for row, part in enumerate(parts):
-            square[:, row, : len(part)] = part.branch, part.limit
-        self.at = torch.as_tensor(np.flatnonzero(square[0].reshape(-1) >= 0), device=device)
-        self.positions = torch.as_tensor(np.concatenate([p.positions for p in parts]), device=device)
-        branch, limit = torch.as_tensor(square, device=device)
-        place = torch.arange(self.longest, device=device)  # in the trunk, also the position
-        own = (branch[:, None, :] == branch[:, :, None]) & (place[None, None, :] <= place[None, :, None])
-        seen = own | ((branch[:, None, :] == 0) & (place[None, None, :] < limit[:, :, None]))
-        # what only fills up sees what fills up before it, so that no row is empty
-        self.bias = torch.zeros(seen.shape, device=device, dtype=dtype).masked_fill(~seen, -torch.inf)[:, None]
+    def __init__(self, rows: Sequence[ForestRow], device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> None:
+        lengths = [len(row) for row in rows]
+        self.rows, self.longest = len(rows), -(-max(lengths) // _ROUND) * _ROUND
+        place = np.arange(self.longest)
+        ends = np.tile(place + 1, (self.rows, 1))  # what only fills up sees itself
+        for own, row in zip(ends, rows, strict=True):
+            own[: len(row)] = row.ends
+        is_real = place[None] < np.array(lengths)[:, None]
+        self.at = torch.as_tensor(np.flatnonzero(is_real.reshape(-1)), device=device)
+        self.positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
+        seen = (place[None, None, :] <= place[None, :, None]) & (place[None, :, None] < ends[:, None, :])
+        hidden = torch.as_tensor(~seen, device=device)
+        self.bias = torch.zeros(seen.shape, device=device, dtype=dtype).masked_fill(hidden, -torch.inf)[:, None]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         from torch.nn.functional import scaled_dot_product_attention
@@ -124,54 +136,35 @@ class Conversations:
         return padded.view(self.rows, self.longest, *x.shape[1:]).transpose(1, 2)
 
 
-def long_row(parts: Sequence[Conversation], length: int, device: str | torch.device) -> LongRow:
-    """`attend` for conversations one after the other in one long row, on a GPU.
+def long_row(row: ForestRow, length: int, device: str | torch.device) -> LongRow:
+    """`attend` for a row on a GPU, which is made `length` tokens long; those behind its own fill it up, and see themselves.
 
     Blocks of 128 tokens of which none is seen are passed over, and in those that are seen whole, as most of a trunk is, nothing
-    is asked. A row has `length` tokens; those behind the last conversation fill it up, and see little.
+    is asked. The tokens that ask are cut into parts, as a batch over the same keys: going back, a block of keys is one program,
+    which meets all that see it.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    sizes = [len(p) for p in parts]
-    missing = length - sum(sizes)
-    filler = np.arange(length - missing, length)
-    owner = np.concatenate([np.repeat(np.arange(len(parts)), sizes), len(parts) + filler // _BLOCK])
-    nothing = np.zeros(missing, np.int64)
-    positions, branch = (np.concatenate([*(getattr(p, n) for p in parts), nothing]) for n in ("positions", "branch"))
-    begin = np.concatenate([np.repeat(np.cumsum([0, *sizes[:-1]]), sizes), filler])
-    limit = begin + np.concatenate([*(p.limit for p in parts), nothing + 1])  # as a place in the row
-    owner_T, branch_T, limit_T = (torch.as_tensor(x.astype(np.int32), device=device) for x in (owner, branch, limit))
+    parts = next(n for n in range(-(-length // _ASKING), length + 1) if length // _BLOCK % n == 0)
+    size = length // parts
+    ends = np.concatenate([row.ends, np.arange(len(row), length) + 1])
+    ends_T = on_device(ends.astype(np.int32), device)
 
-    def is_visible(batch: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        trunk = (branch_T[k] == 0) & (k < limit_T[q])
-        return (owner_T[q] == owner_T[k]) & (trunk | ((branch_T[k] == branch_T[q]) & (k <= q)))
+    def is_visible(part: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        place = part * size + q
+        return (k <= place) & (place < ends_T[k])
 
-    some, whole = _blocks(owner, branch, limit)
+    by = ends.reshape(-1, _BLOCK)
+    first = np.arange(len(by)) * _BLOCK
+    is_before = first[None] < first[:, None]
+    some = (is_before & (by.max(1)[None] > first[:, None])) | np.eye(len(by), dtype=bool)
+    whole = is_before & (by.min(1)[None] >= first[:, None] + _BLOCK)
     count, which, count_whole, which_whole = (
-        torch.as_tensor(x, device=device)[None, None] for kind in (some & ~whole, whole) for x in _listed(kind)
+        on_device(x.reshape(parts, 1, len(by) // parts, *x.shape[1:]), device) for kind in (some & ~whole, whole) for x in _listed(kind)
     )
-    mask: Any = BlockMask.from_kv_blocks(count, which, count_whole, which_whole, BLOCK_SIZE=_BLOCK, mask_mod=is_visible)
-    return LongRow(mask, torch.as_tensor(positions, device=device))
-
-
-def _blocks(owner: NDArray[np.int64], branch: NDArray[np.int64], limit: NDArray[np.int64]) -> tuple[Any, Any]:
-    """[blocks, blocks] whether a block (row) sees something of another (column), as far as can be told at once; and all of it."""
-    by = [x.reshape(-1, _BLOCK) for x in (owner, branch, limit)]
-    least, most = ([x.min(1) for x in by], [x.max(1) for x in by])
-    place = np.arange(len(least[0]))
-    is_one = least[0] == most[0]
-    same_owner = is_one[:, None] & is_one[None] & (least[0][:, None] == least[0][None])
-    first = np.where(least[1] == 0, (by[1] == 0).argmax(1) + place * _BLOCK, len(owner))  # of the trunk, in the block
-    lowest = np.where(by[1] == 0, len(owner), by[1]).min(1)  # branch
-    trunk = first[None] < most[2][:, None]
-    own = (lowest[:, None] <= most[1][None]) & (lowest[None] <= most[1][:, None])
-    is_before = place[None] <= place[:, None]
-    meet = (least[0][:, None] <= most[0][None]) & (least[0][None] <= most[0][:, None])
-    some = is_before & np.where(same_owner, trunk | own, meet)
-    last = (place + 1) * _BLOCK
-    all_trunk = (most[1] == 0)[None] & (last[None] <= least[2][:, None])
-    one_branch = (least[1] == most[1])[None] & (least[1] == most[1])[:, None] & (least[1][:, None] == least[1][None])
-    return some, same_owner & (place[None] < place[:, None]) & (all_trunk | (one_branch & (least[1] > 0)[None]))
+    blocks: Any = BlockMask.from_kv_blocks
+    mask = blocks(count, which, count_whole, which_whole, BLOCK_SIZE=_BLOCK, mask_mod=is_visible, seq_lengths=(size, length))
+    return LongRow(mask, on_device(np.concatenate([row.positions, np.zeros(length - len(row), np.int64)]), device))
 
 
 def _listed(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -179,7 +172,15 @@ def _listed(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.in
     return chosen.sum(1).astype(np.int32), np.argsort(~chosen, axis=1, kind="stable").astype(np.int32)
 
 
+def on_device(array: NDArray[Any], device: str | torch.device) -> Tensor:
+    """An array as a tensor there; on a GPU the host goes on at once, since the bytes are copied from pinned memory."""
+    found = torch.from_numpy(np.ascontiguousarray(array))
+    if torch.device(device).type != "cuda":
+        return found.to(device)
+    return found.pin_memory().to(device, non_blocking=True)
+
+
 def row_length(tokens: int, most: int) -> int:
-    """How long a row is made for some tokens: a few lengths only, since each is compiled once."""
+    """How long a row is made for some tokens: half or all of what a row may have, since each length is compiled once."""
     unit = max(_BLOCK, most // 2 // _BLOCK * _BLOCK)
     return -(-tokens // unit) * unit

@@ -30,7 +30,8 @@ from counterpoint.lab.train.lm.own_tasks import OwnTasks
 from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
 from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake, language_settings, named_in
-from counterpoint.lab.train.lm.training import LanguageTraining, TeamBatch, decisions, first_task
+from counterpoint.lab.train.lm.team_batch import TeamBatch, decisions
+from counterpoint.lab.train.lm.training import LanguageTraining, first_task
 from counterpoint.lab.train.lm.worker_link import Host, LocalHost
 from counterpoint.lab.train.runner import check_ray
 from counterpoint.lab.train.session import Progress, RunSession, check_new, check_same, restore_last
@@ -187,6 +188,11 @@ class LanguageSession(RunSession):
     def __init__(self, run: RunFolder, training: LanguageTraining, tell: Progress) -> None:
         super().__init__(run, training, tell)
         self.training, self.settings = training, training.settings
+
+    def close(self) -> None:
+        """Let go of what the run has opened."""
+        self.training.close()
+        super().close()
 
     def batch(self) -> str:
         """What is being learned."""

@@ -166,6 +166,8 @@ class Learn:
     it up to a call that is drawn. None: every team for itself."""
     resample: NonNegativeInt = 1
     """How often groups without spread are replaced by fresh ones."""
+    ahead: bool = False
+    """Play the teams of the next update while this one is learned: one update old, which the ratio to the sampler corrects."""
     temperature: Positive = 1.0
     """At which teams play; with `loss = "clip"` the policy that learns is the model at this temperature."""
     steps: PositiveInt = 4

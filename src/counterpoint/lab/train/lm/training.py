@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import io
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,16 @@ from counterpoint.lab.train.folder import FORMAT, check_format
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.demonstrations import retokenised
-from counterpoint.lab.train.lm.driver import Driver, Rollout
+from counterpoint.lab.train.lm.driver import Driver, DriverStats, Rollout
 from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
 from counterpoint.lab.train.lm.own_driver import OwnDriver
 from counterpoint.lab.train.lm.own_rollout import OwnRollout
 from counterpoint.lab.train.lm.own_tasks import OwnTasks
+from counterpoint.lab.train.lm.play_ahead import PlayAhead, PlayedGroups
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, TaskMix, is_fake
+from counterpoint.lab.train.lm.stopwatch import Stopwatch
+from counterpoint.lab.train.lm.team_batch import TeamBatch, calls_of, decisions
 from counterpoint.lab.train.lm.token_weights import CallPlace, token_weights
 from counterpoint.lab.train.lm.tree import branches
 from counterpoint.trace import Trace
@@ -48,71 +51,6 @@ _LAST_RATE = 0.05
 def first_task(seed: int, *, is_shown: bool) -> int:
     """The first task that a run of this seed learns on, or is shown: runs of other seeds begin ten thousand tasks apart."""
     return (_SHOW if is_shown else _LEARN) + seed % 100 * _APART + seed // 100 * _SHOW
-
-
-@dataclass(frozen=True)
-class TeamBatch:
-    """Teams that were played, their rewards with prices taken off."""
-
-    traces: list[Trace]
-
-    @property
-    def values(self) -> np.ndarray:
-        """What each earned."""
-        return np.array([t.rewards["team"] for t in self.traces])
-
-    def column(self, name: str) -> np.ndarray:
-        """A metric of each."""
-        return np.array([(t.metrics or {}).get(name, 0.0) for t in self.traces])
-
-    def row(self) -> dict[str, Any]:
-        """What to say of them."""
-        values, calls = self.values, [list(_calls(t)) for t in self.traces]
-        said = [c for trace in calls for c in trace]
-        logps = [x for c in said for x in (c["note"].get("logps") or ())]
-        failures = Counter(str(t.meta["rollout"]["failed"]) for t in self.traces if "failed" in (t.meta.get("rollout") or {}))
-        roles: dict[str, int] = {}
-        for c in said:
-            roles[c["role"]] = roles.get(c["role"], 0) + 1
-        tokens = [c["tokens"] for c in said]
-        n = max(1, len(said))
-        return {
-            "reward": float(values.mean()),
-            "reward_se": float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0,
-            "solved": float(self.column("task_success").mean()),
-            "score": float(self.column("task_score").mean()),
-            "agents": float(np.mean([len({e.to for e in t.events if e.type == "spawn"}) for t in self.traces])),
-            "rounds": float(np.mean([sum(c["role"] == "orchestrator" for c in trace) for trace in calls])),
-            "calls_per_episode": len(said) / len(self.traces),
-            "tokens_per_call": float(np.mean(tokens)) if tokens else 0.0,
-            "malformed": sum(c["is_malformed"] for c in said) / n,
-            "too_long": sum("failed" in c["note"] for c in said) / n,
-            "entropy": -float(np.mean(logps)) if logps else None,
-            "roles": roles,
-            **({"failures": dict(failures.most_common(3)), "failed": failures.total() / len(self.traces)} if failures else {}),
-        }
-
-
-def _calls(trace: Trace) -> Iterator[dict[str, Any]]:
-    for e in trace.events:
-        note = (e.extra or {}).get("call")
-        if isinstance(note, Mapping) and e.type != "tool_result":
-            yield {"role": e.role, "tokens": e.tokens_out or 0, "is_malformed": e.ok is False, "note": note}
-
-
-def decisions(traces: Sequence[Trace]) -> dict[str, float]:
-    """How the teams decide, on average: whom they spawn, what they delegate, tell and merge, and when they stop (O1 to O5)."""
-    n = max(1, len(traces))
-    events = [e for t in traces for e in t.events]
-    return {
-        "spawned": sum(e.type == "spawn" for e in events) / n,
-        "delegated": sum(e.type == "message" and e.role == "orchestrator" for e in events) / n,
-        "told": sum(e.type == "message" and e.role not in ("orchestrator", "user") for e in events) / n,
-        "merged": sum(e.type == "aggregate" for e in events) / n,
-        "stopped_after": sum(e.type == "orchestrator_decision" and "call" in (e.extra or {}) for e in events) / n,
-        "tool_calls": sum(e.type == "tool_call" for e in events) / n,
-        "stopped_itself": sum(t.meta.get("ended") == "stopped" for t in traces) / n,
-    }
 
 
 class LanguageTraining:
@@ -136,6 +74,11 @@ class LanguageTraining:
         """How those who showed did themselves."""
         self.reference: dict[str, dict[str, torch.Tensor]] | None = None
         self._by_seed = [mix for mix in settings.task for _ in range(mix.share)]
+        self._ahead = PlayAhead(is_gpu=settings.device != "cpu")
+
+    def close(self) -> None:
+        """Play nothing any more."""
+        self._ahead.close()
 
     # -- how far
 
@@ -225,7 +168,7 @@ class LanguageTraining:
         """What they play, with prices taken off."""
         traces = self.driver.play(rollouts, self.policies.engines if model == "engine" else None)
         for trace in traces if model == "engine" else ():
-            if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in _calls(trace)):
+            if not all(np.isfinite(call["note"].get("logps") or ()).all() for call in calls_of(trace)):
                 what = "the model's log-probability is NaN or infinite"
                 raise NotFinite(what, where=trace.trace_id, fix="other weights, or a lower learning rate")
         return [less_prices(t, self.settings.prices) for t in traces]
@@ -306,57 +249,76 @@ class LanguageTraining:
 
     def learn(self) -> tuple[dict[str, Any], TeamBatch]:
         """Play, credit, and a few steps; the row of metrics, and what was played."""
-        learn, begin = self.settings.learn, time.perf_counter()
+        learn, begin, watch = self.settings.learn, time.perf_counter(), Stopwatch()
         if (learn.beta or learn.loss == "dpo") and self.reference is None:
             self.reference = self.policies.snapshot()
-        self.policies.refresh()
-        before = self.policies.engines.stats
-        played, kept, flat = self._groups()
-        now = self.policies.engines.stats
+        played = self._played(watch)
+        self._spent(played.batch.traces)
         rolled = time.perf_counter()
-        rows = advantages(kept, learn, progress=self.progress) if kept else None
+        with watch.part("credit"):
+            rows = advantages(played.kept, learn, progress=self.progress) if played.kept else None
+            taught = self._sequences_of_policies(rows, [t.task_id or t.trace_id for t in played.kept])
         told: dict[str, float] = {}
-        sequences = 0
-        for name, mine in self._sequences_of_policies(rows).items():
-            sequences += len(mine)
+        for name, mine in taught.items():
             report = self._improve(name, mine)
             is_one = len(self.policies.names) == 1
             told |= report if is_one else {f"{name}.{k}": v for k, v in report.items()}
             told |= {} if is_one else {k: max(told.get(k, -np.inf), v) for k, v in report.items()}
-        for learner in self.policies.learners.values() if learn.average else ():
-            learner.average(learn.average)
+        for learner in self.policies.learners.values():
+            if learn.average:
+                learner.average(learn.average)
+            for part, seconds in learner.watch.take().items():
+                watch.add(part, seconds)
         self.seconds["learn"] += time.perf_counter() - begin
         self.update += 1
         self.learned += 1
         row = {
             "phase": "learn",
-            **played.row(),
+            **played.batch.row(),
             **told,
             "kl": told.get("kl_old"),
-            "flat_groups": flat,
-            "sequences": sequences,
-            "reused": (now.reused - before.reused) / max(1, now.reused - before.reused + now.read - before.read),
+            "flat_groups": played.flat,
+            "sequences": sum(map(len, taught.values())),
+            "reused": played.reused,
+            "profile": played.seconds | watch.take(),
         }
         row |= self._lost()
         if rows is not None:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
-        return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played
+        return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played.batch
 
-    def _sequences_of_policies(self, rows: CallRows | None) -> dict[str, list[CallTokens]]:
-        """What each policy learns from, in the order of this update."""
+    def _played(self, watch: Stopwatch) -> PlayedGroups:
+        """What this update learns from: played now, or while the last one was learned; then the next one is played."""
+        learn, played = self.settings.learn, self._ahead.take()
+        with watch.part("weights"):
+            self.policies.refresh()
+        if not learn.ahead:
+            return self._groups(self.update, self.progress)
+        if played is None:
+            self._ahead.begin(partial(self._groups, self.update, self.progress))
+            for learner in self.policies.learners.values():
+                learner.warm()
+            played = self._ahead.take()
+            assert played is not None
+        if not learn.updates or self.learned + 1 < learn.updates:
+            self._ahead.begin(partial(self._groups, self.update + 1, self.progress))
+        return played
+
+    def _sequences_of_policies(self, rows: CallRows | None, tasks: Sequence[str]) -> dict[str, list[CallTokens]]:
+        """What each policy learns from, in the order of this update; `tasks`: of each trace."""
         if rows is None:
             return {}
         row_of = {f"{rows.trace_ids[r.trace]} {r.event}": r for r in rows.rows}
-        spoken: dict[str, dict[tuple[int, str], list[CallTokens]]] = {}
+        spoken: dict[str, dict[str, list[CallTokens]]] = {}
         learners = self._learners(rows)
         for said in sequences_of(rows):
             row = row_of[said.name]
             if learners is not None and row.role not in learners:
                 continue
-            spoken.setdefault(self.policies.policy_of(row.role), {}).setdefault((row.trace, row.agent), []).append(said)
+            spoken.setdefault(self.policies.policy_of(row.role), {}).setdefault(tasks[row.trace], []).append(said)
         out = {}
         for name in self.policies.names:
-            mine = list(spoken.get(name, {}).values())  # an agent's calls stay together: what they share is read once
+            mine = list(spoken.get(name, {}).values())  # the teams of a task stay together: what they share is read once
             out[name] = [said for k in self.rng(3).permutation(len(mine)) for said in mine[k]]
         if (weigh := self.settings.learn.weigh) != "token":
             for name, some in out.items():
@@ -393,34 +355,40 @@ class LanguageTraining:
             told = less_kl(told, learner.logps(told, reference), learn.beta)
         return learner.improve(told, learn.objective(), reference)
 
-    def _groups(self) -> tuple[TeamBatch, list[Trace], float]:
-        """What was played, the traces of groups with spread, and the share of groups without."""
-        learn = self.settings.learn
-        everything: list[Trace] = []
-        kept: list[Trace] = []
+    def _groups(self, update: int, progress: float) -> PlayedGroups:
+        """The groups of an update, with fresh ones in the place of those without spread."""
+        learn, everything, kept = self.settings.learn, list[Trace](), list[Trace]()
         flat, made, missing = 0, 0, learn.groups
+        begin, stats, before = time.perf_counter(), self.policies.engines.stats, self._driven()
         for turn in range(learn.resample + 1):
-            first = first_task(self.settings.seed, is_shown=False) + (self.update * (learn.resample + 1) + turn) * learn.groups
+            first = first_task(self.settings.seed, is_shown=False) + (update * (learn.resample + 1) + turn) * learn.groups
             seeds = range(first, first + missing)
-            name = f"u{self.update}"
-            heat = learn.temperature
+            name, heat = f"u{update}", learn.temperature
             traces = (
                 self.play_tree(seeds, learn.tree, temperature=heat, name=name).traces
                 if learn.tree
                 else self.play(seeds, samples=learn.samples, temperature=heat, name=name).traces
             )
-            self._spent(traces)
-            equal = flat_groups(traces, learn, progress=self.progress)
+            equal = flat_groups(traces, learn, progress=progress)
             everything += traces
             kept += [t for t in traces if (t.task_id or t.trace_id) not in equal]
             flat, made = flat + len(equal), made + missing
             missing = len(equal)
             if not missing:
                 break
-        return TeamBatch(everything), kept, flat / made
+        now = self.policies.engines.stats
+        reused = (now.reused - stats.reused) / max(1, now.reused - stats.reused + now.read - stats.read)
+        seconds = {name: after - before[name] for name, after in self._driven().items()}
+        seconds["play"] = time.perf_counter() - begin
+        return PlayedGroups(TeamBatch(everything), kept, flat / made, reused, seconds)
+
+    def _driven(self) -> dict[str, float]:
+        """Seconds in which the engine computed, and in which it waited for teams, so far."""
+        stats = getattr(self.driver, "stats", None)
+        return {"engine": stats.engine_s, "wait": stats.worker_s} if isinstance(stats, DriverStats) else {}
 
     def _spent(self, traces: Sequence[Trace]) -> None:
-        calls = [c for t in traces for c in _calls(t)]
+        calls = [c for t in traces for c in calls_of(t)]
         self.totals["episodes"] += len(traces)
         self.totals["calls"] += len(calls)
         self.totals["decisions"] += len(calls)
@@ -429,6 +397,7 @@ class LanguageTraining:
     def evaluate(self) -> tuple[dict[str, Any], TeamBatch]:
         """The held-out tasks, sampled and perhaps greedily, by the mean weights where they are kept: the row, what was played."""
         s = self.settings
+        self._ahead.settle()
         with self.policies.averaged():
             self.policies.refresh()
         episodes = s.eval_episodes if self.own is None else min(s.eval_episodes, len(self.own.held_out))
@@ -441,8 +410,8 @@ class LanguageTraining:
             "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
             "successes": played.column("task_success").tolist(),
             "agents": [len({e.to for e in t.events if e.type == "spawn"}) for t in played.traces],
-            "rounds": [sum(c["role"] == "orchestrator" for c in _calls(t)) for t in played.traces],
-            "calls_made": [len(list(_calls(t))) for t in played.traces], "decisions_made": decisions(played.traces),
+            "rounds": [sum(c["role"] == "orchestrator" for c in calls_of(t)) for t in played.traces],
+            "calls_made": [len(list(calls_of(t))) for t in played.traces], "decisions_made": decisions(played.traces),
             "seconds": dict(self.seconds),
         }  # fmt: skip
         if s.is_greedy_too:
@@ -470,7 +439,7 @@ class LanguageTraining:
         kept = {
             "format": FORMAT, "update": self.update, "steps": self.steps, "learned": self.learned, "seconds": self.seconds,
             "totals": self.totals, "learners": {name: x.state() for name, x in self.policies.learners.items()},
-            "reference": self.reference,
+            "reference": self.reference, "ahead": None if (ahead := self._ahead.settle()) is None else ahead.packed(),
         }  # fmt: skip
         out = io.BytesIO()
         torch.save(kept, out)
@@ -487,4 +456,5 @@ class LanguageTraining:
         device = self.policies.device
         if kept["reference"] is not None:
             self.reference = {p: {n: w.to(device) for n, w in ws.items()} for p, ws in kept["reference"].items()}
-
+        if kept.get("ahead") is not None:
+            self._ahead.put(PlayedGroups.unpacked(kept["ahead"]))
