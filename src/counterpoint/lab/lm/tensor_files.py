@@ -74,6 +74,7 @@ def _sizes(s: Shape) -> dict[str, tuple[int, ...]]:
     for i in range(s.layers):
         out |= {f"{i}.norm1": (s.width,), f"{i}.norm2": (s.width,), f"{i}.qkv": (joined, s.width), f"{i}.qkv_bias": (joined,)}
         out |= {f"{i}.q_norm": (s.head_width,), f"{i}.k_norm": (s.head_width,), f"{i}.o": (s.width, heads)}
+        out |= {f"{i}.o_bias": (s.width,), f"{i}.after1": (s.width,), f"{i}.after2": (s.width,)}
         out |= {f"{i}.gate_up": (2 * s.inner, s.width), f"{i}.down": (s.width, s.inner)}
     return out
 
