@@ -43,6 +43,8 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "gemma3": lambda: _transformers().Gemma3TextConfig(**SIZES, **GEMMA2, rope_parameters=GEMMA3),
     "gemma3-untied": lambda: _transformers().Gemma3TextConfig(**SIZES, **GEMMA2, tie_word_embeddings=False),
 }
+WIDE = ("mistral-sliding", "qwen3", "qwen3-tied", "gemma", "gemma2", "gemma3", "gemma3-untied")
+"""Those with heads of 16, which FlexAttention needs."""
 NO_TOKENS = {"pad_token_id": None, "eos_token_id": None, "bos_token_id": None}
 GEMMA2 = {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"], **NO_TOKENS}
 GEMMA3 = {"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}, "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}}

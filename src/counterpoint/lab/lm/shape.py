@@ -17,7 +17,7 @@ _FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {"sliding_window": 4096},
     "qwen2": {},
-    "qwen3": {},
+    "qwen3": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True, "rope_theta": 2e6, "max_position_embeddings": 32_768},
     "gemma": _OFTEN | {"max_position_embeddings": 8192},
     "gemma2": _GEMMA2 | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},

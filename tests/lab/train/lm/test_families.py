@@ -16,7 +16,7 @@ if find_spec("transformers") is None:
 from counterpoint.lab.lm.network import Network, as_transformers, read  # noqa: E402
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options  # noqa: E402
 from counterpoint.lab.train.lm.packing import Squares, forest_rows, long_row  # noqa: E402
-from families_help import FAMILIES, made  # noqa: E402
+from families_help import FAMILIES, WIDE, made  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
@@ -61,12 +61,10 @@ def test_the_learner_has_the_log_probabilities_and_gradients_of_transformers(fam
         assert torch.allclose(grads[name], weight.grad, rtol=1e-3, atol=1e-3 * float(weight.grad.abs().max())), name
 
 
-def test_a_long_row_is_as_squares(family: tuple[Any, Path]) -> None:
+@pytest.mark.parametrize("name", WIDE)
+def test_a_long_row_is_as_squares(name: str, tmp_path: Path) -> None:
     """What learns on a GPU, by its forward pass: FlexAttention has no gradients on a CPU."""
-    _, folder = family
-    shape, weights = read(folder)
-    if shape.head_width < 16:
-        pytest.skip("FlexAttention wants heads of at least 16")
+    shape, weights = read(made(name, tmp_path)[1])
     (row,) = forest_rows([(call.prompt, call.said) for call in calls_of()], 256)
     long, squares, network = long_row(row, 256, "cpu"), Squares([row]), Network(shape)
     ids = torch.as_tensor(np.concatenate([row.ids, np.zeros(256 - len(row), np.int64)]))
