@@ -154,13 +154,16 @@ def _write(packed: Path, draft: Path) -> None:
         plain = transformers.GgufConfig(gguf_file=packed.name, dequantize=True)
         make = transformers.AutoModelForCausalLM.from_pretrained
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
-            model = make(packed.parent, dtype=torch.bfloat16, quantization_config=plain, **local, **told)
+            options = {"dtype": torch.bfloat16, "quantization_config": plain, "output_loading_info": True}
+            model, loaded = make(packed.parent, **options, **local, **told)
     except (MemoryError, OSError):
         raise
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         fix = "use weights as a folder of safetensors, or serve the file with another program and use it as openai:NAME"
         raise InputError("transformers cannot load this GGUF file", where=packed.name, why=first, fix=fix) from error
+    if missing := sorted(loaded["missing_keys"]):  # transformers would draw them at random
+        raise InputError(f"the weights lack {missing[0]}", where=packed.name, fix="get the file again")
     try:
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)
