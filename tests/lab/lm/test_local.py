@@ -473,7 +473,7 @@ def test_a_gguf_of_an_unknown_kind_is_one_clear_error(tmp_path: Path, monkeypatc
     monkeypatch.setenv("COUNTERPOINT_MODELS", str(tmp_path / "kept"))
     made = local(str(tmp_path / "odd.gguf"))
     assert made.name == "local:odd"
-    with pytest.raises(ModelFailed, match="the architecture .counterpoint-odd. is not supported") as raised:
+    with pytest.raises(ModelFailed, match="the architecture 'counterpoint-odd' is not supported") as raised:
         answers(made, ask())
     asyncio.run(made.close())
     assert raised.value.where == "odd.gguf"

@@ -144,8 +144,10 @@ def _positions(path: Path, header: GgufHeader) -> dict[str, Any]:
     if kind == "none" or factor == 1:
         return {}
     linear = {"rope_type": "linear", "factor": factor, "rope_theta": theta}
-    is_apart = header.family == "gemma3"
-    return {"rope_parameters": {"full_attention": linear, "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0}} if is_apart else linear}
+    if header.family != "gemma3":
+        return {"rope_parameters": linear}
+    near = {"rope_type": "default", "rope_theta": 10_000.0}
+    return {"rope_parameters": {"full_attention": linear, "sliding_attention": near}}
 
 
 def _by_divisors(path: Path, header: GgufHeader, theta: float) -> dict[str, Any]:

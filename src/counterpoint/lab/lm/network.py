@@ -199,7 +199,7 @@ def look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, cap: float = 0.0) -> Ten
     return scores.float().softmax(-1).to(v.dtype) @ v.repeat_interleave(groups, 1)
 
 
-def seen(asking: Tensor, asked: Tensor, window: int) -> Tensor:
+def visible(asking: Tensor, asked: Tensor, window: int) -> Tensor:
     """Which places see which, bool [asking, asked]: those up to themselves, no further back than the window."""
     back = asking[:, None] - asked[None]
     return (back >= 0) & (back < window) if window else back >= 0
@@ -336,7 +336,7 @@ class Packed:
         q, k, v = self._square(q), self._square(k), self._square(v)
         if any(sight):
             at = torch.arange(self.longest, device=q.device)
-            out = look(q, k, v, seen(at, at, sight.window), sight.cap)
+            out = look(q, k, v, visible(at, at, sight.window), sight.cap)
         else:
             out = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return out.transpose(1, 2).flatten(0, 1).index_select(0, self.at)

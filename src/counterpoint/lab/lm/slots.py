@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from counterpoint.lab.lm.network import Network, look, seen
+from counterpoint.lab.lm.network import Network, look, visible
 from counterpoint.lab.lm.shape import WHOLE, Sight
 from counterpoint.trace.model_calls import common_prefix
 
@@ -175,7 +175,7 @@ class Cached:
             begin, mask = end, None
             if any(sight):
                 at = torch.arange(first, total, device=q.device)
-                out.append(look(asked, *cached, seen(at[-new:], at, sight.window), sight.cap)[0].transpose(0, 1))
+                out.append(look(asked, *cached, visible(at[-new:], at, sight.window), sight.cap)[0].transpose(0, 1))
                 continue
             if new > 1 and before:  # each new token sees everything before it
                 at = torch.arange(total, device=q.device)
