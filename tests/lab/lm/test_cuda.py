@@ -21,10 +21,12 @@ torch = pytest.importorskip("torch")
 if find_spec("transformers") is None:
     pytest.skip("needs the llm extra", allow_module_level=True)
 
+from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.lab.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.lab.lm.network import Network, _rms, read, shape_of  # noqa: E402
 from counterpoint.lab.lm.sampling import END, FREE, SPACE, Start, draw_freely  # noqa: E402
 from counterpoint.lab.lm.slots import Cached, Slots  # noqa: E402
+from families_help import made  # noqa: E402
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -32,6 +34,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 OWN: dict[str, dict[str, Any]] = {
     "llama": {"tie_word_embeddings": True}, "mistral": {"sliding_window": None}, "qwen2": {}, "qwen3": {"head_dim": 16},
+    "smollm3": {"no_rope_layer_interval": 2, "attention_bias": True, "pad_token_id": None},
 }  # fmt: skip
 STARTS = [Start((5, 6)), Start((5, 7, 8), END), Start((9,), FREE)]
 LINES = (6, 8, 30, 60)
@@ -146,7 +149,7 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
             new, before, slot = (plan.plan_columns[i].tolist() for i in (3, 4, 5))
             rows = list(zip(slot, before, new, strict=True))
         out = network.hidden_states(weights, ids, plan.place_T, Cached(plan.slots, rows))
-        return _rms(out, weights["norm"], network.shape.eps)
+        return _rms(out, weights["norm"], network.shape)
 
     monkeypatch.setattr(cuda, "hidden_states", hidden_states)
     monkeypatch.setattr(cuda, "_freely", draw_freely)
@@ -155,3 +158,32 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
     shape, weights = read(_folder("llama", tmp_path))
     gpu = cuda.CudaEngine(Network(shape), weights, ends=(96,), lines=LINES, slots=8, room=64, most=4, look=3)
     _alike(Engine(Network(shape), weights, ends=(96,), lines=LINES, slots=4), gpu)
+
+
+def test_a_family_that_the_kernels_do_not_compute_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("triton") is None:
+        monkeypatch.setitem(sys.modules, "counterpoint.lab.lm.kernels", ModuleType("kernels"))
+    from counterpoint.lab.lm import cuda
+
+    shape, weights = read(made("gemma2", tmp_path)[1])
+    with pytest.raises(InputError, match="the GPU's kernels do not compute gemma2 models"):
+        cuda.CudaEngine(Network(shape), weights, ends=(96,))
+
+
+@pytest.mark.skipif(not HAS_KERNELS, reason="there is no GPU here, and no TRITON_INTERPRET=1")
+@pytest.mark.parametrize("family", OWN)
+def test_a_pass_of_kernels_gives_the_hidden_states_of_a_pass_on_a_cpu(family: str, tmp_path: Path) -> None:
+    from counterpoint.lab.lm import cuda
+
+    (shape, here), (_, there) = read(_folder(family, tmp_path)), read(tmp_path, device=DEVICE)
+    network, rows = Network(shape), [(0, 0, 20), (2, 0, 7)]
+    slots, gpu = Slots(network, 3), Slots(Network(shape, device=DEVICE), 3)
+    for one in (slots, gpu):
+        one.grow(64)
+    for step in (rows, [(slot, new, 3) for slot, _, new in rows]):
+        count = sum(new for _, _, new in step)
+        ids = torch.randint(0, 90, (count,), generator=torch.Generator().manual_seed(count))
+        places = torch.tensor([p for _, before, new in step for p in range(before, before + new)])
+        want = _rms(network.hidden_states(here, ids, places, Cached(slots, step)), here["norm"], shape)
+        got = cuda.hidden_states(gpu.network, there, ids.to(DEVICE), cuda._Reading(gpu, step))
+        assert torch.allclose(got.cpu(), want, atol=2e-3)
