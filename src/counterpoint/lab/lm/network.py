@@ -171,7 +171,7 @@ def _before(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape) -> tupl
     if w.q_norm is not None and w.k_norm is not None:
         q, k = _rms(q, w.q_norm, s), _rms(k, w.k_norm, s)
     q = _turned(q, *turn)
-    return q if s.query_factor == 1 else q * s.query_factor, _turned(k, *turn), v
+    return q if s.query_factor is None else q * s.query_factor, _turned(k, *turn), v
 
 
 def _after(h: Tensor, attention: Tensor, w: _Layer, s: Shape) -> Tensor:
@@ -205,7 +205,7 @@ def visible(asking: Tensor, asked: Tensor, window: int) -> Tensor:
     return (back >= 0) & (back < window) if window else back >= 0
 
 
-def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any, sight: Sight, positions: Tensor) -> Tensor:
+def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any, sight: Sight | None, positions: Tensor) -> Tensor:
     """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed.
 
     The mask may cut those that ask into parts, which are a batch over the same keys. A window is of positions, since in a forest
@@ -220,20 +220,23 @@ def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any, sight: Sight, positions:
     size = asking.shape[2]
 
     def bent(score: Tensor, part: Tensor, head: Tensor, at: Tensor, asked: Tensor) -> Tensor:
+        assert sight is not None
         score = sight.cap * torch.tanh(score / sight.cap) if sight.cap else score
         if not sight.window:
             return score
         return torch.where(positions[part * size + at] - positions[asked] < sight.window, score, -torch.inf)
 
-    attention: Any = flex_attention(asking, k, v, score_mod=bent if any(sight) else None, block_mask=mask, enable_gqa=True)
+    attention: Any = flex_attention(asking, k, v, score_mod=None if sight is None else bent, block_mask=mask, enable_gqa=True)
     out: Tensor = attention.transpose(1, 2).reshape(q.shape)
     return out
 
 
-def _layer(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape, row: tuple[Any, Sight, Tensor]) -> Tensor:
-    """A whole layer over one long row: its mask, what is seen, and positions."""
+def _layer(
+    h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape, mask: Any, sight: Sight | None, positions: Tensor
+) -> Tensor:
+    """A whole layer over one long row."""
     q, k, v = _before(h, w, turn, s)
-    return _after(h, _looked(q, k, v, *row).reshape(len(h), -1), w, s)
+    return _after(h, _looked(q, k, v, mask, sight, positions).reshape(len(h), -1), w, s)
 
 
 class Network:
@@ -280,7 +283,7 @@ class Network:
             w = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields))  # type: ignore[arg-type]
             turn, sight = turned[s.rope_of(i)], s.sight(i)
             if isinstance(attend, LongRow):
-                h = self._layer(h, w, turn, s, (attend.mask, sight, attend.positions))
+                h = self._layer(h, w, turn, s, attend.mask, sight if any(sight) else None, attend.positions)
                 continue
             q, k, v = self._before(h, w, turn, s)
             h = self._after(h, attend(i, q, k, v, sight).reshape(len(h), -1), w, s)
@@ -354,4 +357,4 @@ class LongRow:
         self.mask, self.positions = mask, positions
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sight: Sight = WHOLE) -> Tensor:
-        return _looked(q, k, v, self.mask, sight, self.positions)
+        return _looked(q, k, v, self.mask, sight if any(sight) else None, self.positions)

@@ -87,8 +87,8 @@ class Shape:
     """Of the scores, as `Sight.cap` (Gemma 2)."""
     word_cap: float = 0.0
     """Of the logits (Gemma 2)."""
-    query_factor: float = 1.0
-    """By which queries are longer than attention takes them to be (Gemma 2 and 3)."""
+    query_factor: float | None = None
+    """By which queries are longer than attention takes them to be, where they are (Gemma 2 and 3)."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "kv_heads", "head_width", "width", "inner", "vocabulary", "context"):
@@ -164,7 +164,7 @@ class Shape:
             windows=_windows(config, family, kinds),
             cap=float(config.get("attn_logit_softcapping") or 0.0),
             word_cap=float(config.get("final_logit_softcapping") or 0.0),
-            query_factor=(head_width / asked) ** 0.5,
+            query_factor=None if asked == head_width else (head_width / asked) ** 0.5,
         )
 
 
