@@ -57,8 +57,8 @@ def install(name: str, say: Callable[[str], None] = lambda _: None) -> tuple[Pat
     """The folder of a known model, and whether it was made just now."""
     known = INSTALLABLE.get(name.lower())
     if known is None:
-        fix = did_you_mean(name, INSTALLABLE)
-        raise NotFound(f"no model named {name!r} can be installed", why="a folder or GGUF file needs no installing", fix=fix)
+        why, fix = "`counterpoint models add` takes a folder or a .gguf file", did_you_mean(name, INSTALLABLE)
+        raise NotFound(f"no model named {name!r} can be installed", why=why, fix=fix)
     target = models_folder() / known.folder
     if (target / MANIFEST).is_file():
         if damaged(target) == []:
