@@ -46,13 +46,13 @@ def add(
         fix = f"it is used by its path, local:{path}; `counterpoint models export` adds the adapters to their model"
         raise InputError("adapters are no model", where=source.name, fix=fix)
     called = _called(name or source.name)
-    require_extra(gguf=source.is_gguf)
     files = [source.path] if source.is_gguf else sorted(p for p in source.path.iterdir() if p.is_file() and p.suffix in _TAKEN)
     digests = {p.name: _told(p, say) for p in files if p.name != MANIFEST}
     _check_sums({n: digest for n, digest in digests.items() if n.endswith((".gguf", ".safetensors"))}, sums, source.name)
     target = models_folder() / called
     if target.exists() and _is_there(target, source, digests):
         return called, False
+    require_extra(gguf=source.is_gguf)
     if source.is_gguf:
         header = read_header(source.path)
         passed_over(source.path, header)
