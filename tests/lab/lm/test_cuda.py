@@ -32,6 +32,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 OWN: dict[str, dict[str, Any]] = {
     "llama": {"tie_word_embeddings": True}, "mistral": {"sliding_window": None}, "qwen2": {}, "qwen3": {"head_dim": 16},
+    "smollm3": {"no_rope_layer_interval": 2, "attention_bias": True, "pad_token_id": None},
 }  # fmt: skip
 STARTS = [Start((5, 6)), Start((5, 7, 8), END), Start((9,), FREE)]
 LINES = (6, 8, 30, 60)
@@ -154,7 +155,7 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(
         real = sum(n for _, _, n in rows)
         out = network.hidden_states(weights, ids[:real], plan.place_T[:real], Cached(plan.slots, rows))
         rest = torch.full((len(ids) - real, out.shape[1]), torch.nan)  # what fills up is nobody's
-        return _rms(torch.cat([out, rest]), weights["norm"], network.shape.eps)
+        return _rms(torch.cat([out, rest]), weights["norm"], network.shape)
 
     def captured(engine: Any, work: Any) -> Any:
         return SimpleNamespace(replay=work)

@@ -168,7 +168,6 @@ def _there(array: np.ndarray, device: Any) -> Tensor:
 def hidden_states(network: Network, weights: Weights, ids: Tensor, plan: _Plan) -> Tensor:
     """[tokens, width] after the final norm: `Network.hidden_states`, with what stands between two products in one kernel."""
     s, slots, n = network.shape, plan.slots, len(ids)
-    cos, sin = network.turns()
     h = torch.nn.functional.embedding(ids, weights["words"]).to(network.dtype)
     delta: Tensor | None = None
     heads = s.heads + 2 * s.kv_heads
@@ -180,6 +179,7 @@ def hidden_states(network: Network, weights: Weights, ids: Tensor, plan: _Plan) 
         return out
 
     for i in range(s.layers):
+        cos, sin = network.turns(i)
         joined = torch.nn.functional.linear(normed(delta, weights[f"{i}.norm1"]), weights[f"{i}.qkv"])
         q = torch.empty((n, s.heads, s.head_width), device=h.device, dtype=h.dtype)
         bias, q_norm, k_norm = (weights.get(f"{i}.{name}", joined) for name in ("qkv_bias", "q_norm", "k_norm"))
@@ -189,7 +189,7 @@ def hidden_states(network: Network, weights: Weights, ids: Tensor, plan: _Plan) 
             H=s.heads, KV=s.kv_heads, D=s.head_width, HEADS=_wide(heads, 1), HALF=_wide(s.head_width // 2, 1),
             HAS_BIAS=s.has_qkv_bias, HAS_NORM=s.has_qk_norm, num_warps=4,
         )  # fmt: skip
-        delta = torch.nn.functional.linear(plan.attend(i, q).view(n, -1), weights[f"{i}.o"])
+        delta = torch.nn.functional.linear(plan.attend(i, q).view(n, -1), weights[f"{i}.o"], weights.get(f"{i}.o_bias"))
         wide = torch.nn.functional.linear(normed(delta, weights[f"{i}.norm2"]), weights[f"{i}.gate_up"])
         narrow = torch.empty((n, s.inner), device=h.device, dtype=h.dtype)
         kernels.gate[(n, -(-s.inner // 1024))](wide, narrow, s.inner, BLOCK=1024, num_warps=4)
@@ -236,6 +236,7 @@ class CudaEngine(Engine):
         lines: Sequence[int] = (), slots: int = 256, reads: int = 65_536, room: int = 2048, most: int = 128, look: int = 4,
     ) -> None:  # fmt: skip
         """`room`: tokens that a slot holds at first; `most`: tokens of an answer at first; `look`: tokens between two looks."""
+        network.shape.require_kernels()
         super().__init__(network, weights, ends=ends, after_space=after_space, lines=lines, slots=slots, reads=reads)
         device = network.device
         self.slots: _DeviceSlots = _DeviceSlots(network, slots + 1)
