@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -231,12 +232,45 @@ class Utilities:
             yield "brief", said.max(-1).values if best else _picked(said, told["choice"])
         if among := self.tables.get("candidate"):
             row, rows = among["row"], len(t["x"])
-            score = (query.index_select(0, row) * net.key(among["agent_x"])).sum(-1) + net.pair(among["pair_x"])[:, 0]
             if best:
+                score = (query.index_select(0, row) * net.key(among["agent_x"])).sum(-1) + net.pair(among["pair_x"])[:, 0]
                 whole = torch.full((rows,), -torch.inf).scatter_reduce(0, row, score, "amax")
             else:
-                whole = torch.zeros(rows).index_add(0, among["whose"], score.index_select(0, among["picked"]))
+                whole = torch.zeros(rows).index_add(0, among["whose"], _PickedScores.of(net, query, among))
             yield "candidate", whole.index_select(0, among["some"])
+
+
+class _PickedScores(torch.autograd.Function):
+    """Scores of the candidates that were picked: query . key(agent) + w . pair, of one candidate in many.
+
+    Their gradients are summed over all candidates, with zeros for the others, in the order of a pass over all scores: so they
+    are those of that pass to the last bit.
+    """
+
+    @staticmethod
+    def of(net: Network, query: Tensor, among: Mapping[str, Tensor]) -> Tensor:
+        """The scores, in the order of the candidates."""
+        parts = (among["picked"], among["whose"], among["agent_x"], among["pair_x"])
+        out: Tensor = _PickedScores.apply(query, net.key.weight, net.key.bias, net.pair.weight, *parts)
+        return out
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, query: Tensor, key: Tensor, bias: Tensor, pair: Tensor, picked: Tensor, whose: Tensor, agent_x: Tensor, pair_x: Tensor
+    ) -> Tensor:  # fmt: skip
+        asks = query.index_select(0, whose)
+        answers = F.linear(agent_x.index_select(0, picked), key, bias)
+        ctx.save_for_backward(asks, answers, picked, whose, agent_x, pair_x)
+        ctx.rows = len(query)
+        return (asks * answers).sum(-1) + F.linear(pair_x.index_select(0, picked), pair)[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        asks, answers, picked, whose, agent_x, pair_x = ctx.saved_tensors
+        to_query = torch.zeros(ctx.rows, asks.shape[1]).index_add_(0, whose, slope[:, None] * answers)
+        of_keys = torch.zeros(len(agent_x), asks.shape[1]).index_copy_(0, picked, slope[:, None] * asks)
+        of_pairs = torch.zeros(len(pair_x), 1).index_copy_(0, picked, slope[:, None])
+        return to_query, of_keys.t().mm(agent_x), of_keys.sum(0), of_pairs.t().mm(pair_x), None, None, None, None
 
 
 _HEADS = {
