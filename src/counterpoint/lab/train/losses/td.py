@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from counterpoint.credits.advantages import td_lambda
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.train.learner import finite
+from counterpoint.lab.train.learner import advance, clear, finite
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.features import TEAM
 from counterpoint.lab.train.policies.network import HEADS, Network
@@ -321,13 +321,13 @@ def learn(
     for _ in range(o.epochs):
         total = mixer(tau * found.chosen(net), mixer.states(beats), mix=o.mix)
         loss = F.mse_loss(total[fitted], target)
-        optimizer.zero_grad()
+        clear(optimizer)
         finite(loss, "TD").backward()
         if waits:
             for p in net.parameters():
                 p.grad = None
         torch.nn.utils.clip_grad_norm_(parameters, _MAX_NORM)
-        optimizer.step()
+        advance(optimizer)
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
 
 
