@@ -364,6 +364,57 @@ def _chosen(
     return choice, score[at, choice] - np.log(total[:, 0])
 
 
+Turns = list[tuple[int, int]]
+"""Where the rows of each rank begin and end."""
+
+
+def _in_turn(
+    score: np.ndarray, ep: np.ndarray, u: np.ndarray | None, left: np.ndarray, could: np.ndarray, turns: Turns
+) -> tuple[np.ndarray, np.ndarray]:
+    """`_where_legal` where everybody who is free is legal, so that every row has somebody: a few operations a rank."""
+    agent, best, total = np.empty(len(score), np.int64), np.empty(len(score)), np.empty((len(score), 1))
+    every, last = np.arange(len(score)), score.shape[1] - 1
+    for begin, end in turns:
+        mine, at = ep[begin:end], every[: end - begin]
+        could[begin:end] = may = left[mine]
+        own = np.where(may, score[begin:end], -np.inf)
+        own -= np.maximum.reduce(own, axis=1, keepdims=True)
+        share = np.exp(own)
+        part = np.add.reduce(share, axis=1, keepdims=True, out=total[begin:end])
+        if u is None:
+            choice = own.argmax(axis=1)
+        else:
+            choice = np.add.reduce(share.cumsum(axis=1) < u[begin:end, None] * part, axis=1)
+            np.minimum(choice, last, out=choice)
+        height = own[at, choice]
+        if np.minimum.reduce(height) == -np.inf:  # rounding led past the last one who is free
+            choice = np.where(may[at, choice], choice, own.argmax(axis=1))
+            height = own[at, choice]
+        agent[begin:end], best[begin:end] = choice, height
+        left[mine, choice] = False
+    return agent, best - np.log(total[:, 0])
+
+
+def _where_legal(
+    score: np.ndarray, ep: np.ndarray, u: np.ndarray | None, left: np.ndarray, could: np.ndarray, turns: Turns,
+    barred: np.ndarray | None, whom: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """(agent, its log-probability) of every row, rank by rank; -1 and 0 where nobody legal is left, or was chosen before. Who is
+    left, and who could be chosen, is written down."""
+    agent, logp = np.full(len(score), -1), np.zeros(len(score))
+    for begin, end in turns:
+        may = left[ep[begin:end]]
+        if barred is not None:
+            may &= ~barred[begin:end]
+        could[begin:end] = may
+        at = begin + (may.any(axis=1) if whom is None else may.any(axis=1) & (whom[begin:end] >= 0)).nonzero()[0]
+        if len(at):
+            choice, own = _chosen(score[at], could[at], None if u is None else u[at], None if whom is None else whom[at])
+            agent[at], logp[at] = choice, own
+            left[ep[at], choice] = False
+    return agent, logp
+
+
 def point(
     obs: Observation, rows: Rows, go: np.ndarray, rank: np.ndarray, free: np.ndarray, query: np.ndarray, key: np.ndarray,
     pair: np.ndarray, u: np.ndarray | None, agent_x: np.ndarray | None, whom: np.ndarray | None = None,
@@ -385,21 +436,12 @@ def point(
         pairs, barred = _pairs(obs, ep, item, width), _barred(obs, ep, item, width)
         score = (np.einsum("rd,rkd->rk", query[go[mine]], key[ep]) + pairs @ pair).astype(np.float64)
         noise = None if u is None else u[go[mine]]
-        could = np.zeros((len(mine), width), np.bool_)
-        for begin, end in itertools.pairwise((starts - starts[0]).tolist()):
-            may = left[ep[begin:end]]
-            if barred is not None:
-                may &= ~barred[begin:end]
-            could[begin:end] = may
-            asked = may.any(axis=1) if whom is None else may.any(axis=1) & (whom[mine[begin:end]] >= 0)
-            at: Some = slice(begin, end) if asked.all() else begin + asked.nonzero()[0]
-            wanted = mine[at]
-            if not len(wanted):
-                continue
-            told = None if whom is None else whom[wanted]
-            choice, own = _chosen(score[at], could[at], None if noise is None else noise[at], told)
-            agent[wanted], logp[wanted] = choice, own
-            left[ep[at], choice] = False
+        could, turns = np.zeros((len(mine), width), np.bool_), list(itertools.pairwise((starts - starts[0]).tolist()))
+        if barred is None and whom is None:
+            agent[mine], logp[mine] = _in_turn(score, ep, noise, left, could, turns)
+        else:
+            told = None if whom is None else whom[mine]
+            agent[mine], logp[mine] = _where_legal(score, ep, noise, left, could, turns, barred, told)
         if agent_x is not None:
             r, k = np.nonzero(could)
             kept.append((mine[r], agent_x[ep[r], k], pairs[r, k], k == agent[mine[r]]))
