@@ -155,7 +155,7 @@ PARTS = (
     ("hand-made levels and bound", evaluate, "hand_made_returns", "optimum"),
     ("policy", TeamPolicy, "decide"),
     ("world", Batch, "step", "observe", "values"),
-    ("network", Network, "items", "teams", "keys", "roles", "workers", "judge_items", "judge_scored", "judge_pairs", "judge_teams"),
+    ("network", Network, "items", "teams", "keys", "roles", "workers", "judge_items", "judge_scored", "judge_teams"),
     ("network", torch.Tensor, "backward"),
     ("rows of rollouts", rollouts, "play_out"),
     ("traces", Episodes, "__init__", "trace"),

@@ -43,7 +43,7 @@ def finite(loss: Tensor, what: str) -> Tensor:
 def step_down(
     optimizer: torch.optim.Optimizer, loss: Tensor, what: str, parameters: Iterable[Tensor] = (), most: float | None = None
 ) -> None:  # fmt: skip
-    """One step down a loss; of these parameters the gradient's norm is `most` at most. `NotFinite` is raised before anything changes."""
+    """One step down a loss; of these parameters the gradient's norm is `most` at most. `NotFinite` comes before any change."""
     clear(optimizer)
     finite(loss, what).backward()
     if most is not None:

@@ -243,8 +243,7 @@ class Utilities:
 class _PickedScores(torch.autograd.Function):
     """Scores of the candidates that were picked: query . key(agent) + w . pair, of one candidate in many.
 
-    Their gradients are summed over all candidates, with zeros for the others, in the order of a pass over all scores: so they
-    are those of that pass to the last bit.
+    Their gradients are summed over all candidates, with zeros for the others: so they are rounded as those of a pass over all.
     """
 
     @staticmethod
@@ -256,7 +255,8 @@ class _PickedScores(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, query: Tensor, key: Tensor, bias: Tensor, pair: Tensor, picked: Tensor, whose: Tensor, agent_x: Tensor, pair_x: Tensor
+        ctx: Any, query: Tensor, key: Tensor, bias: Tensor, pair: Tensor, picked: Tensor, whose: Tensor, agent_x: Tensor,
+        pair_x: Tensor,
     ) -> Tensor:  # fmt: skip
         asks = query.index_select(0, whose)
         answers = F.linear(agent_x.index_select(0, picked), key, bias)
