@@ -254,7 +254,7 @@ class _PickedScores(torch.autograd.Function):
         return out
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, query: Tensor, key: Tensor, bias: Tensor, pair: Tensor, picked: Tensor, whose: Tensor, agent_x: Tensor,
         pair_x: Tensor,
     ) -> Tensor:  # fmt: skip
@@ -265,7 +265,7 @@ class _PickedScores(torch.autograd.Function):
         return (asks * answers).sum(-1) + F.linear(pair_x.index_select(0, picked), pair)[:, 0]
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         asks, answers, picked, whose, agent_x, pair_x = ctx.saved_tensors
         to_query = torch.zeros(ctx.rows, asks.shape[1]).index_add_(0, whose, slope[:, None] * answers)
         of_keys = torch.zeros(len(agent_x), asks.shape[1]).index_copy_(0, picked, slope[:, None] * asks)
