@@ -185,7 +185,7 @@ class Utilities:
             self.tables["candidate"] = {k: torch.from_numpy(v) for k, v in about.items()}
             self.parts["candidate"] = _Part("delegate", t, beats, rounds, some)
 
-    def chosen(self, net: Network) -> Tensor:
+    def choice(self, net: Network) -> Tensor:
         """(B, heads) of what was chosen."""
         return self._summed(net, best=False)
 
@@ -293,7 +293,7 @@ def _most(each: Tensor, mask: Tensor) -> Tensor:
 def utilities(net: Network, out: Rollout, beats: Beats, tau: float) -> tuple[Tensor, Tensor]:
     """(B, heads) utilities of what was chosen, and of the best choice."""
     found = Utilities(out, beats)
-    return tau * found.chosen(net), tau * found.best(net)
+    return tau * found.choice(net), tau * found.best(net)
 
 
 def learn(
@@ -319,7 +319,7 @@ def learn(
     target = torch.from_numpy(y.astype(np.float32))[fitted]
     parameters = [*net.policy_parameters(), *mixer.parameters()]
     for _ in range(o.epochs):
-        total = mixer(tau * found.chosen(net), mixer.states(beats), mix=o.mix)
+        total = mixer(tau * found.choice(net), mixer.states(beats), mix=o.mix)
         loss = F.mse_loss(total[fitted], target)
         clear(optimizer)
         finite(loss, "TD").backward()
