@@ -35,14 +35,20 @@ from _timing import arguments, report, row
 from mpe2 import simple_spread_v3
 from torch import nn
 
+from counterpoint.lab.train import alerts, evaluate, rollouts
 from counterpoint.lab.train.feed import Ordered
 from counterpoint.lab.train.jobs import play
+from counterpoint.lab.train.policies.acting import TeamPolicy
+from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.presets.counterpoint import counterpoint
 from counterpoint.lab.train.run import train_run
 from counterpoint.lab.train.runners.here import Here
 from counterpoint.lab.train.runners.processes import Processes
+from counterpoint.lab.train.session import RunSession
 from counterpoint.lab.train.settings import Settings, settings_of
 from counterpoint.lab.train.training import Training
+from counterpoint.lab.worlds.teamworld.engine import Batch
+from counterpoint.lab.worlds.teamworld.traces import Episodes
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 WIDTH, COPIES, TARGET, WHOLE = 48, 24, 50_000, 30_000
@@ -145,12 +151,82 @@ def _settings(preset: str, budget: int) -> dict[str, Any]:
     return {"preset": preset, "world": "W1", "set": {"vote_items": 64}, "seed": 1, "budget_calls": budget}
 
 
+PARTS = (
+    ("hand-made levels and bound", evaluate, "hand_made_returns", "optimum"),
+    ("policy", TeamPolicy, "decide"),
+    ("world", Batch, "step", "observe", "values"),
+    ("network", Network, "items", "teams", "keys", "roles", "workers", "judge_items", "judge_scored", "judge_teams"),
+    ("network", torch.Tensor, "backward"),
+    ("rows of rollouts", rollouts, "play_out"),
+    ("traces", Episodes, "__init__", "trace"),
+    ("critics", Training, "fit_critics"),
+    ("credit", Training, "advantages"),
+    ("updates", Training, "learn"),
+    ("evaluations", evaluate, "held_out", "team_sizes", "reference_rounds"),
+    ("store and checkpoints", RunSession, "keep", "save"),
+    ("alerts", alerts, "signals", "mismatch", "raised_alerts"),
+)  # fmt: skip
+"""Parts of a whole run, and the functions that they are; what one part calls of another is the other's."""
+
+
+class Shares:
+    """CPU seconds by part, while it is entered: each part's own, without those inside it."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys((*(name for name, *_ in PARTS), "rest"), 0.0)
+        self._open, self._since = ["rest"], 0.0
+        self._before: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> Shares:
+        for name, owner, *functions in PARTS:
+            for function in functions:
+                self._before.append((owner, function, getattr(owner, function)))
+                setattr(owner, function, self._timed(name, getattr(owner, function)))
+        self._since = time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._turn()
+        for owner, function, before in self._before:
+            setattr(owner, function, before)
+
+    def _turn(self) -> None:
+        now = time.process_time()
+        self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+
+    def _timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **how: Any) -> Any:
+            self._turn()
+            self._open.append(name)
+            try:
+                return call(*args, **how)
+            finally:
+                self._turn()
+                self._open.pop()
+
+        return timed
+
+    def text(self) -> str:
+        """The shares, the largest first."""
+        whole = sum(self.seconds.values())
+        each = sorted(self.seconds.items(), key=lambda pair: -pair[1])
+        return ", ".join(f"{name} {seconds / whole:.0%}" for name, seconds in each if seconds >= 0.005 * whole)
+
+
 def whole_run(preset: str, budget: int) -> tuple[int, float]:
     """(decisions, CPU seconds) of a run with its folder."""
     with tempfile.TemporaryDirectory() as place:
         begin = time.process_time()
         made = train_run(os.path.join(place, "run"), _settings(preset, budget)).spending()["decisions"]
         return made, time.process_time() - begin
+
+
+def shares(preset: str, budget: int) -> str:
+    """Where the time of such a run goes, in a run of its own: being asked costs time too."""
+    with Shares() as found:
+        whole_run(preset, budget)
+    return found.text()
 
 
 def plain_loop(preset: str, budget: int) -> tuple[int, float]:
@@ -168,6 +244,7 @@ def whole_runs(*, quick: bool, say: Callable[[str], None]) -> list[dict[str, Any
     for preset in ("counterpoint",) if quick else ("grpo", "c3", "qmix", "sharp", "counterpoint"):
         whole, loop = whole_run(preset, 5_000 if quick else 40_000), plain_loop(preset, 5_000 if quick else 40_000)
         say(f"whole run of {preset}: {whole[1]:.1f} CPU s for {whole[0]:,} decisions; the loop alone {loop[1]:.1f} CPU s")
+        say(f"  of it {shares(preset, 5_000 if quick else 40_000)}")
         name = f"whole run, {preset} (CPU time; peer: its loop alone)"
         made = row(name, whole[0] / whole[1], loop[0] / loop[1], "decisions/s", is_rate=True)
         rows.append(made | {"target": f">= {WHOLE:,} decisions/s", "ok": made["ours"] >= WHOLE})

@@ -91,7 +91,7 @@ def test_items_and_agents_may_be_permuted() -> None:
     team = f.team_rows(obs, about, rows)
     order = np.random.default_rng(0).permutation(8)
     place = np.argsort(rows.ep * 8 + order[rows.item], kind="stable")
-    mixed = f.Rows(rows.ep[place], rows.item[place], rows.copy[place], rows.x[place])
+    mixed = rows.subset(place)
     assert np.allclose(f.team_rows(obs, about, mixed), team, atol=1e-6)
     with torch.no_grad():
         first, again = net.items(torch.from_numpy(rows.x))[0], net.items(torch.from_numpy(mixed.x))[0]
@@ -108,7 +108,7 @@ def test_a_policy_of_small_tasks_plays_large_ones() -> None:
 def test_types_of_items_take_turns_as_often_as_agents_of_theirs_are_free() -> None:
     """Two agents for items of type 0, one for type 1. By urgency alone the three first would all be of type 0."""
     n = 7
-    rows = f.Rows(np.zeros(n, np.int64), np.arange(n), np.zeros(n, np.int64), np.zeros((n, f.ITEM), np.float32))
+    rows = f.Rows(np.zeros(n, np.int64), np.arange(n), np.zeros(n, np.int64), np.zeros((n, f.ITEM), np.float32), np.arange(n))
     kind, urgency = np.array([0, 0, 0, 0, 1, 1, 1]), np.array([1.4, 1.3, 1.2, 1.1, 0.9, 0.8, 0.7])
     purpose = np.array([1, 0, 1, 1, 1, 1, 1])  # the second is left: it takes nobody's turn
     reached, rank = _reached(rows, purpose, urgency, np.array([3]), kind, np.array([[2, 1]]))

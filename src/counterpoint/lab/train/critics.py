@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from counterpoint.errors import InputError
-from counterpoint.lab.train.learner import finite
+from counterpoint.lab.train.learner import step_down
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.returns import Lesson
 from counterpoint.lab.train.rollouts import Rollout
@@ -67,13 +67,12 @@ def fit(
         places["item"].append(draw_rows(rng, chances, size))
     some = {name: _taken(t, places[name]) for name, t in tables.items()}
     for step in range(steps):
-        losses = _losses(net, {name: each[step] for name, each in some.items()}, sees)
-        loss = torch.stack(list(losses.values())).sum()
-        optimizer.zero_grad()
-        finite(loss, "critics'").backward()
-        optimizer.step()
-        for k, v in losses.items():
-            sums[f"critic_{k}"] = sums.get(f"critic_{k}", 0.0) + float(v.detach()) / steps
+        losses = _losses(net, {name: rows[step] for name, rows in some.items()}, sees)
+        each = torch.stack(list(losses.values()))
+        loss = each.sum()
+        step_down(optimizer, loss, "critics'")
+        for k, v in zip(losses, each.tolist(), strict=True):
+            sums[f"critic_{k}"] = sums.get(f"critic_{k}", 0.0) + v / steps
     return sums
 
 
@@ -204,9 +203,7 @@ def fit_workers(
     for _ in range(steps):
         at = torch.from_numpy(rng.integers(0, len(y), min(size, len(y))))
         loss = F.mse_loss(net.worker_value(x[at]).squeeze(-1), target[at])
-        optimizer.zero_grad()
-        finite(loss, "workers' critic's").backward()
-        optimizer.step()
+        step_down(optimizer, loss, "workers' critic's")
         total += float(loss.detach())
     return {"critic_worker": total / max(1, steps)}
 

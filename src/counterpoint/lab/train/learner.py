@@ -7,7 +7,7 @@ episode with many items does not outweigh many with few (docs/lab/research/stale
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,30 @@ def finite(loss: Tensor, what: str) -> Tensor:
     if not torch.isfinite(loss):
         raise NotFinite(f"the {what} loss is {float(loss.detach())}", fix="a lower learning rate, or another seed")
     return loss
+
+
+def step_down(
+    optimizer: torch.optim.Optimizer, loss: Tensor, what: str, parameters: Iterable[Tensor] = (), most: float | None = None
+) -> None:  # fmt: skip
+    """One step down a loss; of these parameters the gradient's norm is `most` at most. `NotFinite` comes before any change."""
+    clear(optimizer)
+    finite(loss, what).backward()
+    if most is not None:
+        torch.nn.utils.clip_grad_norm_(parameters, most)
+    advance(optimizer)
+
+
+def clear(optimizer: torch.optim.Optimizer) -> None:
+    """Forget the gradients."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            p.grad = None
+
+
+def advance(optimizer: torch.optim.Optimizer) -> None:
+    """The optimizer's step, without the wrapper that tells profilers of it: in networks this small that takes as long."""
+    own = type(optimizer).step
+    getattr(own, "__wrapped__", own)(optimizer)
 
 
 def _segments(score: Tensor, row: Tensor, picked: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -213,13 +237,13 @@ def update(
             if options.kl_most is not None and _kl(net, small, small_rows) > options.kl_most:
                 continue
             loss = _policy_loss(net, small, small_rows, options, sums if epoch == options.epochs - 1 else None)
-            optimizer.zero_grad()
+            clear(optimizer)
             if balancer is None:
                 finite(loss, "policy").backward()
             else:
                 balancer.backward(net, tables, [_with(rows, own) for own in each], part, episodes, options)
             torch.nn.utils.clip_grad_norm_(net.policy_parameters(), MAX_NORM)
-            optimizer.step()
+            advance(optimizer)
     stats |= {k: float(np.mean(v)) for k, v in sums.items()}
     stats["loss"] = float(loss.detach())
     return stats

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import counterpoint.registry as registry
 from counterpoint.errors import Refused
-from counterpoint.lab.train.learner import finite
+from counterpoint.lab.train.learner import step_down
 from counterpoint.lab.train.policies.choices import OPTION, VALUE
 from counterpoint.lab.train.policies.choosing import choose_column
 from counterpoint.lab.train.policies.network import Network
@@ -215,9 +215,7 @@ def fit_values(
     for _ in range(steps):
         at = torch.from_numpy(rng.integers(0, len(y), min(size, len(y))))
         loss = F.mse_loss(net.extra[VALUE](x[at])[:, 0], y[at])
-        optimizer.zero_grad()
-        finite(loss, "critic's").backward()
-        optimizer.step()
+        step_down(optimizer, loss, "critic's")
         total += float(loss.detach())
     return {"critic_option": total / steps}
 

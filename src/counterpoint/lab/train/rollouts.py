@@ -25,6 +25,7 @@ from counterpoint.lab.worlds.teamworld.config import KINDS, Config
 from counterpoint.lab.worlds.teamworld.engine import Batch
 from counterpoint.lab.worlds.teamworld.observation import Observation
 from counterpoint.lab.worlds.teamworld.setting import columns
+from counterpoint.lab.worlds.teamworld.tables import tables_of
 from counterpoint.trace import Trace
 
 Table = dict[str, np.ndarray]
@@ -112,14 +113,16 @@ def play_out(
     )  # fmt: skip
     team = Workers(net, greedy=greedy, salt=noise, record=record, follow=said) if listens else None
     batch = Batch(config, np.asarray(seeds), log=log)
-    values, worths, clocks, prices = [batch.value()], [batch.worth()], [batch.state.clock.copy()], []
+    value, worth = batch.values()
+    values, worths, clocks, prices = [value], [worth], [batch.state.clock.copy()], []
     while not batch.state.done.all():
         obs = batch.observe()
         made, action = policy.decide(obs)
         prices.append(_prices(config, batch, made))
         batch.step(action, None if team is None else team.answers(batch, obs), trusted=follow is None)
-        values.append(batch.value())
-        worths.append(batch.worth())
+        value, worth = batch.values()
+        values.append(value)
+        worths.append(worth)
         clocks.append(batch.state.clock.copy())
     tables = record.joined()
     out = Rollout(config, np.asarray(seeds), np.asarray(salts), tables, np.array(values), batch.value(), columns(batch))
@@ -224,12 +227,12 @@ def _prices(config: Config, batch: Batch, action: Action) -> np.ndarray:
     if not len(c):
         return np.zeros(0)
     own = c.agent == 0
-    price = call_prices(config, c, np.array(config.price)[batch.state.family[c.ep, c.agent]])
+    price = call_prices(config, c, tables_of(config).price[batch.state.family[c.ep, c.agent]])
     if config.chain_items:
-        kind = np.repeat(np.arange(len(KINDS)), config.counts)[c.item]
+        kind = tables_of(config).kind[c.item]
         price = np.where((c.purpose == _VERIFY - 1) & (kind == KINDS.index("chain")), config.check_price, price)
     price = price + config.brief_price * np.where(own, 0, c.brief)
-    return price + (config.gateway_price if config.topology == "harness" else 0.0)
+    return price + config.gateway_price if config.topology == "harness" else price
 
 
 def _settle(out: Rollout, worths: list[np.ndarray], clocks: list[np.ndarray], prices: list[np.ndarray]) -> None:

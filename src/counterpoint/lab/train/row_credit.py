@@ -24,6 +24,7 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism, identified
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
+from counterpoint.lab.train.collector import collector_off
 from counterpoint.lab.train.loss import Loss
 from counterpoint.lab.train.net_replay import NetReplay
 from counterpoint.lab.train.options import prefix_values as option_values
@@ -92,8 +93,9 @@ def assigned(
         options["replay"] = replay
     if baselines and "start" in mechanism.options:
         options["start"] = baselines
-    credit, kept = _judged(mechanism, paid.traces, options, out)
-    books = [_Book(t) for t in traces]
+    with collector_off():
+        credit, kept = _judged(mechanism, paid.traces, options, out)
+        books = [_Book(t) for t in traces]
     for row in credit.rows:
         books[kept[row.trace]].put(row.unit, row.unit_id, row.value)
     for (i, unit_id), _ in credit.unidentified.items():

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from counterpoint.lab.train.critics import by_kind, draw_rows
-from counterpoint.lab.train.learner import finite, update
+from counterpoint.lab.train.learner import step_down, update
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.returns import lesson, row_advantages
@@ -117,10 +117,7 @@ def improve(
         loss = _item_loss(net, t, at, tau, stats)
         if "stop" in tables:
             loss = loss + _stop_loss(net, tables["stop"], rng, _ROWS // 4, tau, stats)
-        optimizer.zero_grad()
-        finite(loss, "policy").backward()
-        torch.nn.utils.clip_grad_norm_(net.policy_parameters(), _MAX_NORM)
-        optimizer.step()
+        step_down(optimizer, loss, "policy", net.policy_parameters(), _MAX_NORM)
     return stats
 
 

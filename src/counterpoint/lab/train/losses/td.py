@@ -18,8 +18,9 @@ network: features hold the past.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from torch.nn import functional as F
 
 from counterpoint.credits.advantages import td_lambda
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.train.learner import finite
+from counterpoint.lab.train.learner import advance, clear, finite
 from counterpoint.lab.train.loss import Learner, Loss
 from counterpoint.lab.train.policies.features import TEAM
 from counterpoint.lab.train.policies.network import HEADS, Network
@@ -140,69 +141,159 @@ def beats_of(out: Rollout) -> Beats:
     return Beats(ep, now, x, seen, after - out.value_TE[now, ep], last)
 
 
-class _Sums:
-    """Means of utilities by beat and head, of what was chosen and of the best that could have been."""
+class _Part:
+    """Rows that count in one head's utility: to which beat each belongs, and how many that has."""
 
-    def __init__(self, beats: Beats, rounds: int) -> None:
-        self.beats, self.rounds = beats, rounds
-        self.chosen, self.best = torch.zeros(len(beats.ep), len(HEADS)), torch.zeros(len(beats.ep), len(HEADS))
-
-    def add(self, head: str, t: Table, chosen: Tensor, best: Tensor, rows: np.ndarray | None = None) -> None:
-        """Add the means over the rows of each beat to a head's utility."""
+    def __init__(self, head: str, t: Table, beats: Beats, rounds: int, rows: np.ndarray | None = None) -> None:
         if rows is not None:
             t = {"ep": t["ep"][rows], "round": t["round"][rows]}
-        at, size = torch.from_numpy(self.beats.place(t, self.rounds)), len(self.beats.ep)
-        count = torch.zeros(size).index_add(0, at, torch.ones(len(at))).clamp_min(1)
-        one = F.one_hot(torch.tensor(HEADS.index(head)), len(HEADS)).float()
-        self.chosen = self.chosen + (torch.zeros(size).index_add(0, at, chosen) / count)[:, None] * one
-        self.best = self.best + (torch.zeros(size).index_add(0, at, best) / count)[:, None] * one
+        self.at, size = torch.from_numpy(beats.place(t, rounds)), len(beats.ep)
+        self.count = torch.zeros(size).index_add(0, self.at, torch.ones(len(self.at))).clamp_min(1)
+        self.one = F.one_hot(torch.tensor(HEADS.index(head)), len(HEADS)).float()
+
+    def mean(self, each: Tensor) -> Tensor:
+        """(B, heads) the means over the rows of each beat, in the head's column."""
+        return (torch.zeros(len(self.count)).index_add(0, self.at, each) / self.count)[:, None] * self.one
+
+
+class Utilities:
+    """Means of utilities by beat and head. What no network changes is worked out once: all steps on a batch share it."""
+
+    def __init__(self, out: Rollout, beats: Beats) -> None:
+        rounds, self.size = len(out.value_TE), len(beats.ep)
+        self.tables: dict[str, dict[str, Tensor]] = {}
+        self.parts: dict[str, _Part] = {}
+        for name, heads in _HEADS.items():
+            if name in out.tables:
+                t = out.tables[name]
+                self.tables[name] = {k: torch.from_numpy(t[k]) for k in _READ[name] if k in t}
+                self.parts |= {f"{name} {head}": _Part(head, t, beats, rounds) for head in heads}
+        if "item" in out.tables:
+            self._told(out, beats, rounds)
+
+    def _told(self, out: Rollout, beats: Beats, rounds: int) -> None:
+        """The item rows that were briefed, and those with agents to choose among."""
+        t, candidates = out.tables["item"], out.tables.get("candidate")
+        told = np.flatnonzero(t["agent"] > 0)
+        if len(told):
+            self.tables["brief"] = {"rows": torch.from_numpy(told), "choice": torch.from_numpy(t["brief"][told])}
+            self.parts["brief"] = _Part("communicate", t, beats, rounds, told)
+        if candidates is not None:
+            some, picked = np.unique(candidates["row"]), np.flatnonzero(candidates["picked"])
+            about = {"some": some, "picked": picked, "whose": candidates["row"][picked]}
+            about |= {k: candidates[k] for k in ("row", "agent_x", "pair_x")}
+            self.tables["candidate"] = {k: torch.from_numpy(v) for k, v in about.items()}
+            self.parts["candidate"] = _Part("delegate", t, beats, rounds, some)
+
+    def choice(self, net: Network) -> Tensor:
+        """(B, heads) of what was chosen."""
+        return self._summed(net, best=False)
+
+    def best(self, net: Network) -> Tensor:
+        """(B, heads) of the best choice."""
+        return self._summed(net, best=True)
+
+    def _summed(self, net: Network, *, best: bool) -> Tensor:
+        total = torch.zeros(self.size, len(HEADS))
+        for name, each in self._each(net, best=best):
+            total = total + self.parts[name].mean(each)
+        return total
+
+    def _each(self, net: Network, *, best: bool) -> Iterator[tuple[str, Tensor]]:
+        """(part, utility of each of its rows), in the order in which they are added."""
+        tables = self.tables
+        if "stop" in tables:
+            t = tables["stop"]
+            logit = net.teams(t["x"])[0]
+            yield "stop stop", F.relu(logit) if best else logit * t["choice"]
+        if "spawn" in tables:
+            t = tables["spawn"]
+            gate, size = net.roles(t["x"])
+            z = (t["size"].float() - size) / net.log_scale.exp()
+            yield "spawn spawn", F.relu(gate) if best else t["choice"] * (gate - 0.5 * z**2)
+        if "item" in tables:
+            yield from self._items(net, best=best)
+        if "rule" in tables:
+            t = tables["rule"]
+            _, rule, talk = net.teams(t["x"])
+            yield "rule aggregate", rule.max(-1).values if best else _picked(rule, t["choice"])
+            yield "rule communicate", F.relu(talk).sum(-1) if best else (talk * t["talk"]).sum(-1)
+        if "act" in tables:
+            t = tables["act"]
+            each = net.extra["act"](t["x"])
+            yield "act communicate", _most(each, t["mask"]) if best else _picked(each, t["choice"])
+
+    def _items(self, net: Network, *, best: bool) -> Iterator[tuple[str, Tensor]]:
+        t = self.tables["item"]
+        purpose, brief, query = net.items(t["x"])
+        yield "item delegate", _most(purpose, t["mask"]) if best else _picked(purpose, t["choice"])
+        if told := self.tables.get("brief"):
+            said = brief.index_select(0, told["rows"])
+            yield "brief", said.max(-1).values if best else _picked(said, told["choice"])
+        if among := self.tables.get("candidate"):
+            row, rows = among["row"], len(t["x"])
+            if best:
+                score = (query.index_select(0, row) * net.key(among["agent_x"])).sum(-1) + net.pair(among["pair_x"])[:, 0]
+                whole = torch.full((rows,), -torch.inf).scatter_reduce(0, row, score, "amax")
+            else:
+                whole = torch.zeros(rows).index_add(0, among["whose"], _PickedScores.of(net, query, among))
+            yield "candidate", whole.index_select(0, among["some"])
+
+
+class _PickedScores(torch.autograd.Function):
+    """Scores of the candidates that were picked: query . key(agent) + w . pair, of one candidate in many.
+
+    Their gradients are summed over all candidates, with zeros for the others: so they are rounded as those of a pass over all.
+    """
+
+    @staticmethod
+    def of(net: Network, query: Tensor, among: Mapping[str, Tensor]) -> Tensor:
+        """The scores, in the order of the candidates."""
+        parts = (among["picked"], among["whose"], among["agent_x"], among["pair_x"])
+        out: Tensor = _PickedScores.apply(query, net.key.weight, net.key.bias, net.pair.weight, *parts)
+        return out
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, bias: Tensor, pair: Tensor, picked: Tensor, whose: Tensor, agent_x: Tensor,
+        pair_x: Tensor,
+    ) -> Tensor:  # fmt: skip
+        asks = query.index_select(0, whose)
+        answers = F.linear(agent_x.index_select(0, picked), key, bias)
+        ctx.save_for_backward(asks, answers, picked, whose, agent_x, pair_x)
+        ctx.rows = len(query)
+        return (asks * answers).sum(-1) + F.linear(pair_x.index_select(0, picked), pair)[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        asks, answers, picked, whose, agent_x, pair_x = ctx.saved_tensors
+        to_query = torch.zeros(ctx.rows, asks.shape[1]).index_add_(0, whose, slope[:, None] * answers)
+        of_keys = torch.zeros(len(agent_x), asks.shape[1]).index_copy_(0, picked, slope[:, None] * asks)
+        of_pairs = torch.zeros(len(pair_x), 1).index_copy_(0, picked, slope[:, None])
+        return to_query, of_keys.t().mm(agent_x), of_keys.sum(0), of_pairs.t().mm(pair_x), None, None, None, None
+
+
+_HEADS = {
+    "stop": ("stop",), "spawn": ("spawn",), "item": ("delegate",), "rule": ("aggregate", "communicate"), "act": ("communicate",)
+}  # fmt: skip
+_READ = {
+    "stop": ("x", "choice"), "spawn": ("x", "choice", "size"), "item": ("x", "choice", "mask"), "rule": ("x", "choice", "talk"),
+    "act": ("x", "choice", "mask"),
+}  # fmt: skip
+
+
+def _picked(each: Tensor, choice: Tensor) -> Tensor:
+    return each.gather(1, choice[:, None])[:, 0]
+
+
+def _most(each: Tensor, mask: Tensor) -> Tensor:
+    return each.masked_fill(~mask, -torch.inf).max(-1).values
 
 
 def utilities(net: Network, out: Rollout, beats: Beats, tau: float) -> tuple[Tensor, Tensor]:
     """(B, heads) utilities of what was chosen, and of the best choice."""
-    sums, tables = _Sums(beats, len(out.value_TE)), out.tables
-    if "stop" in tables:
-        t = tables["stop"]
-        logit = net.teams(torch.from_numpy(t["x"]))[0]
-        sums.add("stop", t, logit * torch.from_numpy(t["choice"]), F.relu(logit))
-    if "spawn" in tables:
-        t = tables["spawn"]
-        gate, size = net.roles(torch.from_numpy(t["x"]))
-        z = (torch.from_numpy(t["size"].astype(np.float32)) - size) / net.log_scale.exp()
-        sums.add("spawn", t, torch.from_numpy(t["choice"]) * (gate - 0.5 * z**2), F.relu(gate))
-    if "item" in tables:
-        _items(net, tables["item"], tables.get("candidate"), sums)
-    if "rule" in tables:
-        t = tables["rule"]
-        _, rule, talk = net.teams(torch.from_numpy(t["x"]))
-        sums.add("aggregate", t, rule.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0], rule.max(-1).values)
-        sums.add("communicate", t, (talk * torch.from_numpy(t["talk"])).sum(-1), F.relu(talk).sum(-1))
-    if "act" in tables:
-        t = tables["act"]
-        each = net.extra["act"](torch.from_numpy(t["x"]))
-        open_ = each.masked_fill(~torch.from_numpy(t["mask"]), -torch.inf)
-        sums.add("communicate", t, each.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0], open_.max(-1).values)
-    return tau * sums.chosen, tau * sums.best
-
-
-def _items(net: Network, t: Table, candidates: Table | None, sums: _Sums) -> None:
-    purpose, brief, query = net.items(torch.from_numpy(t["x"]))
-    open_ = purpose.masked_fill(~torch.from_numpy(t["mask"]), -torch.inf)
-    sums.add("delegate", t, purpose.gather(1, torch.from_numpy(t["choice"])[:, None])[:, 0], open_.max(-1).values)
-    told = np.flatnonzero(t["agent"] > 0)
-    if len(told):
-        said = brief[told]
-        sums.add("communicate", t, said.gather(1, torch.from_numpy(t["brief"][told])[:, None])[:, 0], said.max(-1).values, told)
-    if candidates is not None:
-        row = torch.from_numpy(candidates["row"])
-        score = (query[row] * net.key(torch.from_numpy(candidates["agent_x"]))).sum(-1) + net.pair(
-            torch.from_numpy(candidates["pair_x"])
-        )[:, 0]
-        top = torch.full((len(t["ep"]),), -torch.inf).scatter_reduce(0, row, score, "amax")
-        picked = torch.from_numpy(candidates["picked"])
-        own = torch.zeros(len(t["ep"])).index_add(0, row[picked], score[picked])
-        some = np.unique(candidates["row"])
-        sums.add("delegate", t, own[some], top[some], some)
+    found = Utilities(out, beats)
+    return tau * found.choice(net), tau * found.best(net)
 
 
 def learn(
@@ -218,8 +309,9 @@ def learn(
     if paid is not None and o.shaped:
         gained = gained + _potential(out, beats, paid, o.gamma)
     reward = gained / float(mixer.unit)
+    found = Utilities(out, beats)
     with torch.no_grad():  # the target network is the one of now: it stays while the steps are made
-        best = mixer(utilities(net, out, beats, tau)[1], mixer.states(beats), mix=o.mix)
+        best = mixer(tau * found.best(net), mixer.states(beats), mix=o.mix)
         finite(best.sum(), "TD")  # the last step of the update before may have made the network no number
     ahead = np.where(beats.last, 0.0, np.append(best.numpy()[1:], 0.0)).astype(np.float64)
     y = td_lambda(reward, ahead, gamma=o.gamma, lam=o.lam, done=beats.last, segments=beats.ep)
@@ -227,15 +319,15 @@ def learn(
     target = torch.from_numpy(y.astype(np.float32))[fitted]
     parameters = [*net.policy_parameters(), *mixer.parameters()]
     for _ in range(o.epochs):
-        total = mixer(utilities(net, out, beats, tau)[0], mixer.states(beats), mix=o.mix)
+        total = mixer(tau * found.choice(net), mixer.states(beats), mix=o.mix)
         loss = F.mse_loss(total[fitted], target)
-        optimizer.zero_grad()
+        clear(optimizer)
         finite(loss, "TD").backward()
         if waits:
             for p in net.parameters():
                 p.grad = None
         torch.nn.utils.clip_grad_norm_(parameters, _MAX_NORM)
-        optimizer.step()
+        advance(optimizer)
     return {"loss": float(loss.detach()), "tau": tau, "q_tot": float(total.mean().detach())}
 
 

@@ -23,6 +23,7 @@ from counterpoint.lab.train.policies.record import Record
 from counterpoint.lab.worlds.teamworld.action import ANSWER, DECISIONS, Action, Calls, Spawns
 from counterpoint.lab.worlds.teamworld.config import KINDS
 from counterpoint.lab.worlds.teamworld.observation import Observation
+from counterpoint.trace.keyed import mixed, share
 
 SPAWN_EVERY = 16
 _CHAIN = KINDS.index("chain")
@@ -45,11 +46,13 @@ class Forced:
 
     def forbid(self, mask: np.ndarray, rows: f.Rows, calls: np.ndarray) -> None:
         """Take leaving (the mask's first column) from rows that may not be left, where anything else can be done."""
-        held = np.zeros(len(rows), np.bool_)
+        if self.keeps is None and self.tries is None:
+            return
+        held, made = np.zeros(len(rows), np.bool_), rows.of(calls)
         if self.keeps is not None:
-            held |= calls[rows.ep, rows.item] < self.keeps[rows.ep, rows.item]
+            held |= made < rows.of(self.keeps)
         if self.tries is not None:
-            held |= self.tries[rows.ep] & (calls[rows.ep, rows.item] == 0)
+            held |= self.tries[rows.ep] & (made == 0)
         mask[:, 0] &= ~held | (rows.copy > 0) | ~mask[:, 1:].any(axis=1)
 
 
@@ -106,8 +109,8 @@ def _log_sigmoid(x: np.ndarray) -> np.ndarray:
 def _log_softmax(x: np.ndarray) -> np.ndarray:
     """Of rows with a few columns: columns are summed as wholes, which is faster than short row after short row."""
     columns = x.T.astype(np.float64, order="C")
-    columns -= columns.max(axis=0)
-    columns -= np.log(np.exp(columns).sum(axis=0))
+    columns -= np.maximum.reduce(columns, axis=0)
+    columns -= np.log(np.add.reduce(np.exp(columns), axis=0))
     return columns.T
 
 
@@ -132,16 +135,25 @@ class TeamPolicy:
         self.now: Followed | None = None
         """What was decided in this round before, where it is only decided again."""
         self.net, self.name, self.greedy, self.salt, self.record, self.force = net, name, greedy, salt, record, force
+        self._words: tuple[Observation, np.ndarray] | None = None  # of the round that is decided
 
     def noise(self, obs: Observation, decision: str, *keys: Any, ep: np.ndarray | None = None) -> np.ndarray | None:
         """Uniform numbers, one per episode and key; with `ep`, for these episodes, as the last axis. None for a greedy policy."""
         if self.greedy:
             return None
-        salt = salt_now(self.salt, obs)
-        if ep is not None:
-            return obs.uniform(decision, salt[ep], *keys, ep=ep)
-        dims = max([np.ndim(k) for k in keys], default=0)
-        return obs.uniform(decision, salt.reshape(-1, *[1] * (dims - 1)) if dims > 1 else salt, *keys)
+        if self._words is None or self._words[0] is not obs:
+            self._words = obs, obs.words(salt_now(self.salt, obs))
+        word = self._words[1][DECISIONS.index(decision)]
+        if ep is None:
+            dims = max([np.ndim(k) for k in keys], default=0)
+            word = word.reshape(-1, *[1] * (dims - 1)) if dims > 1 else word
+        elif keys and keys[0].shape[-1] == 1:  # a key that is the same for all rows of an episode
+            word, keys = mixed(word, keys[0])[:, ep], keys[1:]
+        else:
+            word = word[ep]
+        for key in keys:
+            word = mixed(word, key)
+        return share(word)
 
     def act(self, obs: Observation) -> Action:
         """This round's action."""
@@ -265,11 +277,11 @@ class TeamPolicy:
     # -- O2, O3 per item
 
     def _delegate(self, obs: Observation, rows: f.Rows, free: np.ndarray, logp: np.ndarray) -> tuple[Calls, np.ndarray | None]:
-        keep = np.any(free, axis=1)[rows.ep]
+        keep = np.logical_or.reduce(free, axis=1)[rows.ep]
         if not keep.any():
             return Calls(), None
         if not keep.all():
-            rows = f.Rows(rows.ep[keep], rows.item[keep], rows.copy[keep], rows.x[keep])
+            rows = rows.subset(keep)
         first, sort = f.distinct(rows.x)
         x = torch.from_numpy(rows.x[first])
         agents = f.agent_rows(obs)
@@ -283,12 +295,12 @@ class TeamPolicy:
         if self.now is not None:
             self.now.allow(mask, at, of)
         purpose_logp = _log_softmax(np.where(mask, purpose_logit, -np.inf))
-        place = rows.item + obs.config.items * rows.copy
+        place = rows.item if "pool" not in obs.seen else rows.item + obs.config.items * rows.copy
         draws = self.noise(obs, "delegate", np.arange(3)[:, None], place, ep=rows.ep)
         u, u_brief, u_point = (None, None, None) if draws is None else draws
         purpose = choose_column(purpose_logp, u)
         if self.now is None:
-            turns = obs.item_type[rows.ep, rows.item], f.by_type(obs, free)
+            turns = rows.of(obs.item_type), free.sum(axis=1)[:, None] if obs.config.types == 1 else f.by_type(obs, free)
             reached, rank = _reached(rows, purpose, np.maximum(work, 0.01) / (1 + rows.copy), free.sum(axis=1), *turns)
         else:
             reached, rank, purpose = _again(len(rows), self.now.item, at, of, purpose)
@@ -395,12 +407,12 @@ def _reached(
     agents of theirs are free (`able`, by episode): else a type that is a little more urgent would take those of the others."""
     left = purpose == 0
     before = left.cumsum() - left
-    valid = before == np.maximum.accumulate(np.where(rows.copy == 0, before, 0))
+    valid = before == (np.maximum.accumulate(np.where(rows.copy == 0, before, 0)) if rows.copy.any() else before)
     goes, last = ~left & valid, -urgency
     keys: tuple[np.ndarray, ...] = (last, rows.ep)
     if able.shape[1] > 1:
         turn = _ahead(goes, np.lexsort((last, types, rows.ep)), rows.ep * able.shape[1] + types)
-        keys = (last, turn / np.maximum(able[rows.ep, types], 0.01), rows.ep)
+        keys = (last, turn / np.maximum(able, 0.01)[rows.ep, types], rows.ep)
     rank = _ahead(goes, np.lexsort(keys), rows.ep)
     return valid & (rank < room[rows.ep]), rank
 

@@ -19,7 +19,7 @@ def choose_column(logp: np.ndarray, u: np.ndarray | None) -> np.ndarray:
     """One column per row: by the uniform numbers, or the likeliest."""
     if u is None:
         return logp.argmax(axis=-1)
-    return np.minimum((np.exp(logp).cumsum(axis=-1) < u[..., None]).sum(axis=-1), logp.shape[-1] - 1)
+    return np.minimum(np.add.reduce(np.exp(logp).cumsum(axis=-1) < u[..., None], axis=-1), logp.shape[-1] - 1)
 
 
 def _choose(

@@ -51,9 +51,19 @@ class Rows:
     item: np.ndarray
     copy: np.ndarray
     x: Floats
+    at: np.ndarray
+    """Places in flat arrays over (E, N)."""
 
     def __len__(self) -> int:
         return len(self.ep)
+
+    def subset(self, rows: np.ndarray) -> Rows:
+        """Some of the rows."""
+        return Rows(*(column[rows] for column in (self.ep, self.item, self.copy, self.x, self.at)))
+
+    def of(self, table: np.ndarray) -> np.ndarray:
+        """The entries of an (E, N) table for these rows."""
+        return table.reshape(-1)[self.at]
 
 
 _MANY = 64  # from so many open items on, more of them are no news to the team's own heads (spawn sizes apart)
@@ -91,24 +101,30 @@ def context(obs: Observation) -> Context:
     for k, count in enumerate(obs.config.counts):  # items of a kind lie side by side
         if count:
             kinds[:, k], first = obs.ready[:, first : first + count].sum(axis=1), first + count
-    return Context(workers, families, kinds.sum(axis=1), kinds, by_type(obs, members))
+    open_ = kinds.sum(axis=1)
+    return Context(workers, families, open_, kinds, workers[:, None] if obs.config.types == 1 else by_type(obs, members))
 
 
 def by_type(obs: Observation, some: np.ndarray) -> np.ndarray:
     """(E, types) how many of some agents are of each type; the orchestrator is of every one."""
     if obs.config.types == 1:
         return some.sum(axis=1)[:, None]
-    is_lead = np.arange(some.shape[1]) == 0
-    return np.stack([(some & ((obs.type == t) | is_lead)).sum(axis=1) for t in range(obs.config.types)], axis=1)
+    mine = obs.type[:, None] == np.arange(obs.config.types, dtype=obs.type.dtype)[:, None]
+    mine[:, :, 0] = True
+    mine &= some[:, None]
+    return mine.sum(axis=2)
 
 
 def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
     """A row for every ready item of a running episode; a pool has one per free agent, as far as its calls reach."""
-    ep, item = obs.ready.nonzero()
-    copy = np.zeros(len(ep), np.int64)
+    items = obs.config.items
+    at = obs.ready.reshape(-1).nonzero()[0]
+    ep = at // items
+    item, copy = at - ep * items, np.zeros(len(at), np.int64)
     if "pool" in obs.seen:
         ep, item, copy = _copied(obs, ep, item, free)
-    kind, able = obs.kind[item], about.by_type[ep, obs.item_type[ep, item]]
+        at = ep * items + item
+    kind, able = obs.kind[item], about.by_type[ep, obs.item_type.reshape(-1)[at]]
     some = np.maximum(1, about.workers)
     shared = np.zeros((obs.episodes, ITEM), np.float32)  # what the rows of an episode have in common
     shared[:, 7] = 1 / (1 + about.workers)
@@ -116,9 +132,13 @@ def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
     shared[:, 9] = _late(obs)
     shared[:, 39] = about.by_family[:, 1] / some
     x = shared[ep]
-    x[np.arange(len(ep)), kind] = 1
-    x[:, 5] = np.log1p(obs.calls[ep, item]) / 2
-    x[:, 6] = np.log1p(copy)
+    if len(obs.seen) == 1:
+        x[:, kind[:1]] = 1
+    else:
+        x[np.arange(len(ep)), kind] = 1
+    x[:, 5] = np.log1p(obs.calls.reshape(-1)[at]) / 2
+    if "pool" in obs.seen:
+        x[:, 6] = np.log1p(copy)
     x[:, 40] = able / some[ep]
     x[:, 41] = able == 0
     for name, seen in obs.seen.items():
@@ -126,7 +146,7 @@ def item_rows(obs: Observation, about: Context, free: np.ndarray) -> Rows:
         fill, mine = _FILL[name], ep[rows]
         if len(mine):
             fill(x, rows, obs, seen, mine, item[rows] - seen.first_item)
-    return Rows(ep, item, copy, x)
+    return Rows(ep, item, copy, x, at)
 
 
 def _copied(obs: Observation, ep: np.ndarray, item: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -140,15 +160,17 @@ def _copied(obs: Observation, ep: np.ndarray, item: np.ndarray, free: np.ndarray
 
 
 def _votes(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
-    tally, answer = seen.tally[ep, item], seen.answer[ep, item].astype(np.int64)
-    at = np.arange(len(ep))
-    for f in (0, 1):
-        fore, against = tally[at, f, answer], tally[at, f, 1 - answer]
-        x[rows, 10 + 3 * f], x[rows, 11 + 3 * f] = fore / 4, against / 4
-        x[rows, 12 + 3 * f] = (fore - against) / (1.0 + fore + against)
-    x[rows, 16] = np.abs(tally[:, :, 0] - tally[:, :, 1]).sum(axis=1) / 4
-    x[rows, 17] = tally.sum(axis=(1, 2)) == 0
-    x[rows, 18] = seen.rejected[ep, item].sum(axis=1) / 4
+    at = ep * seen.answer.shape[1] + item
+    votes = seen.tally.reshape(-1, 2, 2)[at].astype(np.int64)
+    no, yes, says = votes[:, :, 0], votes[:, :, 1], (seen.answer.reshape(-1)[at] == 1)[:, None]
+    fore, against = np.where(says, yes, no), np.where(says, no, yes)
+    apart, both = fore - against, fore + against
+    x[rows, 10:16:3], x[rows, 11:16:3] = fore / 4, against / 4
+    x[rows, 12:16:3] = apart / (1.0 + both)
+    x[rows, 16] = (np.abs(apart[:, 0]) + np.abs(apart[:, 1])) / 4
+    x[rows, 17] = both[:, 0] + both[:, 1] == 0
+    if obs.config.topology == "planner_executor_critic":  # nobody else rejects
+        x[rows, 18] = seen.rejected[ep, item].sum(axis=1) / 4
 
 
 def _pools(x: Floats, rows: Some, obs: Observation, seen: Any, ep: np.ndarray, item: np.ndarray) -> None:
@@ -198,9 +220,8 @@ def agent_rows(obs: Observation) -> Floats:
     width = int(np.any(obs.alive, axis=0).nonzero()[0].max(initial=0)) + 1
     family, taken = obs.family[:, :width], obs.taken[:, :width]
     x = np.zeros((*family.shape, AGENT), np.float32)
-    for f in (0, 1):
-        x[:, :, f] = mine = family == f
-        x[:, :, 2 + f] = mine * _late(obs)
+    x[:, :, 0], x[:, :, 1] = family == 0, family == 1
+    x[:, :, 2:4] = x[:, :, :2] * _late(obs)
     x[:, 0, 4] = 1
     x[:, :, 5] = np.log1p(taken) / 3
     x[:, :, 6] = taken == 0
@@ -325,21 +346,73 @@ def _chosen(
     score: np.ndarray, may: np.ndarray, u: np.ndarray | None, whom: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """One agent for each row that has any, and its log-probability."""
-    at = np.arange(len(score))
+    at, last = np.arange(len(score)), score.shape[1] - 1
     score = np.where(may, score, -np.inf)
-    score -= score.max(axis=1, keepdims=True)
+    score -= np.maximum.reduce(score, axis=1, keepdims=True)
     share = np.exp(score)
-    total = share.sum(axis=1, keepdims=True)
+    total = np.add.reduce(share, axis=1, keepdims=True)
     if whom is not None:
         choice = whom
     elif u is None:
         choice = score.argmax(axis=1)
     else:
-        choice = np.minimum((share.cumsum(axis=1) < u[:, None] * total).sum(axis=1), score.shape[1] - 1)
+        choice = np.add.reduce(share.cumsum(axis=1) < u[:, None] * total, axis=1)
+        np.minimum(choice, last, out=choice)
         is_free = may[at, choice]
         if not is_free.all():
             choice = np.where(is_free, choice, score.argmax(axis=1))
     return choice, score[at, choice] - np.log(total[:, 0])
+
+
+Turns = list[tuple[int, int]]
+"""Where the rows of each rank begin and end."""
+
+
+def _in_turn(
+    score: np.ndarray, ep: np.ndarray, u: np.ndarray | None, left: np.ndarray, could: np.ndarray, turns: Turns
+) -> tuple[np.ndarray, np.ndarray]:
+    """`_where_legal` where everybody who is free is legal, so that every row has somebody: a few operations a rank."""
+    agent, best, total = np.empty(len(score), np.int64), np.empty(len(score)), np.empty((len(score), 1))
+    every, last = np.arange(len(score)), score.shape[1] - 1
+    for begin, end in turns:
+        mine, at = ep[begin:end], every[: end - begin]
+        could[begin:end] = may = left[mine]
+        own = np.where(may, score[begin:end], -np.inf)
+        own -= np.maximum.reduce(own, axis=1, keepdims=True)
+        share = np.exp(own)
+        part = np.add.reduce(share, axis=1, keepdims=True, out=total[begin:end])
+        if u is None:
+            choice = own.argmax(axis=1)
+        else:
+            choice = np.add.reduce(share.cumsum(axis=1) < u[begin:end, None] * part, axis=1)
+            np.minimum(choice, last, out=choice)
+        height = own[at, choice]
+        if np.minimum.reduce(height) == -np.inf:  # rounding led past the last one who is free
+            choice = np.where(may[at, choice], choice, own.argmax(axis=1))
+            height = own[at, choice]
+        agent[begin:end], best[begin:end] = choice, height
+        left[mine, choice] = False
+    return agent, best - np.log(total[:, 0])
+
+
+def _where_legal(
+    score: np.ndarray, ep: np.ndarray, u: np.ndarray | None, left: np.ndarray, could: np.ndarray, turns: Turns,
+    barred: np.ndarray | None, whom: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """(agent, its log-probability) of every row, rank by rank; -1 and 0 where nobody legal is left, or was chosen before. Who is
+    left, and who could be chosen, is written down."""
+    agent, logp = np.full(len(score), -1), np.zeros(len(score))
+    for begin, end in turns:
+        may = left[ep[begin:end]]
+        if barred is not None:
+            may &= ~barred[begin:end]
+        could[begin:end] = may
+        at = begin + (may.any(axis=1) if whom is None else may.any(axis=1) & (whom[begin:end] >= 0)).nonzero()[0]
+        if len(at):
+            choice, own = _chosen(score[at], could[at], None if u is None else u[at], None if whom is None else whom[at])
+            agent[at], logp[at] = choice, own
+            left[ep[at], choice] = False
+    return agent, logp
 
 
 def point(
@@ -363,21 +436,12 @@ def point(
         pairs, barred = _pairs(obs, ep, item, width), _barred(obs, ep, item, width)
         score = (np.einsum("rd,rkd->rk", query[go[mine]], key[ep]) + pairs @ pair).astype(np.float64)
         noise = None if u is None else u[go[mine]]
-        could = np.zeros((len(mine), width), np.bool_)
-        for begin, end in itertools.pairwise((starts - starts[0]).tolist()):
-            may = left[ep[begin:end]]
-            if barred is not None:
-                may &= ~barred[begin:end]
-            could[begin:end] = may
-            asked = may.any(axis=1) if whom is None else may.any(axis=1) & (whom[mine[begin:end]] >= 0)
-            at: Some = slice(begin, end) if asked.all() else begin + asked.nonzero()[0]
-            wanted = mine[at]
-            if not len(wanted):
-                continue
-            told = None if whom is None else whom[wanted]
-            choice, own = _chosen(score[at], could[at], None if noise is None else noise[at], told)
-            agent[wanted], logp[wanted] = choice, own
-            left[ep[at], choice] = False
+        could, turns = np.zeros((len(mine), width), np.bool_), list(itertools.pairwise((starts - starts[0]).tolist()))
+        if barred is None and whom is None:
+            agent[mine], logp[mine] = _in_turn(score, ep, noise, left, could, turns)
+        else:
+            told = None if whom is None else whom[mine]
+            agent[mine], logp[mine] = _where_legal(score, ep, noise, left, could, turns, barred, told)
         if agent_x is not None:
             r, k = np.nonzero(could)
             kept.append((mine[r], agent_x[ep[r], k], pairs[r, k], k == agent[mine[r]]))

@@ -56,13 +56,14 @@ def _small(layer: nn.Linear, *biases: float) -> nn.Linear:
 
 def _through(layers: nn.Module, x: Tensor) -> Tensor:
     """What the layers of `_mlp` make of x: the same operations as calling them, without a call for every layer's hooks."""
-    for layer in layers._modules.values():
-        x = _head(layer, x) if isinstance(layer, nn.Linear) else torch.relu(x)
-    return x
+    first, _, second, *rest = layers._modules.values()
+    x = torch.relu(_head(second, torch.relu(_head(first, x))))
+    return _head(rest[1], x) if len(rest) > 1 else x
 
 
-def _head(layer: nn.Linear, x: Tensor) -> Tensor:
-    return F.linear(x, layer.weight, layer.bias)
+def _head(layer: Any, x: Tensor) -> Tensor:
+    own = layer._parameters
+    return F.linear(x, own["weight"], own["bias"])
 
 
 class Network(nn.Module):

@@ -15,15 +15,13 @@ class Record:
     """Growing tables."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[dict[str, np.ndarray]]] = {}
+        self._parts: dict[str, list[dict[str, Any]]] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, table: str, *, ep: np.ndarray, **columns: Any) -> None:
         """Rows of one round; a number stands for a column of it."""
-        n = len(ep)
-        part = {"ep": ep} | {k: v if isinstance(v, np.ndarray) else np.full(n, v) for k, v in columns.items()}
-        self._parts.setdefault(table, []).append(part)
-        self._counts[table] = self.count(table) + n
+        self._parts.setdefault(table, []).append({"ep": ep, **columns})
+        self._counts[table] = self.count(table) + len(ep)
 
     def count(self, table: str) -> int:
         """Rows so far."""
@@ -31,6 +29,11 @@ class Record:
 
     def joined(self) -> dict[str, dict[str, np.ndarray]]:
         """Every table as columns."""
-        return {
-            name: {k: np.concatenate([p[k] for p in parts]) for k in parts[0]} for name, parts in self._parts.items() if parts
-        }
+        return {name: {k: _column([p[k] for p in parts], parts) for k in parts[0]} for name, parts in self._parts.items()}
+
+
+def _column(values: list[Any], parts: list[dict[str, Any]]) -> np.ndarray:
+    """One column of all rounds; of numbers, each as often as its round has rows."""
+    if isinstance(values[0], np.ndarray):
+        return np.concatenate(values)
+    return np.repeat(np.array(values), [len(p["ep"]) for p in parts])

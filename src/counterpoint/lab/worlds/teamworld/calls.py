@@ -16,12 +16,13 @@ from counterpoint.errors import InputError
 from counterpoint.lab.worlds.teamworld import acts, defences
 from counterpoint.lab.worlds.teamworld.action import VERIFY, Calls
 from counterpoint.lab.worlds.teamworld.attacks import MARKS, Attacked, attacked
-from counterpoint.lab.worlds.teamworld.config import KINDS, Config
+from counterpoint.lab.worlds.teamworld.config import Config
 from counterpoint.lab.worlds.teamworld.edits import Edit, find, is_neutral
 from counterpoint.lab.worlds.teamworld.kinds import KindState
 from counterpoint.lab.worlds.teamworld.questions import VoteState
 from counterpoint.lab.worlds.teamworld.running import RESULT, Running, Table, ranks
 from counterpoint.lab.worlds.teamworld.state import BatchState
+from counterpoint.lab.worlds.teamworld.tables import tables_of
 from counterpoint.lab.worlds.teamworld.work import Returns, Work
 from counterpoint.trace.keyed import bits, mixed, purpose, share
 from counterpoint.trace.replay import Delete, Substitute
@@ -35,13 +36,14 @@ _LIAR = MARKS.index("AV3")
 def knowledge(config: Config, s: BatchState, c: Calls) -> np.ndarray:
     """g of each call: brief, match, load and drift; the orchestrator's own calls need no brief and match everything."""
     own = c.agent == 0
-    brief = np.where(own, 1.0, np.array(config.brief_factor)[c.brief])
+    fixed = tables_of(config)
+    brief = np.where(own, 1.0, fixed.brief_factor[c.brief])
     match = np.where(own | (s.type[c.ep, c.agent] == s.item_type[c.ep, c.item]), 1.0, config.mismatch)
     over = np.maximum(0, s.taken[c.ep, c.agent] - config.context_capacity)
     load = np.maximum(0.0, 1 - config.context_decay * over)
     know = brief * match * load
-    if any(config.drift):
-        rate = np.array(config.drift)[s.family[c.ep, c.agent]]
+    if fixed.drift is not None:
+        rate = fixed.drift[s.family[c.ep, c.agent]]
         know = know * np.maximum(0.0, 1 - rate * s.round[c.ep])
     return know
 
@@ -199,7 +201,7 @@ def replace_answers(
         raise InputError(f"answers have shape {claim.shape} for {len(c)} calls", fix="one answer per call")
     other = claim != table["claim"]
     free = np.full(len(c), name == "vote") | ((name == "chain") & (c.purpose == VERIFY))
-    if (other & ~free).any() or not np.isin(claim[free], (0, 1)).all():
+    if (other & ~free).any() or ((claim[free] != 0) & (claim[free] != 1)).any():
         raise InputError(f"an answer to a {name} that no worker can give", fix="0 or 1 for votes and verdicts, else what is")
     table["claim"], table["right"] = claim, table["right"] ^ other
 
@@ -276,4 +278,4 @@ def judged(batch: Running, table: Table, sent: np.ndarray) -> np.ndarray:
 
 def kind_of(config: Config) -> np.ndarray:
     """(N,) the kind of each item."""
-    return np.repeat(np.arange(len(KINDS)), config.counts)
+    return tables_of(config).kind

@@ -27,6 +27,7 @@ from counterpoint.lab.worlds.teamworld.observation import Observation, check_act
 from counterpoint.lab.worlds.teamworld.questions import VoteState
 from counterpoint.lab.worlds.teamworld.running import Running, Table, despawn, ranks, spawn
 from counterpoint.lab.worlds.teamworld.state import COSTS, BatchState, blank, copied, picked
+from counterpoint.lab.worlds.teamworld.tables import tables_of
 from counterpoint.lab.worlds.teamworld.work import add_at
 from counterpoint.trace.keyed import purpose
 from counterpoint.trace.replay import Delete, Insert
@@ -183,11 +184,13 @@ def posterior(config: Config, tally: np.ndarray, *, naive: bool = False) -> np.n
 _SMALL = 1 << 17
 
 
-@lru_cache(maxsize=64)
 def _leans(config: Config, naive: bool) -> np.ndarray:
     """P(yes) − ½ for every tally, flat; for limits on votes that leave the table small."""
-    every = np.indices((config.max_votes + 1,) * 4).reshape(4, -1).T.reshape(-1, 2, 2)
-    return posterior(config, every, naive=naive) - 0.5
+    known = tables_of(config).leans
+    if naive not in known:
+        every = np.indices((config.max_votes + 1,) * 4).reshape(4, -1).T.reshape(-1, 2, 2)
+        known[naive] = posterior(config, every, naive=naive) - 0.5
+    return known[naive]
 
 
 def _lean(config: Config, tally: np.ndarray, *, naive: bool) -> np.ndarray:
@@ -203,9 +206,10 @@ def answers(config: Config, votes: VoteState, ep: np.ndarray, item: np.ndarray, 
     """The draft answer of these questions under the rule of each."""
     old, tally = votes.answer[ep, item], votes.tally[ep, item]
     lean = np.zeros(len(ep))
-    for number in rule[:1] if (rule == rule[:1]).all() else np.unique(rule):
-        rows = np.flatnonzero(rule == number)
-        match RULES[int(number)]:
+    present = np.bincount(rule, minlength=len(RULES)).nonzero()[0]
+    for number in present.tolist():
+        rows = (rule == number).nonzero()[0] if len(present) > 1 else slice(None)
+        match RULES[number]:
             case "bayes" | "naive" as name:
                 lean[rows] = _lean(config, tally[rows], naive=name == "naive")
             case "weighted":
@@ -312,7 +316,8 @@ class Batch(Running):
         calls = action.calls
         if edits:
             calls = edited_calls(calls, edits)
-        calls = calls.where(np.lexsort((self._kind[calls.item], calls.ep))) if len(calls) else calls
+        if len(calls) and not self._is_sorted(calls):
+            calls = calls.where(np.lexsort((self._kind[calls.item], calls.ep)))
         if log:
             log.spawn_decision(np.flatnonzero(goes), action)
         spawn(self, action.spawns, edits)
@@ -325,6 +330,10 @@ class Batch(Running):
         if before is not None and log:
             log.settled(self.value() - before)
         return self._finish(ran, stops, costs)
+
+    def _is_sorted(self, calls: Calls) -> bool:
+        """Whether the calls stand episode by episode already, in a world with one kind of items."""
+        return len(self.state.kinds.present()) == 1 and bool((calls.ep[1:] >= calls.ep[:-1]).all())
 
     def _others(self, action: Action, ran: np.ndarray) -> None:
         """What those beside the team do before its round: the proposer in the first, the second side in every one."""
@@ -402,7 +411,7 @@ class Batch(Running):
         s, c = self.state, self.config
         count = lambda w=None: np.bincount(x.ep, w, s.episodes)  # noqa: E731
         own, calls = x.agent == 0, count()
-        price = call_prices(c, x, np.array(c.price)[s.family[x.ep, x.agent]])
+        price = call_prices(c, x, tables_of(c).price[s.family[x.ep, x.agent]])
         if c.chain_items:
             check = (x.purpose == 1) & (self._kind[x.item] == KINDS.index("chain"))
             price = np.where(check, c.check_price, price)

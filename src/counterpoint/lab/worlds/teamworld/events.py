@@ -475,8 +475,10 @@ class Writer:
         some = np.bincount(of, minlength=s.episodes) > 0
         self._decide(ep, "aggregate", action, _END, value=rule[ep], noop=~some[ep])
         # whether there is anything to aggregate is known from what came back
-        who, at = np.unique(of, return_index=True)
-        log.link(rows[at], log.decision[who], "causal")
+        first = np.full(s.episodes, -1)
+        first[of[::-1]] = rows[::-1]  # the last assignment wins: the first row of each
+        who = (first >= 0).nonzero()[0]
+        log.link(first[who], log.decision[who], "causal")
         busy = ep[some[ep]]
         drafts = log.add(
             busy,

@@ -316,6 +316,10 @@ class Observation:
         With `ep`, draws of these episodes, one each, as often as each is there: they are the last axis, and so are keys."""
         return self.noise(DECISIONS.index(decision), keys) if ep is None else self.noise(DECISIONS.index(decision), keys, ep)
 
+    def words(self, salt: np.ndarray) -> np.ndarray:
+        """(decisions, E) what `uniform` mixes a policy's further keys into, `salt` (E,) being the first of them."""
+        return mixed(self.noise.words(), salt)
+
 
 def _view(array: np.ndarray) -> np.ndarray:
     out = array.view()
@@ -345,6 +349,31 @@ def _ready(config: Config, s: BatchState, call_limits: np.ndarray) -> np.ndarray
     return ready
 
 
+class _Noise:
+    """The noise of a round's policies. The words of all its decisions are mixed at once, when the first of them is asked for."""
+
+    def __init__(self, batch: Running, now: int) -> None:
+        self._batch, self._now = batch, now
+        self._words: np.ndarray | None = None
+
+    def words(self) -> np.ndarray:
+        """(decisions, E)"""
+        if self._words is None:
+            batch, places = self._batch, np.arange(len(DECISIONS))[:, None]
+            s, every = batch.state, np.arange(batch.state.episodes)
+            seeds = np.stack([batch.seeds(every, int(p)) for p in places]) if s.fresh_seed.shape[1] else s.seed
+            self._words = mixed(bits(seeds, _POLICY, self._now), places)
+        return self._words
+
+    def __call__(self, place: int, keys: tuple[Any, ...], ep: np.ndarray | None = None) -> np.ndarray:
+        dims = max([np.ndim(k) for k in keys], default=0) if ep is None else 0
+        word = self.words()[place] if ep is None else self.words()[place][ep]
+        word = word.reshape(-1, *[1] * (dims - 1)) if dims > 1 else word
+        for key in keys:
+            word = mixed(word, key)
+        return share(word)
+
+
 def observation(config: Config, s: BatchState, batch: Running, call_limits: np.ndarray, kinds: np.ndarray) -> Observation:
     """The present observation of a batch, whose items have these limits and are of these kinds."""
     parts = {}
@@ -357,21 +386,6 @@ def observation(config: Config, s: BatchState, batch: Running, call_limits: np.n
     free = s.alive & (s.busy <= s.round[:, None]) & ~s.done[:, None]
     free[:, 0] &= config.orchestrator_works
     now = batch.round
-    words: dict[int, np.ndarray] = {}  # by place; without fresh noise those of all places are mixed at once
-    places = np.arange(len(DECISIONS))
-
-    def noise(place: int, keys: tuple[Any, ...], ep: np.ndarray | None = None) -> np.ndarray:
-        if place not in words:
-            some = places[place : place + 1] if s.fresh_seed.shape[1] else places
-            word = mixed(bits(batch.seeds(np.arange(s.episodes), place), _POLICY, now), some[:, None])
-            words.update(zip(some.tolist(), word, strict=True))
-        dims = max([np.ndim(k) for k in keys], default=0) if ep is None else 0
-        word = words[place] if ep is None else words[place][ep]
-        word = word.reshape(-1, *[1] * (dims - 1)) if dims > 1 else word
-        for key in keys:
-            word = mixed(word, key)
-        return share(word)
-
     return Observation(
         config=config,
         round=now,
@@ -392,6 +406,6 @@ def observation(config: Config, s: BatchState, batch: Running, call_limits: np.n
         calls=_view(s.calls),
         kind=_view(kinds),
         seen=parts,
-        noise=noise,
+        noise=_Noise(batch, now),
         attacks_left=_view(config.opponent_rounds - s.opposed),
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterpoint.lab.worlds.teamworld.config import DIFFICULTIES, Config
+from counterpoint.lab.worlds.teamworld.tables import tables_of
 from counterpoint.lab.worlds.teamworld.work import Returns, Work, add_at
 from counterpoint.trace.keyed import purpose, uniform
 
@@ -113,7 +114,7 @@ class VoteState:
     ) -> np.ndarray:
         """What a look of each call gives, drawn for a purpose; with `gain` it is a second one, by another `family` on request."""
         family = w.family if family is None else family
-        skill, misled = np.array(w.config.skill)[family, self.difficulty[w.ep, w.item]], self.misled[w.ep, w.item, family]
+        skill, misled = tables_of(w.config).skill[family, self.difficulty[w.ep, w.item]], self.misled[w.ep, w.item, family]
         if gain is not None:  # a skill below a half would tell less if it were raised
             skill = np.where(gain & (skill >= 0.5), skill + w.config.refine_gain * (1 - skill), skill)
         skill = np.where(misled, w.config.right_if_misled, skill)
@@ -141,9 +142,8 @@ class VoteState:
 
     def reported(self, w: Work, right: np.ndarray) -> np.ndarray:
         """The confidence a worker reports: its family's mean skill, too high, with a little truth and much noise."""
-        mean = np.array(w.config.skill) @ np.array(w.config.difficulty_shares)
         spread = 0.1 * (w.draw(_CONFIDENCE) - 0.5) + 0.02 * right
-        return np.clip(mean[w.family] + w.config.overconfidence + spread, 0.5, 0.99)
+        return np.clip(tables_of(w.config).mean_skill[w.family] + w.config.overconfidence + spread, 0.5, 0.99)
 
     def absorb(self, ep: np.ndarray, item: np.ndarray, family: np.ndarray, claim: np.ndarray, confidence: np.ndarray) -> None:
         """Count votes. Several votes on one question in one round are counted in the order given."""

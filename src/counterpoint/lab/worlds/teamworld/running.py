@@ -54,6 +54,13 @@ class Running:
         """(E,) the return if the team stopped now."""
         return self.quality() - self.state.costs.sum(axis=1)
 
+    def values(self) -> tuple[np.ndarray, np.ndarray]:
+        """`value` and `worth`, from one look at the drafts."""
+        parts = [kind.worth(self.config) for _, kind in self.state.kinds.present()]
+        quality = np.asarray(sum(part.sum(axis=1) for part in parts), np.float64)
+        worth = np.asarray(parts[0], np.float64) if len(parts) == 1 else np.concatenate(parts, axis=1, dtype=np.float64)
+        return quality - self.state.costs.sum(axis=1), worth
+
     @property
     def round(self) -> int:
         """The round of the episodes that still run."""

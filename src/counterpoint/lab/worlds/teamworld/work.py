@@ -17,7 +17,10 @@ from counterpoint.lab.worlds.teamworld.config import Config
 def add_at(array: np.ndarray, at: tuple[np.ndarray, ...], value: Any) -> None:
     """`np.add.at`, which is many times faster with one flat index."""
     if array.flags.c_contiguous:
-        np.add.at(array.reshape(-1), np.ravel_multi_index(at, array.shape), value)
+        place = at[0]
+        for size, other in zip(array.shape[1:], at[1:], strict=True):
+            place = place * size + other
+        np.add.at(array.reshape(-1), place, value)
     else:
         np.add.at(array, at, value)
 
