@@ -132,8 +132,7 @@ class Policies:
 
     def snapshot(self) -> dict[str, Weights]:
         """The weights as they are now, to be kept."""
-        with torch.no_grad():
-            return {name: {n: w.detach().clone() for n, w in learner.now().items()} for name, learner in self.learners.items()}
+        return {name: learner.snapshot() for name, learner in self.learners.items()}
 
     # -- files -------------------------------------------------------------------------------------------------------
 
@@ -141,14 +140,13 @@ class Policies:
         """What `local:RUN` reads: a transformers folder, or adapters and the name of their model; written whole or not at all."""
         if not self.settings.adapters:
             (learner,) = self.learners.values()
-            weights, kind = {n: w.detach() for n, w in learner.weights.items()}, str(self.network.dtype).removeprefix("torch.")
+            weights, kind = {n: w.detach() for n, w in learner.now().items()}, str(self.network.dtype).removeprefix("torch.")
             write_folder(self.files.folder, self.files.shape, weights, run / "model", kind=kind)
             return
         names: dict[str, str] = {}
         for name, learner in self.learners.items():
-            assert learner.adapter is not None
             file = "adapter.safetensors" if len(self.names) == 1 else f"adapter-{name}.safetensors"
-            learner.adapter.save(run / file, base=self.files.digest)
+            learner.whole_adapter().save(run / file, base=self.files.digest)
             names[name] = file
         base = lasting_name(self.settings.model)
         about = {"base": base, "base_weights": find(base).weights_digest(), "rank": self.settings.rank}

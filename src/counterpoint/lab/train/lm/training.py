@@ -431,7 +431,7 @@ class LanguageTraining:
     def check_weights(self) -> None:
         """Raise `NotFinite` where weights are no numbers any more, and cannot be kept."""
         for name, learner in self.policies.learners.items():
-            if not all(bool(torch.isfinite(p).all()) for p in learner.learned):
+            if not learner.is_finite():
                 raise NotFinite("the weights are NaN or infinite", where=f"policy {name}", fix="a lower learning rate")
 
     def state(self) -> bytes:
