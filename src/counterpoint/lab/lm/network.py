@@ -28,6 +28,8 @@ Attend = Callable[[int, "Tensor", "Tensor", "Tensor"], "Tensor"]
 LayerCall = Callable[["Tensor", "tuple[Tensor, Tensor]", Attend], "Tensor"]
 """([tokens, width], cos and sin of their positions, attend) -> [tokens, width] after one layer"""
 
+LINEAR = ("qkv", "o", "gate_up", "down")
+"""The linear maps of a layer, by our names."""
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 

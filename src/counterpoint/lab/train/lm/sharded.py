@@ -26,6 +26,7 @@ from counterpoint.errors import Refused
 from counterpoint.lab.lm.adapter import Adapter
 from counterpoint.lab.lm.network import Attend, Network, Weights, sizes
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options
+from counterpoint.lab.train.lm.memory import activation_bytes
 from counterpoint.lab.train.lm.packing import ForestRow, forest_rows
 from counterpoint.lab.train.lm.ranks import Ranks
 from counterpoint.lab.train.lm.tensor_trees import each_tensor
@@ -162,7 +163,7 @@ class ShardedLearner(LanguageLearner):
                 if self.adapter is not None and name in self.adapter.a:
                     parts |= {f"{name}_a": _whole(self.adapter.a[name]), f"{name}_b": _whole(self.adapter.b[name])}
                 if self.ranks.is_first:
-                    out |= _adapted(parts, self._scale)
+                    out |= _adapted(parts, 0.0 if self.adapter is None else self.adapter.scale)
         return {name: weight.to(self.network.dtype) for name, weight in out.items()}
 
     @_together
@@ -240,10 +241,14 @@ class ShardedLearner(LanguageLearner):
         need = [(sum(map(len, batch)), sum(len(r.said) for r in batch)) for batch in self._mine]
         try:
             for tokens, said in {max(need), max(need, key=lambda x: x[1])}:
-                self._take(activation_bytes(self.network, tokens, said))
+                self._take(self._bytes_of(tokens, said))
         except torch.OutOfMemoryError:
             return True
         return False
+
+    def _bytes_of(self, tokens: int, said: int) -> int:
+        net = self.network
+        return activation_bytes(net.shape, tokens, said, each=net.dtype.itemsize, is_recomputed=net.is_recomputed)
 
     def _take(self, size: int) -> None:
         """Ask the device for so many bytes, and give them back; a CPU's memory is not asked for."""
@@ -255,7 +260,7 @@ class ShardedLearner(LanguageLearner):
         full = self.options
         rows = forest_rows([(s.prompt, s.said) for s in sequences], sum(map(len, sequences)))
         each = -(-sum(map(len, rows)) // self.ranks.size)
-        self.options = replace(full, tokens=max(_LEAST, min(full.tokens, each)))
+        self.options = replace(full, tokens=min(full.tokens, max(_LEAST, each)))
         try:
             batches = list(self._batches(sequences))
         finally:
