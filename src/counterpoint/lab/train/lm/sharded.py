@@ -331,8 +331,9 @@ def _sharded(network: Network, weights: Weights, adapter: Adapter | None, ranks:
     if adapter is None:
         policy = MixedPrecisionPolicy(param_dtype=network.dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for layer in model.layers:
-        fully_shard(layer, mesh=ranks.mesh, mp_policy=policy)
-    fully_shard(model, mesh=ranks.mesh, mp_policy=policy)
+        fully_shard(layer, mesh=ranks.mesh, mp_policy=policy, reshard_after_forward=True)
+    # the words too: what lies whole after a pass would be what it was before, when shards change in place
+    fully_shard(model, mesh=ranks.mesh, mp_policy=policy, reshard_after_forward=True)
     model.to_empty(device=network.device)
     whole: dict[str, Any] = {}
     if ranks.is_first:
