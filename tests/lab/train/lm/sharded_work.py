@@ -79,7 +79,7 @@ def main(folder: Path) -> None:
     from counterpoint.lab.train.lm.ranks import Ranks
 
     torch.set_num_threads(1)
-    ranks = Ranks("cpu")
+    ranks = Ranks()
     out: dict[str, Any] = {}
     for kind in KINDS:
         learner = learner_of(kind, ranks)

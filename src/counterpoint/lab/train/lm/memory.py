@@ -29,7 +29,7 @@ def count_adapter(shape: Shape, rank: int) -> int:
 
 
 def activation_bytes(shape: Shape, tokens: int, said: int, *, each: int, is_recomputed: bool) -> int:
-    """What is kept of a micro-batch for its way back, `each` bytes a number; `said`: its tokens after which something was said."""
+    """What is kept of a micro-batch for its way back, `each` bytes a number; of its tokens `said` were said."""
     heads, kept = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     norm = shape.width * (8 + 2 * each)  # in float32, and what is given on
     look = (2 * heads + 2 * kept) * each + (heads + kept) * (8 if each < 4 else 4)

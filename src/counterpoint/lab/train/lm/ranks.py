@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,32 +26,30 @@ def world_size() -> int:
     return int(os.environ.get("WORLD_SIZE") or 1)
 
 
-def is_first() -> bool:
-    """Whether this process plays and writes."""
-    return int(os.environ.get("RANK") or 0) == 0
-
-
 class Ranks:
     """The processes of one learner."""
 
-    def __init__(self, kind: str) -> None:
-        """Join the others, on devices of this kind (cpu or cuda); each process has the GPU of its number on its machine."""
-        is_gpu = kind == "cuda"
+    def __init__(self) -> None:
+        """Join the others; each process has the GPU of its number on its machine, where there are GPUs."""
+        is_gpu = torch.cuda.is_available()
         if is_gpu:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK") or 0))
-        if not dist.is_initialized():
-            dist.init_process_group("cpu:gloo,cuda:nccl" if is_gpu else "gloo", timeout=_PATIENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if is_gpu else "gloo", timeout=_PATIENCE)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.mesh: DeviceMesh = init_device_mesh("cuda" if is_gpu else "cpu", (self.size,))
         self._words = dist.new_group(backend="gloo", timeout=_PATIENCE)
-        self._is_told = False
-        self.is_led = False
-        """Whether the first process tells the others what to compute; else all of them ask for the same themselves."""
+        self._meshes: dict[str, DeviceMesh] = {}
+        self._is_leading = self._is_told = False
 
     @property
     def is_first(self) -> bool:
         """Whether this is the process that plays and writes."""
         return self.rank == 0
+
+    def mesh(self, kind: str) -> DeviceMesh:
+        """Their devices of this kind."""
+        if kind not in self._meshes:
+            self._meshes[kind] = init_device_mesh(kind, (self.size,))
+        return self._meshes[kind]
 
     def gather(self, value: Any) -> list[Any]:
         """What each process found, by rank."""
@@ -64,12 +63,17 @@ class Ranks:
         dist.broadcast_object_list(box, 0, self._words)
         return box[0]
 
+    def begin(self, *about: Any) -> None:
+        """The first process leads from now on: the others make learners of what it says, and compute what it computes."""
+        self._is_leading = True
+        self.of_first(("begin", *about))
+
     @contextmanager
     def led(self, *asked: Any) -> Iterator[None]:
-        """The first process computes something here, and the others the same because they are told to."""
-        tells = self.is_led and self.is_first and not self._is_told
+        """What is computed here the others compute, too: because the first process leads, or because all were asked for it."""
+        tells = self._is_leading and not self._is_told
         if tells:
-            self.of_first(asked)
+            self.of_first(("compute", *asked))
             self._is_told = True
         try:
             yield
@@ -77,7 +81,14 @@ class Ranks:
             if tells:
                 self._is_told = False
 
-    def end(self) -> None:
-        """Let the others go."""
+    def close(self) -> None:
+        """The end, for all of them; the others hear it from the first."""
         if self.is_first:
-            self.of_first(())
+            self.of_first(("end",))
+        dist.destroy_process_group()
+
+
+@cache
+def joined() -> Ranks | None:
+    """All of torchrun's processes, joined when this is first asked; None where there is this one alone."""
+    return Ranks() if world_size() > 1 else None

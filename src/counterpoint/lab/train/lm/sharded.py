@@ -108,7 +108,7 @@ class ShardedLearner(LanguageLearner):
         """Weights and adapter are those of the first process; the others may give blank ones, which say the sizes alone."""
         self.ranks, self.name = ranks, name
         self._model = _sharded(network, weights, adapter, ranks)
-        own = {_plain(name): weight for name, weight in self._model.named_parameters()}
+        own: Weights = {_plain(name): weight for name, weight in self._model.named_parameters()}
         shards = None
         if adapter is not None:
             a, b = ({name: own[f"{name}.{x}"] for name in adapter.a} for x in "ab")
@@ -155,7 +155,7 @@ class ShardedLearner(LanguageLearner):
 
     @_together
     def now(self) -> Weights:
-        """The whole weights as they are now, adapter added, as the network computes with them; of the first process alone."""
+        """The whole weights as they are now, adapter added, as the network computes with them: on the first process's CPU."""
         out: Weights = {}
         with torch.no_grad():
             for name, weight in self.weights.items():
@@ -163,8 +163,9 @@ class ShardedLearner(LanguageLearner):
                 if self.adapter is not None and name in self.adapter.a:
                     parts |= {f"{name}_a": _whole(self.adapter.a[name]), f"{name}_b": _whole(self.adapter.b[name])}
                 if self.ranks.is_first:
-                    out |= _adapted(parts, 0.0 if self.adapter is None else self.adapter.scale)
-        return {name: weight.to(self.network.dtype) for name, weight in out.items()}
+                    (whole,) = _adapted(parts, 0.0 if self.adapter is None else self.adapter.scale).values()
+                    out[name] = whole.to("cpu", self.network.dtype)
+        return out
 
     @_together
     def whole_adapter(self) -> Adapter:
@@ -181,7 +182,7 @@ class ShardedLearner(LanguageLearner):
     @_together
     def state(self) -> dict[str, Any]:
         """What learned, and its optimizer, whole, as one card has it; of the first process alone."""
-        kept = {"learned": list(self.learned), "optimizer": self.optimizer.state_dict(), "mean": list(self.mean)}
+        kept: dict[str, Any] = {"learned": list(self.learned), "optimizer": self.optimizer.state_dict(), "mean": list(self.mean)}
         kept |= {"averaged": self.averaged, "reference": self._reference}
         found: dict[str, Any] = each_tensor(kept, self._kept)
         return found
@@ -200,8 +201,8 @@ class ShardedLearner(LanguageLearner):
             for k, own in enumerate(self.learned):
                 own.copy_(self._shard(state["learned"][k] if is_first else None, own))
             moments = told["optimizer"]["state"]
-            for i, name in [(i, name) for i in moments for name, value in moments[i].items() if value is None]:
-                moments[i][name] = self._shard(state["optimizer"]["state"][i][name] if is_first else None, self.learned[i])
+            for k, name in [(i, name) for i, own in moments.items() for name, value in own.items() if value is None]:
+                moments[k][name] = self._shard(state["optimizer"]["state"][k][name] if is_first else None, self.learned[k])
             self.optimizer.load_state_dict(told["optimizer"])
             self.mean, self._reference = (
                 [self._shard(state[name][k] if is_first else None, self.learned[k]) for k in range(len(told.get(name, ())))]
@@ -216,7 +217,7 @@ class ShardedLearner(LanguageLearner):
         if whole is not None:
             sent.copy_(whole)
         torch.distributed.broadcast(sent, 0)
-        return distribute_tensor(sent, self.ranks.mesh, like.placements, src_data_rank=None)
+        return distribute_tensor(sent, like.device_mesh, like.placements, src_data_rank=None)
 
     # -- one step
 
@@ -280,7 +281,8 @@ class ShardedLearner(LanguageLearner):
                 calls = [] if batch is _NOTHING else [i for row in batch for i in row.calls]
                 found.append((calls, logps))
         out: list[NDArray[np.float64]] = [np.empty(0)] * len(sequences)
-        for calls, values in [one for some in self.ranks.gather([(c, x.double().cpu().numpy()) for c, x in found]) for one in some]:
+        everybodys = self.ranks.gather([(calls, logps.double().cpu().numpy()) for calls, logps in found])
+        for calls, values in [one for some in everybodys for one in some]:
             ends = np.cumsum([len(sequences[i].said) for i in calls])
             for i, part in zip(calls, np.split(values, ends[:-1]) if calls else (), strict=True):
                 out[i] = part
@@ -330,10 +332,11 @@ def _sharded(network: Network, weights: Weights, adapter: Adapter | None, ranks:
     policy = MixedPrecisionPolicy(param_dtype=network.dtype if adapter is None else None, cast_forward_inputs=False)
     if adapter is None:
         policy = MixedPrecisionPolicy(param_dtype=network.dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    mesh = ranks.mesh(network.device.type)
     for layer in model.layers:
-        fully_shard(layer, mesh=ranks.mesh, mp_policy=policy, reshard_after_forward=True)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     # the words too: what lies whole after a pass would be what it was before, when shards change in place
-    fully_shard(model, mesh=ranks.mesh, mp_policy=policy, reshard_after_forward=True)
+    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     model.to_empty(device=network.device)
     whole: dict[str, Any] = {}
     if ranks.is_first:

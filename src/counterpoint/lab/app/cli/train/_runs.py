@@ -6,7 +6,8 @@ Always true: rows go to stdout, progress to stderr; an interrupted run prints th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ def set_value(config: dict[str, Any], pair: str) -> None:
         inner[part] = dict(inner.get(part) or {})
         inner = inner[part]
     inner[last] = value
+
+
+def by_torchrun(train: Callable[[], None]) -> None:
+    """Train here; of processes that torchrun started together the first one does, and the others learn with it."""
+    if int(os.environ.get("WORLD_SIZE") or 1) == 1:
+        return train()
+    from counterpoint.lab.train.lm.followers import follow, leading
+
+    if int(os.environ.get("RANK") or 0):
+        return follow()
+    with leading():
+        train()
+    return None
 
 
 def train_planned(planned: Planned, options: Mapping[str, Any]) -> None:
