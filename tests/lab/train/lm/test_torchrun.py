@@ -1,0 +1,60 @@
+"""`torchrun -m counterpoint train lm`: one run, which two processes learn; its numbers are those of one process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("tokenizers")
+if not torch.distributed.is_available():
+    pytest.skip("this torch has no torch.distributed", allow_module_level=True)
+
+from tests.lm_help import TEXTS  # noqa: E402
+from tests.tiny_help import make_tiny  # noqa: E402
+
+from counterpoint.lab.lm.network import read  # noqa: E402
+from counterpoint.lab.train.folder import RunFolder  # noqa: E402
+from counterpoint.lab.train.lm.run import train_language  # noqa: E402
+from counterpoint.lab.train.settings import toml_text  # noqa: E402
+from lab.train.lm.test_run import SHORT, config  # noqa: E402
+from lab.train.lm.test_sharded import torchrun  # noqa: E402
+
+TASK = "tests.lm_help:colours"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return make_tiny(tmp_path_factory.mktemp("tiny"), texts=TEXTS, words=512, spread=0.15, context=2048)
+
+
+def rows_of(run: RunFolder) -> list[dict[str, Any]]:
+    """What a run says of each update, but how long it took."""
+    return [{k: v for k, v in row.items() if not k.endswith("_s") and k not in ("seconds", "profile")} for row in run.metrics()]
+
+
+@pytest.mark.parametrize("adapters", ["", "shared"])
+def test_a_run_of_two_processes_is_that_of_one(model: Path, tmp_path: Path, adapters: str) -> None:
+    told = config(model, adapters=adapters, **SHORT)
+    told["imitate"] |= {"teams": 12, "steps": 20, "batch": 12}
+    told["learn"] |= {"samples": 4, "beta": 0.01, "average": 0.5, "recompute": True}
+    one = train_language(tmp_path / "one", told)
+    (tmp_path / "told.toml").write_text(toml_text({**told, "task": told["task"]}))
+    line = ["train", "lm", "told.toml", "--allow", TASK, "-o", "two", "--json"]
+    out = torchrun(2, "-m", "counterpoint", *line, cwd=tmp_path)
+    assert sum('"status": "finished"' in row or '"status":"finished"' in row for row in out.splitlines()) == 1, out
+    two = RunFolder.open(tmp_path / "two")
+    assert two.about["status"] == "finished"
+    for mine, yours in zip(rows_of(one), rows_of(two), strict=True):
+        assert {k: pytest.approx(v, abs=1e-3) if isinstance(v, float) else v for k, v in mine.items()} == yours
+    assert [row["values"] for row in one.evals()] == [row["values"] for row in two.evals()]
+    if not adapters:
+        mine, yours = (read(tmp_path / name / "model")[1] for name in ("one", "two"))
+        for name, weight in mine.items():
+            torch.testing.assert_close(weight, yours[name], atol=1e-4, rtol=1e-3)
+    else:
+        assert json.loads((tmp_path / "two" / "model.json").read_text()) == json.loads((tmp_path / "one" / "model.json").read_text())
