@@ -17,6 +17,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from counterpoint.errors import InputError
+
 _PATIENCE = timedelta(days=30)
 """How long the others wait for the first one, which plays, is interrupted and goes on; one that dies ends them at once."""
 
@@ -91,4 +93,9 @@ class Ranks:
 @cache
 def joined() -> Ranks | None:
     """All of torchrun's processes, joined when this is first asked; None where there is this one alone."""
-    return Ranks() if world_size() > 1 else None
+    if world_size() == 1:
+        return None
+    if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
+        fix = f"torchrun --nproc-per-node {world_size()} -m counterpoint train lm ..., or unset WORLD_SIZE"
+        raise InputError(f"WORLD_SIZE is {world_size()}, and there is no {missing[0]}", where="the environment", fix=fix)
+    return Ranks()
