@@ -41,7 +41,7 @@ def calls() -> list[CallTokens]:
 
 
 def learner_of(kind: str, ranks: Any = None, **options: Any) -> LanguageLearner:
-    network = Network(SHAPE, is_recomputed="recomputed" in kind)
+    network = Network(SHAPE, dtype=torch.bfloat16 if "narrow" in kind else None, is_recomputed="recomputed" in kind)
     weights, how = weights_of(), Options(**{"lr": 0.01, "steps": 2, "tokens": 100, "clip_norm": 0.5, **options})
     adapter = Adapter.new(SHAPE, weights, rank=3, seed=1) if "adapter" in kind else None
     if ranks is None:
@@ -88,6 +88,9 @@ def main(folder: Path) -> None:
         again.restore(torch.load(folder / f"{kind}.pt", weights_only=True) if ranks.is_first else {})
         out[kind] |= {"again": again.improve(with_old(again, calls()), Objective()), "again found": found(again)}
     out["few"] = [learner_of("all", ranks).imitate(calls()[:1]), learner_of("all", ranks, tokens=10_000).imitate(calls())]
+    for kind in ("all narrow", "adapter narrow"):  # as on a GPU: computed in bfloat16
+        learner = learner_of(kind, ranks, steps=1)
+        out[kind] = [learner.improve(calls(), Objective()), learner.logps(calls())]
     pairs = list(zip(calls()[:4], calls()[4:8], strict=True))
     learner = learner_of("all", ranks)
     out["prefer"] = learner.prefer(pairs, learner.snapshot(), 0.3)

@@ -115,6 +115,15 @@ def test_a_process_without_rows_joins_in(ranks: dict[str, Any]) -> None:
     close([learner_of("all").imitate(calls()[:1]), learner_of("all", tokens=10_000).imitate(calls())], ranks["few"])
 
 
+@pytest.mark.parametrize("kind", ["all narrow", "adapter narrow"])
+def test_in_bfloat16_they_differ_by_its_rounding_alone(ranks: dict[str, Any], kind: str) -> None:
+    learner = learner_of(kind, steps=1)
+    told, (mine, logps) = learner.improve(calls(), Objective()), ranks[kind]
+    assert {k: pytest.approx(v, rel=0.05, abs=0.02) for k, v in told.items()} == mine
+    off = [abs(one - two).mean() for one, two in zip(learner.logps(calls()), logps, strict=True)]
+    assert max(off) < 0.05
+
+
 def test_preferences_too(ranks: dict[str, Any]) -> None:
     learner = learner_of("all")
     close([learner.prefer(list(zip(calls()[:4], calls()[4:8], strict=True)), learner.snapshot(), 0.3)], [ranks["prefer"]])

@@ -17,7 +17,7 @@ from counterpoint.errors import CounterpointError
 from counterpoint.lab.lm.network import Shape
 from counterpoint.lab.train.lm.learner import LanguageLearner
 from counterpoint.lab.train.lm.policies import check_device, learner_of, learning_network
-from counterpoint.lab.train.lm.ranks import Ranks, joined
+from counterpoint.lab.train.lm.ranks import Ranks, all_ranks
 from counterpoint.lab.train.lm.settings import LanguageSettings
 from counterpoint.lab.train.lm.sharded import blank_weights
 
@@ -25,7 +25,7 @@ from counterpoint.lab.train.lm.sharded import blank_weights
 @contextmanager
 def leading() -> Iterator[None]:
     """The others follow what is trained in here, and end with it."""
-    ranks = joined()
+    ranks = all_ranks()
     assert ranks is not None
     try:
         yield
@@ -37,7 +37,7 @@ def follow() -> None:
     """Compute what the first process asks for, until it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    ranks, learners = joined(), dict[str, LanguageLearner]()
+    ranks, learners = all_ranks(), dict[str, LanguageLearner]()
     assert ranks is not None
     torch.set_num_threads(1)
     while (said := ranks.of_first())[0] != "end":

@@ -71,7 +71,7 @@ class Ranks:
         self.of_first(("begin", *about))
 
     @contextmanager
-    def led(self, *asked: Any) -> Iterator[None]:
+    def together(self, *asked: Any) -> Iterator[None]:
         """What is computed here the others compute, too: because the first process leads, or because all were asked for it."""
         tells = self._is_leading and not self._is_told
         if tells:
@@ -91,7 +91,7 @@ class Ranks:
 
 
 @cache
-def joined() -> Ranks | None:
+def all_ranks() -> Ranks | None:
     """All of torchrun's processes, joined when this is first asked; None where there is this one alone."""
     if world_size() == 1:
         return None

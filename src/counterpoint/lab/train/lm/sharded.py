@@ -92,7 +92,7 @@ def _together(method: _Method) -> _Method:
 
     @wraps(method)
     def made(self: ShardedLearner, *args: Any) -> Any:
-        with self.ranks.led(self.name, method.__name__, args, self.options):
+        with self.ranks.together(self.name, method.__name__, args, self.options):
             return method(self, *args)
 
     return made  # type: ignore[return-value]
@@ -195,7 +195,7 @@ class ShardedLearner(LanguageLearner):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state, of however many cards it was: the first process gives it, and each takes its shards."""
-        with self.ranks.led(self.name, "restore", ({},), self.options), torch.no_grad():
+        with self.ranks.together(self.name, "restore", ({},), self.options), torch.no_grad():
             is_first = self.ranks.is_first
             told = self.ranks.of_first(each_tensor(dict(state), lambda t: t if t.ndim == 0 else None) if is_first else None)
             for k, own in enumerate(self.learned):
