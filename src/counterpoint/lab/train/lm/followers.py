@@ -7,6 +7,7 @@ that one dies, a follower's next exchange fails, and torchrun ends them all.
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +36,7 @@ def leading() -> Iterator[None]:
 
 def follow() -> None:
     """Compute what the first process asks for, until it ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ():
         signal.signal(number, signal.SIG_IGN)
     ranks, learners = all_ranks(), dict[str, LanguageLearner]()
     assert ranks is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,11 @@ def set_value(config: dict[str, Any], pair: str) -> None:
     inner[last] = value
 
 
-def by_torchrun(train: Callable[[], None], *, is_dry: bool = False) -> None:
-    """Train here; of processes that torchrun started together the first one does, and the others learn with it."""
+def by_torchrun(train: Callable[[], None], runner: str | None, *, is_dry: bool = False) -> None:
+    """Train here; of processes that torchrun started together the first one does, and the others learn with it.
+
+    Where $WORLD_SIZE alone says how many there are, and teams are played on a Ray cluster, the cluster starts the others.
+    """
     rank, size = (int(os.environ.get(name) or usual) for name, usual in (("RANK", 0), ("WORLD_SIZE", 1)))
     if is_dry:
         return None if rank else train()
@@ -89,7 +93,16 @@ def by_torchrun(train: Callable[[], None], *, is_dry: bool = False) -> None:
 
     if rank:
         return follow()
-    with leading():
+    kind, address = split_runner(runner)
+    with ExitStack() as opened:
+        if kind == "ray" and "RANK" not in os.environ:
+            from counterpoint.lab.train.runner import check_ray
+
+            check_ray()
+            from counterpoint.lab.train.lm.ray_ranks import RayRanks  # ray is optional
+
+            opened.enter_context(RayRanks(size, address=address))
+        opened.enter_context(leading())
         train()
     return None
 

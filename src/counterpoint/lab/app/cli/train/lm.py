@@ -45,7 +45,7 @@ def lm(source: Path | None, **options: Any) -> None:
     the model's config.json alone. With several cards: torchrun --nproc-per-node N -m counterpoint
     train lm ...
     """
-    by_torchrun(lambda: _train(source, options), is_dry=options["is_dry"])
+    by_torchrun(lambda: _train(source, options), options["runner"], is_dry=options["is_dry"])
 
 
 def _train(source: Path | None, options: Mapping[str, Any]) -> None:

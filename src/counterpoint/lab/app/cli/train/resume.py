@@ -26,4 +26,4 @@ def resume(run: Path, **options: Any) -> None:
     """
     from counterpoint.lab.app.api.train import run_folder
 
-    by_torchrun(lambda: train_folder(run_folder(run), {}, options, is_resumed=True))
+    by_torchrun(lambda: train_folder(run_folder(run), {}, options, is_resumed=True), options["runner"])
