@@ -38,6 +38,7 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={**SMALL, "include_dashboard": False})
+    ray.init(made.address, log_to_driver=False)
     yield made
     ray.shutdown()
     made.shutdown()
@@ -79,13 +80,15 @@ def test_a_run_goes_on_when_a_node_that_plays_is_killed(cluster: Any, tmp_path: 
         until = time.monotonic() + PATIENCE_S
         while rows_written(tmp_path / "two") < 3 and running.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        groups = [g for g in ray.util.state.list_placement_groups(address=cluster.address) if g.state == "CREATED"]
+        groups = [g for g in ray.util.placement_group_table().values() if g["state"] == "CREATED"]
         cluster.remove_node(first, allow_graceful=False)
         cluster.add_node(**SMALL)
     finally:
         out = ended(running)
     assert running.returncode == 0, out
-    assert len(groups) == 1
+    (group,) = groups  # both on the head's node, so that who plays was on the other one
+    assert set(group["bundles_to_node_id"].values()) == {cluster.head_node.node_id}
+    assert "was replaced" in out
     assert rows_of(RunFolder.open(tmp_path / "two")) != []
     for mine, yours in zip(rows_of(one), rows_of(RunFolder.open(tmp_path / "two")), strict=True):
         assert {k: pytest.approx(v, abs=1e-3) if isinstance(v, float) else v for k, v in mine.items()} == yours

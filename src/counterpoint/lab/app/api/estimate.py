@@ -69,8 +69,8 @@ def estimate_lines(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequen
     rows.append(("seconds of learning an update", *(f"{one['seconds']:.2g}" for one in found["cards"])))
     measured = f"{MEASURED['teams']:.0f} teams, {MEASURED['tokens']:,.0f} tokens, {MEASURED['weights']:,.0f} weights"
     told = (
-        f"{found['weights']:,} weights. Activations are of one micro-batch, to within a quarter, and no compiler fuses. "
-        f"Seconds are those of one measured update on one H200 ({measured}: {MEASURED['seconds']} s), as if every model and number "
-        "of cards computed at that rate, and teams wrote as much: waiting of cards for each other is not in them."
+        f"{found['weights']:,} weights. Activations are of one micro-batch, to within a quarter, if no compiler fuses. "
+        f"Seconds are those of one measured update on one H200 ({measured}: {MEASURED['seconds']} s), as if every model and "
+        "number of cards computed at that rate, and teams wrote as much: waiting of cards for each other is not in them."
     )
     return head, rows, told

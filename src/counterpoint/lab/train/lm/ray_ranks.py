@@ -33,7 +33,7 @@ class RayRanks:
     def __init__(self, size: int, *, address: str | None, place_s: float = PLACE_S) -> None:
         """Place all of them, and have the others follow this one, which is then as torchrun would have started it."""
         if not (address or os.environ.get("RAY_ADDRESS")):
-            fix = "ray start --head, then --runner ray:auto; without Ray: torchrun --nproc-per-node N -m counterpoint train lm ..."
+            fix = f"ray start --head, then --runner ray:auto; or torchrun --nproc-per-node {size} -m counterpoint train lm ..."
             raise InputError(f"{size} processes that learn need a cluster", where="--runner ray", fix=fix)
         self._cluster = RayCluster(address, workers=size - 1, memory_mb=_RANK_MB)
         self._before = {name: os.environ.get(name) for name in _NAMES}
@@ -60,7 +60,8 @@ class RayRanks:
     def _start(self, size: int, here: str, is_gpu: bool) -> None:
         told = {"WORLD_SIZE": str(size), "MASTER_ADDR": here, "MASTER_PORT": str(_free_port(here)), "LOCAL_RANK": "0"}
         card = {"num_gpus": 1} if is_gpu else {}
-        actors = [self._actor(i, num_cpus=0 if i == 0 else 1, memory=(_RANK_MB << 20) if i else None, **card) for i in range(size)]
+        room = {"num_cpus": 1, "memory": _RANK_MB << 20}
+        actors = [self._actor(i, **(room if i else {"num_cpus": 0, "memory": None}), **card) for i in range(size)]
         cards, *_ = ray.get([actor.about.remote() for actor in actors])
         for digest in ray.get([actor.digest.remote() for actor in actors]):
             self._cluster.check_code(digest, "of the placement group")
