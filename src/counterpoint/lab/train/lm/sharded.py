@@ -91,11 +91,11 @@ def _together(method: _Method) -> _Method:
     """A method that all processes compute, asked for by the first one where it leads them."""
 
     @wraps(method)
-    def made(self: ShardedLearner, *args: Any) -> Any:
+    def compute(self: ShardedLearner, *args: Any) -> Any:
         with self.ranks.together(self.name, method.__name__, args, self.options):
             return method(self, *args)
 
-    return made  # type: ignore[return-value]
+    return compute  # type: ignore[return-value]
 
 
 class ShardedLearner(LanguageLearner):
