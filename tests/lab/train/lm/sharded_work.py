@@ -94,6 +94,8 @@ def main(folder: Path) -> None:
     pairs = list(zip(calls()[:4], calls()[4:8], strict=True))
     learner = learner_of("all", ranks)
     out["prefer"] = learner.prefer(pairs, learner.snapshot(), 0.3)
+    dealt = learner_of("all", ranks)._dealt(calls())
+    out["dealt"] = ranks.gather([[(sum(map(len, batch)), [i for row in batch for i in row.calls]) for batch in dealt]])
     out["refused"] = refused(ranks)
     out["short"] = short(ranks)
     everybodys = ranks.gather(out | {"same": None})

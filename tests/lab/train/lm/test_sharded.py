@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,39 @@ ROOT = Path(__file__).parents[4]
 PATIENCE_S = 900
 
 
-def torchrun(processes: int, *command: str, cwd: Path) -> str:
-    """What torchrun prints; its processes are ended with it, whatever happens."""
+def start(processes: int, *command: str, cwd: Path) -> subprocess.Popen[str]:
+    """So many processes by torchrun."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), *command]
-    ran = subprocess.Popen(
-        line, cwd=cwd, env=env, start_new_session=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    pipe, out = subprocess.PIPE, subprocess.STDOUT
+    return subprocess.Popen(line, cwd=cwd, env=env, start_new_session=True, text=True, stdout=pipe, stderr=out)
+
+
+def end(running: subprocess.Popen[str]) -> None:
+    """Torchrun ends what it has started; where it does not, all of them are killed, which have sessions of their own."""
+    if running.poll() is not None:
+        return
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    started = [int(pid) for pid in children.read_text().split()] if children.is_file() else []
+    running.terminate()
     try:
-        out, _ = ran.communicate(timeout=PATIENCE_S)
+        running.communicate(timeout=90)
+    except subprocess.TimeoutExpired:
+        for pid in (*started, running.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        running.wait()
+
+
+def torchrun(processes: int, *command: str, cwd: Path) -> str:
+    """What they print, when they are done."""
+    running = start(processes, *command, cwd=cwd)
+    try:
+        out, _ = running.communicate(timeout=PATIENCE_S)
     finally:
-        if ran.poll() is None:
-            os.killpg(ran.pid, signal.SIGKILL)
-            ran.wait()
-    assert ran.returncode == 0, out
+        end(running)
+    assert running.returncode == 0, out
     return out
 
 
@@ -122,6 +141,13 @@ def test_in_bfloat16_they_differ_by_its_rounding_alone(ranks: dict[str, Any], ki
     assert {k: pytest.approx(v, rel=0.05, abs=0.02) for k, v in told.items()} == mine
     off = [abs(one - two).mean() for one, two in zip(learner.logps(calls()), logps, strict=True)]
     assert max(off) < 0.05
+
+
+def test_rows_are_dealt_out_by_tokens(ranks: dict[str, Any]) -> None:
+    one, two = ([batch for batch in own[0] if batch[0] > 2] for own in ranks["dealt"])  # without those that teach nothing
+    assert sorted(i for _, numbers in one + two for i in numbers) == list(range(len(calls())))  # each call once
+    sizes = [sum(tokens for tokens, _ in own) for own in (one, two)]
+    assert abs(sizes[0] - sizes[1]) <= min(tokens for tokens, _ in one + two)
 
 
 def test_preferences_too(ranks: dict[str, Any]) -> None:

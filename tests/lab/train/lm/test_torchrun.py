@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from counterpoint.lab.train.folder import RunFolder  # noqa: E402
 from counterpoint.lab.train.lm.run import train_language  # noqa: E402
 from counterpoint.lab.train.settings import toml_text  # noqa: E402
 from lab.train.lm.test_run import SHORT, config  # noqa: E402
-from lab.train.lm.test_sharded import torchrun  # noqa: E402
+from lab.train.lm.test_sharded import PATIENCE_S, end, start, torchrun  # noqa: E402
 
 TASK = "tests.lm_help:colours"
 
@@ -58,3 +60,38 @@ def test_a_run_of_two_processes_is_that_of_one(model: Path, tmp_path: Path, adap
             torch.testing.assert_close(weight, yours[name], atol=1e-4, rtol=1e-3)
     else:
         assert json.loads((tmp_path / "two" / "model.json").read_text()) == json.loads((tmp_path / "one" / "model.json").read_text())
+
+
+def test_an_interrupted_run_of_two_processes_is_finished_by_one(model: Path, tmp_path: Path) -> None:
+    told = config(model, **SHORT) | {"checkpoint_every": 100}
+    told["learn"] |= {"updates": 20}
+    one = train_language(tmp_path / "one", told)
+    (tmp_path / "told.toml").write_text(toml_text(told))
+    running = start(2, "-m", "counterpoint", "train", "lm", "told.toml", "--allow", TASK, "-o", "two", cwd=tmp_path)
+    try:
+        file, until = tmp_path / "two" / "metrics.jsonl", time.monotonic() + PATIENCE_S
+        while not (file.is_file() and len(file.read_bytes().splitlines()) > 2) and time.monotonic() < until:
+            assert running.poll() is None
+            time.sleep(0.02)
+        running.send_signal(signal.SIGTERM)  # as a scheduler does: to torchrun alone
+        running.communicate(timeout=PATIENCE_S)
+    finally:
+        end(running)
+    two = RunFolder.open(tmp_path / "two")
+    assert two.about["status"] == "interrupted"
+    assert two.latest_checkpoint() is not None
+    resumed = train_language(tmp_path / "two", {}, resume=True, allow=[TASK])
+    assert resumed.about["status"] == "finished"
+    for mine, yours in zip(rows_of(one), rows_of(resumed), strict=True):
+        assert {k: pytest.approx(v, abs=1e-3) if isinstance(v, float) else v for k, v in mine.items()} == yours
+
+
+def test_what_is_wrong_is_said_once(model: Path, tmp_path: Path) -> None:
+    line = ["-m", "counterpoint", "train", "lm", "--model", str(model), "--task", "T1", "--set", "learn.nope=1"]
+    running = start(2, *line, cwd=tmp_path)
+    try:
+        out, _ = running.communicate(timeout=PATIENCE_S)
+    finally:
+        end(running)
+    assert running.returncode == 1
+    assert out.count("no setting learn.nope") == 1

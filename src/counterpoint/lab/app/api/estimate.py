@@ -66,7 +66,8 @@ def estimate_lines(found: Mapping[str, Any]) -> tuple[Sequence[str], list[Sequen
     ]
     otherwise = f"activations, {'without' if found['recompute'] else 'with'} learn.recompute"
     rows.append((otherwise, *(f"{found['activations_otherwise'] / 2**30:,.2f}" for _ in found["cards"])))
-    rows.append(("seconds of learning an update", *(f"{one['seconds']:,.{1 if one['seconds'] > 1 else 3}f}" for one in found["cards"])))
+    took = [one["seconds"] for one in found["cards"]]
+    rows.append(("seconds of learning an update", *(f"{x:,.{1 if x > 1 else 3}f}" for x in took)))
     measured = f"{MEASURED['teams']:.0f} teams, {MEASURED['tokens']:,.0f} tokens, {MEASURED['weights']:,.0f} weights"
     told = (
         f"{found['weights']:,} weights. Activations are of one micro-batch, to within a quarter, if no compiler fuses. "
