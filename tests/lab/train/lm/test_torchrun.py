@@ -18,6 +18,7 @@ if not torch.distributed.is_available():
 from tests.lm_help import TEXTS  # noqa: E402
 from tests.tiny_help import make_tiny  # noqa: E402
 
+from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.lab.lm.network import read  # noqa: E402
 from counterpoint.lab.train.folder import RunFolder  # noqa: E402
 from counterpoint.lab.train.lm.run import train_language  # noqa: E402
@@ -95,3 +96,17 @@ def test_what_is_wrong_is_said_once(model: Path, tmp_path: Path) -> None:
         end(running)
     assert running.returncode == 1
     assert out.count("no setting learn.nope") == 1
+
+
+def test_a_reference_does_not_go_from_several_cards_to_one(model: Path, tmp_path: Path) -> None:
+    told = config(model, **SHORT)
+    told["learn"] |= {"beta": 0.1}
+    (tmp_path / "told.toml").write_text(toml_text(told))
+    torchrun(2, "-m", "counterpoint", "train", "lm", "told.toml", "--allow", TASK, "-o", "two", cwd=tmp_path)
+    run = RunFolder.open(tmp_path / "two", write=True)
+    with run:
+        kept = run.latest_checkpoint()
+        assert kept is not None
+        run.set_status("interrupted")
+    with pytest.raises(InputError, match="resume it by torchrun"):
+        train_language(tmp_path / "two", {}, resume=True, allow=[TASK])

@@ -84,7 +84,7 @@ class Policies:
         self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str], ranks: Ranks | None = None
     ) -> None:
         """`ranks`: processes that learn together, of which this is the first; the weights are then on the CPU, and given away."""
-        self.settings, self.files = settings, files
+        self.settings, self.files, self.is_sharded = settings, files, ranks is not None
         self.device = next(iter(files.weights.values())).device if ranks is None else check_device(settings.device)
         self.is_gpu = self.device.type == "cuda"
         self.names = tuple(roles) if settings.adapters == "role" else (SHARED,)

@@ -29,7 +29,7 @@ from counterpoint.lab.train.lm.own_endpoint import OwnEndpoint
 from counterpoint.lab.train.lm.own_tasks import OwnTasks
 from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
-from counterpoint.lab.train.lm.ranks import all_ranks
+from counterpoint.lab.train.lm.ranks import Ranks, all_ranks
 from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake, language_settings, named_in
 from counterpoint.lab.train.lm.team_batch import TeamBatch, decisions
 from counterpoint.lab.train.lm.training import LanguageTraining, first_task
@@ -75,7 +75,7 @@ def train_language(
     if settings.runner == "ray":
         check_ray()
     check_new(path)
-    device, ranks = check_device(settings.device), all_ranks()
+    device, ranks = check_device(settings.device), _ranks()
     files = read_model(settings.model, device if ranks is None else torch.device("cpu"))
     check_memory(files.shape, settings.adapters, device, 1 if ranks is None else ranks.size)
     was_there = path.is_dir()
@@ -116,7 +116,7 @@ def _go_on(
     run: RunFolder, settings: LanguageSettings, tell: Progress, *, address: str | None, files: ModelFiles | None = None,
     is_resumed: bool = False,
 ) -> None:  # fmt: skip
-    device, ranks = check_device(settings.device), all_ranks()
+    device, ranks = check_device(settings.device), _ranks()
     torch.set_num_threads(1)
     files = files or read_model(settings.model, device if ranks is None else torch.device("cpu"))
     if is_resumed and files.digest != run.about["model"]["digest"]:
@@ -133,6 +133,15 @@ def _go_on(
         if is_resumed:
             restore_last(run, training)
         LanguageSession(run, training, tell).go()
+
+
+def _ranks() -> Ranks | None:
+    """The processes that learn with this one, which must be the first of them."""
+    ranks = all_ranks()
+    if ranks is not None and not ranks.is_first:
+        fix = "torchrun -m counterpoint train lm, where the others follow"
+        raise InputError("only the first of torchrun's processes trains", where=f"process {ranks.rank}", fix=fix)
+    return ranks
 
 
 def _go_on_own(

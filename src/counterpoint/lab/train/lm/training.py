@@ -455,6 +455,9 @@ class LanguageTraining:
         self.seconds, self.totals = kept["seconds"], kept["totals"]
         device = self.policies.device
         if kept["reference"] is not None:
+            if any(kept["reference"].values()) == self.policies.is_sharded:  # in shards it is in the learners' own state
+                fix = "resume it on one card" if self.policies.is_sharded else "resume it by torchrun, with 2 processes or more"
+                raise InputError("the reference of this run was kept by another kind of learner", where=where, fix=fix)
             self.reference = {p: {n: w.to(device) for n, w in ws.items()} for p, ws in kept["reference"].items()}
         if kept.get("ahead") is not None:
             self._ahead.put(PlayedGroups.unpacked(kept["ahead"]))
