@@ -62,6 +62,10 @@ def ended(process: subprocess.Popen[str]) -> str:
     return out
 
 
+def placed() -> list[Any]:
+    return [g for g in ray.util.placement_group_table().values() if g["state"] == "CREATED"]
+
+
 def rows_written(folder: Path) -> int:
     file = folder / "metrics.jsonl"
     return len(file.read_bytes().splitlines()) if file.is_file() else 0
@@ -70,28 +74,30 @@ def rows_written(folder: Path) -> int:
 def test_a_run_goes_on_when_a_node_that_plays_is_killed(cluster: Any, tmp_path: Path) -> None:
     tiny = make_tiny(tmp_path / "tiny", texts=TEXTS, words=512, spread=0.15, context=2048)
     told = config(tiny, **SHORT)
+    told["imitate"] |= {"teams": 12, "steps": 20, "batch": 12}
     told["learn"] |= {"updates": 6, "samples": 4}
     told |= {"workers": 1}
     one = train_language(tmp_path / "one", told)
     (tmp_path / "told.toml").write_text(toml_text(told))
-    first = cluster.add_node(**SMALL)
-    running = start(cluster, tmp_path, "told.toml", "--allow", TASK, "-o", "two", "--workers", "1")
+    running, until = start(cluster, tmp_path, "told.toml", "--allow", TASK, "-o", "two", "--workers", "1"), time.monotonic() + PATIENCE_S
     try:
-        until = time.monotonic() + PATIENCE_S
+        while not (groups := placed()) and running.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        first = cluster.add_node(**SMALL)  # the learner is on the head's node, which is full: who plays comes here
         while rows_written(tmp_path / "two") < 3 and running.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        groups = [g for g in ray.util.placement_group_table().values() if g["state"] == "CREATED"]
         cluster.remove_node(first, allow_graceful=False)
         cluster.add_node(**SMALL)
     finally:
         out = ended(running)
     assert running.returncode == 0, out
-    (group,) = groups  # both on the head's node, so that who plays was on the other one
+    (group,) = groups
     assert set(group["bundles_to_node_id"].values()) == {cluster.head_node.node_id}
     assert "was replaced" in out
     assert rows_of(RunFolder.open(tmp_path / "two")) != []
     for mine, yours in zip(rows_of(one), rows_of(RunFolder.open(tmp_path / "two")), strict=True):
         assert {k: pytest.approx(v, abs=1e-3) if isinstance(v, float) else v for k, v in mine.items()} == yours
+    assert any(row.get("sequences") for row in rows_of(one))
     assert json.loads((tmp_path / "two" / "about.json").read_text())["status"] == "finished"
 
 

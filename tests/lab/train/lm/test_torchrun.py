@@ -54,6 +54,7 @@ def test_a_run_of_two_processes_is_that_of_one(model: Path, tmp_path: Path, adap
     assert two.about["status"] == "finished"
     for mine, yours in zip(rows_of(one), rows_of(two), strict=True):
         assert {k: pytest.approx(v, abs=1e-3) if isinstance(v, float) else v for k, v in mine.items()} == yours
+    assert any(row.get("sequences") for row in rows_of(one))  # reinforcement has taught something
     assert [row["values"] for row in one.evals()] == [row["values"] for row in two.evals()]
     if not adapters:
         mine, yours = (read(tmp_path / name / "model")[1] for name in ("one", "two"))

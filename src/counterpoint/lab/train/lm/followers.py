@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -30,7 +30,26 @@ def leading() -> Iterator[None]:
     assert ranks is not None
     try:
         yield
-    finally:
+    except RuntimeError as error:
+        if not _is_of_exchange(error):
+            raise
+        _leave(ranks)
+        why, fix = " ".join(str(error).split())[:200], "counterpoint train resume DIR, as the run was started"
+        raise CounterpointError("a process that learns is lost", why=why, fix=fix) from error
+    except BaseException:
+        _leave(ranks)
+        raise
+    ranks.close()
+
+
+def _is_of_exchange(error: RuntimeError) -> bool:
+    """Whether processes could not reach each other; gloo has no error of its own."""
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
+
+
+def _leave(ranks: Ranks) -> None:
+    """End with the others, as far as they are there."""
+    with suppress(RuntimeError):
         ranks.close()
 
 
