@@ -76,7 +76,7 @@ def test_a_run_goes_on_when_a_node_that_plays_is_killed(cluster: Any, tmp_path: 
     told = config(tiny, **SHORT)
     told["imitate"] |= {"teams": 12, "steps": 20, "batch": 12}
     told["learn"] |= {"updates": 6, "samples": 4}
-    told |= {"workers": 1}
+    told |= {"workers": 1, "prices": {"token": 0.01}}
     one = train_language(tmp_path / "one", told)
     (tmp_path / "told.toml").write_text(toml_text(told))
     running, until = start(cluster, tmp_path, "told.toml", "--allow", TASK, "-o", "two", "--workers", "1"), time.monotonic() + PATIENCE_S

@@ -45,6 +45,7 @@ def test_a_run_of_two_processes_is_that_of_one(model: Path, tmp_path: Path, adap
     told = config(model, adapters=adapters, **SHORT)
     told["imitate"] |= {"teams": 12, "steps": 20, "batch": 12}
     told["learn"] |= {"samples": 4, "beta": 0.01, "average": 0.5, "recompute": True}
+    told["prices"] = {"token": 0.01}  # so that samples differ, whatever the model has learned
     one = train_language(tmp_path / "one", told)
     (tmp_path / "told.toml").write_text(toml_text({**told, "task": told["task"]}))
     line = ["train", "lm", "told.toml", "--allow", TASK, "-o", "two", "--json"]
