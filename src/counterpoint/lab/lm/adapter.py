@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from counterpoint.lab.lm.network import Shape, Weights
 
 
-
 @dataclass
 class Adapter:
     """One adapter: rank, scale, and A and B of each linear map by its name."""

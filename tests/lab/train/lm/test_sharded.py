@@ -28,7 +28,8 @@ PATIENCE_S = 900
 def start(processes: int, *command: str, cwd: Path) -> subprocess.Popen[str]:
     """So many processes by torchrun."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    env |= {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}  # whatever the machine is called
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), *command]
     pipe, out = subprocess.PIPE, subprocess.STDOUT
     return subprocess.Popen(line, cwd=cwd, env=env, start_new_session=True, text=True, stdout=pipe, stderr=out)
