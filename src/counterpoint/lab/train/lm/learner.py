@@ -387,7 +387,7 @@ class LanguageLearner:
         return self._told(sequences, made)
 
     def _told(self, sequences: Sequence[CallTokens], made: Sequence[tuple[list[int], dict[str, Tensor]]]) -> dict[str, float]:
-        """What micro-batches say of themselves, read when all have been asked for, so that the device need not wait for the host."""
+        """What micro-batches say of themselves, read when all have been asked for: the device need not wait for the host."""
         count, told = sum(len(s.said) for s in sequences), {"loss": 0.0}
         for calls, report in made:
             values = dict(zip(report, torch.stack([v.float() for v in report.values()]).tolist(), strict=True))
