@@ -43,6 +43,7 @@ const CHARTS: Record<string, string> = {
   episodes: "episodes played so far", forks: "episodes that were played again from the middle, with one decision changed",
   decisions: "decisions taken so far", reward_se: "the standard error of the reward in training", lr: "the learning rate",
   tau: "the temperature of soft updates", stale: "by how many updates the policy that played was behind", seconds: "how long the update took",
+  profile: "seconds of an update's parts: play, of which engine computed and wait had nothing to compute; credit; layout; forward, backward and optimiser; weights, until the engine has them. On a GPU parts overlap",
 };
 
 /** The meaning of a chart's title; null where it is a quantity of the world itself. */

@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 _BLOCK = 8
 """Tokens of the shortest run that is worth a reference."""
 _WIDE = 8  # bytes of one id in an array
+_LISTS = (list, tuple)
 _MOST_IDS = 1 << 22
 """Longer than any prompt: a trace may come from anywhere, and runs of runs double."""
 
@@ -176,8 +177,8 @@ def prompt_ids_of(trace: Trace) -> dict[str, Ints]:
 
 def _source_events(parts: Any) -> list[str]:
     """The events whose runs a prompt is made of."""
-    runs = parts if isinstance(parts, Sequence) else ()
-    return list(dict.fromkeys(str(part[0]) for part in runs if isinstance(part, Sequence) and len(part) == 3))
+    runs = [part for part in parts if isinstance(part, _LISTS)] if isinstance(parts, _LISTS) else []
+    return list(dict.fromkeys([str(part[0]) for part in runs if len(part) == 3]))
 
 
 def _joined(note: Mapping[str, Any], reads: Mapping[str, _Read | None]) -> _Read | None:
@@ -185,26 +186,29 @@ def _joined(note: Mapping[str, Any], reads: Mapping[str, _Read | None]) -> _Read
     out: list[Any] = []
     fresh: list[int] = []
     length = 0
-    for part in parts if isinstance(parts, Sequence) else [None]:
+    for part in parts if isinstance(parts, _LISTS) else [None]:
         if isinstance(part, int):
             fresh.append(part)
             continue
         run = _run(part, reads)
         if run is None or (length := length + len(run)) > _MOST_IDS:
             return None
-        out += [fresh, run]
+        out += [np.array(fresh, np.int64), run] if fresh else [run]
         fresh = []
-    ids = np.concatenate([np.asarray(part, np.int64) for part in (*out, fresh)])
+    ids = np.concatenate([*out, np.array(fresh, np.int64)])
     answer = ids_of(note.get("token_ids"))
     return _Read(ids if answer is None else np.concatenate([ids, answer]), len(ids))
 
 
 def _run(part: Any, reads: Mapping[str, _Read | None]) -> Ints | None:
     """The tokens of one run; None where it leads nowhere."""
-    if not isinstance(part, Sequence) or len(part) != 3 or not all(isinstance(n, int) and n >= 0 for n in part[1:]):
+    if not isinstance(part, _LISTS) or len(part) != 3:
         return None
-    read, start, end = reads.get(str(part[0])), part[1], part[1] + part[2]
-    return None if read is None or end > len(read.ids) else read.ids[start:end]
+    source, start, count = part
+    if not (isinstance(start, int) and isinstance(count, int) and start >= 0 and count >= 0):
+        return None
+    read = reads.get(str(source))
+    return None if read is None or start + count > len(read.ids) else read.ids[start : start + count]
 
 
 class PromptIds:

@@ -22,6 +22,7 @@ from counterpoint.lab.bench.claims._starts import Starts, by_start, first_held_o
 from counterpoint.lab.bench.claims._widths import at_widths, rewards_at  # noqa: E402
 from counterpoint.lab.bench.claims.lm_credit import eight_workers  # noqa: E402
 from counterpoint.lab.bench.comparison import estimate  # noqa: E402
+from counterpoint.lab.lm.adding import add  # noqa: E402
 from counterpoint.lab.train.folder import RunFolder  # noqa: E402
 
 
@@ -173,14 +174,16 @@ def test_methods_are_ranked_run_by_run_and_six_tasks_weigh_the_same(tmp_path: Pa
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
-    return make_tiny(tmp_path_factory.mktemp("tiny"), texts=TEXTS, words=512, spread=0.15, context=2048)
+    return make_tiny(tmp_path_factory.mktemp("tiny"), texts=TEXTS, words=512, spread=0.15, context=2048, family="qwen2")
 
 
 @pytest.fixture
 def small(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A trial: the tiny model, the least counts, and two starts by two runs, one after the other in this process."""
+    """A trial: a tiny model of another family, by its name; the least counts; two starts by two runs, in turn in this process."""
+    monkeypatch.setenv("COUNTERPOINT_MODELS", str(tmp_path / "models"))
+    assert add(tiny, "coder") == ("coder", True)
     monkeypatch.setenv("COUNTERPOINT_RUNS", str(tmp_path))
-    monkeypatch.setenv("COUNTERPOINT_LM", str(tiny))
+    monkeypatch.setenv("COUNTERPOINT_LM", "coder")
     monkeypatch.setenv("COUNTERPOINT_LM_SCALE", "0.006")
     monkeypatch.setattr(_starts, "STARTS", 2)
     monkeypatch.setattr(_starts, "RUNS", 2)
@@ -202,7 +205,8 @@ def test_a_claim_whole_with_two_starts_by_two_runs_and_read_with_fewer(small: Pa
     toy = {"name": "tests.lm_help:colours", "topology": "harness", "limits": {**LIMITS, "width": 1}}
     monkeypatch.setattr(lm_learn, "T1", toy)
     rows = {row.name: row for row in lm_learn.lm_learn(seed=7, seeds=4)}
-    home = small / "claims" / "lm-learn"
+    home = small / "claims" / "lm-learn-coder"
+    assert next(iter(rows)) == "parameters of coder, which learns here"
     assert sorted(p.name for p in home.glob("*-7-?-?")) == sorted(
         f"{arm}-7-{s}-{r}" for arm in ("learn", "more", "passed") for s in (0, 1) for r in (0, 1)
     )

@@ -32,6 +32,7 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 OWN: dict[str, dict[str, Any]] = {
     "llama": {"tie_word_embeddings": True}, "mistral": {"sliding_window": None}, "qwen2": {}, "qwen3": {"head_dim": 16},
+    "smollm3": {"no_rope_layer_interval": 2, "attention_bias": True, "pad_token_id": None},
 }  # fmt: skip
 STARTS = [Start((5, 6)), Start((5, 7, 8), END), Start((9,), FREE)]
 LINES = (6, 8, 30, 60)
@@ -135,7 +136,12 @@ def test_a_kernel_copies_beginnings_one_after_the_other(tmp_path: Path) -> None:
     assert torch.equal(slots._all, want)
 
 
-def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reads", [(), (8, 64, 256)])
+def test_state_on_the_device_and_what_the_host_makes_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: tuple[int, ...]
+) -> None:
+    """Passes that read one by one, and by graphs that are filled up."""
+    filled = list[int]()
     if find_spec("triton") is None:
         monkeypatch.setitem(sys.modules, "counterpoint.lab.lm.kernels", ModuleType("kernels"))
     from counterpoint.lab.lm import cuda
@@ -144,14 +150,22 @@ def test_state_on_the_device_and_what_the_host_makes_of_it(tmp_path: Path, monke
         rows = [(int(s), int(p), 1) for s, p in zip(plan.slot_T, plan.place_T, strict=True)]
         if isinstance(plan, cuda._Reading):
             new, before, slot = (plan.plan_columns[i].tolist() for i in (3, 4, 5))
-            rows = list(zip(slot, before, new, strict=True))
-        out = network.hidden_states(weights, ids, plan.place_T, Cached(plan.slots, rows))
-        return _rms(out, weights["norm"], network.shape.eps)
+            rows = [row for row in zip(slot, before, new, strict=True) if row[2]]
+            filled.append(len(ids) - sum(n for _, _, n in rows))
+        real = sum(n for _, _, n in rows)
+        out = network.hidden_states(weights, ids[:real], plan.place_T[:real], Cached(plan.slots, rows))
+        rest = torch.full((len(ids) - real, out.shape[1]), torch.nan)  # what fills up is nobody's
+        return _rms(torch.cat([out, rest]), weights["norm"], network.shape)
+
+    def captured(engine: Any, work: Any) -> Any:
+        return SimpleNamespace(replay=work)
 
     monkeypatch.setattr(cuda, "hidden_states", hidden_states)
     monkeypatch.setattr(cuda, "_freely", draw_freely)
     monkeypatch.setattr(cuda._DeviceSlots, "_copy", Slots._copy)
-    monkeypatch.setattr(cuda.CudaEngine, "_graph", lambda self, batch: SimpleNamespace(replay=lambda: self._token(batch)))
+    monkeypatch.setattr(cuda.CudaEngine, "captured", captured)
+    monkeypatch.setattr(cuda, "_READS", reads)
     shape, weights = read(_folder("llama", tmp_path))
     gpu = cuda.CudaEngine(Network(shape), weights, ends=(96,), lines=LINES, slots=8, room=64, most=4, look=3)
     _alike(Engine(Network(shape), weights, ends=(96,), lines=LINES, slots=4), gpu)
+    assert any(filled) == bool(reads)

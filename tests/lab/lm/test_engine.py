@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,47 +19,14 @@ from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.lab.lm.engine import Ask, Engine, TooLong  # noqa: E402
 from counterpoint.lab.lm.network import Network, Packed, as_transformers, read  # noqa: E402
 from counterpoint.lab.lm.sampling import END, FREE, SPACE, Start  # noqa: E402
+from families_help import FAMILIES, SIZES, made  # noqa: E402
 
-
-def _transformers() -> Any:
-    """Loaded by the first test that needs it: it takes seconds, in every process that collects the tests."""
-    import transformers
-
-    return transformers
-
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-}
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-FAMILIES: dict[str, Callable[[], Any]] = {
-    "llama": lambda: _transformers().LlamaConfig(**SIZES, tie_word_embeddings=True),
-    "llama3": lambda: _transformers().LlamaConfig(**SIZES, rope_parameters={**LLAMA3, "original_max_position_embeddings": 16}),
-    "mistral": lambda: _transformers().MistralConfig(**SIZES, sliding_window=None),
-    "qwen2": lambda: _transformers().Qwen2Config(**SIZES),
-    "qwen3": lambda: _transformers().Qwen3Config(**SIZES, head_dim=16),
-}
 ENDS = (96,)
 
 
 @pytest.fixture(scope="module", params=list(FAMILIES))
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     return made(request.param, tmp_path_factory.mktemp(request.param))
-
-
-def made(name: str, folder: Path) -> tuple[Any, Path]:
-    torch.manual_seed(0)
-    model = _transformers().AutoModelForCausalLM.from_config(FAMILIES[name]()).eval()
-    for weight in model.parameters():
-        torch.nn.init.normal_(weight, 0.0, 0.3)
-    model.save_pretrained(folder)
-    return model, folder
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +80,19 @@ def test_greedy_tokens_and_log_probabilities_are_those_of_transformers(family: t
         tokens, logps = expected_greedy(model, list(ask.prompt), 9)
         assert list(answer.token_ids) == tokens
         assert answer.logps == pytest.approx(logps, abs=1e-4)
+
+
+def test_what_a_slot_holds_is_gone_on_with_as_transformers_would(family: tuple[Any, Path]) -> None:
+    model, folder = family
+    engine, said = engine_of(folder, slots=2, reads=9), list[int]()
+    for k, length in enumerate((35, 20, 3)):
+        said += prompt(k, length)
+        (answer,) = engine.run([Ask(prompt=said, most=4, temperature=0)])
+        tokens, logps = expected_greedy(model, said, 4)
+        assert list(answer.token_ids) == tokens
+        assert answer.logps == pytest.approx(logps, abs=2e-4)
+        assert (answer.reused > 0) == (k > 0)
+        said += tokens
 
 
 def test_who_else_is_served_changes_nothing(llama: tuple[Any, Path]) -> None:
@@ -277,7 +256,12 @@ def test_new_weights_forget_what_was_held(llama: tuple[Any, Path]) -> None:
     ("config", "what"),
     [
         ({"model_type": "gpt2"}, "the model family 'gpt2' is not supported"),
-        ({"model_type": "mistral", "sliding_window": 4096}, "sliding-window"),
+        ({"model_type": "gemma3"}, "the model family 'gemma3' is not supported"),
+        ({"model_type": "llama", "mlp_bias": True}, "models with mlp_bias are not supported"),
+        ({"model_type": "llama", "partial_rotary_factor": 0.5}, "models with partial_rotary_factor are not supported"),
+        ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ({"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention are not supported"),
+        ({"model_type": "gemma2", "hidden_activation": "relu"}, "the activation 'relu' is not supported"),
         ({"model_type": "llama", "rope_scaling": {"rope_type": "yarn"}}, "the position scaling 'yarn' is not supported"),
         ({"model_type": "llama", "hidden_act": "gelu"}, "the activation 'gelu' is not supported"),
     ],

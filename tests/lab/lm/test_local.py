@@ -391,7 +391,7 @@ def test_a_model_of_another_kind_is_refused_before_it_is_asked(tiny: Path, tmp_p
     other = shutil.copytree(tiny, tmp_path / "other")
     said = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps(said | {"model_type": "bloom"}))
-    with pytest.raises(InputError, match=r"the model family 'bloom' is not supported \(the engine knows llama, mistral, qwen2, qwen3\)"):
+    with pytest.raises(InputError, match=r"the model family 'bloom' is not supported \(the engine knows llama, mistral, qwen2,"):
         local(str(other))
 
 
@@ -473,7 +473,7 @@ def test_a_gguf_of_an_unknown_kind_is_one_clear_error(tmp_path: Path, monkeypatc
     monkeypatch.setenv("COUNTERPOINT_MODELS", str(tmp_path / "kept"))
     made = local(str(tmp_path / "odd.gguf"))
     assert made.name == "local:odd"
-    with pytest.raises(ModelFailed, match="transformers cannot load this GGUF file") as raised:
+    with pytest.raises(ModelFailed, match="the architecture 'counterpoint-odd' is not supported") as raised:
         answers(made, ask())
     asyncio.run(made.close())
     assert raised.value.where == "odd.gguf"

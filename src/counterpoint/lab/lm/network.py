@@ -1,126 +1,39 @@
-"""Decoder networks of the Llama family (Llama, SmolLM2, Mistral, Qwen2, Qwen2.5, Qwen3) as functions over a dict of weights.
+"""Decoder networks of the Llama family (Llama, SmolLM, Mistral, Qwen, Gemma) as functions over a dict of weights.
 
 Always true: tokens of many sequences stand in one row without padding; who sees whom is the business of `attend`, which is given
 queries, keys and values layer by layer. So reading a prompt, writing the next token and learning are one code path.
 
     h' = h + W_o attend(rope(norm(W_q x)), rope(norm(W_k x)), W_v x),   x = rms(h)     (Llama, arXiv 2302.13971; GQA 2305.13245)
     h  = h' + W_down (silu(W_gate y) * W_up y),                         y = rms(h')
+
+What a family does otherwise is in its `Shape`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from counterpoint.errors import InputError
+from counterpoint.lab.lm.shape import ELSEWHERE, WHOLE, Rope, Shape, Sight
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
 Weights = dict[str, "Tensor"]
-Attend = Callable[[int, "Tensor", "Tensor", "Tensor"], "Tensor"]
-"""(layer, queries [tokens, heads, width], keys [tokens, kv heads, width], values) -> [tokens, heads, width]"""
+Attend = Callable[[int, "Tensor", "Tensor", "Tensor", Sight], "Tensor"]
+"""(layer, queries [tokens, heads, width], keys [tokens, kv heads, width], values, what is seen) -> [tokens, heads, width]"""
 LayerCall = Callable[["Tensor", "tuple[Tensor, Tensor]", Attend], "Tensor"]
 """([tokens, width], cos and sin of their positions, attend) -> [tokens, width] after one layer"""
-
 LINEAR = ("qkv", "o", "gate_up", "down")
 """The linear maps of a layer, by our names."""
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-
-
-@dataclass(frozen=True)
-class Rope:
-    """How positions turn queries and keys."""
-
-    theta: float = 10_000.0
-    kind: str = "default"
-    """default, linear (positions divided by `factor`) or llama3 (low frequencies divided, Llama 3.1)."""
-    factor: float = 1.0
-    low: float = 1.0
-    high: float = 4.0
-    original: int = 8192
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of a network."""
-
-    layers: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    width: int
-    inner: int
-    vocabulary: int
-    context: int
-    eps: float
-    rope: Rope
-    has_qkv_bias: bool = False
-    """Qwen2 adds a bias to queries, keys and values."""
-    has_qk_norm: bool = False
-    """Qwen3 normalises queries and keys, head by head."""
-    is_tied: bool = True
-    """Words are read and written by one table."""
-
-    def __post_init__(self) -> None:
-        for name in ("layers", "heads", "kv_heads", "head_width", "width", "inner", "vocabulary", "context"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name.replace('_', ' ')}: {getattr(self, name)}")
-        if self.heads % self.kv_heads:
-            raise ValueError(f"{self.heads} heads cannot share {self.kv_heads} keys and values")
-
-    @classmethod
-    def of(cls, config: Mapping[str, Any], where: str | None = None) -> Shape:
-        """From a `config.json` as transformers writes it; an unknown family is one clear error."""
-        family = str(config.get("model_type"))
-        if family not in FAMILIES:
-            why = f"the engine knows {', '.join(FAMILIES)}"
-            fix = "serve it with another program and use it as openai:NAME"
-            raise InputError(f"the model family {family!r} is not supported", where=where, why=why, fix=fix)
-        window = config.get("sliding_window") if config.get("use_sliding_window", family == "mistral") else None
-        if window is not None:
-            raise InputError(
-                "models with sliding-window attention are not supported", where=where, fix="a model that reads all of its context"
-            )
-        if config.get("hidden_act", "silu") != "silu":
-            raise InputError(f"the activation {config['hidden_act']!r} is not supported", where=where, fix="a model with silu")
-        heads = int(config["num_attention_heads"])
-        return cls(
-            layers=int(config["num_hidden_layers"]),
-            heads=heads,
-            kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_width=int(config.get("head_dim") or config["hidden_size"] // heads),
-            width=int(config["hidden_size"]),
-            inner=int(config["intermediate_size"]),
-            vocabulary=int(config["vocab_size"]),
-            context=int(config.get("max_position_embeddings") or 2048),
-            eps=float(config.get("rms_norm_eps", 1e-6)),
-            rope=_rope(config, where),
-            has_qkv_bias=family == "qwen2" or bool(config.get("attention_bias")),
-            has_qk_norm=family == "qwen3",
-            is_tied=bool(config.get("tie_word_embeddings", False)),
-        )
-
-
-def _rope(config: Mapping[str, Any], where: str | None) -> Rope:
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if kind not in ("default", "linear", "llama3"):
-        raise InputError(f"the position scaling {kind!r} is not supported", where=where, fix="default, linear or llama3")
-    return Rope(
-        theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
-        kind=kind,
-        factor=float(rope.get("factor", 1.0)),
-        low=float(rope.get("low_freq_factor", 1.0)),
-        high=float(rope.get("high_freq_factor", 4.0)),
-        original=int(rope.get("original_max_position_embeddings", 8192)),
-    )
-
+ALONE = threading.Lock()
+"""Of this process's GPU: held by who captures a graph, and by who compiles, which waits for the whole device. Both are rare."""
 
 # -- weights ---------------------------------------------------------------------------------------------------------------
 
@@ -134,7 +47,10 @@ def _names(shape: Shape) -> Iterator[tuple[str, tuple[str, ...]]]:
     for i in range(shape.layers):
         at = f"model.layers.{i}."
         yield f"{i}.norm1", (f"{at}input_layernorm.weight",)
-        yield f"{i}.norm2", (f"{at}post_attention_layernorm.weight",)
+        if shape.has_post_norms:
+            yield f"{i}.after1", (f"{at}post_attention_layernorm.weight",)
+            yield f"{i}.after2", (f"{at}post_feedforward_layernorm.weight",)
+        yield f"{i}.norm2", (f"{at}{'pre_feedforward' if shape.has_post_norms else 'post_attention'}_layernorm.weight",)
         yield f"{i}.qkv", tuple(f"{at}self_attn.{x}_proj.weight" for x in "qkv")
         if shape.has_qkv_bias:
             yield f"{i}.qkv_bias", tuple(f"{at}self_attn.{x}_proj.bias" for x in "qkv")
@@ -142,6 +58,8 @@ def _names(shape: Shape) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield f"{i}.q_norm", (f"{at}self_attn.q_norm.weight",)
             yield f"{i}.k_norm", (f"{at}self_attn.k_norm.weight",)
         yield f"{i}.o", (f"{at}self_attn.o_proj.weight",)
+        if shape.has_o_bias:
+            yield f"{i}.o_bias", (f"{at}self_attn.o_proj.bias",)
         yield f"{i}.gate_up", (f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight")
         yield f"{i}.down", (f"{at}mlp.down_proj.weight",)
 
@@ -151,7 +69,8 @@ def sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
     s, heads, joined = shape, shape.heads * shape.head_width, (shape.heads + 2 * shape.kv_heads) * shape.head_width
     layer = {
         "norm1": (s.width,), "norm2": (s.width,), "qkv": (joined, s.width), "qkv_bias": (joined,), "q_norm": (s.head_width,),
-        "k_norm": (s.head_width,), "o": (s.width, heads), "gate_up": (2 * s.inner, s.width), "down": (s.width, s.inner),
+        "k_norm": (s.head_width,), "o": (s.width, heads), "o_bias": (s.width,), "after1": (s.width,), "after2": (s.width,),
+        "gate_up": (2 * s.inner, s.width), "down": (s.width, s.inner),
     }  # fmt: skip
     ends = {"words": (s.vocabulary, s.width), "out": (s.vocabulary, s.width), "norm": (s.width,)}
     return {name: ends[name] if name in ends else layer[name.partition(".")[2]] for name, _ in _names(shape)}
@@ -189,7 +108,22 @@ def read(folder: Path, *, device: str = "cpu", dtype: torch.dtype | None = None)
         weights[name] = _joined(parts, tensors, folder.name).to(device=device, dtype=dtype or torch.float32).contiguous()
         for part in parts:
             del tensors[part]  # a large model is not held twice
+    check_unread(shape, tensors, folder.name)
     return shape, weights
+
+
+def check_unread(shape: Shape, names: Iterable[str], where: str) -> None:
+    """Raise where a network of this shape would pass over weights of a folder: biases, norms, scales of quantised weights."""
+    known = {part for _, parts in _names(shape) for part in parts} | {"lm_head.weight"}
+    for name in sorted(names):
+        if name not in known and name.startswith(("model.", "lm_head.")) and not name.endswith(".inv_freq"):
+            what, why = f"the weights hold {name}, which would be passed over", f"config.json says {shape.family}"
+            raise InputError(what, where=where, why=why, fix=ELSEWHERE)
+
+
+def parts_of(shape: Shape) -> dict[str, tuple[str, ...]]:
+    """Of each of our weights, the tensors of a transformers folder that it joins."""
+    return dict(_names(shape))
 
 
 def of_transformers(shape: Shape, tensors: Mapping[str, Tensor], where: str | None = None) -> Weights:
@@ -218,9 +152,12 @@ def as_transformers(shape: Shape, weights: Weights) -> Weights:
 # -- computing -------------------------------------------------------------------------------------------------------------
 
 
-def _rms(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def _rms(x: Tensor, weight: Tensor, s: Shape) -> Tensor:
     y = x.float()
-    return (y * (y.pow(2).mean(-1, keepdim=True) + eps).rsqrt()).to(x.dtype) * weight.to(x.dtype)
+    y = y * (y.pow(2).mean(-1, keepdim=True) + s.eps).rsqrt()
+    if s.is_gemma:
+        return (y * (1.0 + weight.float())).to(x.dtype)
+    return y.to(x.dtype) * weight.to(x.dtype)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -238,48 +175,87 @@ class _Layer(NamedTuple):
     q_norm: Tensor | None
     k_norm: Tensor | None
     o: Tensor
+    o_bias: Tensor | None
+    after1: Tensor | None
     norm2: Tensor
     gate_up: Tensor
     down: Tensor
+    after2: Tensor | None
 
 
 def _before(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of a layer."""
-    joined = _linear(_rms(h, w.norm1, s.eps), w.qkv, w.qkv_bias)
+    joined = _linear(_rms(h, w.norm1, s), w.qkv, w.qkv_bias)
     q, k, v = joined.view(h.shape[0], -1, s.head_width).split([s.heads, s.kv_heads, s.kv_heads], dim=1)
     if w.q_norm is not None and w.k_norm is not None:
-        q, k = _rms(q, w.q_norm, s.eps), _rms(k, w.k_norm, s.eps)
-    return _turned(q, *turn), _turned(k, *turn), v
+        q, k = _rms(q, w.q_norm, s), _rms(k, w.k_norm, s)
+    q = _turned(q, *turn)
+    return q if s.query_factor is None else q * s.query_factor, _turned(k, *turn), v
 
 
 def _after(h: Tensor, attention: Tensor, w: _Layer, s: Shape) -> Tensor:
     """What a layer adds once it has looked."""
-    from torch.nn.functional import silu
+    from torch.nn.functional import gelu, silu
 
-    h = h + _linear(attention, w.o)
-    gate, up = _linear(_rms(h, w.norm2, s.eps), w.gate_up).chunk(2, dim=-1)
-    return h + _linear(silu(gate) * up, w.down)
+    added = _linear(attention, w.o, w.o_bias)
+    h = h + (added if w.after1 is None else _rms(added, w.after1, s))
+    gate, up = _linear(_rms(h, w.norm2, s), w.gate_up).chunk(2, dim=-1)
+    added = _linear((gelu(gate, approximate="tanh") if s.is_gemma else silu(gate)) * up, w.down)
+    return h + (added if w.after2 is None else _rms(added, w.after2, s))
 
 
-def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
+def look(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, cap: float = 0.0) -> Tensor:
+    """Attention of [rows, heads, tokens, width] under a mask that says who is seen, or is added to the scores."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    if not cap:
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+    groups = q.shape[1] // k.shape[1]
+    scores = q @ k.repeat_interleave(groups, 1).mT / math.sqrt(q.shape[-1])
+    scores = cap * (scores / cap).tanh()
+    scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return scores.float().softmax(-1).to(v.dtype) @ v.repeat_interleave(groups, 1)
+
+
+def visible(asking: Tensor, asked: Tensor, window: int) -> Tensor:
+    """Which places see which, bool [asking, asked]: those up to themselves, no further back than the window."""
+    back = asking[:, None] - asked[None]
+    return (back >= 0) & (back < window) if window else back >= 0
+
+
+def _looked(q: Tensor, k: Tensor, v: Tensor, mask: Any, sight: Sight | None, positions: Tensor) -> Tensor:
     """Attention in one long row, block by block (FlexAttention, arXiv 2412.05496): what the mask leaves out is not computed.
 
-    The mask may cut those that ask into parts, which are a batch over the same keys.
+    The mask may cut those that ask into parts, which are a batch over the same keys. A window is of positions, since in a forest
+    what stands between two tokens may belong to others.
     """
+    import torch
     from torch.nn.attention.flex_attention import flex_attention
 
     parts = mask.kv_num_blocks.shape[0]
     asking = q.view(parts, -1, *q.shape[1:]).transpose(1, 2).contiguous()
     k, v = (x[None].transpose(1, 2).contiguous() for x in (k, v))
-    attention: Any = flex_attention(asking, k, v, block_mask=mask, enable_gqa=True)
+    size = asking.shape[2]
+
+    def bent(score: Tensor, part: Tensor, head: Tensor, at: Tensor, asked: Tensor) -> Tensor:
+        assert sight is not None
+        score = sight.cap * torch.tanh(score / sight.cap) if sight.cap else score
+        if not sight.window:
+            return score
+        return torch.where(positions[part * size + at] - positions[asked] < sight.window, score, -torch.inf)
+
+    attention: Any = flex_attention(asking, k, v, score_mod=None if sight is None else bent, block_mask=mask, enable_gqa=True)
     out: Tensor = attention.transpose(1, 2).reshape(q.shape)
     return out
 
 
-def _layer(h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape, mask: Any) -> Tensor:
+def _layer(
+    h: Tensor, w: _Layer, turn: tuple[Tensor, Tensor], s: Shape, mask: Any, sight: Sight | None, positions: Tensor
+) -> Tensor:
     """A whole layer over one long row."""
     q, k, v = _before(h, w, turn, s)
-    return _after(h, _looked(q, k, v, mask).reshape(len(h), -1), w, s)
+    return _after(h, _looked(q, k, v, mask, sight, positions).reshape(len(h), -1), w, s)
 
 
 class Network:
@@ -303,20 +279,21 @@ class Network:
 
         self.shape, self.device, self.dtype = shape, torch.device(device), dtype or torch.float32
         self.is_recomputed = is_recomputed
-        self._turns: tuple[Tensor, Tensor] | None = None
+        self._turns: dict[Rope, tuple[Tensor, Tensor]] = {}
         self._before: Any = torch.compile(_before, dynamic=True) if is_compiled else _before
         self._after: Any = torch.compile(_after, dynamic=True) if is_compiled else _after
         self._layer: Any = torch.compile(_layer, dynamic=False) if is_compiled else _layer
 
-    def turns(self) -> tuple[Tensor, Tensor]:
-        """cos and sin of every position's angles, float32 [context, width / 2]."""
+    def turns(self, layer: int = 0) -> tuple[Tensor, Tensor]:
+        """cos and sin of every position's angles in a layer, float32 [context, width / 2]."""
         import torch
 
-        if self._turns is None:
+        rope = self.shape.rope_of(layer)
+        if rope not in self._turns:
             at = torch.arange(self.shape.context, device=self.device, dtype=torch.float32)
-            angles = at[:, None] * frequencies(self.shape).to(self.device)[None]
-            self._turns = angles.cos().contiguous(), angles.sin().contiguous()
-        return self._turns
+            angles = at[:, None] * frequencies(rope, self.shape.head_width).to(self.device)[None]
+            self._turns[rope] = angles.cos().contiguous(), angles.sin().contiguous()
+        return self._turns[rope]
 
     def hidden_states(
         self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend, layers: Sequence[LayerCall] | None = None
@@ -325,22 +302,24 @@ class Network:
         from torch.nn.functional import embedding
 
         h = embedding(ids, weights["words"]).to(self.dtype)
-        cos, sin = (table[positions][:, None] for table in self.turns())
-        for i in range(self.shape.layers):
-            if layers is not None:
-                h = layers[i](h, (cos, sin), attend)
-            else:
-                h = self.again(self.layer, weights, i, h, (cos, sin), attend)
+        s = self.shape
+        if s.is_gemma:
+            h = h * h.new_tensor(math.sqrt(s.width))
+        turned = {s.rope_of(i): tuple(table[positions][:, None] for table in self.turns(i)) for i in range(s.layers)}
+        for i in range(s.layers):
+            turn: Any = turned[s.rope_of(i)]
+            h = layers[i](h, turn, attend) if layers is not None else self.again(self.layer, weights, i, h, turn, attend)
         return h
 
     def layer(self, weights: Weights, i: int, h: Tensor, turn: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
         """[tokens, width] after one layer."""
-        w = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields))  # type: ignore[arg-type]
+        w, s = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields)), self.shape  # type: ignore[arg-type]
+        sight = s.sight(i)
         if isinstance(attend, LongRow):
-            whole: Tensor = self._layer(h, w, turn, self.shape, attend.mask)
+            whole: Tensor = self._layer(h, w, turn, s, attend.mask, sight if any(sight) else None, attend.positions)
             return whole
-        q, k, v = self._before(h, w, turn, self.shape)
-        out: Tensor = self._after(h, attend(i, q, k, v).reshape(len(h), -1), w, self.shape)
+        q, k, v = self._before(h, w, turn, s)
+        out: Tensor = self._after(h, attend(i, q, k, v, sight).reshape(len(h), -1), w, s)
         return out
 
     def again(self, compute: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -355,8 +334,9 @@ class Network:
 
     def logits(self, weights: Weights, hidden: Tensor) -> Tensor:
         """float32 [tokens, vocabulary] of rows of `hidden`."""
-        x = _rms(hidden, weights["norm"], self.shape.eps)
-        return _linear(x, weights["words" if self.shape.is_tied else "out"]).float()
+        s = self.shape
+        x = _linear(_rms(hidden, weights["norm"], s), weights["words" if s.is_tied else "out"]).float()
+        return s.word_cap * (x / s.word_cap).tanh() if s.word_cap else x
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -366,12 +346,13 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
 
 
-def frequencies(shape: Shape) -> Tensor:
+def frequencies(rope: Rope, width: int) -> Tensor:
     """Radians per position of each pair of a head's numbers, [width / 2]."""
     import torch
 
-    rope = shape.rope
-    base = 1.0 / rope.theta ** (torch.arange(0, shape.head_width, 2, dtype=torch.float32) / shape.head_width)
+    base = 1.0 / rope.theta ** (torch.arange(0, width, 2, dtype=torch.float32) / width)
+    if rope.kind == "none":
+        return torch.zeros_like(base)
     if rope.kind == "linear":
         return base / rope.factor
     if rope.kind == "llama3":
@@ -394,10 +375,16 @@ class Packed:
         self.at = real.flatten().nonzero()[:, 0]
         """Where a padded square holds each token."""
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sight: Sight = WHOLE) -> Tensor:
+        import torch
         from torch.nn.functional import scaled_dot_product_attention
 
-        out = scaled_dot_product_attention(self._square(q), self._square(k), self._square(v), is_causal=True, enable_gqa=True)
+        q, k, v = self._square(q), self._square(k), self._square(v)
+        if any(sight):
+            at = torch.arange(self.longest, device=q.device)
+            out = look(q, k, v, visible(at, at, sight.window), sight.cap)
+        else:
+            out = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return out.transpose(1, 2).flatten(0, 1).index_select(0, self.at)
 
     def _square(self, x: Tensor) -> Tensor:
@@ -412,5 +399,5 @@ class LongRow:
     def __init__(self, mask: Any, positions: Tensor) -> None:
         self.mask, self.positions = mask, positions
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _looked(q, k, v, self.mask)
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sight: Sight = WHOLE) -> Tensor:
+        return _looked(q, k, v, self.mask, sight if any(sight) else None, self.positions)

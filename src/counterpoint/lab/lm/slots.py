@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from counterpoint.lab.lm.network import Network
+from counterpoint.lab.lm.network import Network, look, visible
+from counterpoint.lab.lm.shape import WHOLE, Sight
 from counterpoint.trace.model_calls import common_prefix
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Cached:
         self.slots, self.rows = slots, rows
         """(slot, tokens before, new tokens) of each row."""
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sight: Sight = WHOLE) -> Tensor:
         import torch
         from torch.nn.functional import scaled_dot_product_attention
 
@@ -168,13 +169,17 @@ class Cached:
             end, total = begin + new, before + new
             keys[slot, before:total], values[slot, before:total] = k[begin:end], v[begin:end]
             self.slots.filled[slot] = max(self.slots.filled[slot], total)
-            cached = keys[slot, :total].transpose(0, 1)[None], values[slot, :total].transpose(0, 1)[None]
+            first = max(0, before + 1 - sight.window) if sight.window else 0
+            cached = keys[slot, first:total].transpose(0, 1)[None], values[slot, first:total].transpose(0, 1)[None]
             asked = q[begin:end].transpose(0, 1)[None]
-            mask = None
+            begin, mask = end, None
+            if any(sight):
+                at = torch.arange(first, total, device=q.device)
+                out.append(look(asked, *cached, visible(at[-new:], at, sight.window), sight.cap)[0].transpose(0, 1))
+                continue
             if new > 1 and before:  # each new token sees everything before it
                 at = torch.arange(total, device=q.device)
                 mask = at[None] <= at[before:, None]
             got = scaled_dot_product_attention(asked, *cached, attn_mask=mask, is_causal=new > 1 and not before, enable_gqa=True)
             out.append(got[0].transpose(0, 1))
-            begin = end
         return torch.cat(out)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.network import Shape, Weights, read, sizes
+from counterpoint.lab.lm.network import Shape, Weights, check_unread, parts_of, read, shape_of, sizes
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +38,36 @@ def check_headers(folder: Path) -> None:
             raise InputError("these weights cannot be loaded", where=where, why=str(error), fix=_FIX) from error
 
 
+def check_folder(folder: Path) -> Shape:
+    """The shape of a transformers folder whose files can be loaded, by their headers: no weight is read."""
+    from safetensors import safe_open
+
+    shape = shape_of(folder)
+    check_headers(folder)
+    sides: dict[str, list[int]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="numpy") as opened:
+            sides |= {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118 - not a dict
+    wanted = sizes(shape)
+    for name, parts in parts_of(shape).items():
+        if missing := [part for part in parts if part not in sides]:
+            raise InputError(f"the weights lack {missing[0]}", where=folder.name, fix=_FIX)
+        size = (sum(sides[part][0] for part in parts), *sides[parts[0]][1:])
+        if size != wanted[name]:
+            what = f"{parts[0]} is {_by(size)} in the weights, and {_by(wanted[name])} by config.json"
+            raise InputError(what, where=folder.name, fix=_FIX)
+    check_unread(shape, sides, folder.name)
+    check_words(Chat.read(folder), shape, folder.name)
+    return shape
+
+
+def check_words(chat: Chat, shape: Shape, where: str) -> None:
+    """Raise where a tokenizer has tokens that its model has not."""
+    if chat.size > shape.vocabulary:
+        what = f"the tokenizer has {chat.size:,} tokens and the model {shape.vocabulary:,}"
+        raise InputError(what, where=where, fix="a tokenizer that belongs to the model")
+
+
 def read_folder(
     folder: Path, name: str, *, device: str = "cpu", dtype: torch.dtype | None = None
 ) -> tuple[Chat, Shape, Weights]:
@@ -54,9 +84,7 @@ def read_folder(
         if tuple(weights[key].shape) != size:
             what = f"{key} is {_by(tuple(weights[key].shape))} in the weights, and {_by(size)} by config.json"
             raise InputError(what, where=folder.name, fix=_FIX)
-    if chat.size > shape.vocabulary:
-        what = f"the tokenizer has {chat.size:,} tokens and the model {shape.vocabulary:,}"
-        raise InputError(what, where=folder.name, fix="a tokenizer that belongs to the model")
+    check_words(chat, shape, folder.name)
     if chat.template is None:
         # Base models have none, and can learn to act with any rendering: said aloud, not refused.
         logging.getLogger("counterpoint").warning("%s has no chat template: prompts are lines of `role: text`", name)

@@ -20,6 +20,7 @@ from counterpoint.lab.team.state import Limits  # noqa: E402
 from counterpoint.lab.train.lm.learner import CallTokens, Options  # noqa: E402
 from counterpoint.lab.train.lm.objective import Objective  # noqa: E402
 from counterpoint.lab.train.lm.settings import language_settings  # noqa: E402
+from counterpoint.lab.train.lm.stopwatch import Stopwatch  # noqa: E402
 from counterpoint.lab.train.lm.team_batch import TeamBatch  # noqa: E402
 from counterpoint.lab.train.lm.training import LanguageTraining  # noqa: E402
 from counterpoint.lab.train.preset import named_preset  # noqa: E402
@@ -43,7 +44,7 @@ class Probe:
     and what an update would pull every token by is kept."""
 
     def __init__(self, pulls: dict[str, np.ndarray]) -> None:
-        self.options, self.pulls = Options(), pulls
+        self.options, self.pulls, self.watch = Options(), pulls, Stopwatch()
 
     def set_rate(self, lr: float) -> None:
         pass

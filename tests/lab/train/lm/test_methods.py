@@ -137,8 +137,8 @@ def test_a_preset_learns_from_teams_of_a_language_model(session: tuple[Path, lis
 
 def test_what_is_set_wins_over_the_preset(played: tuple[Path, list[Any]]) -> None:
     model, _ = played
-    told = settings(model, preset="m_grpo", adapters="", learn={"clip_high": 0.5})
-    assert (told.adapters, told.learn.clip_high, told.learn.clip_low) == ("", 0.5, 0.2)
+    told = settings(model, preset="m_grpo", adapters="", learn={"clip": [0.2, 0.5]})
+    assert (told.adapters, told.learn.clip) == ("", (0.2, 0.5))
     assert told.learn.credit == ("hierarchical",)
     assert told.learn.reward["individual"] == {"weight": 0.5}
     assert language_settings(told.as_dict()) == told  # a run that goes on has the same settings

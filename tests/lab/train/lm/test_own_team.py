@@ -291,8 +291,10 @@ def test_a_tiny_model_learns_in_a_team_that_was_not_written_for_it(model: Path, 
     assert run.about["world"] == "plain.team"
 
 
-def test_a_run_that_was_cut_off_resumes(model: Path, cases: Path, tmp_path: Path) -> None:
-    told = config(model, cases, learn={"updates": 2, "groups": 2, "samples": 2}, checkpoint_every=1, workers=1)
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_run_that_was_cut_off_resumes(model: Path, cases: Path, tmp_path: Path, is_ahead: bool) -> None:
+    learn = {"updates": 3, "groups": 2, "samples": 2, "ahead": is_ahead}
+    told = config(model, cases, learn=learn, checkpoint_every=1, workers=1)
     whole = train_language(tmp_path / "whole", told)
     part = tmp_path / "part"
 

@@ -25,7 +25,7 @@ from counterpoint.lab.train.lm.settings import language_settings  # noqa: E402
 from counterpoint.lab.train.lm.training import LanguageTraining  # noqa: E402
 from counterpoint.store import Store  # noqa: E402
 
-TIMES = ("seconds", "play_s", "learn_s")
+TIMES = ("seconds", "play_s", "learn_s", "profile")
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +207,8 @@ def test_a_preset_that_is_typed_wins_over_what_a_file_says(model: Path, tmp_path
     assert again == RunFolder.open(folder).config()  # a run's own file says that run
     other = language_planned(language_config(source, allow=allow, preset="dr_mas"), out=None, seeds=None, source=source)[0][1]
     plain = language_settings({"model": "x", "task": [{"name": "T1"}], "preset": "dr_mas", "learn": {"updates": 2}}).as_dict()
-    assert {key: other["learn"][key] for key in ("credit", "level", "clip_low", "reward")} == {
-        key: plain["learn"][key] for key in ("credit", "level", "clip_low", "reward")
+    assert {key: other["learn"][key] for key in ("credit", "level", "clip", "reward")} == {
+        key: plain["learn"][key] for key in ("credit", "level", "clip", "reward")
     }
     assert (other["adapters"], other["learn"]["groups"]) == (plain["adapters"], 2)  # what no preset says stays
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from counterpoint.errors import InputError
+from counterpoint.lab.lm.engine import Stats
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.learner import CallTokens, Options
 from counterpoint.lab.train.lm.objective import Objective
@@ -42,7 +44,8 @@ class Still:
     """Policies that say nothing of themselves; what was asked of them is written down."""
 
     def __init__(self, **learners: Any) -> None:
-        self.engines, self.context, self.names, self.learners, self.said = None, 100, ("shared",), learners, list[str]()
+        self.context, self.names, self.learners, self.said = 100, ("shared",), learners, list[str]()
+        self.engines = SimpleNamespace(stats=Stats())
 
     def speaks_for(self) -> dict[str, str]:
         return {}
@@ -198,17 +201,15 @@ def test_groups_without_spread_are_replaced_by_fresh_tasks() -> None:
     """Of three groups of two the first and third are flat; of the two in their place the second; then it is enough."""
     driver = Worth(1, 1, 0, 1, 2, 2, 0, 1, 5, 5, events=[call(0, tokens=3)])
     t = training(driver, learn={"updates": 4, "groups": 3, "samples": 2, "resample": 1}, seed=1)
-    t.update = 2
-    played, kept, flat = t._groups()
+    found = t._groups(2, 0.0)
     first = 1_010_000 + 2 * 2 * 3
     assert [r.spec.seed for r in driver.rollouts[::2]] == [first, first + 1, first + 2, first + 3, first + 4]
-    assert len(played.traces) == 10
-    assert [x.task_id for x in kept] == [f"t{first + 1}"] * 2 + [f"t{first + 3}"] * 2
-    assert flat == 3 / 5
-    assert t.totals == {"episodes": 10, "forks": 0, "calls": 10, "decisions": 10, "tokens": 30}
+    assert len(found.batch.traces) == 10
+    assert [x.task_id for x in found.kept] == [f"t{first + 1}"] * 2 + [f"t{first + 3}"] * 2
+    assert found.flat == 3 / 5
     whole = Worth(0, 1)
     t = training(whole, learn={"updates": 4, "groups": 2, "samples": 2, "resample": 3})
-    assert t._groups()[2] == 0.0
+    assert t._groups(0, 0.0).flat == 0.0
     assert len(whole.rollouts) == 4  # nothing was missing
 
 

@@ -33,7 +33,7 @@ _MOVED = 12
 _LIVE_S = 600.0
 """A run that says it is running and has written nothing for so long is not."""
 _NOT_CURVES = frozenset({"update"})
-_LAST = ("episodes", "forks", "calls", "decisions", "reward_se", "lr", "tau", "stale", "seconds")
+_LAST = ("episodes", "forks", "calls", "decisions", "reward_se", "lr", "tau", "stale", "seconds", "play_s", "learn_s", "profile")
 """Book-keeping, shown after what was learned."""
 
 
@@ -144,7 +144,7 @@ def _curves(folder: RunFolder) -> list[Series]:
     flat = [_flat(row) for row in rows]
     x_all = [float(row["update"]) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    for name in sorted(names, key=lambda name: (name != "reward", name in _LAST)):
+    for name in sorted(names, key=lambda name: (name != "reward", name.partition("/")[0] in _LAST)):
         shown = "reward/in training" if name == "reward" else name
         out.append(Series(name=shown, x=x_all, y=[row.get(name) for row in flat]))
     return out

@@ -2,7 +2,7 @@
 
 Always true: a run that is finished is read and not made again; one that was cut off goes on. So a claim can be made in parts: the
 same command again goes on where the last one ended, and finished runs are read without a GPU. Delete the folder
-(`$COUNTERPOINT_RUNS`, else ./runs, then claims/NAME) to begin anew.
+(`$COUNTERPOINT_RUNS`, else ./runs, then claims/NAME, and the model's name where it is another) to begin anew.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import numpy as np
 
 from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, Refused
+from counterpoint.lab.bench.claim import ClaimRow, reported
 from counterpoint.lab.train.folder import RunFolder
 
 if TYPE_CHECKING:
     from counterpoint.lab.train.lm.training import LanguageTraining
 
+_USUAL = "smollm2-135m"
 HELD_OUT = 512
 AT_ONCE = 5
 """Runs that share one GPU."""
@@ -48,8 +50,18 @@ T1 = ledger_hunt(8, 2, width=2)
 
 
 def model() -> str:
-    """The model that learns; another one by $COUNTERPOINT_LM, for a trial on a small machine."""
-    return os.environ.get("COUNTERPOINT_LM", "smollm2-135m")
+    """The model that learns; another one by $COUNTERPOINT_LM: a name that `counterpoint models` lists, or a path."""
+    return os.environ.get("COUNTERPOINT_LM", _USUAL)
+
+
+def another_model() -> Iterator[ClaimRow]:
+    """A row that names the model, where it is not the usual one: what the claim says holds for that one."""
+    if model() == _USUAL:
+        return
+    from counterpoint.lab.lm.weights import described, find
+
+    source = find(model())
+    yield reported(f"parameters of {source.name}, which learns here", [described(source).parameters or 0])
 
 
 def scale() -> float:
@@ -87,8 +99,9 @@ def device() -> str:
 
 
 def folder_of(claim: str) -> Path:
-    """Where a claim's runs are."""
-    return Path(os.environ.get("COUNTERPOINT_RUNS", "runs")) / "claims" / claim
+    """Where a claim's runs are; those of another model than the usual one are apart."""
+    own = claim if model() == _USUAL else f"{claim}-{Path(model()).name}"
+    return Path(os.environ.get("COUNTERPOINT_RUNS", "runs")) / "claims" / own
 
 
 class Player(NamedTuple):

@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from counterpoint.lab.bench.claim import ClaimRow, reported
-from counterpoint.lab.bench.claims._language import AT_ONCE, T1, folder_of, go_on, imitate_settings, ledger_hunt, side_by_side
+from counterpoint.lab.bench.claims._language import (
+    AT_ONCE,
+    T1,
+    another_model,
+    folder_of,
+    go_on,
+    imitate_settings,
+    ledger_hunt,
+    side_by_side,
+)
 from counterpoint.lab.bench.claims._language import learn_settings as reinforced
 from counterpoint.lab.bench.claims._starts import Starts, per_run, per_task
 
@@ -53,6 +62,7 @@ def eight_workers(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
 
 def _credited(team: str, task: dict[str, Any], length: dict[str, int], seed: int, seeds: int) -> Iterator[ClaimRow]:
     """One width: all arms of a run before the next run, so that what was cut off can still be compared."""
+    yield from another_model()
     plan = Starts(folder_of("lm-credit") / team.replace(" ", "-"), seed, seeds)
     plan.begin({"task": [task], "imitate": imitate_settings(400)}, at_once=1)
     each = [plan.orders(arm, _settings(task, length, arm), at_once=AT_ONCE) for arm in _ARMS]

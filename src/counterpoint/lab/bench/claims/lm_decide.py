@@ -24,7 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.lab.bench.claim import ClaimRow, at_least, at_most, reported
-from counterpoint.lab.bench.claims._language import AT_ONCE, by_hand, folder_of, go_on, last_eval, ledger_hunt, side_by_side
+from counterpoint.lab.bench.claims._language import (
+    AT_ONCE,
+    another_model,
+    by_hand,
+    folder_of,
+    go_on,
+    last_eval,
+    ledger_hunt,
+    side_by_side,
+)
 from counterpoint.lab.bench.claims._language import imitate_settings as imitated
 from counterpoint.lab.bench.claims._language import learn_settings as reinforced
 from counterpoint.lab.bench.claims._starts import STARTS, Starts, by_start, of_tasks, per_task
@@ -48,6 +57,7 @@ def _of_size(plan: Starts, count: int, size: str) -> NDArray[np.int64]:
 
 def lm_decide(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Priced tasks of mixed size: reward above the demonstrator's and the best fixed width's, no idle hires; needs CUDA."""
+    yield from another_model()
     plan = Starts(folder_of("lm-decide"), seed, seeds)
     how = {"task": _tasks(), "prices": _PRICES}
     shown = imitated(1000, demos="fake:0.8", options=_COIN)

@@ -226,14 +226,14 @@ class _Load:
 
     def learning(self) -> Iterator[ClaimRow]:
         """Tokens per second of a training step, its share of the peak, and how far engine and learner are apart."""
-        from counterpoint.lab.train.lm.packing import conversation, threads
+        from counterpoint.lab.train.lm.packing import forest_rows
 
         learner = self.policies.learners["shared"]
         learner.set_rate(0.0)
         calls = [said for thread in self.shown for said in thread][: scaled(768)]
         steps = _seconds(self.wait, learner.imitate, calls)
         pairs = [(c.prompt, c.said) for c in calls]
-        laid = [conversation([pairs[i] for i in thread]) for thread in threads(pairs)]
+        laid = forest_rows(pairs, learner.options.tokens)
         tokens, s = sum(map(len, laid)), self.shape
         plain = sum(w.numel() for n, w in learner.weights.items() if n != "words")
         said = sum(len(c.said) for c in calls)

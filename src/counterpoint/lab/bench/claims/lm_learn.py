@@ -20,6 +20,7 @@ from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
 from counterpoint.lab.bench.claims._language import (
     AT_ONCE,
     T1,
+    another_model,
     by_hand,
     folder_of,
     go_on,
@@ -48,6 +49,7 @@ def learned(seed: int, seeds: int) -> tuple[Starts, list[Path]]:
 
 def lm_learn(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """From a weak demonstrator, reinforcement ends above it and above imitation alone at equal device time; needs CUDA."""
+    yield from another_model()
     plan, runs = learned(seed, seeds)
     seconds = last_eval(runs[0])["seconds"]["learn"]
     steps = round(seconds / seconds_per_step(plan.starts[0]))

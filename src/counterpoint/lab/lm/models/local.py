@@ -107,7 +107,7 @@ def load(source: Source, options: Options) -> tuple[Chat, Engines]:
     torch.set_num_threads(options.threads)
     folder = ready_folder(source)
     if wrong := damaged(folder):
-        fix = "`counterpoint models install NAME` rebuilds the folder; remove one that came from a file"
+        fix = "`counterpoint models install NAME` rebuilds the folder, and `models add` one that came from a file or a folder"
         raise InputError(f"is damaged: {', '.join(wrong)}", where=folder.name, why="the checksum differs", fix=fix)
     _enough_memory(folder, options)
     chat, shape, weights = read_folder(folder, source.name, device=options.device, dtype=getattr(torch, options.numbers))

@@ -43,7 +43,7 @@ def _entropy(rows: Sequence[Row]) -> Alert | None:
     if len(rows) < 2 * WINDOW or not (now < _COLLAPSED and now < first / 4):
         return None
     what = f"surprise per token fell {first:.3g} -> {now:.3g}: samples of a task are all alike soon"
-    return Alert("entropy_collapse", what, "a wider upper clip (learn.clip_high), a KL term (learn.beta), or stop here")
+    return Alert("entropy_collapse", what, "a wider upper clip (learn.clip), a KL term (learn.beta), or stop here")
 
 
 def _length(rows: Sequence[Row]) -> Alert | None:

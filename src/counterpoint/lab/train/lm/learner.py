@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,7 +19,7 @@ import torch
 from counterpoint.credits.call_rows import CallRows
 from counterpoint.errors import InputError, Refused
 from counterpoint.lab.lm.adapter import Adapter
-from counterpoint.lab.lm.network import LayerCall, LongRow, Network, Packed, Weights
+from counterpoint.lab.lm.network import ALONE, LayerCall, LongRow, Network, Packed, Weights
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.packing import SQUARE, ForestRow, Squares, forest_rows, long_row, on_device, row_length
@@ -130,6 +131,8 @@ class LanguageLearner:
         """States that it is the mean of."""
         self.watch = Stopwatch(is_gpu=self._is_gpu)
         """What layout, forward and backward passes and the optimiser took."""
+        self._compiled: set[tuple[int, bool]] = set()
+        """Lengths of rows that were met on a GPU, with gradients or without."""
 
     def set_rate(self, lr: float) -> None:
         """Another learning rate from now on."""
@@ -216,7 +219,7 @@ class LanguageLearner:
             for batch in self.watch.each("layout", self._batches(sequences)):
                 with self.watch.part("layout"):
                     row = self._row(batch)
-                with self.watch.device_part("forward"):
+                with self._alone(row), self.watch.device_part("forward"):
                     found.append(([i for one in batch for i in one.calls], self._token_logps(used, row)))
         for calls, logps in found:  # all is asked for before anything is waited for
             ends = np.cumsum([len(sequences[i].said) for i in calls])
@@ -379,10 +382,11 @@ class LanguageLearner:
             calls = [i for one in batch for i in one.calls]
             with self.watch.part("layout"):
                 row = self._row(batch)
-            with self.watch.device_part("forward"):
-                value, report = loss(self._token_logps(self.now(), row), calls)
-            with self.watch.device_part("backward"):
-                value.backward()
+            with self._alone(row):
+                with self.watch.device_part("forward"):
+                    value, report = loss(self._token_logps(self.now(), row), calls)
+                with self.watch.device_part("backward"):
+                    value.backward()
             made.append((calls, {"loss": value.detach()} | report))
         return self._told(sequences, made)
 
@@ -414,6 +418,17 @@ class LanguageLearner:
             batch.append(row)
         if batch:
             yield batch
+
+    @contextmanager
+    def _alone(self, row: _Row) -> Iterator[None]:
+        """Where rows of this length are met for the first time, what runs them is compiled and tried out: alone on the device."""
+        kind = (len(row.ids), torch.is_grad_enabled())
+        if not self._is_gpu or kind in self._compiled:
+            yield
+            return
+        with ALONE:
+            yield
+        self._compiled.add(kind)
 
     @property
     def _is_gpu(self) -> bool:
@@ -467,20 +482,6 @@ def less_kl(
         gap = _known(one.sampler if one.old is None else one.old) - reference
         out.append(replace(one, advantages=_known(one.advantages) - weight * np.cumsum(gap[::-1])[::-1]))
     return out
-
-
-def pairs_of(sequences: Sequence[CallTokens]) -> list[tuple[CallTokens, CallTokens]]:
-    """Of calls with one and the same prompt the best and the worst by their advantages, where they differ and said two things."""
-    found: dict[bytes, list[tuple[float, int]]] = {}
-    for i, one in enumerate(sequences):
-        amount = 0.0 if one.advantages is None else float(one.advantages.mean())
-        found.setdefault(one.prompt.tobytes(), []).append((amount, i))
-    pairs = []
-    for same in found.values():
-        (most, best), (least, worst) = max(same, key=lambda x: (x[0], -x[1])), min(same)
-        if most > least and not np.array_equal(sequences[best].said, sequences[worst].said):
-            pairs.append((sequences[best], sequences[worst]))
-    return pairs
 
 
 def _means(reports: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -92,11 +92,11 @@ def _loss(preset: Preset) -> dict[str, Any]:
     if preset.loss_name == "reinforce":
         return {"steps": int(given.get("steps", 1)), "cap": 0.0, "level": "none"}
     if preset.loss_name in ("sft", "dpo"):
-        return {"loss": preset.loss_name} | ({"dpo_beta": float(given["beta"])} if "beta" in given else {})
+        return {"loss": preset.loss_name} | ({"beta": float(given["beta"])} if "beta" in given else {})
     if strange := [name for name in given if name not in _CLIP]:
         raise Refused(f"language models have no loss option {' or '.join(strange)}", fix="a preset without it")
     low, high, ends = float(given.get("clip", 0.2)), given.get("clip_high"), (given.get("mask_low"), given.get("mask_high"))
-    told: dict[str, Any] = {"clip_low": low, "clip_high": low if high is None else float(high)}
+    told: dict[str, Any] = {"clip": [low, low if high is None else float(high)]}
     told |= {"dual": float(given.get("dual") or 0.0), "level": _LEVELS[given.get("level", "decision")]}
     told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3")}
     told |= {"pull": float(given.get("pull", 0.0))}

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from counterpoint.lab.lm.network import LongRow
+from counterpoint.lab.lm.network import LongRow, look
+from counterpoint.lab.lm.shape import WHOLE, Sight
 from counterpoint.trace.model_calls import common_prefix
 
 if TYPE_CHECKING:
@@ -121,15 +122,21 @@ class Squares:
         self.positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
         seen = (place[None, None, :] <= place[None, :, None]) & (place[None, :, None] < ends[:, None, :])
         hidden = torch.as_tensor(~seen, device=device)
-        self.bias = torch.zeros(seen.shape, device=device, dtype=dtype).masked_fill(hidden, -torch.inf)[:, None]
+        self._biases = {0: torch.zeros(seen.shape, device=device, dtype=dtype).masked_fill(hidden, -torch.inf)[:, None]}
 
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        from torch.nn.functional import scaled_dot_product_attention
-
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sight: Sight = WHOLE) -> Tensor:
         groups = q.shape[1] // k.shape[1]
         q, k, v = self._square(q), self._square(k).repeat_interleave(groups, 1), self._square(v).repeat_interleave(groups, 1)
-        out = scaled_dot_product_attention(q, k, v, attn_mask=self.bias)
+        out = look(q, k, v, self._bias(sight.window), sight.cap)
         return out.transpose(1, 2).flatten(0, 1).index_select(0, self.at)
+
+    def _bias(self, window: int) -> Tensor:
+        """What is added to the scores; a window is of positions, since others may stand between two tokens of a call."""
+        if window not in self._biases:
+            at = self.positions.new_zeros(self.rows * self.longest).index_copy(0, self.at, self.positions).view(self.rows, -1)
+            is_far = at[:, :, None] - at[:, None] >= window
+            self._biases[window] = self._biases[0].masked_fill(is_far[:, None], -torch.inf)
+        return self._biases[window]
 
     def _square(self, x: Tensor) -> Tensor:
         padded = x.new_zeros((self.rows * self.longest, *x.shape[1:])).index_copy(0, self.at, x)
@@ -159,8 +166,9 @@ def long_row(row: ForestRow, length: int, device: str | torch.device) -> LongRow
     is_before = first[None] < first[:, None]
     some = (is_before & (by.max(1)[None] > first[:, None])) | np.eye(len(by), dtype=bool)
     whole = is_before & (by.min(1)[None] >= first[:, None] + _BLOCK)
+    kinds = [x for kind in (some & ~whole, whole) for x in _listed(kind)]
     count, which, count_whole, which_whole = (
-        on_device(x.reshape(parts, 1, len(by) // parts, *x.shape[1:]), device) for kind in (some & ~whole, whole) for x in _listed(kind)
+        on_device(x.reshape(parts, 1, len(by) // parts, *x.shape[1:]), device) for x in kinds
     )
     blocks: Any = BlockMask.from_kv_blocks
     mask = blocks(count, which, count_whole, which_whole, BLOCK_SIZE=_BLOCK, mask_mod=is_visible, seq_lengths=(size, length))

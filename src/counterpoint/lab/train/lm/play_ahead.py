@@ -30,20 +30,23 @@ class PlayedGroups:
     """The share of prompt tokens that the engine had read before."""
     seconds: dict[str, float] = field(default_factory=dict)
     """What playing took: `play` in all, in which `engine` computed, and `wait`, in which it had nothing to compute."""
+    lost: dict[str, Any] = field(default_factory=dict)
+    """Rollouts of a person's own team that were lost."""
 
     def packed(self) -> dict[str, Any]:
         """As plain values, for a checkpoint."""
         places = {id(trace): i for i, trace in enumerate(self.batch.traces)}
         traces = [packed_trace(t) for t in self.batch.traces]
         kept = [places[id(t)] for t in self.kept]
-        return {"traces": traces, "kept": kept, "flat": self.flat, "reused": self.reused, "seconds": self.seconds}
+        about = {"flat": self.flat, "reused": self.reused, "seconds": self.seconds, "lost": self.lost}
+        return {"traces": traces, "kept": kept, **about}
 
     @classmethod
     def unpacked(cls, plain: dict[str, Any]) -> PlayedGroups:
         """What a checkpoint kept."""
         traces = [unpacked_trace(t) for t in plain["traces"]]
         kept = [traces[i] for i in plain["kept"]]
-        return cls(TeamBatch(traces), kept, plain["flat"], plain["reused"], plain["seconds"])
+        return cls(TeamBatch(traces), kept, plain["flat"], plain["reused"], plain["seconds"], plain["lost"])
 
 
 class PlayAhead:

@@ -187,15 +187,14 @@ class Learn:
     loss: Literal["clip", "sft", "dpo"] = "clip"
     """clip: clipped policy gradient. sft: calls whose advantage is above 0 are imitated. dpo: of calls with one prompt, the one
     with the highest advantage is preferred to the one with the lowest."""
-    dpo_beta: Positive = 0.1
     level: Literal["token", "geometric", "product", "none"] = "token"
     """What a ratio is of: a token, or a call (the geometric mean or the product over its tokens); none: no ratio (REINFORCE)."""
     log_max: Positive = 20.0
     """Log ratios are held at this from above."""
     weigh: Literal["token", "rollout", "agent", "turn"] = "token"
     """What weighs the same: every token, or every rollout, every agent of a rollout, every call of a rollout."""
-    clip_low: float = 0.2
-    clip_high: float = 0.28
+    clip: tuple[float, ...] = (0.2, 0.28)
+    """How far a ratio may fall below 1 and rise above it before it is clipped."""
     dual: float = 0.0
     """Dual clip; 0: none."""
     mask: tuple[float, ...] = ()
@@ -208,7 +207,8 @@ class Learn:
     """Estimator of the divergence: k2 or k3 in the loss, or k1 in the reward: of each token, what it and the rest of its call
     diverge."""
     beta: float = 0.0
-    """Weight of the divergence from the model that reinforcement begins with."""
+    """Weight of the divergence from the model that reinforcement begins with; with `loss = "dpo"` the beta of its preferences,
+    0.1 where it is 0."""
     kl_limit: NonNegative = 0.0
     """Most that one update may move what was said (KL per token, 0.02 for instance): a step that goes further is made shorter, to
     just below it. 0: no limit. With `loss = "clip"` only."""
@@ -217,9 +217,11 @@ class Learn:
         """What an update minimises."""
         if len(self.mask) not in (0, 2):
             raise InputError(f"learn.mask is {list(self.mask)}", fix="two log ratios, or none: [-0.5, 0.5]")
+        if len(self.clip) != 2 or not (0 <= self.clip[0] <= 1 and self.clip[1] >= 0):
+            raise InputError(f"learn.clip is {list(self.clip)}", fix="below 1 and above 1: [0.2, 0.28]")
         is_in_loss = self.kl != "k1"
         return Objective(
-            level=self.level, log_max=self.log_max, clip_low=self.clip_low, clip_high=self.clip_high, dual=self.dual or None,
+            level=self.level, log_max=self.log_max, clip_low=self.clip[0], clip_high=self.clip[1], dual=self.dual or None,
             mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None,
             beta=self.beta if is_in_loss else 0.0,
             kl=self.kl,

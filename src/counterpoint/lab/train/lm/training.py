@@ -26,10 +26,11 @@ from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.demonstrations import retokenised
 from counterpoint.lab.train.lm.driver import Driver, DriverStats, Rollout
-from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
+from counterpoint.lab.train.lm.learner import CallTokens, less_kl, sequences_of, with_old
 from counterpoint.lab.train.lm.own_driver import OwnDriver
 from counterpoint.lab.train.lm.own_rollout import OwnRollout
 from counterpoint.lab.train.lm.own_tasks import OwnTasks
+from counterpoint.lab.train.lm.pairs import pairs_of
 from counterpoint.lab.train.lm.play_ahead import PlayAhead, PlayedGroups
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, TaskMix, is_fake
@@ -44,6 +45,8 @@ _LEARN, _SHOW = HELD_OUT_END, 2 * HELD_OUT_END
 _APART = 10_000
 _MOST_STEPS = 20
 """Imitation steps that make one row of metrics, and the fewest rows of an imitation that is so long."""
+DPO_BETA = 0.1
+"""Of preferences, where `learn.beta` says nothing."""
 _LAST_RATE = 0.05
 """What is left of the imitation rate at its end."""
 
@@ -75,6 +78,8 @@ class LanguageTraining:
         self.reference: dict[str, dict[str, torch.Tensor]] | None = None
         self._by_seed = [mix for mix in settings.task for _ in range(mix.share)]
         self._ahead = PlayAhead(is_gpu=settings.device != "cpu")
+        self._spoken = "update 0"
+        """Which weights the engine speaks with."""
 
     def close(self) -> None:
         """Play nothing any more."""
@@ -155,13 +160,13 @@ class LanguageTraining:
         """The team of one sample of a task."""
         s, draws = self.settings, keyed_seed(self.settings.seed, f"{name} {seed} {k}")
         if self.own is not None:
-            case, version, is_held_out = self.own.case(seed), f"update {self.update}", seed < HELD_OUT_END
-            return OwnRollout(case, self.own.lines[case], draws, temperature, f"{name}-{seed}-{k}", version, is_held_out)
+            case, is_held_out = self.own.case(seed), seed < HELD_OUT_END
+            return OwnRollout(case, self.own.lines[case], draws, temperature, f"{name}-{seed}-{k}", self._spoken, is_held_out)
         assert temperature is not None
         return Rollout(
             spec=self.mix_of(seed).spec(seed, model, s.imitate.options if is_fake(model) else {}),
             seed=draws, temperature=temperature, trace_id=f"{name}-{seed}-{k}",
-            policies=self.policies.speaks_for(), version="" if model != "engine" else f"update {self.update}",
+            policies=self.policies.speaks_for(), version="" if model != "engine" else self._spoken,
         )  # fmt: skip
 
     def _traces(self, rollouts: Sequence[Any], model: str) -> list[Trace]:
@@ -282,7 +287,7 @@ class LanguageTraining:
             "reused": played.reused,
             "profile": played.seconds | watch.take(),
         }
-        row |= self._lost()
+        row |= {"lost": played.lost} if played.lost else {}
         if rows is not None:
             row["unplaced"] = float(sum(abs(u.value) for u in rows.placement.unplaced))
         return row | {"play_s": rolled - begin, "learn_s": time.perf_counter() - rolled}, played.batch
@@ -291,7 +296,7 @@ class LanguageTraining:
         """What this update learns from: played now, or while the last one was learned; then the next one is played."""
         learn, played = self.settings.learn, self._ahead.take()
         with watch.part("weights"):
-            self.policies.refresh()
+            self._refresh()
         if not learn.ahead:
             return self._groups(self.update, self.progress)
         if played is None:
@@ -348,7 +353,7 @@ class LanguageTraining:
             return learner.imitate_some([s for s in mine if s.advantages is not None and s.advantages.mean() > 0])
         if learn.loss == "dpo":
             assert self.reference is not None
-            return learner.prefer(pairs_of(mine), self.reference[name], learn.dpo_beta)
+            return learner.prefer(pairs_of(mine), self.reference[name], learn.beta or DPO_BETA)
         told = with_old(learner, mine) if learn.cap else mine
         reference = None if self.reference is None else self.reference[name]
         if learn.beta and learn.kl == "k1" and reference is not None:
@@ -380,7 +385,7 @@ class LanguageTraining:
         reused = (now.reused - stats.reused) / max(1, now.reused - stats.reused + now.read - stats.read)
         seconds = {name: after - before[name] for name, after in self._driven().items()}
         seconds["play"] = time.perf_counter() - begin
-        return PlayedGroups(TeamBatch(everything), kept, flat / made, reused, seconds)
+        return PlayedGroups(TeamBatch(everything), kept, flat / made, reused, seconds, self._lost())
 
     def _driven(self) -> dict[str, float]:
         """Seconds in which the engine computed, and in which it waited for teams, so far."""
@@ -399,7 +404,7 @@ class LanguageTraining:
         s = self.settings
         self._ahead.settle()
         with self.policies.averaged():
-            self.policies.refresh()
+            self._refresh()
         episodes = s.eval_episodes if self.own is None else min(s.eval_episodes, len(self.own.held_out))
         seeds = range(s.eval_first, s.eval_first + episodes)
         played = self.play(seeds, temperature=1.0 if self.own is None else None, name=f"held-u{self.update}")
@@ -419,12 +424,17 @@ class LanguageTraining:
             row |= {"greedy": greedy.values.tolist(), "greedy_mean": float(greedy.values.mean())}
             row["greedy_successes"] = greedy.column("task_success").tolist()
             row["greedy_solved"] = float(np.mean(row["greedy_successes"]))
-        return row | self._lost(), played
+        lost = self._lost()
+        return row | ({"lost": lost} if lost else {}), played
 
     def _lost(self) -> dict[str, Any]:
         """Rollouts of a person's own team that were lost since this was last asked."""
-        lost = self.driver.losses() if isinstance(self.driver, OwnDriver) else {}
-        return {"lost": lost} if lost else {}
+        return dict(self.driver.losses()) if isinstance(self.driver, OwnDriver) else {}
+
+    def _refresh(self) -> None:
+        """The engine speaks with the newest weights, or their mean, from now on."""
+        self.policies.refresh()
+        self._spoken = f"update {self.update}"
 
     # -- checkpoints
 

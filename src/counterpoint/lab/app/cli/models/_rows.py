@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def epilog(*lines: str) -> str:
     """Examples and exit codes of one command."""
     examples = "\n".join(f"  counterpoint models {line}" for line in lines)
-    codes = "Exit codes: 0 fine, 1 no index or no space, 2 the llm extra is missing, 3 no such model, 4 damaged weights."
+    codes = "Exit codes: 0 fine, 1 no index or no space, 2 bad input or no llm extra, 3 no such model, 4 damaged weights."
     return f"\b\nExamples:\n{examples}\n\n{codes}"
 
 
