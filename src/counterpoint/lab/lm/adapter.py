@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from counterpoint.errors import InputError
+from counterpoint.lab.lm.network import LINEAR
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from counterpoint.lab.lm.network import Shape, Weights
-
-_LINEAR = ("qkv", "o", "gate_up", "down")
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Adapter:
             raise InputError(f"an adapter cannot have rank {rank}", fix=f"from 1 to {shape.width}")
         out, random = cls(rank, scale), torch.Generator().manual_seed(seed)
         for i in range(shape.layers):
-            for name in (f"{i}.{linear}" for linear in _LINEAR):
+            for name in (f"{i}.{linear}" for linear in LINEAR):
                 rows, columns = weights[name].shape
                 drawn = torch.randn(rank, columns, generator=random) / columns**0.5
                 out.a[name] = drawn.to(weights[name].device).requires_grad_()

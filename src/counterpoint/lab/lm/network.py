@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 Weights = dict[str, "Tensor"]
 Attend = Callable[[int, "Tensor", "Tensor", "Tensor", Sight], "Tensor"]
 """(layer, queries [tokens, heads, width], keys [tokens, kv heads, width], values, what is seen) -> [tokens, heads, width]"""
+LayerCall = Callable[["Tensor", "tuple[Tensor, Tensor]", Attend], "Tensor"]
+"""([tokens, width], cos and sin of their positions, attend) -> [tokens, width] after one layer"""
+LINEAR = ("qkv", "o", "gate_up", "down")
+"""The linear maps of a layer, by our names."""
 ALONE = threading.Lock()
 """Of this process's GPU: held by who captures a graph, and by who compiles, which waits for the whole device. Both are rare."""
 
@@ -58,6 +62,18 @@ def _names(shape: Shape) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield f"{i}.o_bias", (f"{at}self_attn.o_proj.bias",)
         yield f"{i}.gate_up", (f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight")
         yield f"{i}.down", (f"{at}mlp.down_proj.weight",)
+
+
+def sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """How large each weight is, by our names."""
+    s, heads, joined = shape, shape.heads * shape.head_width, (shape.heads + 2 * shape.kv_heads) * shape.head_width
+    layer = {
+        "norm1": (s.width,), "norm2": (s.width,), "qkv": (joined, s.width), "qkv_bias": (joined,), "q_norm": (s.head_width,),
+        "k_norm": (s.head_width,), "o": (s.width, heads), "o_bias": (s.width,), "after1": (s.width,), "after2": (s.width,),
+        "gate_up": (2 * s.inner, s.width), "down": (s.width, s.inner),
+    }  # fmt: skip
+    ends = {"words": (s.vocabulary, s.width), "out": (s.vocabulary, s.width), "norm": (s.width,)}
+    return {name: ends[name] if name in ends else layer[name.partition(".")[2]] for name, _ in _names(shape)}
 
 
 def shape_of(folder: Path) -> Shape:
@@ -252,11 +268,17 @@ class Network:
         device: str | torch.device = "cpu",
         dtype: torch.dtype | None = None,
         is_compiled: bool = False,
+        is_recomputed: bool = False,
     ) -> None:
-        """`is_compiled`: fuse what stands between two products, which takes a minute at first and pays on a GPU."""
+        """`is_compiled`: fuse what stands between two products, which takes a minute at first and pays on a GPU.
+
+        `is_recomputed`: of a layer only what it is given is kept for the way back, where it is computed once more (gradient
+        checkpointing, arXiv 1604.06174).
+        """
         import torch
 
         self.shape, self.device, self.dtype = shape, torch.device(device), dtype or torch.float32
+        self.is_recomputed = is_recomputed
         self._turns: dict[Rope, tuple[Tensor, Tensor]] = {}
         self._before: Any = torch.compile(_before, dynamic=True) if is_compiled else _before
         self._after: Any = torch.compile(_after, dynamic=True) if is_compiled else _after
@@ -273,24 +295,42 @@ class Network:
             self._turns[rope] = angles.cos().contiguous(), angles.sin().contiguous()
         return self._turns[rope]
 
-    def hidden_states(self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """The last layer's [tokens, width] before the final norm."""
+    def hidden_states(
+        self, weights: Weights, ids: Tensor, positions: Tensor, attend: Attend, layers: Sequence[LayerCall] | None = None
+    ) -> Tensor:
+        """The last layer's [tokens, width] before the final norm; `layers` compute in place of those of `weights`."""
         from torch.nn.functional import embedding
 
-        s = self.shape
         h = embedding(ids, weights["words"]).to(self.dtype)
+        s = self.shape
         if s.is_gemma:
             h = h * h.new_tensor(math.sqrt(s.width))
         turned = {s.rope_of(i): tuple(table[positions][:, None] for table in self.turns(i)) for i in range(s.layers)}
         for i in range(s.layers):
-            w = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields))  # type: ignore[arg-type]
-            turn, sight = turned[s.rope_of(i)], s.sight(i)
-            if isinstance(attend, LongRow):
-                h = self._layer(h, w, turn, s, attend.mask, sight if any(sight) else None, attend.positions)
-                continue
-            q, k, v = self._before(h, w, turn, s)
-            h = self._after(h, attend(i, q, k, v, sight).reshape(len(h), -1), w, s)
+            turn: Any = turned[s.rope_of(i)]
+            h = layers[i](h, turn, attend) if layers is not None else self.again(self.layer, weights, i, h, turn, attend)
         return h
+
+    def layer(self, weights: Weights, i: int, h: Tensor, turn: tuple[Tensor, Tensor], attend: Attend) -> Tensor:
+        """[tokens, width] after one layer."""
+        w, s = _Layer(*(weights.get(f"{i}.{name}") for name in _Layer._fields)), self.shape  # type: ignore[arg-type]
+        sight = s.sight(i)
+        if isinstance(attend, LongRow):
+            whole: Tensor = self._layer(h, w, turn, s, attend.mask, sight if any(sight) else None, attend.positions)
+            return whole
+        q, k, v = self._before(h, w, turn, s)
+        out: Tensor = self._after(h, attend(i, q, k, v, sight).reshape(len(h), -1), w, s)
+        return out
+
+    def again(self, compute: Callable[..., Tensor], *args: Any) -> Tensor:
+        """What it computes, once more on the way back where layers are recomputed."""
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        if not (self.is_recomputed and torch.is_grad_enabled()):
+            return compute(*args)
+        out: Tensor = checkpoint(compute, *args, use_reentrant=False, preserve_rng_state=False)
+        return out
 
     def logits(self, weights: Weights, hidden: Tensor) -> Tensor:
         """float32 [tokens, vocabulary] of rows of `hidden`."""

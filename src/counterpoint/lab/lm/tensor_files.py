@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from counterpoint.errors import InputError
 from counterpoint.lab.lm.chat import Chat
-from counterpoint.lab.lm.network import Shape, Weights, check_unread, parts_of, read, shape_of
+from counterpoint.lab.lm.network import Shape, Weights, check_unread, parts_of, read, shape_of, sizes
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +48,7 @@ def check_folder(folder: Path) -> Shape:
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="numpy") as opened:
             sides |= {name: opened.get_slice(name).get_shape() for name in opened.keys()}  # noqa: SIM118 - not a dict
-    wanted = _sizes(shape)
+    wanted = sizes(shape)
     for name, parts in parts_of(shape).items():
         if missing := [part for part in parts if part not in sides]:
             raise InputError(f"the weights lack {missing[0]}", where=folder.name, fix=_FIX)
@@ -80,8 +80,8 @@ def read_folder(
     except (SafetensorError, OSError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError("these weights cannot be loaded", where=folder.name, why=first, fix=_FIX) from error
-    for key, size in _sizes(shape).items():
-        if key in weights and tuple(weights[key].shape) != size:
+    for key, size in sizes(shape).items():
+        if tuple(weights[key].shape) != size:
             what = f"{key} is {_by(tuple(weights[key].shape))} in the weights, and {_by(size)} by config.json"
             raise InputError(what, where=folder.name, fix=_FIX)
     check_words(chat, shape, folder.name)
@@ -93,18 +93,6 @@ def read_folder(
 
 def _by(size: tuple[int, ...]) -> str:
     return " by ".join(map(str, size))
-
-
-def _sizes(s: Shape) -> dict[str, tuple[int, ...]]:
-    """How large each weight must be."""
-    heads, joined = s.heads * s.head_width, (s.heads + 2 * s.kv_heads) * s.head_width
-    out: dict[str, tuple[int, ...]] = {"words": (s.vocabulary, s.width), "out": (s.vocabulary, s.width), "norm": (s.width,)}
-    for i in range(s.layers):
-        out |= {f"{i}.norm1": (s.width,), f"{i}.norm2": (s.width,), f"{i}.qkv": (joined, s.width), f"{i}.qkv_bias": (joined,)}
-        out |= {f"{i}.q_norm": (s.head_width,), f"{i}.k_norm": (s.head_width,), f"{i}.o": (s.width, heads)}
-        out |= {f"{i}.o_bias": (s.width,), f"{i}.after1": (s.width,), f"{i}.after2": (s.width,)}
-        out |= {f"{i}.gate_up": (2 * s.inner, s.width), f"{i}.down": (s.width, s.inner)}
-    return out
 
 
 def save_tensors(tensors: Mapping[str, Tensor], file: Path, metadata: Mapping[str, str]) -> None:

@@ -64,8 +64,9 @@ class RayCluster:
     def actor(self, kind: Any, *args: Any, **options: Any) -> Any:
         """A new actor, with our import path and threads; it is placed when there is room for it."""
         env = {**dict.fromkeys(THREADS, "1"), "PYTHONPATH": os.pathsep.join(_import_path())}
-        how: dict[str, Any] = {"num_cpus": 1, "memory": self.memory_mb << 20, "max_restarts": 0, "max_task_retries": 0, **options}
-        return kind.options(scheduling_strategy="SPREAD", runtime_env={"env_vars": env}, **how).remote(*args)
+        how: dict[str, Any] = {"num_cpus": 1, "memory": self.memory_mb << 20, "max_restarts": 0, "max_task_retries": 0}
+        how |= {"scheduling_strategy": "SPREAD", "runtime_env": {"env_vars": env}, **options}
+        return kind.options(**how).remote(*args)
 
     def check_code(self, found: str, node: str) -> None:
         """Raise where a worker runs other code of ours than this process: its numbers could differ."""

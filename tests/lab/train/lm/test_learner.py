@@ -17,8 +17,9 @@ from counterpoint.lab.lm.adapter import Adapter  # noqa: E402
 from counterpoint.lab.lm.engine import Ask, Engine  # noqa: E402
 from counterpoint.lab.lm.network import Network, Packed, Rope, Shape, Weights  # noqa: E402
 from counterpoint.lab.train.learner import NotFinite  # noqa: E402
-from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options, less_kl, pairs_of, sequences_of, with_old  # noqa: E402
+from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options, less_kl, sequences_of, with_old  # noqa: E402
 from counterpoint.lab.train.lm.objective import Objective  # noqa: E402
+from counterpoint.lab.train.lm.pairs import pairs_of  # noqa: E402
 from counterpoint.trace import Event, Trace  # noqa: E402
 
 SHAPE = Shape(layers=2, heads=2, kv_heads=1, head_width=8, width=16, inner=32, vocabulary=24, context=64, eps=1e-5, rope=Rope())

@@ -376,12 +376,12 @@ def test_a_model_that_does_not_fit_is_refused_with_what_would(model: Path, monke
     check_memory(shape, "", torch.device("cpu"))
 
 
-def test_a_model_needs_22_bytes_for_each_number_of_its_matrices(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_needs_22_bytes_for_each_of_its_numbers(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """8 where an adapter learns; four fifths of what is free may be taken."""
     from counterpoint.lab.train.lm.policies import check_memory
 
     shape, weights = read(model)
-    count = sum(w.numel() for w in weights.values() if w.ndim == 2)
+    count = sum(w.numel() for w in weights.values())
     for adapters, each in (("", 22), ("shared", 8), ("role", 8)):
         for free, fits in ((each * count / 0.8 + 1, True), (each * count / 0.8 - 1, False)):
             monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, free=free: (free, 2 * free))
@@ -390,6 +390,13 @@ def test_a_model_needs_22_bytes_for_each_number_of_its_matrices(model: Path, mon
                 continue
             with pytest.raises(Refused, match=f"a model of up to {count / 1e9:.2g} billion weights"):
                 check_memory(shape, adapters, torch.device("cuda"))
+    # on 8 cards the first has the engine's copy, and an eighth of the rest
+    for adapters, each in (("", 2 + 20 / 8), ("shared", 2 + 2 / 8)):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, each=each: (each * count / 0.8 + 1, 0))
+        check_memory(shape, adapters, torch.device("cuda"), 8)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device, each=each: (each * count / 0.8 - 1, 0))
+        with pytest.raises(Refused):
+            check_memory(shape, adapters, torch.device("cuda"), 8)
 
 
 def test_bad_input_is_one_clear_error_and_nothing_is_written(model: Path, tmp_path: Path) -> None:

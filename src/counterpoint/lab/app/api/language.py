@@ -166,14 +166,16 @@ def _short(mix: Mapping[str, Any]) -> str:
 
 
 def language_planned(
-    config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None
+    config: Mapping[str, Any], *, out: Path | None, seeds: int | None, source: Path | None, is_dry: bool = False
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Every run to be trained: its folder and its settings, all looked up."""
+    """Every run to be trained: its folder and its settings, all looked up; to plan, a model's config.json is enough."""
     from counterpoint.lab.lm.weights import INSTALLABLE, find, lasting_name
     from counterpoint.lab.train.lm.settings import is_fake, language_settings
 
     full = language_settings(config, where=None if source is None else str(source)).as_dict()
-    if full["model"].lower() not in INSTALLABLE:  # a plan may be made before the model is installed, and for another machine
+    is_enough = is_dry and (Path(full["model"]) / "config.json").is_file()
+    # a plan may be made before the model is installed, and for another machine
+    if full["model"].lower() not in INSTALLABLE and not is_enough:
         find(full["model"])
     full["model"] = lasting_name(full["model"])  # a run is resumed from any folder
     if not is_fake(demos := full["imitate"]["demos"]):

@@ -19,11 +19,12 @@ import torch
 from counterpoint.credits.call_rows import CallRows
 from counterpoint.errors import InputError, Refused
 from counterpoint.lab.lm.adapter import Adapter
-from counterpoint.lab.lm.network import ALONE, LongRow, Network, Packed, Weights
+from counterpoint.lab.lm.network import ALONE, LayerCall, LongRow, Network, Packed, Weights
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.packing import SQUARE, ForestRow, Squares, forest_rows, long_row, on_device, row_length
 from counterpoint.lab.train.lm.stopwatch import Stopwatch
+from counterpoint.lab.train.lm.tensor_trees import on_cpu
 from counterpoint.lab.train.objectives import dpo_loss, kl
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class LanguageLearner:
     def state(self) -> dict[str, Any]:
         """What learned, and its optimizer, on the CPU."""
         learned, mean = ([t.detach().to("cpu", copy=True) for t in some] for some in (self.learned, self.mean))
-        return {"learned": learned, "optimizer": _on_cpu(self.optimizer.state_dict()), "mean": mean, "averaged": self.averaged}
+        return {"learned": learned, "optimizer": on_cpu(self.optimizer.state_dict()), "mean": mean, "averaged": self.averaged}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
@@ -191,6 +192,20 @@ class LanguageLearner:
     def now(self) -> Weights:
         """The weights as they are now, adapter added."""
         return self.weights if self.adapter is None else self.adapter.over(self.weights)
+
+    def snapshot(self) -> Weights:
+        """The weights as they are now, to be kept: what `reference` may be."""
+        with torch.no_grad():
+            return {n: w.detach().clone() for n, w in self.now().items()}
+
+    def whole_adapter(self) -> Adapter:
+        """The adapter that learns."""
+        assert self.adapter is not None
+        return self.adapter
+
+    def is_finite(self) -> bool:
+        """Whether all that learns is numbers still."""
+        return all(bool(torch.isfinite(p).all()) for p in self.learned)
 
     def logps(self, sequences: Sequence[CallTokens], weights: Weights | None = None) -> list[NDArray[np.float64]]:
         """Log-probabilities of what was said, one array for each sequence; no gradients."""
@@ -329,7 +344,7 @@ class LanguageLearner:
 
     def _step(self, sequences: Sequence[CallTokens], loss: Loss) -> dict[str, float]:
         told = self._fitting(sequences, lambda: self._gradient(sequences, loss))
-        norm = float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
+        norm = self._clipped()
         if not np.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
             where = _names(sequences, range(len(sequences)))
@@ -338,18 +353,26 @@ class LanguageLearner:
             self.optimizer.step()
         return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
 
+    def _clipped(self) -> float:
+        """The size of the gradient before it is cut to the limit."""
+        return float(torch.nn.utils.clip_grad_norm_(self.learned, self.options.clip_norm, foreach=True))
+
     def _fitting(self, sequences: Sequence[CallTokens], made: Callable[[], _T]) -> _T:
         """What is made of the sequences, in micro-batches that fit into the GPU's memory."""
         while True:
             try:
                 return made()
             except torch.OutOfMemoryError:
-                longest = max(map(len, sequences))
-                if self.options.tokens <= longest:
-                    what = f"the GPU's memory is too small for one call of {longest:,} tokens"
-                    raise Refused(what, fix="a shorter context, adapters instead of all weights, or a smaller model") from None
-                self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
+                self._halve(sequences)
             torch.cuda.empty_cache()
+
+    def _halve(self, sequences: Sequence[CallTokens]) -> None:
+        """Smaller micro-batches from now on, in which the longest call has room still."""
+        longest = max(map(len, sequences))
+        if self.options.tokens <= longest:
+            what = f"the GPU's memory is too small for one call of {longest:,} tokens"
+            raise Refused(what, fix="a shorter context, learn.recompute, adapters, or a smaller model") from None
+        self.options = replace(self.options, tokens=max(longest, self.options.tokens // 2))
 
     def _gradient(self, sequences: Sequence[CallTokens], loss: Loss) -> dict[str, float]:
         """The gradient of the loss over all sequences, left at the parameters; the loss, and what else is said of it."""
@@ -432,9 +455,9 @@ class LanguageLearner:
         places, which = np.unique(before, return_inverse=True)  # who says the same after the same is counted once
         return _Row(on_device(flat, device), attend, *(on_device(x, device) for x in (flat[said], places, which)))
 
-    def _token_logps(self, weights: Weights, row: _Row) -> Tensor:
+    def _token_logps(self, weights: Weights, row: _Row, layers: Sequence[LayerCall] | None = None) -> Tensor:
         """float32 log-probabilities of the tokens said by the calls of a micro-batch, one after the other."""
-        hidden = self.network.hidden_states(weights, row.ids, row.attend.positions, row.attend)
+        hidden = self.network.hidden_states(weights, row.ids, row.attend.positions, row.attend, layers)
         logits = self.network.logits(weights, hidden[row.before])
         logits = logits if self.options.temperature == 1.0 else logits / self.options.temperature
         return logits[row.which, row.said] - logits.logsumexp(-1)[row.which]
@@ -461,30 +484,8 @@ def less_kl(
     return out
 
 
-def pairs_of(sequences: Sequence[CallTokens]) -> list[tuple[CallTokens, CallTokens]]:
-    """Of calls with one and the same prompt the best and the worst by their advantages, where they differ and said two things."""
-    found: dict[bytes, list[tuple[float, int]]] = {}
-    for i, one in enumerate(sequences):
-        amount = 0.0 if one.advantages is None else float(one.advantages.mean())
-        found.setdefault(one.prompt.tobytes(), []).append((amount, i))
-    pairs = []
-    for same in found.values():
-        (most, best), (least, worst) = max(same, key=lambda x: (x[0], -x[1])), min(same)
-        if most > least and not np.array_equal(sequences[best].said, sequences[worst].said):
-            pairs.append((sequences[best], sequences[worst]))
-    return pairs
-
-
 def _means(reports: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([r[name] for r in reports])) for name in reports[0]} if reports else {}
-
-
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to("cpu", copy=True)
-    if isinstance(value, dict):
-        return {k: _on_cpu(v) for k, v in value.items()}
-    return [_on_cpu(v) for v in value] if isinstance(value, list) else value
 
 
 def _known(values: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,7 +26,11 @@ from counterpoint.lab.lm.network import Network, Shape, Weights
 from counterpoint.lab.lm.tensor_files import read_folder
 from counterpoint.lab.lm.weights import find, lasting_name
 from counterpoint.lab.train.lm.learner import LanguageLearner, Options
+from counterpoint.lab.train.lm.memory import count_weights
 from counterpoint.lab.train.lm.settings import LanguageSettings
+
+if TYPE_CHECKING:
+    from counterpoint.lab.train.lm.ranks import Ranks
 
 SHARED = "shared"
 """The name of the one policy where roles have none of their own."""
@@ -58,46 +63,42 @@ def check_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def check_memory(shape: Shape, adapters: str, device: torch.device) -> None:
-    """Refuse a model that cannot fit while it learns, and say what would."""
+def check_memory(shape: Shape, adapters: str, device: torch.device, cards: int = 1) -> None:
+    """Refuse a model that cannot fit while it learns on so many cards, and say what would."""
     if device.type != "cuda":
         return
     free, _ = torch.cuda.mem_get_info(device)
-    need = _size(shape) * _BYTES_PER_WEIGHT[adapters]
+    # of several cards the engine's copy is on one, and an adapter's base is as narrow as the engine's
+    each = _BYTES_PER_WEIGHT[adapters] if cards == 1 else 2 + (2 if adapters else 20) / cards
+    need = count_weights(shape) * each
     if need > 0.8 * free:
-        fits = 0.8 * free / _BYTES_PER_WEIGHT[adapters]
+        fits = 0.8 * free / each
         fix = f"a model of up to {fits / 1e9:.2g} billion weights" + ("" if adapters else ", or --set adapters=shared")
         raise Refused(f"{need / 2**30:.0f} GiB are needed and {free / 2**30:.0f} are free", where=str(device), fix=fix)
-
-
-def _size(shape: Shape) -> int:
-    layer = shape.width * (shape.heads + 2 * shape.kv_heads) * shape.head_width + shape.heads * shape.head_width * shape.width
-    words = shape.vocabulary * shape.width * (1 if shape.is_tied else 2)
-    return words + shape.layers * (layer + 3 * shape.width * shape.inner)
 
 
 class Policies:
     """What learns, and what speaks."""
 
-    def __init__(self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str]) -> None:
-        self.settings, self.files = settings, files
-        self.device = next(iter(files.weights.values())).device
+    def __init__(
+        self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str], ranks: Ranks | None = None
+    ) -> None:
+        """`ranks`: processes that learn together, of which this is the first; the weights are then on the CPU, and given away."""
+        self.settings, self.files, self.is_sharded = settings, files, ranks is not None
+        self.device = next(iter(files.weights.values())).device if ranks is None else check_device(settings.device)
         self.is_gpu = self.device.type == "cuda"
         self.names = tuple(roles) if settings.adapters == "role" else (SHARED,)
-        self.network = Network(files.shape, device=self.device, dtype=_dtype(self.device), is_compiled=self.is_gpu)
+        self.network = learning_network(settings, files.shape, self.device)
         self.context = min(files.shape.context, settings.context or _CONTEXT)
-        options = Options(tokens=settings.tokens or (65_536 if self.is_gpu else 8192))
-        self.learners = {name: self._learner(name, options) for name in self.names}
-        self.engines = Engines({name: engine_of(settings, files, share=len(self.names)) for name in self.names})
+        if ranks is not None:
+            ranks.begin(settings, files.shape, self.names)
+        self.learners = {name: learner_of(settings, self.network, files.weights, name, ranks) for name in self.names}
+        share, device = len(self.names), self.device
+        self.engines = Engines({name: engine_of(settings, files, share=share, device=device) for name in self.names})
+        if ranks is not None:
+            files.weights.clear()
         self.at_rest: Callable[[Callable[[Engines], None]], None] = lambda work: work(self.engines)
         """Has the engines worked on when no call is under way; where a thread answers calls, in that thread."""
-
-    def _learner(self, name: str, options: Options) -> LanguageLearner:
-        adapter = None
-        if self.settings.adapters:
-            seed = zlib.crc32(f"{self.settings.seed} {name}".encode())
-            adapter = Adapter.new(self.files.shape, self.files.weights, rank=self.settings.rank, seed=seed)
-        return LanguageLearner(self.network, self.files.weights, options, adapter)
 
     def policy_of(self, role: str | None) -> str:
         """Whose rows a role's calls are."""
@@ -132,8 +133,7 @@ class Policies:
 
     def snapshot(self) -> dict[str, Weights]:
         """The weights as they are now, to be kept."""
-        with torch.no_grad():
-            return {name: {n: w.detach().clone() for n, w in learner.now().items()} for name, learner in self.learners.items()}
+        return {name: learner.snapshot() for name, learner in self.learners.items()}
 
     # -- files -------------------------------------------------------------------------------------------------------
 
@@ -141,14 +141,13 @@ class Policies:
         """What `local:RUN` reads: a transformers folder, or adapters and the name of their model; written whole or not at all."""
         if not self.settings.adapters:
             (learner,) = self.learners.values()
-            weights, kind = {n: w.detach() for n, w in learner.weights.items()}, str(self.network.dtype).removeprefix("torch.")
+            weights, kind = {n: w.detach() for n, w in learner.now().items()}, str(self.network.dtype).removeprefix("torch.")
             write_folder(self.files.folder, self.files.shape, weights, run / "model", kind=kind)
             return
         names: dict[str, str] = {}
         for name, learner in self.learners.items():
-            assert learner.adapter is not None
             file = "adapter.safetensors" if len(self.names) == 1 else f"adapter-{name}.safetensors"
-            learner.adapter.save(run / file, base=self.files.digest)
+            learner.whole_adapter().save(run / file, base=self.files.digest)
             names[name] = file
         base = lasting_name(self.settings.model)
         about = {"base": base, "base_weights": find(base).weights_digest(), "rank": self.settings.rank}
@@ -161,16 +160,40 @@ def _dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
-def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1) -> Engine:
-    """An engine that speaks with a copy of the model's weights; `share` engines divide the device."""
+def learning_network(settings: LanguageSettings, shape: Shape, device: torch.device) -> Network:
+    """What learners compute with."""
+    kind, is_gpu = _dtype(device), device.type == "cuda"
+    return Network(shape, device=device, dtype=kind, is_compiled=is_gpu, is_recomputed=settings.learn.recompute)
+
+
+def learner_of(
+    settings: LanguageSettings, network: Network, weights: Weights, name: str, ranks: Ranks | None = None
+) -> LanguageLearner:
+    """The learner of a policy, on one device or on those of `ranks`."""
+    options = Options(tokens=settings.tokens or (65_536 if network.device.type == "cuda" else 8192))
+    adapter = None
+    if settings.adapters:
+        seed = zlib.crc32(f"{settings.seed} {name}".encode())
+        adapter = Adapter.new(network.shape, weights, rank=settings.rank, seed=seed)
+    if ranks is None:
+        return LanguageLearner(network, weights, options, adapter)
+    from counterpoint.lab.train.lm.sharded import ShardedLearner
+
+    return ShardedLearner(network, weights, options, adapter, ranks=ranks, name=name)
+
+
+def engine_of(
+    settings: LanguageSettings, files: ModelFiles, *, share: int = 1, device: torch.device | None = None
+) -> Engine:
+    """An engine that speaks with a copy of the model's weights; `share` engines divide the device, which is theirs or another."""
     chat, shape = files.chat, files.shape
-    device = next(iter(files.weights.values())).device
+    device = device or next(iter(files.weights.values())).device
     spaces = np.zeros(shape.vocabulary, bool)
     spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
     ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
     fits = replace(shape, context=min(shape.context, settings.context or _CONTEXT))
     network = Network(fits, device=device, dtype=_dtype(device))
-    weights = {n: w.detach().to(network.dtype, copy=True) for n, w in files.weights.items()}
+    weights = {n: w.detach().to(device, network.dtype, copy=True) for n, w in files.weights.items()}
     if device.type != "cuda":
         return Engine(network, weights, ends=ends, after_space=spaces, slots=settings.slots or 64)
     from counterpoint.lab.lm.cuda import CudaEngine

@@ -29,6 +29,7 @@ from counterpoint.lab.train.lm.own_endpoint import OwnEndpoint
 from counterpoint.lab.train.lm.own_tasks import OwnTasks
 from counterpoint.lab.train.lm.own_worker import serve_teams
 from counterpoint.lab.train.lm.policies import ModelFiles, Policies, check_device, check_memory, read_model
+from counterpoint.lab.train.lm.ranks import Ranks, all_ranks
 from counterpoint.lab.train.lm.settings import LanguageSettings, TaskMix, is_fake, language_settings, named_in
 from counterpoint.lab.train.lm.team_batch import TeamBatch, decisions
 from counterpoint.lab.train.lm.training import LanguageTraining, first_task
@@ -74,9 +75,9 @@ def train_language(
     if settings.runner == "ray":
         check_ray()
     check_new(path)
-    device = check_device(settings.device)
-    files = read_model(settings.model, device)
-    check_memory(files.shape, settings.adapters, device)
+    device, ranks = check_device(settings.device), _ranks()
+    files = read_model(settings.model, device if ranks is None else torch.device("cpu"))
+    check_memory(files.shape, settings.adapters, device, 1 if ranks is None else ranks.size)
     was_there = path.is_dir()
     with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
         try:
@@ -115,23 +116,32 @@ def _go_on(
     run: RunFolder, settings: LanguageSettings, tell: Progress, *, address: str | None, files: ModelFiles | None = None,
     is_resumed: bool = False,
 ) -> None:  # fmt: skip
-    device = check_device(settings.device)
+    device, ranks = check_device(settings.device), _ranks()
     torch.set_num_threads(1)
-    files = files or read_model(settings.model, device)
+    files = files or read_model(settings.model, device if ranks is None else torch.device("cpu"))
     if is_resumed and files.digest != run.about["model"]["digest"]:
         what = f"the model {settings.model} is not the one that the run began with"
         raise InputError(what, where=os.fspath(run.path), fix=f"the weights with the digest {run.about['model']['digest']}")
     workers = settings.workers or max(1, (os.cpu_count() or 2) - 1)
     if settings.task[0].is_own:
-        _go_on_own(run, settings, tell, Policies(settings, files, ()), address=address, is_resumed=is_resumed)
+        _go_on_own(run, settings, tell, Policies(settings, files, (), ranks), address=address, is_resumed=is_resumed)
         return
     host = _host(files, workers, address, tell) if settings.runner == "ray" else None
     with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu", host=host) as driver:
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
-        training = LanguageTraining(settings, Policies(settings, files, roles), driver)
+        training = LanguageTraining(settings, Policies(settings, files, roles, ranks), driver)
         if is_resumed:
             restore_last(run, training)
         LanguageSession(run, training, tell).go()
+
+
+def _ranks() -> Ranks | None:
+    """The processes that learn with this one, which must be the first of them."""
+    ranks = all_ranks()
+    if ranks is not None and not ranks.is_first:
+        fix = "torchrun -m counterpoint train lm, where the others follow"
+        raise InputError("only the first of torchrun's processes trains", where=f"process {ranks.rank}", fix=fix)
+    return ranks
 
 
 def _go_on_own(

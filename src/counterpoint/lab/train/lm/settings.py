@@ -172,6 +172,8 @@ class Learn:
     """At which teams play; with `loss = "clip"` the policy that learns is the model at this temperature."""
     steps: PositiveInt = 4
     """Optimiser steps of one update."""
+    recompute: bool = False
+    """Keep less of a micro-batch and compute its layers twice: memory for a third more time (gradient checkpointing)."""
     lr: Rate = 3e-5
     last_rate: Rate = 1.0
     """What is left of the rate at the end; it falls evenly from update to update."""

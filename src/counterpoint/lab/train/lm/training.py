@@ -26,10 +26,11 @@ from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.advantages import advantages, flat_groups, less_prices
 from counterpoint.lab.train.lm.demonstrations import retokenised
 from counterpoint.lab.train.lm.driver import Driver, DriverStats, Rollout
-from counterpoint.lab.train.lm.learner import CallTokens, less_kl, pairs_of, sequences_of, with_old
+from counterpoint.lab.train.lm.learner import CallTokens, less_kl, sequences_of, with_old
 from counterpoint.lab.train.lm.own_driver import OwnDriver
 from counterpoint.lab.train.lm.own_rollout import OwnRollout
 from counterpoint.lab.train.lm.own_tasks import OwnTasks
+from counterpoint.lab.train.lm.pairs import pairs_of
 from counterpoint.lab.train.lm.play_ahead import PlayAhead, PlayedGroups
 from counterpoint.lab.train.lm.policies import Policies
 from counterpoint.lab.train.lm.settings import HELD_OUT_END, LanguageSettings, TaskMix, is_fake
@@ -440,7 +441,7 @@ class LanguageTraining:
     def check_weights(self) -> None:
         """Raise `NotFinite` where weights are no numbers any more, and cannot be kept."""
         for name, learner in self.policies.learners.items():
-            if not all(bool(torch.isfinite(p).all()) for p in learner.learned):
+            if not learner.is_finite():
                 raise NotFinite("the weights are NaN or infinite", where=f"policy {name}", fix="a lower learning rate")
 
     def state(self) -> bytes:
@@ -464,6 +465,9 @@ class LanguageTraining:
         self.seconds, self.totals = kept["seconds"], kept["totals"]
         device = self.policies.device
         if kept["reference"] is not None:
+            if any(kept["reference"].values()) == self.policies.is_sharded:  # in shards it is in the learners' own state
+                fix = "resume it on one card" if self.policies.is_sharded else "resume it by torchrun, with 2 processes or more"
+                raise InputError("the reference of this run was kept by another kind of learner", where=where, fix=fix)
             self.reference = {p: {n: w.to(device) for n, w in ws.items()} for p, ws in kept["reference"].items()}
         if kept.get("ahead") is not None:
             self._ahead.put(PlayedGroups.unpacked(kept["ahead"]))

@@ -6,7 +6,9 @@ Always true: rows go to stdout, progress to stderr; an interrupted run prints th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +79,40 @@ def set_value(config: dict[str, Any], pair: str) -> None:
     inner[last] = value
 
 
-def train_planned(planned: Planned, options: Mapping[str, Any]) -> None:
-    """Train every run of a plan, or print the plan where that is asked for."""
+def by_torchrun(train: Callable[[], None], runner: str | None, *, is_dry: bool = False) -> None:
+    """Train here; of processes that torchrun started together the first one does, and the others learn with it.
+
+    Where $WORLD_SIZE alone says how many there are, and teams are played on a Ray cluster, the cluster starts the others.
+    """
+    rank, size = (int(os.environ.get(name) or usual) for name, usual in (("RANK", 0), ("WORLD_SIZE", 1)))
+    if is_dry:
+        return None if rank else train()
+    if size == 1:
+        return train()
+    from counterpoint.lab.train.lm.followers import follow, leading
+
+    if rank:
+        return follow()
+    kind, address = split_runner(runner)
+    with ExitStack() as opened:
+        if kind == "ray" and "RANK" not in os.environ:
+            from counterpoint.lab.train.runner import check_ray
+
+            check_ray()
+            from counterpoint.lab.train.lm.ray_ranks import RayRanks  # ray is optional
+
+            opened.enter_context(RayRanks(size, address=address))
+        opened.enter_context(leading())
+        train()
+    return None
+
+
+def train_planned(planned: Planned, options: Mapping[str, Any], estimate: Mapping[str, Any] | None = None) -> None:
+    """Train every run of a plan, or print the plan, and what it takes, where that is asked for."""
     from counterpoint.lab.app.api.train import is_run
 
     if options["is_dry"]:
-        return show_plan(planned, as_json=options["as_json"])
+        return show_plan(planned, as_json=options["as_json"], estimate=estimate)
     for folder, config in planned:
         train_folder(folder, config, options, is_resumed=len(planned) > 1 and is_run(folder))
     if len(planned) > 1 and not options["as_json"]:
@@ -92,13 +122,19 @@ def train_planned(planned: Planned, options: Mapping[str, Any]) -> None:
     return None
 
 
-def show_plan(planned: Planned, *, as_json: bool) -> None:
-    """Print what would be trained."""
+def show_plan(planned: Planned, *, as_json: bool, estimate: Mapping[str, Any] | None = None) -> None:
+    """Print what would be trained, and what one of these runs takes."""
     if as_json:
-        return emit({"schema": SCHEMA_VERSION, "would_train": [{"folder": str(folder), **config} for folder, config in planned]})
+        would = {"would_train": [{"folder": str(folder), **config} for folder, config in planned]}
+        return emit({"schema": SCHEMA_VERSION, **would, **({} if estimate is None else {"estimate": estimate})})
     for folder, config in planned:
         rows = [(k, json.dumps(v, default=str)) for k, v in config.items()]
         click.echo(f"would train {plain_text(str(folder))}\n" + table(("setting", "value"), rows))
+    if estimate is not None:
+        from counterpoint.lab.app.api.estimate import estimate_lines
+
+        head, parts, told = estimate_lines(estimate)
+        click.echo("\n" + table(head, parts) + "\n" + told)
     return None
 
 

@@ -14,7 +14,7 @@ import click
 from counterpoint.app.terminal.options import cap_option, mechanism_option
 from counterpoint.errors import InputError
 from counterpoint.lab.app.cli._options import counts_of, names_of, preset_option, split_runner
-from counterpoint.lab.app.cli.train._runs import EXIT_CODES, run_options, train_planned
+from counterpoint.lab.app.cli.train._runs import EXIT_CODES, by_torchrun, run_options, train_planned
 
 
 @click.command(
@@ -41,8 +41,15 @@ def lm(source: Path | None, **options: Any) -> None:
     --set takes dials of the tasks (documents=8), limits of the team (limits.width=2), prices (prices.agent=0.02) and settings
     (imitate.steps=300, imitate.where='reward>0.5', adapters=shared or role, device=cuda). A preset that `train presets` marks for
     `lm` sets rewards, credit and loss as a published method does. The default mechanism is
-    group_relative. The model of a finished run is local:RUN.
+    group_relative. The model of a finished run is local:RUN. --dry-run tells what 1, 8 and 64 cards need of memory and time, from
+    the model's config.json alone. With several cards: torchrun --nproc-per-node N -m counterpoint
+    train lm ...
     """
+    by_torchrun(lambda: _train(source, options), options["runner"], is_dry=options["is_dry"])
+
+
+def _train(source: Path | None, options: Mapping[str, Any]) -> None:
+    from counterpoint.lab.app.api.estimate import estimate
     from counterpoint.lab.app.api.language import language_config, language_planned
 
     runner, _ = split_runner(options["runner"])
@@ -56,8 +63,9 @@ def lm(source: Path | None, **options: Any) -> None:
         allow=options["allow"], pairs=pairs,
         seed=options["seed"], workers=options["workers"], runner=runner,
     )  # fmt: skip
-    planned = language_planned(config, out=options["output"], seeds=options["seeds"], source=source)
-    train_planned(planned, options)
+    is_dry = options["is_dry"]
+    planned = language_planned(config, out=options["output"], seeds=options["seeds"], source=source, is_dry=is_dry)
+    train_planned(planned, options, estimate(planned[0][1]) if is_dry else None)
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, str] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from counterpoint.lab.app.cli.train._runs import EXIT_CODES, session_options, train_folder
+from counterpoint.lab.app.cli.train._runs import EXIT_CODES, by_torchrun, session_options, train_folder
 
 
 @click.command(
@@ -26,4 +26,4 @@ def resume(run: Path, **options: Any) -> None:
     """
     from counterpoint.lab.app.api.train import run_folder
 
-    train_folder(run_folder(run), {}, options, is_resumed=True)
+    by_torchrun(lambda: train_folder(run_folder(run), {}, options, is_resumed=True), options["runner"])
