@@ -8,22 +8,25 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from counterpoint.errors import InputError, Refused
-from counterpoint.lab.lm.adapter import Adapter, adapted
+from counterpoint.lab.lm.adapter import Adapter, PolicyWeights, adapted
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.conversion import ready_folder, write_folder
-from counterpoint.lab.lm.engine import Engine, Engines
+from counterpoint.lab.lm.engine import Engine, Engines, Stats
 from counterpoint.lab.lm.network import Network, Shape, Weights
+from counterpoint.lab.lm.served.engine import ModelPlace, ServedEngine, server_of
 from counterpoint.lab.lm.tensor_files import read_folder
 from counterpoint.lab.lm.weights import find, lasting_name
+from counterpoint.lab.train.lm.driver import Answers
 from counterpoint.lab.train.lm.learner import LanguageLearner, Options
 from counterpoint.lab.train.lm.settings import LanguageSettings
 
@@ -76,10 +79,25 @@ def _size(shape: Shape) -> int:
     return words + shape.layers * (layer + 3 * shape.width * shape.inner)
 
 
+class TeamEngine(Answers, Protocol):
+    """What speaks for the policies of a run: engines of this process, or a server."""
+
+    @property
+    def stats(self) -> Stats:
+        """What it has done so far."""
+
+    def load(self, policies: Mapping[str, PolicyWeights]) -> None:
+        """Speak with these weights from now on."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
 class Policies:
     """What learns, and what speaks."""
 
-    def __init__(self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str]) -> None:
+    def __init__(self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str], run: Path | None = None) -> None:
+        """`run`: the folder of the run, in which weights are handed over to a server."""
         self.settings, self.files = settings, files
         self.device = next(iter(files.weights.values())).device
         self.is_gpu = self.device.type == "cuda"
@@ -88,8 +106,8 @@ class Policies:
         self.context = min(files.shape.context, settings.context or _CONTEXT)
         options = Options(tokens=settings.tokens or (65_536 if self.is_gpu else 8192))
         self.learners = {name: self._learner(name, options) for name in self.names}
-        self.engines = Engines({name: engine_of(settings, files, share=len(self.names)) for name in self.names})
-        self.at_rest: Callable[[Callable[[Engines], None]], None] = lambda work: work(self.engines)
+        self.engines: TeamEngine = self._engines(run)
+        self.at_rest: Callable[[Callable[[Any], None]], None] = lambda work: work(self.engines)
         """Has the engines worked on when no call is under way; where a thread answers calls, in that thread."""
 
     def _learner(self, name: str, options: Options) -> LanguageLearner:
@@ -98,6 +116,20 @@ class Policies:
             seed = zlib.crc32(f"{self.settings.seed} {name}".encode())
             adapter = Adapter.new(self.files.shape, self.files.weights, rank=self.settings.rank, seed=seed)
         return LanguageLearner(self.network, self.files.weights, options, adapter)
+
+    def _engines(self, run: Path | None) -> TeamEngine:
+        settings, files, server = self.settings, self.files, server_of(self.settings.engine)
+        if server is None:
+            return Engines({name: engine_of(settings, files, share=len(self.names)) for name in self.names})
+        if run is None:
+            raise InputError(f"the engine {settings.engine} needs the folder of a run", fix="the engine of this process")
+        kind = str(self.network.dtype).removeprefix("torch.")
+        place = ModelPlace(files.shape, files.folder, run / "engine", kind)
+        return ServedEngine(*server, place, ends=_ends(files), context=self.context, slots=settings.slots)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self.engines.close()
 
     def policy_of(self, role: str | None) -> str:
         """Whose rows a role's calls are."""
@@ -109,15 +141,8 @@ class Policies:
 
     def refresh(self) -> None:
         """The engines speak with the learners' weights from now on."""
-        with torch.no_grad():
-            weights = {name: {n: w.detach() for n, w in learner.now().items()} for name, learner in self.learners.items()}
-
-        def load(engines: Engines) -> None:
-            with torch.no_grad():
-                for name, new in weights.items():
-                    engines.engines[name].load(new)
-
-        self.at_rest(load)
+        policies = {name: PolicyWeights(learner.weights, learner.adapter) for name, learner in self.learners.items()}
+        self.at_rest(lambda engines: engines.load(policies))
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -161,13 +186,18 @@ def _dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if device.type == "cuda" else torch.float32
 
 
+def _ends(files: ModelFiles) -> list[int]:
+    """Tokens that end an answer: an answer is one line."""
+    return sorted(i for i in {*files.chat.ends, *files.chat.lines} if i < files.shape.vocabulary)
+
+
 def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1) -> Engine:
     """An engine that speaks with a copy of the model's weights; `share` engines divide the device."""
     chat, shape = files.chat, files.shape
     device = next(iter(files.weights.values())).device
     spaces = np.zeros(shape.vocabulary, bool)
     spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
-    ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
+    ends = _ends(files)
     fits = replace(shape, context=min(shape.context, settings.context or _CONTEXT))
     network = Network(fits, device=device, dtype=_dtype(device))
     weights = {n: w.detach().to(network.dtype, copy=True) for n, w in files.weights.items()}

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from counterpoint.display import working
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.engine import Engines
+from counterpoint.lab.lm.served.engine import OWN
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.alerts import language_alerts
@@ -126,9 +128,11 @@ def _go_on(
         _go_on_own(run, settings, tell, Policies(settings, files, ()), address=address, is_resumed=is_resumed)
         return
     host = _host(files, workers, address, tell) if settings.runner == "ray" else None
-    with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu", host=host) as driver:
+    is_repeatable = device.type == "cpu" and settings.engine == OWN
+    with Driver(files.folder, workers=workers, is_repeatable=is_repeatable, host=host) as driver, ExitStack() as stack:
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
-        training = LanguageTraining(settings, Policies(settings, files, roles), driver)
+        policies = stack.enter_context(closing(Policies(settings, files, roles, run.path)))
+        training = LanguageTraining(settings, policies, driver)
         if is_resumed:
             restore_last(run, training)
         LanguageSession(run, training, tell).go()
@@ -139,6 +143,7 @@ def _go_on_own(
 ) -> None:
     """The same with a team of a person's own code: the engine answers in a thread, and the code asks it by OpenAI's protocol."""
     mix, engines = settings.task[0], policies.engines
+    assert isinstance(engines, Engines)  # `check_own` refuses another
     (engine, *_), is_far = engines.engines.values(), settings.runner == "ray"
 
     def load() -> tuple[Chat, Engines]:

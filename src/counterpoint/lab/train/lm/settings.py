@@ -25,6 +25,7 @@ import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.files import read_toml
+from counterpoint.lab.lm.served.engine import server_of
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.team.session import Spec, make_model
 from counterpoint.lab.team.state import Limits
@@ -234,6 +235,9 @@ class LanguageSettings:
     seed: Seed = 0
     """Of everything random in the run."""
     device: str = "cpu"
+    engine: str = "own"
+    """What answers the teams' calls: the engine of this process, or a server of the same model, `vllm:http://HOST:PORT` or
+    `sglang:http://HOST:PORT`, that sees this run's folder: new weights are handed over as files."""
     adapters: Literal["", "shared", "role"] = ""
     """Empty: all weights learn. shared: one adapter. role: one adapter, and one optimiser, for each role."""
     rank: PositiveInt = 8
@@ -290,6 +294,7 @@ class LanguageSettings:
         if not l.credit and (l.updates or l.seconds):
             raise InputError("no credit mechanism is named", where="learn.credit", fix='credit = ["group_relative"]')
         l.objective()
+        server_of(self.engine)
         self._look_up()
 
     def _look_up(self) -> None:
