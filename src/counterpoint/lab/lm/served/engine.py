@@ -8,6 +8,7 @@ read with other weights. An adapter has a new name each time, so that no prefix 
 from __future__ import annotations
 
 import secrets
+import select
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,6 +142,15 @@ class ServedEngine:
             out.append((ticket, answer))
         stats.passes += bool(out)
         return out
+
+    def run(self, asks: Sequence[Ask]) -> list[Answer]:
+        """The answers of many, in their order, waited for."""
+        tickets = {self.add(ask): i for i, ask in enumerate(asks)}
+        out: dict[int, Answer] = {}
+        while self.is_busy:
+            select.select([self], [], [])
+            out |= {tickets[ticket]: answer for ticket, answer in self.step()}
+        return [out[i] for i in range(len(asks))]
 
     def reset(self) -> None:
         """Forget every call."""
