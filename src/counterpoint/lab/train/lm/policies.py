@@ -21,22 +21,22 @@ from counterpoint.errors import InputError, Refused
 from counterpoint.lab.lm.adapter import Adapter, PolicyWeights, adapted
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.conversion import ready_folder, write_folder
-from counterpoint.lab.lm.engine import Ask, Engine, Engines, Stats
+from counterpoint.lab.lm.engine import Engine, Engines, Stats
 from counterpoint.lab.lm.model import Message
 from counterpoint.lab.lm.network import Network, Shape, Weights
 from counterpoint.lab.lm.served.engine import ModelPlace, ServedEngine, server_of
 from counterpoint.lab.lm.tensor_files import read_folder
 from counterpoint.lab.lm.weights import find, lasting_name
 from counterpoint.lab.train.lm.driver import Answers
-from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options
+from counterpoint.lab.train.lm.learner import LanguageLearner, Options
+from counterpoint.lab.train.lm.server_check import check_server
 from counterpoint.lab.train.lm.settings import LanguageSettings
 
 SHARED = "shared"
 """The name of the one policy where roles have none of their own."""
 _CONTEXT = 4096
-_MOST_GAP = 0.25
-"""In log-probability of a token: rounding to bfloat16 stays far below, other weights or another temperature go far beyond."""
 _TRIED = "Tell me a story."
+"""What a server is asked before it plays."""
 _BYTES_PER_WEIGHT = {"": 22, "shared": 8, "role": 8}
 """float32 weights, gradients and two moments, and the engine's copy; without gradients of what does not learn."""
 
@@ -147,27 +147,13 @@ class Policies:
 
     def refresh(self) -> None:
         """The engines speak with the learners' weights from now on."""
+        if isinstance(self.engines, ServedEngine) and not self._agrees:
+            prompt = self.files.chat.prompt([Message("user", _TRIED)])
+            check_server(self.engines, self.learners, prompt, self.settings.learn.temperature)
+            self._agrees = True
+            return
         policies = {name: PolicyWeights(learner.weights, learner.adapter) for name, learner in self.learners.items()}
         self.at_rest(lambda engines: engines.load(policies))
-        if isinstance(self.engines, ServedEngine) and not self._agrees:
-            self._agrees = True
-            for name in self.names:
-                self._check(name, self.engines)
-
-    def _check(self, name: str, engine: ServedEngine) -> None:
-        """Raise where a server does not give a policy's words the probabilities that its learner gives them."""
-        heat, learner = self.settings.learn.temperature, self.learners[name]
-        prompt = self.files.chat.prompt([Message("user", _TRIED)])
-        said = engine.run([Ask(prompt=prompt, most=16, temperature=heat, seed=k, policy=name) for k in range(4)])
-        calls = [CallTokens(str(k), np.array(prompt, np.int32), np.array(a.token_ids, np.int32)) for k, a in enumerate(said)]
-        learner.options = replace(learner.options, temperature=heat)
-        own, theirs = np.concatenate(learner.logps(calls)), np.concatenate([a.logps for a in said])
-        if not (gap := float(np.abs(own - theirs).mean())) <= _MOST_GAP:
-            what = f"its log-probabilities differ from the learner's by {gap:.2f} on average: no policy gradient"
-            fix = f"serve {self.settings.model} itself" if self.settings.adapters else "serve a model of the same shape"
-            if heat != 1:
-                fix += f"; at temperature {heat:g}, vLLM with --logprobs-mode processed_logprobs"
-            raise Refused(what, where=engine.link.url, fix=fix)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
