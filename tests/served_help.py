@@ -137,7 +137,7 @@ class ContractServer:
     def _vllm(self, body: dict[str, Any]) -> dict[str, Any]:
         if unknown := set(body) - VLLM_FIELDS:
             raise Unwilling(400, f"extra fields: {sorted(unknown)}")
-        assert body["return_token_ids"] and body["logprobs"] == 0 and body["ignore_eos"]
+        assert (body["return_token_ids"], body["logprobs"], body["ignore_eos"]) == (True, 0, True)
         ask = Ask(prompt=body["prompt"], most=body["max_tokens"], temperature=body["temperature"], seed=body["seed"])
         answer = self._run("" if body["model"] == self.name else body["model"], ask, body["stop_token_ids"])
         choice = {

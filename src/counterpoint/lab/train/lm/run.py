@@ -22,6 +22,7 @@ from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.engine import Engines
 from counterpoint.lab.lm.served.engine import OWN
+from counterpoint.lab.lm.served.link import ServerFailed
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.alerts import language_alerts
@@ -83,7 +84,7 @@ def train_language(
     with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
         try:
             _go_on(run, settings, tell, address=address, files=files)
-        except (InputError, NotFound, Refused):
+        except (InputError, NotFound, Refused, ServerFailed):
             if not run.metrics() and not run.evals():  # nothing was learned yet, and going on would end in the same way
                 shutil.rmtree(path)
                 if was_there:

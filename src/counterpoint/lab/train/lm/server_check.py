@@ -8,6 +8,7 @@ weights that are far from the model's, then the model's own, and comparing its l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,13 +16,15 @@ import torch
 
 from counterpoint.errors import Refused
 from counterpoint.lab.lm.adapter import Adapter, PolicyWeights
-from counterpoint.lab.lm.engine import Ask
+from counterpoint.lab.lm.engine import Answer, Ask
 from counterpoint.lab.lm.served.engine import ServedEngine
+from counterpoint.lab.lm.served.link import ServerFailed
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner
 
-_MOST_GAP = 0.25
-"""In log-probability of a token: rounding to bfloat16 stays far below, other weights or another temperature go far beyond."""
-_WORDS, _MAPS = 0.3, 0.1
+_MOST_GAP, _MOST_SHARE = 0.25, 0.5
+"""In log-probability of a token, on average: rounding to bfloat16 stays far below, and another temperature goes far beyond. And as
+a share of the distance to the weights that were not given, which is short for a tiny model."""
+_WORDS, _MAPS = 0.3, 0.05
 """How far the weights that are tried are from the model's, in standard deviations: its table of words, or its linear maps."""
 _SAMPLES, _TOKENS = 4, 16
 
@@ -29,22 +32,26 @@ _SAMPLES, _TOKENS = 4, 16
 def check_server(
     engine: ServedEngine, learners: Mapping[str, LanguageLearner], prompt: Sequence[int], temperature: float
 ) -> None:
-    """Raise where it does not; afterwards it speaks with the learners' weights."""
+    """Raise where it does not; in any case it was given the learners' weights last."""
     own = {name: PolicyWeights(learner.weights, learner.adapter) for name, learner in learners.items()}
-    for policies, what in (({name: _far(each) for name, each in own.items()}, "new weights"), (own, "the run's weights")):
+    far = {name: _far(each) for name, each in own.items()}
+    for policies, others, what in ((far, own, "new weights"), (own, far, "the run's weights")):
         engine.load(policies)
         for name, policy in policies.items():
-            gap = _gap(engine, learners[name], name, policy, prompt, temperature)
-            if not gap <= _MOST_GAP:
+            asks = [Ask(prompt=prompt, most=_TOKENS, temperature=temperature, seed=k, policy=name) for k in range(_SAMPLES)]
+            said = engine.run(asks)
+            gap, other = (_gap(learners[name], each, said, prompt, temperature) for each in (policy, others[name]))
+            if not gap <= min(_MOST_GAP, _MOST_SHARE * other):
+                if policies is far:
+                    with suppress(ServerFailed):  # what went wrong first is told
+                        engine.load(own)
                 _refuse(engine, gap, what, is_adapted=policy.adapter is not None, temperature=temperature)
 
 
 def _gap(
-    engine: ServedEngine, learner: LanguageLearner, name: str, policy: PolicyWeights, prompt: Sequence[int], temperature: float
+    learner: LanguageLearner, policy: PolicyWeights, said: Sequence[Answer], prompt: Sequence[int], temperature: float
 ) -> float:
-    """How far the server's log-probabilities of its own words are from the learner's, on average."""
-    asks = [Ask(prompt=prompt, most=_TOKENS, temperature=temperature, seed=k, policy=name) for k in range(_SAMPLES)]
-    said = engine.run(asks)
+    """How far log-probabilities are from those that the learner's network gives with these weights, on average."""
     calls = [CallTokens(str(k), np.array(prompt, np.int32), np.array(a.token_ids, np.int32)) for k, a in enumerate(said)]
     before, learner.options = learner.options, replace(learner.options, temperature=temperature)
     try:
