@@ -29,6 +29,15 @@ SGLANG_PARAMS = {
 }  # fmt: skip
 
 
+def config(model: Path, **more: Any) -> dict[str, Any]:
+    """A short run of a toy task, whose price of a token makes every team earn something else."""
+    limits = {"width": 1, "max_tokens": 8, "turns": 4, "steps": 3, "repairs": 0}
+    task = {"name": "tests.lm_help:colours", "topology": "harness", "limits": limits}
+    learn = {"updates": 2, "groups": 2, "samples": 3, "lr": 4e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
+    usual = {"eval_episodes": 2, "workers": 1, "eval_every": 100, "checkpoint_every": 1, "prices": {"token": 0.01}}
+    return {"model": str(model), "task": [task], "learn": learn, **usual, **more}
+
+
 class Unwilling(Exception):
     """A refusal: status and message."""
 

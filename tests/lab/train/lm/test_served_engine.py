@@ -17,7 +17,7 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("httpx")
 
 from tests.lm_help import TEXTS  # noqa: E402
-from tests.served_help import ContractServer, Unwilling  # noqa: E402
+from tests.served_help import ContractServer, Unwilling, config  # noqa: E402
 from tests.tiny_help import make_tiny  # noqa: E402
 
 import counterpoint.lab.lm.served.link as link  # noqa: E402
@@ -48,14 +48,6 @@ def server(model: Path) -> Iterator[ContractServer]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "_WAITS_S", (0.01, 0.01))
-
-
-def config(model: Path, **more: Any) -> dict[str, Any]:
-    limits = {"width": 1, "max_tokens": 8, "turns": 4, "steps": 3, "repairs": 0}
-    task = {"name": "tests.lm_help:colours", "topology": "harness", "limits": limits}
-    learn = {"updates": 2, "groups": 2, "samples": 3, "lr": 4e-3, "steps": 2, "resample": 0, **more.pop("learn", {})}
-    usual = {"eval_episodes": 2, "workers": 1, "eval_every": 100, "checkpoint_every": 1, "prices": {"token": 0.01}}
-    return {"model": str(model), "task": [task], "learn": learn, **usual, **more}
 
 
 @pytest.fixture(scope="module", params=["", "shared"])

@@ -22,8 +22,8 @@ from counterpoint.lab.lm.served.link import ServerFailed
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner
 
 _MOST_GAP, _MOST_SHARE = 0.25, 0.5
-"""In log-probability of a token, on average: rounding to bfloat16 stays far below, and another temperature goes far beyond. And as
-a share of the distance to the weights that were not given, which is short for a tiny model."""
+"""In log-probability of a token, on average: rounding to bfloat16 stays far below, another temperature goes far beyond. And as a
+share of the distance to the weights that were not given, which is short for a tiny model."""
 _WORDS, _MAPS = 0.3, 0.05
 """How far the weights that are tried are from the model's, in standard deviations: its table of words, or its linear maps."""
 _SAMPLES, _TOKENS = 4, 16
