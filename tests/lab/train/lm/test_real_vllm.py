@@ -8,13 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,21 +19,20 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
 pytest.importorskip("httpx")
 
-VLLM = shutil.which(os.environ.get("COUNTERPOINT_VLLM", "") or "no-vllm")
-if VLLM is None:
-    pytest.skip("COUNTERPOINT_VLLM names no vllm executable", allow_module_level=True)
-
 from tests.lm_help import TEXTS  # noqa: E402
 from tests.served_help import config  # noqa: E402
 from tests.tiny_help import make_tiny  # noqa: E402
 
+from counterpoint.lab.lm.adapter import PolicyWeights  # noqa: E402
 from counterpoint.lab.lm.engine import Ask  # noqa: E402
 from counterpoint.lab.lm.network import Network, read, shape_of  # noqa: E402
 from counterpoint.lab.lm.served.engine import ModelPlace, ServedEngine, server_of  # noqa: E402
+from counterpoint.lab.lm.served.launch import VLLM_ENV, vllm_executable, vllm_server  # noqa: E402
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options  # noqa: E402
 from counterpoint.lab.train.lm.run import train_language  # noqa: E402
 
-_START_S = 600.0
+VLLM = vllm_executable() if VLLM_ENV in os.environ else None
+pytestmark = pytest.mark.skipif(VLLM is None, reason=f"{VLLM_ENV} names no vllm executable")
 
 
 @pytest.fixture(scope="module")
@@ -59,58 +51,32 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def url(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    more = {
-        "VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_CPU_KVCACHE_SPACE": "1",
-        "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONPATH": "",
-    }  # fmt: skip
-    assert VLLM is not None
-    command = [
-        VLLM, "serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--dtype", "float32",
-        "--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens", "32768", "--enable-lora",
-        "--logprobs-mode", "processed_logprobs",
+def url(model: Path) -> Iterator[str]:
+    how = [
+        "--enforce-eager", "--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "32", "--max-num-batched-tokens",
+        "32768", "--enable-lora", "--logprobs-mode", "processed_logprobs",
     ]  # fmt: skip
-    log = tmp_path_factory.mktemp("vllm") / "log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=os.environ | more, stdout=out, stderr=out, start_new_session=True)
-    try:
-        address, end = f"http://127.0.0.1:{port}", time.monotonic() + _START_S
-        while not _is_up(address):
-            assert process.poll() is None, log.read_text(errors="replace")[-4000:]
-            assert time.monotonic() < end, f"vLLM is not up after {_START_S:g} s"
-            time.sleep(0.5)
+    assert VLLM is not None
+    with vllm_server(VLLM, model, how, VLLM_CPU_KVCACHE_SPACE="1") as address:
         yield address
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
-def _is_up(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/v1/models", timeout=5):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
+def an_engine(url: str, model: Path, folder: Path) -> ServedEngine:
+    found = server_of(f"vllm:{url}")
+    assert found is not None
+    return ServedEngine(*found, ModelPlace(shape_of(model), model, folder, "float32"), ends=[2], context=512)
 
 
 def said_and_gap(url: str, model: Path, weights: dict[str, Any], tmp_path: Path) -> tuple[list[tuple[int, ...]], float]:
     """What the server says greedily, and how far its log-probabilities are from those of these weights at most."""
-    found, shape = server_of(f"vllm:{url}"), shape_of(model)
-    assert found is not None
-    engine = ServedEngine(*found, ModelPlace(shape, model, tmp_path / "engine"), ends=[2], context=512)
+    engine = an_engine(url, model, tmp_path / "engine")
     random = np.random.default_rng(0)
     prompts = [random.integers(3, 300, 40) for _ in range(8)]
     try:
         said = engine.run([Ask(prompt=p.tolist(), most=16, temperature=0.0) for p in prompts])
     finally:
         engine.close()
-    learner = LanguageLearner(Network(shape), weights, Options(tokens=8192))
+    learner = LanguageLearner(Network(shape_of(model)), weights, Options(tokens=8192))
     calls = [CallTokens("", p.astype(np.int32), np.array(a.token_ids, np.int32)) for p, a in zip(prompts, said, strict=True)]
     gap = np.abs(np.concatenate(learner.logps(calls)) - np.concatenate([a.logps for a in said])).max()
     return [a.token_ids for a in said], float(gap)
@@ -133,6 +99,9 @@ def test_all_weights_learn_and_the_server_has_them(url: str, model: Path, tmp_pa
 
 
 def test_an_adapter_learns_beside_the_model(url: str, model: Path, tmp_path: Path) -> None:
+    engine = an_engine(url, model, tmp_path / "engine")
+    engine.load({"": PolicyWeights(read(model)[1])})  # whoever learned before has left its own
+    engine.close()
     told = config(model, engine=f"vllm:{url}", adapters="shared", learn={"lr": 2e-2})
     run = train_language(tmp_path / "run", told)
     rows = [row for row in run.metrics() if row["sequences"]]

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -35,9 +35,10 @@ class ServerFailed(CounterpointError):
 class ServerLink:
     """A server at an address."""
 
-    def __init__(self, url: str, *, at_once: int, needs: Mapping[str, str]) -> None:
-        """`at_once`: requests under way, the others wait here; `needs`: what a server must be started with to have a path."""
-        self._address, self._at_once, self._needs = _address(url), at_once, needs
+    def __init__(self, url: str, *, at_once: int, needs: Mapping[str, str], waits: Sequence[float] | None = None) -> None:
+        """`at_once`: requests under way, the others wait here; `needs`: what a server must be started with to have a path;
+        `waits`: seconds before each further attempt."""
+        self._address, self._needs, self._waits = _address(url), needs, _WAITS_S if waits is None else waits
         self.url = self._address.public_url
         self._client = _client(self._address)
         self._inside, self._outside = socket.socketpair()
@@ -117,7 +118,7 @@ class ServerLink:
         import httpx
 
         failed = ServerFailed("no answer", where=self.url)
-        for wait in (*_WAITS_S, None):
+        for wait in (*self._waits, None):
             try:
                 response = await (self._client.get(path) if content is None else self._client.post(path, content=content))
             except httpx.HTTPError as error:
