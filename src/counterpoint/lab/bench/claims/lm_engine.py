@@ -11,8 +11,8 @@ with the keys they see. What the data sheet allows is an engine that reads what 
 writes at the memory's speed, with nothing in between: no engine that keeps keys and values call by call is faster.
 
 `counterpoint reproduce counterpoint.lab.bench.claims.lm_engine:many_agents` is one part by itself (also `few_agents`, `learning`,
-`continuous`, `vllm`). vLLM is compared with where it is installed, as a server with prefix caching that is asked over HTTP: what a
-run with `engine = "vllm:..."` gets, the server's work for each request included, which weighs less for a larger model.
+`continuous`, `vllm`). vLLM is compared with where it is installed: a server with prefix caching that is asked over HTTP, as a run
+with `engine = "vllm:..."` does, its work for each request included, which weighs less for a larger model.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class _Load:
         with vllm_server(executable, folder, how, VLLM_CPU_KVCACHE_SPACE="4") as url:
             found = server_of(f"vllm:{url}")
             assert found is not None
-            theirs = ServedEngine(*found, ModelPlace(self.shape, folder, folder), ends=(), context=self.policies.context, slots=1024)
+            place = ModelPlace(self.shape, folder, folder / "engine")
+            theirs = ServedEngine(*found, place, ends=(), context=self.policies.context, slots=1024)
 
             def asked(rounds: Rounds) -> None:
                 theirs.link.call("/reset_prefix_cache", {})
@@ -185,7 +186,7 @@ class _Load:
             try:
                 ours, vllm_s = _seconds(self.wait, self.answer, rounds), _seconds(self.wait, asked, rounds)
             finally:
-                theirs.link.close()
+                theirs.close()
         count = sum(map(len, rounds)) * _NEW
         yield reported(f"{agents} agents: new tokens per second, vLLM", [count / t for t in vllm_s])
         yield reported(f"{agents} agents: ours over vLLM, end to end", median(vllm_s) / median(ours))

@@ -204,4 +204,5 @@ class ServedEngine:
             pass
         self._adapters = {}
         self.link.close()
-        shutil.rmtree(self.place.folder, ignore_errors=True)
+        if self._loads:
+            shutil.rmtree(self.place.folder, ignore_errors=True)
