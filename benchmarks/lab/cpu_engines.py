@@ -3,8 +3,8 @@ new ones each, greedily, no two prompts alike.
 
 All have as many threads as the machine has cores, and take turns; seconds are of the wall, because vLLM computes in a process of
 its own. Ours and `generate` compute in float32, vLLM in bfloat16, as each does when nothing is said. vLLM is asked over HTTP with
-ids both ways and log-probabilities, as `engine = "vllm:..."` asks it: $COUNTERPOINT_VLLM names its executable. Without the weights
-of SmolLM2 a random network of its shape stands in.
+ids both ways and log-probabilities, as `engine = "vllm:..."` asks it: $COUNTERPOINT_VLLM names its executable. Without SmolLM2's
+weights a random network of its shape stands in.
 """
 
 from __future__ import annotations
