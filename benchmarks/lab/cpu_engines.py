@@ -1,10 +1,10 @@
 """Our engine on a CPU beside transformers' `generate` and, where it is installed, vLLM's CPU build: 64 prompts of 128 tokens, 32
 new ones each, greedily, no two prompts alike.
 
-All have as many threads as the machine has cores, and take turns; seconds are of the wall, because vLLM computes in a process of
-its own. Ours and `generate` compute in float32, vLLM in bfloat16, as each does when nothing is said. vLLM is asked over HTTP with
-ids both ways and log-probabilities, as `engine = "vllm:..."` asks it: $COUNTERPOINT_VLLM names its executable. Without SmolLM2's
-weights a random network of its shape stands in.
+All have one thread and take turns; seconds are of the wall, because vLLM computes in a process of its own. Ours and `generate`
+compute in float32, vLLM in bfloat16, as each does when nothing is said. vLLM is asked over HTTP with ids both ways and
+log-probabilities, as `engine = "vllm:..."` asks it: $COUNTERPOINT_VLLM names its executable. Without SmolLM2's weights a random
+network of its shape stands in.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from counterpoint.lab.lm.served.engine import ModelPlace, ServedEngine, server_o
 from counterpoint.lab.lm.served.launch import vllm_executable, vllm_server
 
 _PROMPT, _NEW = 128, 32
+_ALONE = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 
 
 def _vllm(executable: str, folder: Path, shape: Any, prompts: list[list[int]], stack: ExitStack) -> Callable[[], Any]:
     """What asks a vLLM of its own; the server ends with the stack."""
     how = ["--enforce-eager", "--max-model-len", "512", "--max-num-seqs", "64", "--max-num-batched-tokens", "16384"]
-    url = stack.enter_context(vllm_server(executable, folder, how, VLLM_CPU_KVCACHE_SPACE="2"))
+    url = stack.enter_context(vllm_server(executable, folder, how, **_ALONE))
     found = server_of(f"vllm:{url}")
     assert found is not None
     engine = ServedEngine(*found, ModelPlace(shape, folder, folder / "engine"), ends=(), context=512)
@@ -54,7 +55,7 @@ def measure(*, quick: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
     os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers import AutoModelForCausalLM
 
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(1)
     count, random = 8 if quick else 64, np.random.default_rng(0)
     prompts = [random.integers(1000, 40_000, _PROMPT).tolist() for _ in range(count)]
     with tempfile.TemporaryDirectory() as base, ExitStack() as stack:

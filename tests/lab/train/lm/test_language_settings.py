@@ -21,13 +21,13 @@ def made(**told: Any) -> Any:
 
 def test_what_is_done_unless_asked_otherwise() -> None:
     assert made().as_dict() == {
-        "model": "x", "seed": 0, "device": "cpu", "adapters": "", "rank": 8, "preset": "",
+        "model": "x", "seed": 0, "device": "cpu", "engine": "own", "adapters": "", "rank": 8, "preset": "",
         "task": [{"name": "T1", "set": {}, "topology": "centralized", "limits": {}, "share": 1, "cases": "", "reward": ""}],
         "prices": {"agent": 0.0, "call": 0.0, "token": 0.0, "second": 0.0},
         "imitate": {"demos": "fake:1", "options": {}, "where": "", "ids": [], "teams": 512, "keep": "all", "steps": 0, "seconds": 0.0,
                     "batch": 96, "lr": 3e-4, "warmup": 20},
         "learn": {"credit": ["group_relative"], "options": {}, "reward": {}, "balance": "sum", "normalise": "group", "updates": 1,
-                  "seconds": 0.0, "groups": 16, "samples": 8, "tree": [], "resample": 1, "temperature": 1.0, "steps": 4, "lr": 3e-5,
+                  "seconds": 0.0, "groups": 16, "samples": 8, "tree": [], "resample": 1, "ahead": False, "temperature": 1.0, "steps": 4, "lr": 3e-5,
                   "last_rate": 1.0, "average": 0.0, "roles": [], "alternate": 0, "loss": "clip", "dpo_beta": 0.1, "level": "token",
                   "log_max": 20.0, "weigh": "token",
                   "clip_low": 0.2, "clip_high": 0.28, "dual": 0.0, "mask": [], "pull": 0.0, "cap": 2.0, "kl": "k3", "beta": 0.0,

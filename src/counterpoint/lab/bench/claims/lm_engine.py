@@ -178,13 +178,13 @@ class _Load:
             place = ModelPlace(self.shape, folder, folder / "engine")
             theirs = ServedEngine(*found, place, ends=(), context=self.policies.context, slots=1024)
 
-            def asked(rounds: Rounds) -> None:
+            def ask_theirs(rounds: Rounds) -> None:
                 theirs.link.call("/reset_prefix_cache", {})
                 for prompts in rounds:
                     theirs.run([Ask(prompt=p, most=_NEW, temperature=0.0) for p in prompts])
 
             try:
-                ours, vllm_s = _seconds(self.wait, self.answer, rounds), _seconds(self.wait, asked, rounds)
+                ours, vllm_s = _seconds(self.wait, self.answer, rounds), _seconds(self.wait, ask_theirs, rounds)
             finally:
                 theirs.close()
         count = sum(map(len, rounds)) * _NEW
