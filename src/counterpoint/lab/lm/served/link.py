@@ -26,6 +26,8 @@ _WAITS_S = (0.5, 1.0, 2.0, 4.0)
 """Before each further attempt."""
 _CONNECT_S, _TIMEOUT_S = 10.0, 600.0
 _SHOWN = 300
+_POOL = 16
+"""Connections of one client: what a request costs httpx grows with the connections of its pool."""
 
 
 class ServerFailed(CounterpointError):
@@ -41,6 +43,9 @@ class ServerLink:
         self._address, self._needs, self._waits = _address(url), needs, _WAITS_S if waits is None else waits
         self.url = self._address.public_url
         self._client = _client(self._address)
+        self._clients = [self._client]
+        self._free = [self._client] * _POOL
+        """A client for each request that may begin, those that were used last at the end; more are made when there is none."""
         self._inside, self._outside = socket.socketpair()
         self._inside.setblocking(False)
         self._outside.setblocking(False)
@@ -90,7 +95,8 @@ class ServerLink:
         if self._loop.is_closed():
             return
         self.drop()
-        asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
+        for client in self._clients:
+            asyncio.run_coroutine_threadsafe(client.aclose(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -107,32 +113,45 @@ class ServerLink:
     async def _serve(self, ticket: int, path: str, content: bytes) -> None:
         try:
             async with self._room:
-                reply = await self._asked(path, content)
+                reply = await self._asked(path, content, self._free_client())
         except ServerFailed as failed:
             reply = failed
         self._arrived.append((ticket, reply))
         with suppress(BlockingIOError):  # it is readable already
             self._inside.send(b"\0")
 
-    async def _asked(self, path: str, content: bytes | None) -> Any:
+    async def _asked(self, path: str, content: bytes | None, client: Any = None) -> Any:
+        """The reply; `client` is free again afterwards."""
         import httpx
 
         failed = ServerFailed("no answer", where=self.url)
-        for wait in (*self._waits, None):
-            try:
-                response = await (self._client.get(path) if content is None else self._client.post(path, content=content))
-            except httpx.HTTPError as error:
-                why = str(error) or type(error).__name__
-                failed = ServerFailed(f"no answer from {path}", where=self.url, why=why, fix="is it up? see its log")
-            else:
-                if response.status_code < 400:
-                    return _decoded(response.content)
-                failed = self._refusal(path, response.status_code, response.content)
-                if response.status_code != 429 and response.status_code < 500:
-                    break
-            if wait is not None:
-                await asyncio.sleep(wait)
+        try:
+            for wait in (*self._waits, None):
+                chosen = client or self._client
+                try:
+                    response = await (chosen.get(path) if content is None else chosen.post(path, content=content))
+                except httpx.HTTPError as error:
+                    why = str(error) or type(error).__name__
+                    failed = ServerFailed(f"no answer from {path}", where=self.url, why=why, fix="is it up? see its log")
+                else:
+                    if response.status_code < 400:
+                        return _decoded(response.content)
+                    failed = self._refusal(path, response.status_code, response.content)
+                    if response.status_code != 429 and response.status_code < 500:
+                        break
+                if wait is not None:
+                    await asyncio.sleep(wait)
+        finally:
+            if client is not None:
+                self._free.append(client)
         raise failed
+
+    def _free_client(self) -> Any:
+        """A client with a connection to spare."""
+        if not self._free:
+            self._clients.append(_client(self._address))
+            self._free += [self._clients[-1]] * _POOL
+        return self._free.pop()
 
     def _refusal(self, path: str, status: int, content: bytes) -> ServerFailed:
         """What the server said, in one error."""
@@ -169,6 +188,7 @@ def _client(address: Address) -> Any:
         params=dict(address.query) or None,
         headers=headers,
         timeout=httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_S, pool=None),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        limits=httpx.Limits(max_connections=_POOL + 1, max_keepalive_connections=_POOL),
         trust_env=not address.is_local,
+        verify=not address.is_plain,
     )
