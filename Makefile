@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What is imported is compiled then; compiling all of torch at once takes half of the set-up.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench mutate clean page browser trainers docs pictures prices dist
+.PHONY: demo test check fix bench mutate clean page browser trainers engines docs pictures prices dist
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
@@ -68,6 +68,11 @@ trainers:
 	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
 	  .venvs/$$p/bin/python -m pytest tests/lab/trainers || exit 1; \
 	done
+
+# Runs on a real vLLM, whose executable VLLM names. Not a part of `make test`.
+VLLM ?= vllm
+engines: $(VENV)/.dev
+	COUNTERPOINT_VLLM=$(VLLM) $(BIN)/python -m pytest tests/lab/train/lm/test_real_vllm.py
 
 # Would the tests notice? Random mutants of a module (store/log) or a room (trace), in a copy; see CONTRIBUTING.md. Not a part of `make test`.
 MODULE ?= trace/check

@@ -30,7 +30,7 @@ TARGET = 1.5
 _HEAD, _GROWTH = 160, 60
 
 
-def _folder(base: Path) -> Path:
+def smollm_folder(base: Path) -> Path:
     """SmolLM2, or a random network of its shape."""
     found = models_folder() / INSTALLABLE["smollm2-135m"].folder
     if (found / "model.safetensors").is_file():
@@ -77,7 +77,7 @@ def measure(*, quick: bool, say: Callable[[str], None]) -> list[dict[str, Any]]:
     agents, turns, most = (3, 2, 8) if quick else (6, 4, 16)
     rounds = _rounds(agents, turns)
     with tempfile.TemporaryDirectory() as base:
-        folder = _folder(Path(base))
+        folder = smollm_folder(Path(base))
         plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         shape, weights = read(folder)
     plain.generation_config.eos_token_id = None  # both write all tokens, whatever they say

@@ -118,6 +118,19 @@ class Adapter:
         return cls(len(next(iter(a.values()))), scale, a, b)
 
 
+@dataclass(frozen=True)
+class PolicyWeights:
+    """What one policy speaks with: weights, and the adapter over them where only that learns."""
+
+    base: Weights
+    adapter: Adapter | None = None
+
+    def whole(self) -> Weights:
+        """The weights with the adapter added, apart from what learns."""
+        with torch.no_grad():
+            return {name: w.detach() for name, w in (self.adapter.over(self.base) if self.adapter else self.base).items()}
+
+
 def adapted(weights: Weights, files: Sequence[Path], where: str) -> Weights:
     """Weights with adapters of files added, one after the other; `where` names them in errors."""
     with torch.no_grad():

@@ -35,6 +35,9 @@ from counterpoint.lab.lm.slots import BLOCK, Cached, Slots, hashes_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from counterpoint.lab.lm.adapter import PolicyWeights
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """What is to be continued, and how."""
@@ -456,3 +459,11 @@ class Engines:
         """Forget every call, and what the slots hold."""
         for engine in self._all:
             engine.reset()
+
+    def load(self, policies: Mapping[str, PolicyWeights]) -> None:
+        """Each speaks with the weights of its policy from now on."""
+        for name, policy in policies.items():
+            self.engines[name].load(policy.whole())
+
+    def close(self) -> None:
+        """Nothing to let go of."""

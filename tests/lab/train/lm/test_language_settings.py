@@ -21,7 +21,7 @@ def made(**told: Any) -> Any:
 
 def test_what_is_done_unless_asked_otherwise() -> None:
     assert made().as_dict() == {
-        "model": "x", "seed": 0, "device": "cpu", "adapters": "", "rank": 8, "preset": "",
+        "model": "x", "seed": 0, "device": "cpu", "engine": "own", "adapters": "", "rank": 8, "preset": "",
         "task": [{"name": "T1", "set": {}, "topology": "centralized", "limits": {}, "share": 1, "cases": "", "reward": ""}],
         "prices": {"agent": 0.0, "call": 0.0, "token": 0.0, "second": 0.0},
         "imitate": {"demos": "fake:1", "options": {}, "where": "", "ids": [], "teams": 512, "keep": "all", "steps": 0, "seconds": 0.0,
@@ -31,7 +31,7 @@ def test_what_is_done_unless_asked_otherwise() -> None:
                       "recompute": False, "lr": 3e-5,
                   "last_rate": 1.0, "average": 0.0, "roles": [], "alternate": 0, "loss": "clip", "level": "token",
                   "log_max": 20.0, "weigh": "token",
-                  "clip": [0.2, 0.28], "dual": 0.0, "mask": [], "pull": 0.0, "cap": 2.0, "kl": "k3", "beta": 0.0,
+                  "clip": [0.2, 0.28], "mask": [], "pull": 0.0, "cap": 2.0, "kl": "k3", "beta": 0.0,
                   "kl_limit": 0.0},
         "eval_every": 10, "eval_episodes": 32, "eval_first": 0, "is_eval_first": True, "is_greedy_too": False,
         "checkpoint_every": 10, "keep_traces": 2, "keep_episodes": 0, "runner": "processes", "workers": 0, "slots": 0,
@@ -40,7 +40,7 @@ def test_what_is_done_unless_asked_otherwise() -> None:
     assert Learn().objective() == Objective(
         level="token", clip_low=0.2, clip_high=0.28, dual=None, cap=2.0, mask=None, pull=0.0, beta=0.0, kl="k3"
     )
-    odd = Learn(level="product", clip=(0.1, 0.4), dual=3.0, cap=0.0, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k2")
+    odd = Learn(level="product", clip=(0.1, 0.4, 3.0), cap=0.0, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k2")
     assert odd.objective() == Objective(
         level="product", clip_low=0.1, clip_high=0.4, dual=3.0, cap=None, mask=(-1.0, 2.0), pull=0.5, beta=0.25, kl="k2"
     )
@@ -73,10 +73,10 @@ def test_a_number_begins_at_its_least(name: str) -> None:
         ("imitate", "teams", [1], [0]), ("imitate", "batch", [1], [0]), ("imitate", "lr", [1e-9, 1.0], [0.0, 1.01]),
         ("imitate", "warmup", [0], [-1]), ("imitate", "steps", [0], [-1]), ("imitate", "seconds", [0.0], [-1.0]),
         ("learn", "groups", [1], [0]), ("learn", "samples", [2], [1, 0]), ("learn", "steps", [1], [0]),
-        ("learn", "alternate", [0], [-1]), ("learn", "clip", [[0.0, 0.0], [1.0, 5.0]], [[0.2], [-0.1, 0.2], [1.1, 0.2], [0.2, -0.1]]), ("learn", "last_rate", [0.01, 1.0], [0.0, 1.01]),
+        ("learn", "alternate", [0], [-1]), ("learn", "clip", [[0.0, 0.0], [1.0, 5.0], [0.2, 0.2, 1.5]], [[0.2], [-0.1, 0.2], [1.1, 0.2], [0.2, -0.1], [0.2, 0.2, 1.0]]), ("learn", "last_rate", [0.01, 1.0], [0.0, 1.01]),
         ("learn", "kl_limit", [0.0, 0.5], [-0.1]), ("learn", "average", [0.0, 0.99], [-0.1, 1.0]), ("learn", "lr", [1.0], [0.0, 1.01]),
         ("learn", "temperature", [0.01, 9.0], [0.0, float("inf")]), ("learn", "seconds", [0.0, 9.0], [-1.0]),
-        ("learn", "mask", [[], [-1.0, 1.0]], [[-1.0], [0.5, 1.0], [-1.0, 0.0, 1.0]]), ("learn", "dual", [0.0, 1.5], [1.0, -2.0]),
+        ("learn", "mask", [[], [-1.0, 1.0]], [[-1.0], [0.5, 1.0], [-1.0, 0.0, 1.0]]),
         ("prices", "agent", [0.0, 2.0], [-0.1, float("inf")]), ("prices", "token", [0.0], [-0.1]),
     ],
 )  # fmt: skip
@@ -147,7 +147,7 @@ def minimised(loss: dict[str, Any], **more: Any) -> dict[str, Any]:
     return dict(language_preset(Preset(loss=loss, **told), "mine"))
 
 
-CLIP = {"clip": [0.2, 0.2], "dual": 0.0, "level": "token", "beta": 0.0, "kl": "k3", "pull": 0.0, "weigh": "token"}
+CLIP = {"clip": [0.2, 0.2], "level": "token", "beta": 0.0, "kl": "k3", "pull": 0.0, "weigh": "token"}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ CLIP = {"clip": [0.2, 0.2], "dual": 0.0, "level": "token", "beta": 0.0, "kl": "k
         ({"clip": {"clip": 0.1}}, CLIP | {"clip": [0.1, 0.1]}),
         ({"clip": {"clip_high": 0.3}}, CLIP | {"clip": [0.2, 0.3]}),
         ({"clip": {"dual": 3, "level": "turn", "kl_weight": 0.5, "kl": "k1", "kl_in": "reward", "pull": 0.25}},
-         CLIP | {"dual": 3.0, "level": "geometric", "beta": 0.5, "kl": "k1", "pull": 0.25, "weigh": "turn"}),
+         CLIP | {"clip": [0.2, 0.2, 3.0], "level": "geometric", "beta": 0.5, "kl": "k1", "pull": 0.25, "weigh": "turn"}),
         ({"clip": {"level": "sequence"}}, CLIP | {"level": "geometric"}),
         ({"clip": {"mask_low": -0.5}}, CLIP | {"mask": [-0.5, 10.0]}),
         ({"clip": {"mask_high": 0.5}}, CLIP | {"mask": [-10.0, 0.5]}),

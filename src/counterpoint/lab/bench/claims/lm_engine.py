@@ -11,7 +11,8 @@ with the keys they see. What the data sheet allows is an engine that reads what 
 writes at the memory's speed, with nothing in between: no engine that keeps keys and values call by call is faster.
 
 `counterpoint reproduce counterpoint.lab.bench.claims.lm_engine:many_agents` is one part by itself (also `few_agents`, `learning`,
-`continuous`).
+`continuous`, `vllm`). vLLM is compared with where it is installed: a server with prefix caching that is asked over HTTP, as a run
+with `engine = "vllm:..."` does, its work for each request included, which weighs less for a larger model.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ def lm_engine(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         yield from load.against_generate(agents)
     yield from load.learning()
     yield from load.against_generate_batch()
+    yield from load.against_vllm(256)
+
+
+def vllm(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
+    """The part against vLLM; no rows where it is not installed."""
+    yield from _Load(device(), seed).against_vllm(256)
 
 
 def few_agents(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
@@ -93,7 +100,7 @@ class _Load:
             {"model": model(), "device": where, "task": [T1], "imitate": shown, "slots": 64, "tokens": tokens, "seed": seed}
         )
         files = read_model(settings.model, check_device(where))
-        self.shape = files.shape
+        self.shape, self.folder = files.shape, files.folder
         self.policies = Policies(settings, files, ())
         self.engine = self._engine(files.shape)
         with Driver(files.folder) as driver:
@@ -153,6 +160,36 @@ class _Load:
             first = self.rounds(256)[:1]
             batch, alone = (_seconds(self.wait, work, first) for work in (self.generate_batch, self.answer))
             yield reported("256 agents, first calls alone: ours over generate_batch", median(batch) / median(alone))
+
+    def against_vllm(self, agents: int) -> Iterator[ClaimRow]:
+        """Some agents' calls, in ours and in a vLLM of the same weights, prefixes forgotten before each repetition."""
+        from counterpoint.lab.lm.engine import Ask
+        from counterpoint.lab.lm.served.engine import ModelPlace, ServedEngine, server_of
+        from counterpoint.lab.lm.served.launch import vllm_executable, vllm_server
+
+        if (executable := vllm_executable()) is None:
+            return
+        rounds, folder = self.rounds(scaled(agents)), self.folder
+        how = ["--max-num-seqs", "1024", "--max-num-batched-tokens", "65536", "--max-model-len", str(self.policies.context)]
+        how += ["--gpu-memory-utilization", "0.4"] if self.is_gpu else ["--enforce-eager", "--dtype", "float32"]
+        with vllm_server(executable, folder, how, VLLM_CPU_KVCACHE_SPACE="4") as url:
+            found = server_of(f"vllm:{url}")
+            assert found is not None
+            place = ModelPlace(self.shape, folder, folder / "engine")
+            theirs = ServedEngine(*found, place, ends=(), context=self.policies.context, slots=1024)
+
+            def ask_theirs(rounds: Rounds) -> None:
+                theirs.link.call("/reset_prefix_cache", {})
+                for prompts in rounds:
+                    theirs.run([Ask(prompt=p, most=_NEW, temperature=0.0) for p in prompts])
+
+            try:
+                ours, vllm_s = _seconds(self.wait, self.answer, rounds), _seconds(self.wait, ask_theirs, rounds)
+            finally:
+                theirs.close()
+        count = sum(map(len, rounds)) * _NEW
+        yield reported(f"{agents} agents: new tokens per second, vLLM", [count / t for t in vllm_s])
+        yield reported(f"{agents} agents: ours over vLLM, end to end", median(vllm_s) / median(ours))
 
     # -- three ways to answer
 

@@ -52,7 +52,8 @@ _GRACE_S = 10.0
 
 
 class Answers(Protocol):
-    """What answers model calls: `counterpoint.lab.lm.engine.Engine`, or a fake."""
+    """What answers model calls: `counterpoint.lab.lm.engine.Engine`, a server, or a fake. Where it has a `fileno`, it computes
+    elsewhere: that is readable when answers are here, and `step` waits for none."""
 
     @property
     def is_busy(self) -> bool:
@@ -220,6 +221,10 @@ class _Round:
         self._asked: list[tuple[ModelRequest, WorkerLink]] = []
         """Calls that wait until every team waits."""
         self._selector = selectors.DefaultSelector()
+        self._is_elsewhere = hasattr(engine, "fileno")
+        """Whether the engine computes by itself, and says when it has answers."""
+        if self._is_elsewhere:
+            self._selector.register(engine, selectors.EVENT_READ)  # type: ignore[arg-type]
 
     def traces(self) -> list[Trace]:
         """Play to the end."""
@@ -231,13 +236,13 @@ class _Round:
                 self._exchange()
                 if self._is_moment:
                     self._step()
+            self._drain()
         except CounterpointError:
             with suppress(Exception):  # what went wrong is told already
                 self._drain()
             raise
         finally:
             self._selector.close()
-        self._drain()
         return [self._traces[number] for number in range(len(self._rollouts))]
 
     def _greet(self, workers: Sequence[WorkerLink]) -> None:
@@ -271,17 +276,19 @@ class _Round:
     # -- between workers and engine ----------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        """Send what there is, and hear who has something to say; waits only where the engine has nothing to compute."""
+        """Send what there is, and hear who has something to say; waits only where nothing is to be computed here."""
         self._greet(self._driver.fill())
         for w in self._driver.workers:
             w.write()
             self._selector.modify(w.conn, selectors.EVENT_READ | (selectors.EVENT_WRITE if w.has_unsent else 0), w)
-        is_waiting = not self._tickets or not self._is_moment
+        is_waiting = self._is_elsewhere or not self._tickets or not self._is_moment
         begin = time.monotonic()
         found = self._selector.select(min(_LOOK_S, self._driver.patience_s / 4) if is_waiting else 0)
         waited = time.monotonic() - begin
-        heard = [key.data for key, mask in found if mask & selectors.EVENT_READ]
-        if is_waiting:
+        heard = [key.data for key, mask in found if mask & selectors.EVENT_READ and key.data is not None]
+        if self._is_elsewhere and self._tickets:
+            self._stats.engine_s += waited
+        elif is_waiting:
             self._stats.worker_s += waited
         for w in heard:
             self._hear(w)
@@ -388,6 +395,8 @@ class _Round:
     def _drain(self) -> None:
         """Let the engine end what nobody waits for any more: it can take other weights only when it has nothing to do."""
         while self._engine is not None and self._engine.is_busy:
+            if self._is_elsewhere:
+                self._selector.select(_LOOK_S)
             self._engine.step()
 
     def _replace(self, w: WorkerLink, why: str) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from counterpoint.credits.call_rows import CallRows
 from counterpoint.errors import InputError, Refused
-from counterpoint.lab.lm.adapter import Adapter
+from counterpoint.lab.lm.adapter import Adapter, PolicyWeights
 from counterpoint.lab.lm.network import ALONE, LayerCall, LongRow, Network, Packed, Weights
 from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.objective import Objective
@@ -198,6 +198,10 @@ class LanguageLearner:
         with torch.no_grad():
             return {n: w.detach().clone() for n, w in self.now().items()}
 
+    def voice(self) -> PolicyWeights:
+        """What an engine speaks with."""
+        return PolicyWeights(self.weights, self.adapter)
+
     def whole_adapter(self) -> Adapter:
         """The adapter that learns."""
         assert self.adapter is not None
@@ -283,11 +287,9 @@ class LanguageLearner:
             raise InputError("a sequence without advantages or log-probabilities", fix="rows of sampled calls with credit")
         references = None if reference is None or not objective.beta else self.logps(told, reference)
         held = told[:: -(-len(told) // _JUDGED)] if told and self.options.kl_limit else []
-        before = [p.detach().clone() for p in self.learned] if held else []
-        old = self.logps(held) if held else []
+        before, old = ([p.detach().clone() for p in self.learned], self.logps(held)) if held else ([], [])
         reports = []
-        parts = self._parts(len(told))
-        for part in parts:
+        for part in (parts := self._parts(len(told))):
             # a part stands for the whole: its weights are as many times higher
             mine = [told[i] if told[i].weight is None else replace(told[i], weight=told[i].weight * len(parts)) for i in part]
             mine_reference = None if references is None else [references[i] for i in part]
@@ -347,8 +349,8 @@ class LanguageLearner:
         norm = self._clipped()
         if not np.isfinite(norm):
             self.optimizer.zero_grad(set_to_none=True)
-            where = _names(sequences, range(len(sequences)))
-            raise NotFinite(f"the gradient's size is {norm}", where=where, fix="a lower learning rate")
+            what, where = f"the gradient's size is {norm}", _names(sequences, range(len(sequences)))
+            raise NotFinite(what, where=where, fix="a lower learning rate")
         with self.watch.device_part("optimiser"):
             self.optimizer.step()
         return told | {"gradient": norm, "micro_batch": float(self.options.tokens)}
@@ -397,8 +399,8 @@ class LanguageLearner:
             values = dict(zip(report, torch.stack([v.float() for v in report.values()]).tolist(), strict=True))
             if not np.isfinite(values["loss"]):
                 self.optimizer.zero_grad(set_to_none=True)
-                where = _names(sequences, calls)
-                raise NotFinite(f"the loss is {values['loss']}", where=where, fix="a lower learning rate")
+                what, where = f"the loss is {values['loss']}", _names(sequences, calls)
+                raise NotFinite(what, where=where, fix="a lower learning rate")
             share = sum(len(sequences[i].said) for i in calls) / count
             for name, value in values.items():
                 told[name] = told.get(name, 0.0) + (value if name == "loss" else value * share)

@@ -96,8 +96,9 @@ def _loss(preset: Preset) -> dict[str, Any]:
     if strange := [name for name in given if name not in _CLIP]:
         raise Refused(f"language models have no loss option {' or '.join(strange)}", fix="a preset without it")
     low, high, ends = float(given.get("clip", 0.2)), given.get("clip_high"), (given.get("mask_low"), given.get("mask_high"))
-    told: dict[str, Any] = {"clip": [low, low if high is None else float(high)]}
-    told |= {"dual": float(given.get("dual") or 0.0), "level": _LEVELS[given.get("level", "decision")]}
+    dual = [float(given["dual"])] if given.get("dual") else []
+    told: dict[str, Any] = {"clip": [low, low if high is None else float(high), *dual]}
+    told |= {"level": _LEVELS[given.get("level", "decision")]}
     told |= {"beta": float(given.get("kl_weight", 0.0)), "kl": given.get("kl", "k3")}
     told |= {"pull": float(given.get("pull", 0.0))}
     told |= {"weigh": "turn" if given.get("level") == "turn" else _WEIGHTS[given.get("weigh", "type")]}

@@ -13,6 +13,7 @@ from typing import Any
 import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import InputError, NotFound, did_you_mean
+from counterpoint.lab.lm.served.engine import OWN
 
 _LIMITS = ("max_tokens", "seconds")
 
@@ -50,6 +51,9 @@ def _check_run(settings: Any) -> None:
         raise InputError(what, where="imitate.demos", fix="--demos STORE, with recordings of your team that went well")
     if learn.tree:
         raise InputError("a team of your own does not branch", where="learn.tree", fix="leave it out")
+    if settings.engine != OWN:
+        what, fix = "a team of your own is answered by the engine of this process", f"--set engine={OWN}"
+        raise InputError(what, where="engine", fix=fix)
     if settings.adapters == "role":
         what = "the roles of a team of your own are not known before it plays"
         raise InputError(what, where="adapters", fix="--set adapters=shared")

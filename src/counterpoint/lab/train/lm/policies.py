@@ -8,25 +8,29 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from counterpoint.errors import InputError, Refused
-from counterpoint.lab.lm.adapter import Adapter, adapted
+from counterpoint.lab.lm.adapter import Adapter, PolicyWeights, adapted
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.conversion import ready_folder, write_folder
-from counterpoint.lab.lm.engine import Engine, Engines
+from counterpoint.lab.lm.engine import Engine, Engines, Stats
+from counterpoint.lab.lm.model import Message
 from counterpoint.lab.lm.network import Network, Shape, Weights
+from counterpoint.lab.lm.served.engine import OWN, ModelPlace, ServedEngine, server_of
 from counterpoint.lab.lm.tensor_files import read_folder
 from counterpoint.lab.lm.weights import find, lasting_name
+from counterpoint.lab.train.lm.driver import Answers
 from counterpoint.lab.train.lm.learner import LanguageLearner, Options
 from counterpoint.lab.train.lm.memory import count_weights
+from counterpoint.lab.train.lm.server_check import check_server
 from counterpoint.lab.train.lm.settings import LanguageSettings
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 SHARED = "shared"
 """The name of the one policy where roles have none of their own."""
 _CONTEXT = 4096
+_TRIED = "Tell me a story."
+"""What a server is asked before it plays."""
 _BYTES_PER_WEIGHT = {"": 22, "shared": 8, "role": 8}
 """float32 weights, gradients and two moments, and the engine's copy; without gradients of what does not learn."""
 
@@ -77,13 +83,29 @@ def check_memory(shape: Shape, adapters: str, device: torch.device, cards: int =
         raise Refused(f"{need / 2**30:.0f} GiB are needed and {free / 2**30:.0f} are free", where=str(device), fix=fix)
 
 
+class TeamEngine(Answers, Protocol):
+    """What speaks for the policies of a run: engines of this process, or a server."""
+
+    @property
+    def stats(self) -> Stats:
+        """What it has done so far."""
+
+    def load(self, policies: Mapping[str, PolicyWeights]) -> None:
+        """Speak with these weights from now on."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
 class Policies:
     """What learns, and what speaks."""
 
     def __init__(
-        self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str], ranks: Ranks | None = None
-    ) -> None:
-        """`ranks`: processes that learn together, of which this is the first; the weights are then on the CPU, and given away."""
+        self, settings: LanguageSettings, files: ModelFiles, roles: Sequence[str], ranks: Ranks | None = None,
+        run: Path | None = None,
+    ) -> None:  # fmt: skip
+        """`ranks`: processes that learn together, of which this is the first; the weights are then on the CPU, and given away.
+        `run`: the folder of the run, in which weights are handed over to a server."""
         self.settings, self.files, self.is_sharded = settings, files, ranks is not None
         self.device = next(iter(files.weights.values())).device if ranks is None else check_device(settings.device)
         self.is_gpu = self.device.type == "cuda"
@@ -91,14 +113,33 @@ class Policies:
         self.network = learning_network(settings, files.shape, self.device)
         self.context = min(files.shape.context, settings.context or _CONTEXT)
         if ranks is not None:
+            if server_of(settings.engine) is not None:
+                what = "learners on several cards hand no weights over to a server yet"
+                raise Refused(what, where="engine", fix=f"--set engine={OWN}, or one process")
             ranks.begin(settings, files.shape, self.names)
         self.learners = {name: learner_of(settings, self.network, files.weights, name, ranks) for name in self.names}
-        share, device = len(self.names), self.device
-        self.engines = Engines({name: engine_of(settings, files, share=share, device=device) for name in self.names})
+        self.engines: TeamEngine = self._engines(run)
         if ranks is not None:
             files.weights.clear()
-        self.at_rest: Callable[[Callable[[Engines], None]], None] = lambda work: work(self.engines)
+        self._agrees = False
+        """Whether a server was seen to speak with the learners' weights."""
+        self.at_rest: Callable[[Callable[[Any], None]], None] = lambda work: work(self.engines)
         """Has the engines worked on when no call is under way; where a thread answers calls, in that thread."""
+
+    def _engines(self, run: Path | None) -> TeamEngine:
+        settings, files, server = self.settings, self.files, server_of(self.settings.engine)
+        if server is None:
+            share, device = len(self.names), self.device
+            return Engines({name: engine_of(settings, files, share=share, device=device) for name in self.names})
+        if run is None:
+            raise InputError(f"the engine {settings.engine} needs the folder of a run", fix="the engine of this process")
+        kind = str(self.network.dtype).removeprefix("torch.")
+        place = ModelPlace(files.shape, files.folder, run / "engine", kind)
+        return ServedEngine(*server, place, ends=_ends(files), context=self.context, slots=settings.slots)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self.engines.close()
 
     def policy_of(self, role: str | None) -> str:
         """Whose rows a role's calls are."""
@@ -110,15 +151,13 @@ class Policies:
 
     def refresh(self) -> None:
         """The engines speak with the learners' weights from now on."""
-        with torch.no_grad():
-            weights = {name: {n: w.detach() for n, w in learner.now().items()} for name, learner in self.learners.items()}
-
-        def load(engines: Engines) -> None:
-            with torch.no_grad():
-                for name, new in weights.items():
-                    engines.engines[name].load(new)
-
-        self.at_rest(load)
+        if isinstance(self.engines, ServedEngine) and not self._agrees:
+            prompt = self.files.chat.prompt([Message("user", _TRIED)])
+            check_server(self.engines, self.learners, prompt, self.settings.learn.temperature)
+            self._agrees = True
+            return
+        policies = {name: learner.voice() for name, learner in self.learners.items()}
+        self.at_rest(lambda engines: engines.load(policies))
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -182,6 +221,11 @@ def learner_of(
     return ShardedLearner(network, weights, options, adapter, ranks=ranks, name=name)
 
 
+def _ends(files: ModelFiles) -> list[int]:
+    """Tokens that end an answer: an answer is one line."""
+    return sorted(i for i in {*files.chat.ends, *files.chat.lines} if i < files.shape.vocabulary)
+
+
 def engine_of(
     settings: LanguageSettings, files: ModelFiles, *, share: int = 1, device: torch.device | None = None
 ) -> Engine:
@@ -190,7 +234,7 @@ def engine_of(
     device = device or next(iter(files.weights.values())).device
     spaces = np.zeros(shape.vocabulary, bool)
     spaces[: min(chat.size, shape.vocabulary)] = chat.after_space[: shape.vocabulary]
-    ends = sorted(i for i in {*chat.ends, *chat.lines} if i < shape.vocabulary)
+    ends = _ends(files)
     fits = replace(shape, context=min(shape.context, settings.context or _CONTEXT))
     network = Network(fits, device=device, dtype=_dtype(device))
     weights = {n: w.detach().to(device, network.dtype, copy=True) for n, w in files.weights.items()}

@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from counterpoint.display import working
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.lab.lm.chat import Chat
 from counterpoint.lab.lm.engine import Engines
+from counterpoint.lab.lm.served.engine import OWN
+from counterpoint.lab.lm.served.link import ServerFailed
 from counterpoint.lab.train.folder import RunFolder
 from counterpoint.lab.train.lm.advantages import less_prices
 from counterpoint.lab.train.lm.alerts import language_alerts
@@ -82,7 +85,7 @@ def train_language(
     with RunFolder.create(path, settings.as_dict(), about_of(settings, files)) as run:
         try:
             _go_on(run, settings, tell, address=address, files=files)
-        except (InputError, NotFound, Refused):
+        except (InputError, NotFound, Refused, ServerFailed):
             if not run.metrics() and not run.evals():  # nothing was learned yet, and going on would end in the same way
                 shutil.rmtree(path)
                 if was_there:
@@ -127,9 +130,11 @@ def _go_on(
         _go_on_own(run, settings, tell, Policies(settings, files, (), ranks), address=address, is_resumed=is_resumed)
         return
     host = _host(files, workers, address, tell) if settings.runner == "ray" else None
-    with Driver(files.folder, workers=workers, is_repeatable=device.type == "cpu", host=host) as driver:
+    is_repeatable = device.type == "cpu" and settings.engine == OWN
+    with Driver(files.folder, workers=workers, is_repeatable=is_repeatable, host=host) as driver, ExitStack() as stack:
         roles = _roles(settings, driver) if settings.adapters == "role" else ()
-        training = LanguageTraining(settings, Policies(settings, files, roles, ranks), driver)
+        policies = stack.enter_context(closing(Policies(settings, files, roles, ranks, run.path)))
+        training = LanguageTraining(settings, policies, driver)
         if is_resumed:
             restore_last(run, training)
         LanguageSession(run, training, tell).go()
@@ -149,6 +154,7 @@ def _go_on_own(
 ) -> None:
     """The same with a team of a person's own code: the engine answers in a thread, and the code asks it by OpenAI's protocol."""
     mix, engines = settings.task[0], policies.engines
+    assert isinstance(engines, Engines)  # `check_own` refuses another
     (engine, *_), is_far = engines.engines.values(), settings.runner == "ray"
 
     def load() -> tuple[Chat, Engines]:

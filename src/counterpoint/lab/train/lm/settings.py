@@ -25,6 +25,7 @@ import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
 from counterpoint.files import read_toml
+from counterpoint.lab.lm.served.engine import server_of
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.team.session import Spec, make_model
 from counterpoint.lab.team.state import Limits
@@ -194,9 +195,7 @@ class Learn:
     weigh: Literal["token", "rollout", "agent", "turn"] = "token"
     """What weighs the same: every token, or every rollout, every agent of a rollout, every call of a rollout."""
     clip: tuple[float, ...] = (0.2, 0.28)
-    """How far a ratio may fall below 1 and rise above it before it is clipped."""
-    dual: float = 0.0
-    """Dual clip; 0: none."""
+    """How far a ratio may fall below 1 and rise above it before it is clipped; a third number is the dual clip."""
     mask: tuple[float, ...] = ()
     """Log ratios between which a token counts, as PARL has it, instead of clipping: [-0.5, 0.5]."""
     pull: float = 0.0
@@ -217,11 +216,13 @@ class Learn:
         """What an update minimises."""
         if len(self.mask) not in (0, 2):
             raise InputError(f"learn.mask is {list(self.mask)}", fix="two log ratios, or none: [-0.5, 0.5]")
-        if len(self.clip) != 2 or not (0 <= self.clip[0] <= 1 and self.clip[1] >= 0):
-            raise InputError(f"learn.clip is {list(self.clip)}", fix="below 1 and above 1: [0.2, 0.28]")
+        if len(self.clip) not in (2, 3) or not (0 <= self.clip[0] <= 1 and self.clip[1] >= 0):
+            fix = "below and above 1: [0.2, 0.28], or with a dual clip: [0.2, 0.28, 3]"
+            raise InputError(f"learn.clip is {list(self.clip)}", fix=fix)
+        dual = self.clip[2] if len(self.clip) > 2 else None
         is_in_loss = self.kl != "k1"
         return Objective(
-            level=self.level, log_max=self.log_max, clip_low=self.clip[0], clip_high=self.clip[1], dual=self.dual or None,
+            level=self.level, log_max=self.log_max, clip_low=self.clip[0], clip_high=self.clip[1], dual=dual,
             mask=(self.mask[0], self.mask[1]) if self.mask else None, pull=self.pull, cap=self.cap or None,
             beta=self.beta if is_in_loss else 0.0,
             kl=self.kl,
@@ -238,6 +239,9 @@ class LanguageSettings:
     seed: Seed = 0
     """Of everything random in the run."""
     device: str = "cpu"
+    engine: str = "own"
+    """What answers the teams' calls: the engine of this process, or a server of the same model, `vllm:http://HOST:PORT` or
+    `sglang:http://HOST:PORT`, that sees this run's folder: new weights are handed over as files."""
     adapters: Literal["", "shared", "role"] = ""
     """Empty: all weights learn. shared: one adapter. role: one adapter, and one optimiser, for each role."""
     rank: PositiveInt = 8
@@ -294,6 +298,7 @@ class LanguageSettings:
         if not l.credit and (l.updates or l.seconds):
             raise InputError("no credit mechanism is named", where="learn.credit", fix='credit = ["group_relative"]')
         l.objective()
+        server_of(self.engine)
         self._look_up()
 
     def _look_up(self) -> None:

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from counterpoint.errors import Refused
-from counterpoint.lab.lm.adapter import Adapter
+from counterpoint.lab.lm.adapter import Adapter, PolicyWeights
 from counterpoint.lab.lm.network import Attend, Network, Weights, sizes
 from counterpoint.lab.train.lm.learner import CallTokens, LanguageLearner, Options
 from counterpoint.lab.train.lm.memory import activation_bytes
@@ -166,6 +166,10 @@ class ShardedLearner(LanguageLearner):
                     (whole,) = _adapted(parts, 0.0 if self.adapter is None else self.adapter.scale).values()
                     out[name] = whole.to("cpu", self.network.dtype)
         return out
+
+    def voice(self) -> PolicyWeights:
+        """What an engine speaks with: the whole weights, adapter added."""
+        return PolicyWeights(self.now())
 
     @_together
     def whole_adapter(self) -> Adapter:

@@ -1,0 +1,1 @@
+"""Engines of others, which answer over HTTP: vLLM and SGLang."""
