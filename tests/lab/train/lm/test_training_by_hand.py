@@ -19,6 +19,7 @@ from counterpoint.lab.train.learner import NotFinite
 from counterpoint.lab.train.lm.learner import CallTokens, Options
 from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.settings import language_settings
+from counterpoint.lab.train.lm.stopwatch import Stopwatch
 from counterpoint.lab.train.lm.team_batch import TeamBatch, decisions
 from counterpoint.lab.train.lm.training import LanguageTraining, first_task
 from counterpoint.trace import Event, Trace
@@ -217,13 +218,14 @@ class Rated:
     """A learner that writes down at which rate it imitates what."""
 
     def __init__(self) -> None:
-        self.rates, self.shown, self.rate = list[float](), list[list[str]](), 0.0
+        self.rates, self.shown, self.rate, self.watch = list[float](), list[list[str]](), 0.0, Stopwatch()
 
     def set_rate(self, rate: float) -> None:
         self.rate = rate
 
     def imitate(self, mine: Sequence[CallTokens]) -> dict[str, float]:
         self.rates.append(self.rate)
+        self.watch.add("forward", 0.25)
         self.shown.append([s.name for s in mine])
         return {"loss": float(len(self.rates)), "gradient": 2.0 * len(self.rates), "micro_batch": 100.0 - len(self.rates)}
 
@@ -236,7 +238,7 @@ def test_the_rate_of_imitation_rises_over_the_warmup_and_falls_to_a_twentieth() 
     learner = Rated()
     t = training(policies=Still(shared=learner), imitate={"steps": 40, "lr": 0.5, "warmup": 4, "batch": 2})
     t.shown = [("shared", [said("a1"), said("a2")]), ("shared", [said("b1")]), ("shared", [said("c1")])]
-    assert t.imitate() == {"phase": "imitate", "loss": 1.5, "gradient": 3.0, "micro_batch": 98.0, "steps": 2}
+    assert t.imitate() == {"phase": "imitate", "loss": 1.5, "gradient": 3.0, "micro_batch": 98.0, "steps": 2, "profile": {"forward": 0.5}}
     assert (t.update, t.steps, t.is_imitating) == (1, 2, True)  # twenty rows of metrics at least
     while t.is_imitating:
         t.imitate()

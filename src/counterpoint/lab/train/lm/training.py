@@ -239,7 +239,15 @@ class LanguageTraining:
             self.seconds["imitate"] += time.perf_counter() - begin
         self.update += 1
         means = {"loss": float(np.mean(losses)), "gradient": float(np.mean(norms)), "micro_batch": min(micro)}
-        return {"phase": "imitate", **means, "steps": self.steps}
+        return {"phase": "imitate", **means, "steps": self.steps, "profile": self._parts_of_learning()}
+
+    def _parts_of_learning(self) -> dict[str, float]:
+        """Seconds of the learners' parts since they were last asked."""
+        watch = Stopwatch()
+        for learner in self.policies.learners.values():
+            for part, seconds in learner.watch.take().items():
+                watch.add(part, seconds)
+        return watch.take()
 
     def _some_shown(self, rng: np.random.Generator) -> list[int]:
         """Agents drawn at random, until their calls fill a batch."""
@@ -272,8 +280,6 @@ class LanguageTraining:
         for learner in self.policies.learners.values():
             if learn.average:
                 learner.average(learn.average)
-            for part, seconds in learner.watch.take().items():
-                watch.add(part, seconds)
         self.seconds["learn"] += time.perf_counter() - begin
         self.update += 1
         self.learned += 1
@@ -285,7 +291,7 @@ class LanguageTraining:
             "flat_groups": played.flat,
             "sequences": sum(map(len, taught.values())),
             "reused": played.reused,
-            "profile": played.seconds | watch.take(),
+            "profile": played.seconds | watch.take() | self._parts_of_learning(),
         }
         row |= {"lost": played.lost} if played.lost else {}
         if rows is not None:
