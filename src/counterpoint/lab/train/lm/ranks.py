@@ -90,7 +90,6 @@ class Ranks:
         dist.destroy_process_group()
 
 
-@cache
 def all_ranks() -> Ranks | None:
     """All of torchrun's processes, joined when this is first asked; None where there is this one alone."""
     if world_size() == 1:
@@ -98,4 +97,9 @@ def all_ranks() -> Ranks | None:
     if missing := [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
         fix = f"torchrun --nproc-per-node {world_size()} -m counterpoint train lm ..., or unset WORLD_SIZE"
         raise InputError(f"WORLD_SIZE is {world_size()}, and there is no {missing[0]}", where="the environment", fix=fix)
+    return _joined()
+
+
+@cache
+def _joined() -> Ranks:
     return Ranks()

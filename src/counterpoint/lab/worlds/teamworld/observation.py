@@ -361,7 +361,7 @@ class _Noise:
         if self._words is None:
             batch, places = self._batch, np.arange(len(DECISIONS))[:, None]
             s, every = batch.state, np.arange(batch.state.episodes)
-            seeds = np.stack([batch.seeds(every, int(p)) for p in places]) if s.fresh_seed.shape[1] else s.seed
+            seeds = np.stack([batch.seeds(every, place) for place in range(len(DECISIONS))]) if s.fresh_seed.shape[1] else s.seed
             self._words = mixed(bits(seeds, _POLICY, self._now), places)
         return self._words
 
