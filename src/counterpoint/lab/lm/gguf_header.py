@@ -6,10 +6,8 @@ otherwise than it means, is one clear error.
 
 from __future__ import annotations
 
-import math
-import struct
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,20 +15,21 @@ from counterpoint.errors import InputError
 from counterpoint.lab.lm.network import frequencies
 from counterpoint.lab.lm.shape import ELSEWHERE, Rope
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3")
-_VALUES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_TEXT, _ARRAY, _FLOATS = 8, 9, 0
 _LARGE = {("gemma2", 46), ("gemma3", 62)}
 """The 27B models: their scores are divided by the root of another number than a head's width, which no field of a file says."""
 
 
 class GgufHeader(NamedTuple):
-    """Values by their names (of lists, how long they are), and of each tensor its sides, its type and where it begins."""
+    """Values by their names (of lists, how long they are), and each tensor by its name: its bytes or numbers, where they lie in
+    the file, and how many numbers it has."""
 
     values: dict[str, Any]
-    tensors: dict[str, tuple[tuple[int, ...], int, int]]
-    begin: int
-    """Where the first tensor begins."""
+    tensors: dict[str, NDArray[Any]]
+    sizes: dict[str, int]
 
     @property
     def family(self) -> str:
@@ -44,71 +43,26 @@ class GgufHeader(NamedTuple):
 
 def read_header(path: Path) -> GgufHeader:
     """The header of a GGUF file whose weights are all there."""
+    from gguf import GGUFReader, GGUFValueType
+
     try:
-        with path.open("rb") as data:
-            header = _header(data)
-        need = header.begin + max((start + _size(sides, kind) for sides, kind, start in header.tensors.values()), default=0)
-    except (struct.error, ValueError, KeyError, OverflowError, MemoryError) as error:
-        fix = "download it again"
-        raise InputError("this GGUF file is damaged or cut off", where=path.name, why=str(error) or None, fix=fix) from error
-    if path.stat().st_size < need:
-        why = f"{path.stat().st_size:,} of {need:,} bytes"
-        raise InputError("this GGUF file is cut off", where=path.name, why=why, fix="download it again")
-    return header
-
-
-def _header(data: BinaryIO) -> GgufHeader:
-    magic, version, tensors, values = struct.unpack("<4sIQQ", data.read(24))
-    if magic != b"GGUF" or version not in (2, 3):
-        raise ValueError(f"{magic!r}, version {version}")
-    told = {_text(data): _value(data, _number(data, "I")) for _ in range(values)}
-    table = {}
-    for _ in range(tensors):
-        name = _text(data)
-        sides = tuple(_number(data, "Q") for _ in range(_number(data, "I")))
-        table[name] = (sides, _number(data, "I"), _number(data, "Q"))
-    step = int(told.get("general.alignment", 32))
-    return GgufHeader(told, table, -(-data.tell() // step) * step)
-
-
-def _number(data: BinaryIO, kind: str) -> Any:
-    (number,) = struct.unpack(f"<{kind}", data.read(struct.calcsize(f"<{kind}")))
-    return number
-
-
-def _text(data: BinaryIO) -> str:
-    length = _number(data, "Q")
-    raw = data.read(length) if length < 1 << 24 else b""
-    if len(raw) < length:
-        raise ValueError("a text that does not end")
-    return raw.decode("utf-8", "replace")
-
-
-def _value(data: BinaryIO, kind: int) -> Any:
-    if kind == _TEXT:
-        return _text(data)
-    if kind != _ARRAY:
-        return _number(data, _VALUES[kind])
-    of, length = _number(data, "I"), _number(data, "Q")
-    if of in (_TEXT, _ARRAY):
-        for _ in range(length):
-            _value(data, of)
-    else:
-        data.seek(length * struct.calcsize(_VALUES[of]), 1)
-    return length
-
-
-def _size(sides: tuple[int, ...], kind: int) -> int:
-    """Bytes of a tensor."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    block, width = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
-    return math.prod(sides) // block * width
+        reader = GGUFReader(path)
+        values = {
+            name: len(field.data) if field.types[0] == GGUFValueType.ARRAY else field.contents()
+            for name, field in reader.fields.items()
+            if not name.startswith("GGUF.")
+        }
+        tensors = {t.name: t.data for t in reader.tensors}
+        sizes = {t.name: int(t.n_elements) for t in reader.tensors}
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError) as error:
+        what, fix = "this GGUF file is damaged or cut off", "download it again"
+        raise InputError(what, where=path.name, why=str(error) or None, fix=fix) from error
+    return GgufHeader(values, tensors, sizes)
 
 
 def parameters(header: GgufHeader) -> int:
     """How many numbers its weights are."""
-    return sum(math.prod(sides) for sides, _, _ in header.tensors.values())
+    return sum(header.sizes.values())
 
 
 def passed_over(path: Path, header: GgufHeader) -> dict[str, Any]:
@@ -152,10 +106,8 @@ def _positions(path: Path, header: GgufHeader) -> dict[str, Any]:
 
 def _by_divisors(path: Path, header: GgufHeader, theta: float) -> dict[str, Any]:
     """The settings of Llama 3 that a tensor of divisors was made with."""
-    sides, kind, start = header.tensors["rope_freqs.weight"]
-    found = np.ones(1, np.float32)
-    if kind == _FLOATS:
-        found = np.fromfile(path, np.float32, math.prod(sides), offset=header.begin + start)
+    divisors = header.tensors["rope_freqs.weight"]
+    found = divisors if divisors.dtype == np.float32 else np.ones(1, np.float32)
     rope = Rope(kind="llama3", factor=float(found.max()), theta=theta)
     plain, scaled = (frequencies(r, 2 * len(found)).numpy() for r in (Rope(theta=theta), rope))
     if not np.allclose(plain / found, scaled, rtol=1e-3, atol=0):
