@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,15 +203,10 @@ def shrink(source: Source, target: Path, rank: int) -> None:
         raise InputError("has no adapter", where=source.name, fix="a run of `counterpoint train lm --set adapters=shared`")
     trained = json.loads((source.run / TRAINED).read_bytes())
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with whole_folder(target) as draft:
         for _, file in source.layers[-1]:
             Adapter.load(file).shrunk(rank).save(draft / file.name, base=str(trained.get("base_weights")))
         (draft / TRAINED).write_text(json.dumps(trained | {"rank": rank}, indent=1) + "\n")
-        draft.chmod(0o777 & ~_umask())
-        os.rename(draft, target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _kind_of(folder: Path) -> str:
@@ -231,8 +226,7 @@ def write_folder(like: Path, shape: Shape, weights: Weights, target: Path, *, ki
     from counterpoint.lab.lm.network import as_transformers
     from counterpoint.lab.lm.tensor_files import save_tensors
 
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with whole_folder(target) as draft:
         for file in like.iterdir():
             if file.suffix in (".json", ".jinja", ".txt", ".model") and not file.name.endswith(".index.json"):
                 shutil.copy2(file, draft / file.name)
@@ -242,6 +236,14 @@ def write_folder(like: Path, shape: Shape, weights: Weights, target: Path, *, ki
         config: dict[str, Any] = json.loads((draft / "config.json").read_text())
         config |= dict.fromkeys([n for n in ("dtype", "torch_dtype") if n in config] or ["dtype"], kind)
         (draft / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A folder to be filled, which then stands where one that is there stood; whole or not at all."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield draft
         draft.chmod(0o777 & ~_umask())
         if target.exists():
             shutil.rmtree(target)

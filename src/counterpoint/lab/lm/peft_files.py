@@ -7,14 +7,12 @@ weights. Ours lies over joined maps (queries, keys and values are one); there ea
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from counterpoint.lab.lm.conversion import whole_folder
 from counterpoint.lab.lm.tensor_files import save_tensors
 
 if TYPE_CHECKING:
@@ -52,19 +50,6 @@ def write_adapter(adapter: Adapter, shape: Shape, target: Path) -> None:
         "target_modules": sorted({part.rpartition(".")[2] for parts in _MAPS.values() for part in parts}),
         "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False, "inference_mode": True, "base_model_name_or_path": None,
     }  # fmt: skip
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with whole_folder(target) as draft:
         save_tensors(peft_tensors(adapter, shape), draft / "adapter_model.safetensors", {"format": "pt"})
         (draft / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n")
-        draft.chmod(0o777 & ~_umask())
-        if target.exists():
-            shutil.rmtree(target)
-        os.rename(draft, target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
