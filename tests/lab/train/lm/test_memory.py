@@ -110,3 +110,6 @@ def test_a_config_alone_is_enough_for_an_estimate(run: Any, tmp_path: Path, monk
     assert "GiB on the first card" in text
     code, _, err = run(*line[:-1])
     assert (code, "WORLD_SIZE is 24, and there is no RANK" in err) == (2, True)
+    monkeypatch.setenv("WORLD_SIZE", "many")
+    code, _, err = run(*line)
+    assert (code, "WORLD_SIZE is 'many'" in err) == (2, True)

@@ -5,7 +5,6 @@ Always true: nothing is loaded, played or written.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +25,12 @@ def estimate(config: Mapping[str, Any]) -> dict[str, Any] | None:
     None where the model is not here, not even its config.json.
     """
     from counterpoint.lab.train.lm.memory import CARDS, count_weights, memory, seconds
+    from counterpoint.lab.train.lm.torchrun import world_size
 
     plan = _plan(config)
     if plan is None:
         return None
-    cards = sorted({*CARDS, int(os.environ.get("WORLD_SIZE") or 1)})
+    cards = sorted({*CARDS, world_size()})
     each = [{"cards": n, "bytes": memory(plan, n), "seconds": seconds(plan, n)} for n in cards]
     other = memory(replace(plan, is_recomputed=not plan.is_recomputed), 1)["activations"]
     about = {"weights": count_weights(plan.shape), "teams": plan.teams, "recompute": plan.is_recomputed}

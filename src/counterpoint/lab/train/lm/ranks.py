@@ -18,14 +18,10 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from counterpoint.errors import InputError
+from counterpoint.lab.train.lm.torchrun import world_size
 
 _PATIENCE = timedelta(days=30)
 """How long the others wait for the first one, which plays, is interrupted and goes on; one that dies ends them at once."""
-
-
-def world_size() -> int:
-    """How many processes torchrun started together; 1 where it started none."""
-    return int(os.environ.get("WORLD_SIZE") or 1)
 
 
 class Ranks:

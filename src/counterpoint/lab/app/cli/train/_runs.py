@@ -84,7 +84,9 @@ def by_torchrun(train: Callable[[], None], runner: str | None, *, is_dry: bool =
 
     Where $WORLD_SIZE alone says how many there are, and teams are played on a Ray cluster, the cluster starts the others.
     """
-    rank, size = (int(os.environ.get(name) or usual) for name, usual in (("RANK", 0), ("WORLD_SIZE", 1)))
+    from counterpoint.lab.train.lm.torchrun import own_rank, world_size
+
+    rank, size = own_rank(), world_size()
     if is_dry:
         return None if rank else train()
     if size == 1:
