@@ -64,6 +64,16 @@ def collect_seldom() -> tuple[int, int, int]:
     return before
 
 
+@contextlib.contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """The same for as long as this is open."""
+    before = collect_seldom()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def exit_reason(code: int | None) -> str:
     """An exit code in words: what it was, or which signal ended the process."""
     if code is None:

@@ -68,7 +68,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     left), tries (episodes in which none is left before its first call), sizes (of teams that are forced), workers (whether they
     learn), salts_ET (of a tree of rollouts), log, and decisions (whether traces carry what a learner reads)."""
 
-    from counterpoint.lab.train.collector import collector_off
+    from counterpoint.lab.train.child_process import collecting_seldom
     from counterpoint.lab.train.options import play_options
     from counterpoint.lab.train.policies.acting import Forced
     from counterpoint.lab.train.policies.network import Network
@@ -89,7 +89,7 @@ def play(payload: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Trace
     traces: list[Trace] = []
     if out.batch is not None:
         make = traced(world, out.batch, out.seeds, payload["name"])
-        with collector_off():
+        with collecting_seldom():
             traces = [_named(make(i), int(out.salts[i])) for i in range(len(out.values))]
         if payload.get("decisions"):
             how: dict[str, Any] = {"goes_on": payload["goes_on"], "workers": payload.get("workers", False)}

@@ -24,7 +24,7 @@ import torch
 import counterpoint.registry as registry
 from counterpoint.credits.mechanism import Mechanism, identified
 from counterpoint.errors import InputError, NotIdentified, did_you_mean
-from counterpoint.lab.train.collector import collector_off
+from counterpoint.lab.train.child_process import collecting_seldom
 from counterpoint.lab.train.loss import Loss
 from counterpoint.lab.train.net_replay import NetReplay
 from counterpoint.lab.train.options import prefix_values as option_values
@@ -93,7 +93,7 @@ def assigned(
         options["replay"] = replay
     if baselines and "start" in mechanism.options:
         options["start"] = baselines
-    with collector_off():
+    with collecting_seldom():
         credit, kept = _judged(mechanism, paid.traces, options, out)
         books = [_Book(t) for t in traces]
     for row in credit.rows:

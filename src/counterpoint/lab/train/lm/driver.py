@@ -8,7 +8,6 @@ workers.
 
 from __future__ import annotations
 
-import gc
 import os
 import selectors
 import time
@@ -26,7 +25,7 @@ import numpy as np
 from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.lm.engine import Answer, Ask, TooLong
 from counterpoint.lab.lm.sampling import Start
-from counterpoint.lab.train.child_process import START_S, collect_seldom
+from counterpoint.lab.train.child_process import START_S, collecting_seldom
 from counterpoint.lab.train.lm.rollout_messages import (
     Failed,
     ModelAnswer,
@@ -137,17 +136,15 @@ class Driver:
         if not rollouts:
             return []
         self.fill()
-        before = collect_seldom()
         try:
-            return _Round(self, rollouts, engine).traces()
+            with collecting_seldom():
+                return _Round(self, rollouts, engine).traces()
         except Exception:
             self._drop([w for w in self.workers if w.live or w.has_unsent])  # their teams are half played
             raise
         except BaseException:
             self._drop(self.workers)
             raise
-        finally:
-            gc.set_threshold(*before)
 
     @property
     def pids(self) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,8 +78,7 @@ class PlayAhead:
     @contextmanager
     def _in_stream(self, moment: Any) -> Iterator[None]:
         if moment is None:
-            with nullcontext():
-                yield
+            yield
             return
         import torch
 
