@@ -27,20 +27,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from _timing import report, row
 
-from counterpoint.lab.bench.claims._language import device, has_gpu, imitate_settings, ledger_hunt, scale, usual
+from counterpoint.lab.bench.claims._language import device, has_gpu, imitate_settings, scale, usual
 from counterpoint.lab.bench.claims._language import learn_settings as learned
+from counterpoint.lab.bench.claims.lm_decide import COIN, PRICES, sized_tasks
 
-_TASKS = [ledger_hunt(*size, width=4, topology="harness") for size in ((4, 1), (8, 2), (24, 4))]
-_PRICES = {"agent": 0.03, "second": 0.08}
-_COIN = {"explore": 0.0, "hires": 0.5, "crew": 0.5}
-_BASE = {"task": _TASKS, "prices": _PRICES, "eval_episodes": 2, "is_greedy_too": False, "keep_traces": 0}
+_BASE = {"task": sized_tasks(), "prices": PRICES, "eval_episodes": 2, "is_greedy_too": False, "keep_traces": 0}
 
 
 def begin(folder: Path, steps: int) -> Path:
     """A start: the model after some steps of imitation; what a step took is printed."""
     from counterpoint.lab.train.lm.run import train_language
 
-    shown = imitate_settings(1000, demos="fake:0.8", options=_COIN) | {"steps": steps, "teams": 400 if scale() == 1 else 12}
+    shown = imitate_settings(1000, demos="fake:0.8", options=COIN) | {"steps": steps, "teams": 400 if scale() == 1 else 12}
     rows: list[tuple[float, int]] = []
 
     def tell(kind: str, said: Mapping[str, Any]) -> None:

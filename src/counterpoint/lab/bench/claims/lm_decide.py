@@ -40,13 +40,14 @@ from counterpoint.lab.bench.claims._starts import STARTS, Starts, by_start, of_t
 from counterpoint.lab.bench.claims._widths import at_widths, rewards_at
 
 _SIZES = {"small": (4, 1), "medium": (8, 2), "large": (24, 4)}
-_PRICES = {"agent": 0.03, "second": 0.08}
-_COIN = {"explore": 0.0, "hires": 0.5, "crew": 0.5}
+PRICES = {"agent": 0.03, "second": 0.08}
+COIN = {"explore": 0.0, "hires": 0.5, "crew": 0.5}
 _WIDTHS = {"alone": 0, "1 worker": 1, "2 workers": 2, "4 workers": 4}
 Rewards = NDArray[np.float64]
 
 
-def _tasks(width: int = 4) -> list[dict[str, Any]]:
+def sized_tasks(width: int = 4) -> list[dict[str, Any]]:
+    """A kind of task of each size."""
     return [ledger_hunt(*size, width=width, topology="harness") for size in _SIZES.values()]
 
 
@@ -59,11 +60,11 @@ def lm_decide(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Priced tasks of mixed size: reward above the demonstrator's and the best fixed width's, no idle hires; needs CUDA."""
     yield from another_model()
     plan = Starts(folder_of("lm-decide"), seed, seeds)
-    how = {"task": _tasks(), "prices": _PRICES}
-    shown = imitated(1000, demos="fake:0.8", options=_COIN)
+    how = {"task": sized_tasks(), "prices": PRICES}
+    shown = imitated(1000, demos="fake:0.8", options=COIN)
     plan.begin({**how, "imitate": shown, "slots": 256}, at_once=STARTS)
     by_demonstrator = _demonstrators(plan.first)
-    coin = by_hand(_tasks(), "fake:0.8", _COIN, _PRICES, first=plan.first)[0]
+    coin = by_hand(sized_tasks(), "fake:0.8", COIN, PRICES, first=plan.first)[0]
     yield reported("demonstrator, reward", of_tasks(coin))
     for name, rewards in by_demonstrator.items():
         yield reported(f"demonstrator always {name}, reward", of_tasks(rewards))
@@ -108,14 +109,14 @@ def _demonstrators(first: int) -> dict[str, Rewards]:
     out = {}
     for name, width in _WIDTHS.items():
         options = {"explore": 0.0, "hires": float(width > 0)}
-        out[name] = by_hand(_tasks(width or 4), "fake:0.8", options, _PRICES, first=first)[0]
+        out[name] = by_hand(sized_tasks(width or 4), "fake:0.8", options, PRICES, first=first)[0]
     return out
 
 
 def _at_widths(plan: Starts, models: Sequence[Path]) -> dict[str, Rewards]:
     """What models earn on each task at each width: [models, tasks]."""
     folders = [model.with_name(f"{model.name}-widths") for model in models]
-    more = (_tasks(), _PRICES, tuple(_WIDTHS.values()), plan.first, STARTS)
+    more = (sized_tasks(), PRICES, tuple(_WIDTHS.values()), plan.first, STARTS)
     side_by_side(at_widths, [(folder, model, *more) for folder, model in zip(folders, models, strict=True)], at_once=STARTS)
     return {name: rewards_at(folders, width) for name, width in _WIDTHS.items()}
 
