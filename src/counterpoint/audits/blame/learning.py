@@ -117,6 +117,10 @@ def _logit(rows: _Rows, ridge: float, prior: Floats) -> Floats:
     return w
 
 
+LEDGER_RECIPES = tuple(Recipe(ridge) for ridge in (0.03, 0.1, 0.3, 1.0))
+"""What is weighed for the few signals of a team with a ledger."""
+
+
 # -- folds -----------------------------------------------------------------------------------------------------------------
 
 
@@ -149,6 +153,21 @@ def log_loss(cases: Sequence[Case], scores: Sequence[Floats], sharpness: float =
     weight = np.array([c.weight for c in cases])
     losses = [-np.log(max(softmax(sharpness * s)[c.truth], 1e-12)) for c, s in zip(cases, scores, strict=True)]
     return float(np.average(losses, weights=weight))
+
+
+def reach_of(cases: Sequence[Case], scores: Sequence[Floats], coverage: float = 0.9) -> float:
+    """The share of a run's steps, best first, that holds the decisive one with this chance: split conformal prediction (Vovk et
+    al. 2005; Angelopoulos and Bates, arXiv 2107.07511) with the score rank / steps.
+
+    It is the ceil((n + 1) * coverage)-th smallest score of n runs held out: for a run exchangeable with them the coverage is at
+    least that. The scores are those of folds, as if a split (as in CV+, without its correction). A case without a truth is missed.
+    """
+    ranks = [
+        ((np.argsort(-s, kind="stable") == c.truth).argmax() + 1) / len(s) if c.truth >= 0 else np.inf
+        for c, s in zip(cases, scores, strict=True)
+    ]
+    place = int(np.ceil((len(ranks) + 1) * coverage - 1e-9))
+    return float(min(np.sort(ranks)[place - 1], 1.0)) if place <= len(ranks) else 1.0
 
 
 def averaged(

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from counterpoint.audits.blame.ledgers import AGENT_SIGNALS, LEDGER_SIGNALS, agent_table, has_ledger, ledger_signals
 from counterpoint.audits.blame.signals import BINS, hashed, signals
 from counterpoint.audits.blame.steps import Floats, Steps
 
@@ -34,6 +35,8 @@ class Ranker(Struct, frozen=True, kw_only=True):
     weight: list[float]
     sharpness: float = 1.0
     """Fitted on held-out runs, so that the probabilities are as sure as they are right."""
+    reach: float = 1.0
+    """The share of a run's steps, best first, that held the labelled step in nine of ten labelled runs held out; 1 is unknown."""
     made: dict[str, Any] = {}
     """What it was trained on, for people to read."""
 
@@ -49,6 +52,11 @@ class Ranker(Struct, frozen=True, kw_only=True):
         """How likely each row is the decisive one, if one of them is."""
         return softmax(self.sharpness * self.scores(x))
 
+    def set_size(self, count: int) -> int | None:
+        """How many first suspects of so many steps hold the decisive one in nine of ten runs; None where it would be all."""
+        size = max(int(self.reach * count + 1e-9), 1)
+        return size if size < count else None
+
 
 def softmax(score: Floats) -> Floats:
     """Probabilities of scores; empty stays empty."""
@@ -60,7 +68,11 @@ def softmax(score: Floats) -> Floats:
 
 def table(steps: Steps, names: list[str], more: Mapping[str, Floats] | None = None) -> Floats:
     """The columns that a ranker reads, of every candidate; a signal that this trace does not give is 0."""
-    columns = signals(steps) | dict(more or {})
+    columns = dict(more or {})
+    if any(name in LEDGER_SIGNALS for name in names):
+        columns |= ledger_signals(steps)
+    if not set(names) <= columns.keys():
+        columns = signals(steps) | columns
     if any(name in HASHED for name in names):
         words = hashed(steps)
         columns |= {name: words[:, b] for b, name in enumerate(HASHED)}
@@ -68,13 +80,17 @@ def table(steps: Steps, names: list[str], more: Mapping[str, Floats] | None = No
     return np.stack([columns.get(name, nothing) for name in names], axis=1) if names else np.zeros((len(steps), 0))
 
 
-SHAPES = ("panel", "led")
-"""The teams that rankers are made for: those in which somebody decides for the others, and those in which all just speak."""
+SHAPES = ("panel", "led", "ledger")
+"""The teams that rankers are made for: all just speak, somebody decides for the others, or does so and keeps a ledger."""
+AGENTS = "ledger_agents"
+"""The ranker of the agents of a team with a ledger."""
 
 
 def shape_of(steps: Steps) -> str:
-    """`led` where an orchestrator decides, else `panel`."""
+    """`ledger` where an orchestrator keeps a ledger, `led` where one decides without, else `panel`."""
     events = steps.trace.events
+    if has_ledger(steps):
+        return "ledger"
     return "led" if any(events[i].type in ("orchestrator_decision", "spawn") for i in steps.places) else "panel"
 
 
@@ -87,3 +103,9 @@ def _weights() -> dict[str, Ranker]:
 def shipped(shape: str) -> Ranker:
     """The ranker that comes with the package for a shape of team."""
     return _weights()[shape]
+
+
+def agent_shares(steps: Steps, ranker: Ranker) -> dict[str, float]:
+    """The share of each agent of a team with a ledger, by a ranker of agents."""
+    agents, x = agent_table(steps)
+    return dict(zip(agents, ranker.probabilities(x[:, [AGENT_SIGNALS.index(name) for name in ranker.names]]).tolist(), strict=True))

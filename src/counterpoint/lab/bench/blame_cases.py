@@ -18,7 +18,8 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.audits.blame.injecting import inject
-from counterpoint.audits.blame.learning import RIDGES, Case, averaged
+from counterpoint.audits.blame.learning import LEDGER_RECIPES, RIDGES, Case, averaged
+from counterpoint.audits.blame.ledgers import AGENT_SIGNALS, LEDGER_SIGNALS, agent_table
 from counterpoint.audits.blame.ranker import HASHED, Ranker, softmax, table
 from counterpoint.audits.blame.signals import signals
 from counterpoint.audits.blame.steps import Floats, Steps
@@ -175,6 +176,33 @@ def needed_logs() -> list[LabelledRun]:
         fix = f"set {WHERE}=FOLDER, the folder that its files are in"
         raise Refused("this claim is about the logs of Who&When, and they are not here", fix=fix)
     return found
+
+
+# -- teams with a ledger ---------------------------------------------------------------------------------------------------
+
+
+def ledger_cases(known: Sequence[LabelledRun]) -> list[Case]:
+    """Runs of teams with a ledger as cases."""
+    return [k.case(LEDGER_SIGNALS) for k in known]
+
+
+def ledger_ranker(cases: Sequence[Case], seed: int) -> Ranker:
+    """A ranker of the steps of such runs."""
+    return averaged(cases, LEDGER_SIGNALS, recipes=LEDGER_RECIPES, is_weighed=True, seed=seed)[0]
+
+
+def agent_cases(known: Sequence[LabelledRun]) -> list[Case]:
+    """The agents of such runs, of which one is labelled; the first where the labelled one says nothing."""
+    out = []
+    for k in known:
+        agents, x = agent_table(k.steps)
+        out.append(Case(x, agents.index(k.agent) if k.agent in agents else 0, k.trace.task_id))
+    return out
+
+
+def agent_ranker(cases: Sequence[Case], seed: int) -> Ranker:
+    """A ranker of the agents of such runs."""
+    return averaged(cases, AGENT_SIGNALS, recipes=LEDGER_RECIPES, is_weighed=True, seed=seed)[0]
 
 
 # -- judging ---------------------------------------------------------------------------------------------------------------
