@@ -454,6 +454,9 @@ export interface Suspicion {
   agents: Record<string, number>;
   sure: string;
   verdict: string;
+  why: string;
+  shown: number[];
+  set: string;
   steps: number;
   notes: string[];
   failed: FailedStep[];

@@ -29,6 +29,13 @@ function Ranking(props: { found: Suspicion }) {
       {found.suspects.length > 0 && (
         <header class="reach">
           <p><strong>{found.verdict}</strong></p>
+          <p class="why"><Plain text={found.why} />{" "}
+            {found.shown.map((n) => (
+              <button key={n} type="button" class="plain" aria-pressed={n === selectedEvent.value} onClick={() => selectEvent(n)}>
+                <EventId n={n} /></button>
+            ))}
+          </p>
+          <p class="quiet">Nine in ten: {found.set}</p>
           <p class="quiet">Shares are the ranker's, over {count(found.steps, "step")}.</p>
           <p class="chips">
             <button type="button" onClick={() => stepSuspect(-1)}>Previous suspect</button>
@@ -38,7 +45,10 @@ function Ranking(props: { found: Suspicion }) {
         </header>
       )}
       {found.suspects.length === 0 && found.steps > 0 && (
-        <p><strong>{found.verdict}</strong></p>
+        <>
+          <p><strong>{found.verdict}</strong></p>
+          <p class="quiet">Nine in ten: {found.set}</p>
+        </>
       )}
       {found.notes.map((note) => <p key={note} class="note"><Note text={note} /></p>)}
       {found.failed.length > 0 && <Failed found={found} />}

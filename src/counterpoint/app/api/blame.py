@@ -85,6 +85,7 @@ class Blamed(Tabular):
                 about: dict[str, Any] = {"outcome": one.outcome, "agents": one.agents, "notes": one.notes}
                 about |= {"stands_out": one.stands_out, "verdict": one.verdict}
                 about |= {"rate": None if one.rate is None else msgspec.to_builtins(one.rate)}
+                about |= {"why": msgspec.to_builtins(one.why), "step_set": one.step_set, "set": one.set_words}
                 about |= {} if one.stands_out else {"failed": msgspec.to_builtins(one.failed)}
                 yield row | (about if rank == 1 else {})
             if self.decisive is not None:

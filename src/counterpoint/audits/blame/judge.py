@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct
 
-from counterpoint.audits.blame.certainty import NOBODY, Rate, kind_of, rate_of
-from counterpoint.audits.blame.ranker import shape_of, shipped, table
+from counterpoint.audits.blame.certainty import NOBODY, Rate, coverage_of, kind_of, rate_of
+from counterpoint.audits.blame.ranker import AGENTS, agent_shares, shape_of, shipped, table
 from counterpoint.audits.blame.reasons import FAMILIES, Reason, reasons
+from counterpoint.audits.blame.sentence import Why, why
 from counterpoint.audits.blame.signals import ROLES, Surprise, surprising, unlike_others
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.audits.failures import Failure, failures
@@ -27,6 +28,7 @@ from counterpoint.trace.outcome import by_hand
 
 _UNMEASURED = "no labelled run of this kind says how often a first suspect is right"
 _EXPLAINED = 10
+_LISTED = 12
 _CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
 """Families that say where, who and how, and not what went wrong."""
 _OFTEN = 3
@@ -64,13 +66,19 @@ class Blame(Struct, frozen=True, kw_only=True):
     suspects: list[Suspect]
     """The largest share first."""
     agents: dict[str, float]
-    """Each agent's steps together."""
+    """Each agent's steps together; in a team with a ledger by a ranker of agents."""
     sure: str
     """`likely`, `a guess` or `no step stands out`, by `rate`."""
     rate: Rate | None
     """How often first suspects were right on labelled runs of this kind; None where nobody has labelled any."""
     steps: int
     """Candidates."""
+    step_set: list[int] | None
+    """Steps, best first, of which one decided nine in ten labelled runs of this kind; None where only the whole run would do."""
+    coverage: Rate | None
+    """How often such sets held the labelled step."""
+    why: Why
+    """One sentence for the first suspect, with the two events that show it."""
     notes: list[str]
     """What it would take to know more."""
     failed: list[Failure] = []
@@ -87,6 +95,15 @@ class Blame(Struct, frozen=True, kw_only=True):
         first = self.suspects[0]
         who = f": {first.name} at step {first.step} ({first.score:.0%})" if self.stands_out else ""
         return f"{self.sure}{who}; {_UNMEASURED if self.rate is None else self.rate.words}"
+
+    @property
+    def set_words(self) -> str:
+        """The set of steps as a clause."""
+        if self.step_set is None or self.coverage is None:
+            return "cannot say: only the whole run would hold it in nine of ten"
+        count = len(self.step_set)
+        which = ", ".join(map(str, sorted(self.step_set)[:_LISTED])) + (", …" if count > _LISTED else "")
+        return f"{count} of {self.steps} steps ({which}); such sets held it in {self.coverage.share:.0%} of {self.coverage.count} {self.coverage.of}"
 
     @property
     def cause(self) -> str:
@@ -140,19 +157,34 @@ def blame(
     order = np.argsort(-p, kind="stable")
     shown = order[:most].tolist() if most is not None else order.tolist()
     parts = ranker.parts(x)
-    why = {k: reasons(steps, k, parts, x, ranker.names) for k in shown[:_EXPLAINED]}
-    agents: Counter[str] = Counter()
-    for k, share in enumerate(p.tolist()):
-        agents[trace.events[steps.places[k]].agent] += share
-    rate = rate_of(kind_of(steps), float(p[order[0]]))
+    told = {k: reasons(steps, k, parts, x, ranker.names) for k in shown[:_EXPLAINED]}
+    kind, first = kind_of(steps), int(order[0])
+    size = ranker.set_size(len(steps)) if kind != "alone" else None
+    rate = rate_of(kind, float(p[first]))
     word = NOBODY if rate is None else rate.word
     failed = [] if word != NOBODY else sorted(failures(trace), key=lambda f: f.is_mended)
     return Blame(
         trace_id=trace.trace_id, outcome=_number(trace.rewards.get("team")), steps=len(steps), notes=notes,
-        suspects=[_suspect(steps, k, float(p[k]), why.get(k, [])) for k in shown],
-        agents={a: round(share, 6) for a, share in agents.most_common()},
-        sure=word, rate=rate, failed=failed,
+        suspects=[_suspect(steps, k, float(p[k]), told.get(k, [])) for k in shown],
+        agents={a: round(share, 6) for a, share in _agents(steps, p).most_common()},
+        sure=word, rate=rate, failed=failed, coverage=coverage_of(kind),
+        step_set=None if size is None else [steps.numbers[k] for k in order[:size].tolist()],
+        why=why(steps, first, _name(steps, first), told.get(first) or reasons(steps, first, parts, x, ranker.names)),
     )  # fmt: skip
+
+
+def _agents(steps: Steps, p: np.ndarray) -> Counter[str]:
+    """Each agent's share: of its steps together, or of the ranker of agents."""
+    if shape_of(steps) == "ledger":
+        return Counter(agent_shares(steps, shipped(AGENTS)))
+    agents: Counter[str] = Counter()
+    for k, share in enumerate(p.tolist()):
+        agents[steps.trace.events[steps.places[k]].agent] += share
+    return agents
+
+
+def _name(steps: Steps, k: int) -> str:
+    return steps.facts.team.label_A[steps.agents[k]]
 
 
 def _adjusted(p: np.ndarray, more: dict[str, np.ndarray]) -> np.ndarray:
@@ -201,9 +233,9 @@ def _notes(trace: Trace, steps: Steps, bar: float, anyway: bool) -> list[str]:
 
 def _suspect(steps: Steps, k: int, score: float, why: list[Reason]) -> Suspect:
     i = steps.places[k]
-    event, team = steps.trace.events[i], steps.facts.team
+    event = steps.trace.events[i]
     return Suspect(
-        event=event.id, step=steps.numbers[k], agent=event.agent, name=team.label_A[int(team.agent_E[i])], type=event.type,
+        event=event.id, step=steps.numbers[k], agent=event.agent, name=_name(steps, k), type=event.type,
         score=round(score, 6), text=first_line(steps.texts[i], 120) if steps.texts[i].strip() else event.decision, reasons=why,
     )  # fmt: skip
 

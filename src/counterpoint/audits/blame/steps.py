@@ -51,7 +51,7 @@ _BLOCK = re.compile(r"```.*?(?:```|\Z)", re.S)
 _PUNCTUATION = re.compile(r"[^\w./-]+")
 
 
-def _spaced(text: str) -> str:
+def plain_words(text: str) -> str:
     """A text in small letters, its words one space apart and spaces around it, numbers without commas."""
     words = (word.strip(".-/") for word in _PUNCTUATION.sub(" ", text.replace(",", "").lower()).split())
     return f" {' '.join(word for word in words if word)} "
@@ -81,6 +81,7 @@ class Steps:
             int(n[1]) if is_log and n is not None else i for n, i in zip(numbers, self.places, strict=True)
         ]
         """What the source counts them by: the entry of a conversation, else the place among the trace's events."""
+        self._is_log = is_log
 
     def __len__(self) -> int:
         return len(self.places)
@@ -91,6 +92,11 @@ class Steps:
         if event.type == "orchestrator_decision" and event.decision == "noop":
             return bool(self.trace.text(event))
         return event.type != "tool_call" or not event.id.endswith(":call") or bool(self.trace.text(event))
+
+    def number(self, i: int) -> int:
+        """What the source counts any event by."""
+        entry = _ENTRY.fullmatch(self.trace.events[i].id) if self._is_log else None
+        return i if entry is None else int(entry[1])
 
     # -- texts ---------------------------------------------------------------------------------------------------------
 
@@ -140,19 +146,19 @@ class Steps:
         if not statements:
             return frozenset()
         first = int(self.facts.team.place_E[self.places[0]])
-        asked = " ".join(_spaced(self.texts[i]) for i in self.order[:first])
+        asked = " ".join(plain_words(self.texts[i]) for i in self.order[:first])
         twice = {word for n, words in enumerate(statements) for word in words if any(word in w for w in statements[:n])}
         return frozenset(word for word in twice or statements[-1] if f" {word} " not in asked)
 
     def _stated(self, i: int) -> set[str]:
         """What an event sets off: in bold, in quotes, boxed, or a number after `is`, `=` and the like."""
         text = _BLOCK.sub(" ", self.texts[i])
-        return {_spaced(a or b).strip() for a, b in _STATED.findall(text)} - {""}
+        return {plain_words(a or b).strip() for a, b in _STATED.findall(text)} - {""}
 
     def states(self, i: int) -> bool:
         """Whether an event says the result of the run; a number of one digit counts only where it is set off."""
         long = [word for word in self.answer if len(word) > 1]
-        spaced = _spaced(_BLOCK.sub(" ", self.texts[i])) if long else ""
+        spaced = plain_words(_BLOCK.sub(" ", self.texts[i])) if long else ""
         if any(f" {word} " in spaced for word in long):
             return True
         return len(long) < len(self.answer) and bool(self.answer & self._stated(i))

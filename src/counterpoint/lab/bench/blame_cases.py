@@ -22,7 +22,7 @@ from counterpoint.audits.blame.learning import LEDGER_RECIPES, RIDGES, Case, ave
 from counterpoint.audits.blame.ledgers import AGENT_SIGNALS, LEDGER_SIGNALS, agent_table
 from counterpoint.audits.blame.ranker import HASHED, Ranker, softmax, table
 from counterpoint.audits.blame.signals import signals
-from counterpoint.audits.blame.steps import Floats, Steps
+from counterpoint.audits.blame.steps import Floats, Steps, plain_words
 from counterpoint.errors import Refused
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -73,7 +73,8 @@ class LabelledRun:
 
     def case(self, names: Sequence[str], *, group: str | None = None) -> Case:
         """The run as a case with these columns."""
-        return Case(table(self.steps, list(names)), self.truth, self.trace.task_id if group is None else group)
+        more = gold_signals(self) if set(GOLD_SIGNALS) & set(names) else {}
+        return Case(table(self.steps, list(names), more), self.truth, self.trace.task_id if group is None else group)
 
 
 def column_names(*, places: bool, words: bool) -> list[str]:
@@ -178,17 +179,32 @@ def needed_logs() -> list[LabelledRun]:
     return found
 
 
+GOLD_SIGNALS = ("shows_gold", "after_gold")
+"""Signals that need the right answer, which a user seldom has: who shows it, and what comes after it was shown."""
+_GOLD = 3
+"""Characters that a right answer needs to be found in a text."""
+
+
+def gold_signals(known: LabelledRun) -> dict[str, Floats]:
+    """Whether a step, or the answer of its tool, shows the right answer, and whether it had been shown before; 0 where it is too
+    short or in the question."""
+    steps, n = known.steps, len(known.steps)
+    gold = plain_words(str((known.trace.meta.get("labels") or {}).get("ground_truth") or ""))
+    asked = " ".join(plain_words(steps.texts[i]) for i in steps.order if i not in steps.at)[:2000]
+    shows = np.zeros(n)
+    if len(gold.strip()) >= _GOLD and gold not in asked:
+        for k, i in enumerate(steps.places):
+            texts = [steps.texts[i], *([steps.texts[steps.results[k]]] if steps.results[k] >= 0 else [])]
+            shows[k] = float(any(gold in plain_words(text) for text in texts))
+    return {"shows_gold": shows, "after_gold": (np.cumsum(shows) - shows > 0) * 1.0}
+
+
 # -- teams with a ledger ---------------------------------------------------------------------------------------------------
 
 
-def ledger_cases(known: Sequence[LabelledRun]) -> list[Case]:
-    """Runs of teams with a ledger as cases."""
-    return [k.case(LEDGER_SIGNALS) for k in known]
-
-
-def ledger_ranker(cases: Sequence[Case], seed: int) -> Ranker:
+def ledger_ranker(cases: Sequence[Case], seed: int, names: Sequence[str] = LEDGER_SIGNALS) -> Ranker:
     """A ranker of the steps of such runs."""
-    return averaged(cases, LEDGER_SIGNALS, recipes=LEDGER_RECIPES, is_weighed=True, seed=seed)[0]
+    return averaged(cases, names, recipes=LEDGER_RECIPES, is_weighed=True, seed=seed)[0]
 
 
 def agent_cases(known: Sequence[LabelledRun]) -> list[Case]:
@@ -219,6 +235,21 @@ def hits_of(known: Sequence[LabelledRun], scores: Sequence[Floats]) -> tuple[lis
     """Whether the first of each ranking is right: step, agent."""
     told = [hits(k, int(np.argmax(s))) for k, s in zip(known, scores, strict=True)]
     return [s for s, _ in told], [a for _, a in told]
+
+
+def ranks_of(known: Sequence[LabelledRun], scores: Sequence[Floats]) -> list[float]:
+    """The place of each decisive step in its ranking, from 1; infinite where the label is on no step."""
+    found = [np.flatnonzero(np.argsort(-s, kind="stable") == k.truth) for k, s in zip(known, scores, strict=True)]
+    return [float(place[0]) + 1 if len(place) else float("inf") for place in found]
+
+
+def near_hits(known: Sequence[LabelledRun], scores: Sequence[Floats]) -> list[float]:
+    """Whether the first of each ranking is the labelled entry of the log, or the one before or after it."""
+    told = []
+    for k, s in zip(known, scores, strict=True):
+        at = k.steps.numbers[int(np.argmax(s))]
+        told.append(float(k.truth >= 0 and abs(at - k.steps.numbers[k.truth]) <= 1))
+    return told
 
 
 def agent_hits(known: Sequence[LabelledRun], scores: Sequence[Floats]) -> list[float]:

@@ -62,6 +62,12 @@ class Suspicion(Struct, frozen=True, kw_only=True):
     sure: str
     verdict: str
     """The word, whom it is said of, and how often first suspects were right on labelled runs of the kind."""
+    why: str
+    """One sentence for the first suspect."""
+    shown: list[int]
+    """The events that show it, by their numbers on the page."""
+    set: str
+    """The steps of which one decided nine in ten labelled runs of the kind."""
     steps: int
     notes: list[str]
     failed: list[FailedStep]
@@ -90,7 +96,7 @@ def _suspicion(trace: Trace) -> Suspicion:
 def _nobody(why: str, trace: Trace | None = None) -> Suspicion:
     failed = [] if trace is None else sorted(failures(trace), key=lambda f: f.is_mended)
     shown = [] if trace is None else _failed(trace, failed)
-    return Suspicion(suspects=[], agents={}, sure="", verdict="", steps=0, notes=[why], failed=shown,
+    return Suspicion(suspects=[], agents={}, sure="", verdict="", why="", shown=[], set="", steps=0, notes=[why], failed=shown,
                      failed_count=len(failed))  # fmt: skip
 
 
@@ -114,6 +120,8 @@ def _told(trace: Trace, found: Blame) -> Suspicion:
     ]  # fmt: skip
     return Suspicion(
         suspects=steps, agents=found.agents if found.stands_out else {}, sure=found.sure, verdict=_sentence(found.verdict),
+        why=found.why.words if found.stands_out else "", shown=[int(place[trace.index[e]]) for e in found.why.events],
+        set=_sentence(found.set_words),
         steps=found.steps, notes=found.notes, failed=_failed(trace, found.failed), failed_count=len(found.failed),
     )  # fmt: skip
 

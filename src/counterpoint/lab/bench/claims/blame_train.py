@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from counterpoint.audits.blame.learning import Case, averaged, held_out, reach_of
+from counterpoint.audits.blame.ledgers import LEDGER_SIGNALS
 from counterpoint.audits.blame.ranker import AGENTS, SHAPES, Ranker, shape_of, shipped
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.blame_cases import (
@@ -25,7 +26,6 @@ from counterpoint.lab.bench.blame_cases import (
     agent_ranker,
     chats,
     column_names,
-    ledger_cases,
     ledger_ranker,
     ranker_of_chats,
     who_and_when,
@@ -85,7 +85,7 @@ def _with_ledger(known: Sequence[LabelledRun], seed: int) -> dict[str, Ranker]:
         return {name: shipped(name) for name in ("ledger", AGENTS)}
     out = {}
     for name, cases, make in (
-        ("ledger", ledger_cases(known), lambda some: ledger_ranker(some, seed)),
+        ("ledger", [k.case(LEDGER_SIGNALS) for k in known], lambda some: ledger_ranker(some, seed)),
         (AGENTS, agent_cases(known), lambda some: agent_ranker(some, seed)),
     ):
         made = make(cases)
