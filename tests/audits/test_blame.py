@@ -12,6 +12,7 @@ import counterpoint as cpt
 from counterpoint.audits.blame.injecting import altered, inject
 from counterpoint.audits.blame.judge import blame, causes
 from counterpoint.audits.blame.learning import Case, Recipe, averaged, fitted, folds, log_loss
+from counterpoint.audits.blame.ledgers import LEDGER_SIGNALS
 from counterpoint.audits.blame.ranker import HASHED, SHAPES, Ranker, shipped, softmax, table
 from counterpoint.audits.blame.reasons import FAMILIES, signal_words
 from counterpoint.audits.blame.search import Redo, find_decisive, try_all
@@ -103,8 +104,9 @@ def test_every_signal_has_its_words_and_the_shipped_weights_know_no_other() -> N
     names = set(signals(Steps(said_trace(("a", "x"), ("b", "y")))))
     assert {signal_words(name)[0] for name in names} <= FAMILIES.keys()
     assert signal_words("late", is_low=True)[1] == "early in the run"
+    assert {signal_words(name)[0] for name in LEDGER_SIGNALS} <= FAMILIES.keys()
     for ranker in map(shipped, SHAPES):
-        assert set(ranker.names) <= names | set(HASHED)
+        assert set(ranker.names) <= names | set(HASHED) | set(LEDGER_SIGNALS)
         assert len(ranker.names) == len(ranker.weight) == len(ranker.mean)
 
 

@@ -128,7 +128,7 @@ def _one(trace: Trace, blame: Blame, decisive: Decisive | None, most: int | None
     words = f"{trace.trace_id}: {outcome}; {counted(blame.steps, 'step')} could have decided it"
     lines = [("verdict", blame.verdict + ("" if is_ranked else "; --all ranks its steps"))]
     lines += [("why", blame.why.words)] if is_ranked else []
-    lines += [("nine in ten", blame.set_words)]
+    lines += [("set", blame.set_words)]
     lines += [("by forks", _by_forks(decisive))] if decisive is not None else []
     agents = ", ".join(f"{agent} {share:.0%}" for agent, share in list(blame.agents.items())[:6])
     return [

@@ -103,7 +103,8 @@ class Blame(Struct, frozen=True, kw_only=True):
             return "cannot say: only the whole run would hold it in nine of ten"
         count = len(self.step_set)
         which = ", ".join(map(str, sorted(self.step_set)[:_LISTED])) + (", …" if count > _LISTED else "")
-        return f"{count} of {self.steps} steps ({which}); such sets held it in {self.coverage.share:.0%} of {self.coverage.count} {self.coverage.of}"
+        of = f"{self.coverage.share:.0%} of {self.coverage.count} {self.coverage.of}"
+        return f"{count} of {self.steps} steps ({which}); such sets held it in {of}"
 
     @property
     def cause(self) -> str:

@@ -156,11 +156,11 @@ def log_loss(cases: Sequence[Case], scores: Sequence[Floats], sharpness: float =
 
 
 def reach_of(cases: Sequence[Case], scores: Sequence[Floats], coverage: float = 0.9) -> float:
-    """The share of a run's steps, best first, that holds the decisive one with this chance: split conformal prediction (Vovk et
-    al. 2005; Angelopoulos and Bates, arXiv 2107.07511) with the score rank / steps.
+    """The share of a run's steps, best first, that holds the decisive one with this chance: split conformal prediction (Vovk
+    et al. 2005; Angelopoulos and Bates, arXiv 2107.07511) with the score rank / steps.
 
     It is the ceil((n + 1) * coverage)-th smallest score of n runs held out: for a run exchangeable with them the coverage is at
-    least that. The scores are those of folds, as if a split (as in CV+, without its correction). A case without a truth is missed.
+    least that. Departure: the scores come from folds, as in CV+, without its correction. A case without a truth is missed.
     """
     ranks = [
         ((np.argsort(-s, kind="stable") == c.truth).argmax() + 1) / len(s) if c.truth >= 0 else np.inf

@@ -1,18 +1,20 @@
 """What goes wrong in a team whose orchestrator keeps a ledger (Magentic-One, Fourney et al., arXiv 2411.04468).
 
-Such an orchestrator writes down facts and a plan, sends a member an instruction, and after every answer asks itself: is the request
-satisfied, are we in a loop, is there progress, who is next. Where it stalls, it makes a new plan. The signals are few, because
-labelled runs are few, and each has a reason:
+Such an orchestrator writes down facts and a plan, sends a member an instruction, and after every answer asks itself: is the
+request satisfied, are we in a loop, is there progress, who is next. Where it stalls, it makes a new plan. The signals are few,
+because labelled runs are few, and each has a reason:
 
 | signal | why it may decide |
 |---|---|
-| `is_answer`, `first_answer`, `late_round` | what comes from outside goes wrong first; the first search is seldom it, later rounds follow from it |
-| `taken_as_done` | the next instruction asks for something else: 1 - Jaccard of the words of both. What is asked again was not taken |
+| `is_answer`, `first_answer` | what comes from outside goes wrong first; the first search is seldom it |
+| `late_round` | later rounds follow from what went wrong before: answers so far / 20 |
+| `taken_as_done` | the next instruction asks for something else: 1 - Jaccard of their words; a half where there is none |
 | `noticed_next` | the ledger after it is the first to see a loop or no progress |
 | `cut_off_here` | the run ends with this answer, after few: exp(-(answers / 6)^2) |
-| `lone_help`, `help_at_last` | a member who reads nothing says or computes it: 1 / sqrt(its kind's steps); right before the request is called satisfied |
+| `lone_help` | a member who reads nothing says or computes it: 1 / sqrt(steps of such members) |
+| `help_at_last` | the same, right before the request is called satisfied |
 | `first_replan` | gives up the plan, and what was found, for another |
-| `accepted_answer`, `accepting_lead` | in a run that the orchestrator called satisfied: nobody but it could have refused the result |
+| `accepted_answer`, `accepting_lead` | the run was called satisfied: nobody but the orchestrator could have refused its result |
 | `accepted_early` | the ledger that calls it satisfied, after few answers: exp(-(answers / 6)^2) |
 
 Always true: a run without a ledger has none of them; they are read from texts, speakers and order alone.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -43,14 +45,18 @@ _REPLAN = re.compile(r"\s*stalled\b", re.I)
 _READS = re.compile(r"surf|web|search|brows|file|retriev|research")
 _WORD = re.compile(r"[a-z0-9][a-z0-9'&.-]+")
 _COMMON = frozenset(
-    "please the a an and or of to in for on at by with from that this is are was be as it its any if into their them which who what"
-    " when".split()
-)
+    (
+        "please", "the", "a", "an", "and", "or", "of", "to", "in", "for", "on", "at", "by", "with", "from", "that", "this", "is",
+        "are", "was", "be", "as", "it", "its", "any", "if", "into", "their", "them", "which", "who", "what", "when",
+    )
+)  # fmt: skip
+"""Words that say nothing of a task."""
+NO_NEXT_TASK = 0.5
+"""`taken_as_done` where no instruction follows."""
 _FEW, _LONG, _BRIEF = 6, 20, 60
 """Answers that are few; rounds after which all are late; characters below which a lead only announces."""
 
 
-@lru_cache(maxsize=4096)
 def ledger_of(text: str) -> tuple[tuple[str, bool], ...]:
     """What a ledger answers to its questions; empty where the text is no ledger."""
     return tuple((key.lower(), answer.lower() == "true") for key, answer in _KEY.findall(text)) if "is_in_loop" in text else ()
@@ -84,12 +90,12 @@ class Rounds(NamedTuple):
         return sorted(self.answers + self.helps)
 
     def last_before(self, some: list[int], k: int) -> int:
-        """The last of some steps before step k, or -1."""
-        return max((j for j in some if j < k), default=-1)
+        """The last of some steps, in their order, before step k, or -1."""
+        return some[place - 1] if (place := bisect_left(some, k)) else -1
 
     def first_after(self, some: list[int], k: int) -> int:
-        """The first of some steps after step k, or -1."""
-        return min((j for j in some if j > k), default=-1)
+        """The first of some steps, in their order, after step k, or -1."""
+        return some[place] if (place := bisect_right(some, k)) < len(some) else -1
 
 
 def rounds_of(steps: Steps) -> Rounds:
@@ -147,7 +153,7 @@ def _taken(steps: Steps, run: Rounds, k: int) -> float:
     if before < 0:
         return 0.0
     if after < 0:
-        return 0.5
+        return NO_NEXT_TASK
     a, b = (_words(steps.texts[steps.places[j]]) for j in (before, after))
     return 1 - len(a & b) / max(len(a | b), 1)
 

@@ -108,4 +108,6 @@ def shipped(shape: str) -> Ranker:
 def agent_shares(steps: Steps, ranker: Ranker) -> dict[str, float]:
     """The share of each agent of a team with a ledger, by a ranker of agents."""
     agents, x = agent_table(steps)
-    return dict(zip(agents, ranker.probabilities(x[:, [AGENT_SIGNALS.index(name) for name in ranker.names]]).tolist(), strict=True))
+    return dict(
+        zip(agents, ranker.probabilities(x[:, [AGENT_SIGNALS.index(name) for name in ranker.names]]).tolist(), strict=True)
+    )

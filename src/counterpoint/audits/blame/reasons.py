@@ -10,6 +10,7 @@ import re
 import numpy as np
 from msgspec import Struct
 
+from counterpoint.audits.blame.ledgers import NO_NEXT_TASK
 from counterpoint.audits.blame.signals import matches
 from counterpoint.audits.blame.steps import Floats, Steps
 
@@ -228,6 +229,8 @@ def reasons(steps: Steps, k: int, part: Floats, x: Floats, names: list[str], mos
         is_low = name != "words_0" and bool(x[k, column[name]] < usual[column[name]])
         if is_low and name not in _ABSENT and name not in _LOW:
             continue  # it speaks for the step by not being there: true, and of no help
+        if name == "taken_as_done" and x[k, column[name]] == NO_NEXT_TASK:
+            continue
         family, phrase = signal_words(name, is_low)
         out.append(Reason(signal="words" if name == "words_0" else name, family=family, words=phrase,
                           share=round(gains[name] / total, 4), excerpt=excerpt(steps, k, name)))  # fmt: skip

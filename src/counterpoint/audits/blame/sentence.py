@@ -1,8 +1,8 @@
 """Why a step is the first suspect, in one sentence as a person would say it, with the two events that show it.
 
-Always true: the sentence says what the strongest signal of the ranking that speaks of an act means, and quotes the trace; it claims
-no more than the signals do. The first event is the step; the second is where it shows: the instruction, the ledger, the tool's
-answer, the reply, or the end of the run.
+Always true: the sentence says what the strongest signal of the ranking that speaks of an act means, and quotes the trace; it
+claims no more than the signals do. The first event is the step; the second is where it shows: the instruction, the ledger, the
+tool's answer, the reply, or the end of the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from counterpoint.trace.naming import first_line
 
 _CUT = 110
 _LEDGER_REASON = re.compile(r'"is_progress_being_made"\s*:\s*\{\s*"reason"\s*:\s*"((?:[^"\\]|\\.)*)"', re.S)
-_OWN = frozenset({"first_guess", "assumes", "recalls", "hedges", "unsupported", "new_numbers", "number_of_result", "is_objected_to"})
+_OWN = frozenset(
+    {"first_guess", "assumes", "recalls", "hedges", "unsupported", "new_numbers", "number_of_result", "is_objected_to"}
+)
 """Signals whose own words are quoted."""
 
 _ACTS: dict[str, tuple[str, str]] = {
@@ -115,9 +117,9 @@ def why(steps: Steps, k: int, name: str, reasons: Sequence[Reason]) -> Why:
 
 def _quoted(steps: Steps, i: int, kind: str) -> str:
     text = steps.texts[i]
-    if (found := _LEDGER_REASON.search(text)):
+    if found := _LEDGER_REASON.search(text):
         text = found[1]
-    return first_line(text, _CUT) if text.strip() else ""
+    return first_line(text, _CUT) or ""
 
 
 def _shown(steps: Steps, k: int, kind: str) -> int:

@@ -171,6 +171,7 @@ def who_and_when() -> list[LabelledRun]:
             out.append(LabelledRun(trace, steps, truth, str(labels["mistake_agent"]), shape))
     return out
 
+
 def needed_logs() -> list[LabelledRun]:
     """The labelled runs, for a claim that says nothing without them."""
     if not (found := who_and_when()):
@@ -196,7 +197,7 @@ def gold_signals(known: LabelledRun) -> dict[str, Floats]:
         for k, i in enumerate(steps.places):
             texts = [steps.texts[i], *([steps.texts[steps.results[k]]] if steps.results[k] >= 0 else [])]
             shows[k] = float(any(gold in plain_words(text) for text in texts))
-    return {"shows_gold": shows, "after_gold": (np.cumsum(shows) - shows > 0) * 1.0}
+    return {"shows_gold": shows, "after_gold": (np.cumsum(shows) - shows > 0).astype(np.float64)}
 
 
 # -- teams with a ledger ---------------------------------------------------------------------------------------------------

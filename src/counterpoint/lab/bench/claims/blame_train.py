@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from counterpoint.audits.blame.learning import Case, averaged, held_out, reach_of
+from counterpoint.audits.blame.learning import averaged, held_out, reach_of
 from counterpoint.audits.blame.ledgers import LEDGER_SIGNALS
 from counterpoint.audits.blame.ranker import AGENTS, SHAPES, Ranker, shape_of, shipped
 from counterpoint.errors import InputError

@@ -1,15 +1,15 @@
 """Blame learned from labelled runs: nested cross-validation over the part of Who&When that is at hand.
 
 Five outer folds, each judged by a ranker that has not seen it: the mean of rankers by all recipes (ridge, and for panels hashed
-words and whether they are drawn to what planted mistakes teach), each weighed by how well it does on five inner folds of the rest.
-The set of steps is calibrated on those inner folds too. A seed is another split, and for panels other planted mistakes; intervals
-are over splits and runs. The targets are the best that is published for all of Who&When (FALAT, arXiv 2606.00765); the rows beside
-them are every constant, a step at random and the step before the first tool error. Three variants: as `blame` ranks, with the right
-answer known (`with gold`), and with the labels of other runs, which says what places alone give.
+words and whether they are drawn to what planted mistakes teach), each weighed by how well it does on five inner folds of the
+rest. The set of steps is calibrated on inner folds too. A seed is another split, and for panels other planted mistakes;
+intervals are over splits and runs. The targets are the best that is published for all of Who&When (FALAT, arXiv 2606.00765);
+the rows beside them are every constant, a step at random and the step before the first tool error. Three variants: as `blame`
+ranks, with the right answer known (`with gold`), and with the labels of other runs, which says what places alone give.
 
 Always true: no choice sees the outer fold; runs of one question stay in one fold; what `blame` says of a first suspect is tried
-on runs that its bar was not fitted on. What a team with a ledger does was put into signals with its labels in view: that choice is
-outside the folds.
+on runs that its bar was not fitted on. What a team with a ledger does was put into signals with its labels in view: that choice
+is outside the folds.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _words(part: str, scores: Sequence[Sequence[Floats]], step_SR: Sequence[Sequ
     for what, is_part in (("below", share_SR < BAR), ("from", share_SR >= BAR)):
         if is_part.any():
             runs = is_part.any(axis=0).sum()
-            yield reported(f"{part}: right {what} {BAR:.0%} ({is_part.sum()} rankings, {runs} runs)", float(hits_SR[is_part].mean()))
+            yield reported(
+                f"{part}: right {what} {BAR:.0%} ({is_part.sum()} rankings, {runs} runs)", float(hits_SR[is_part].mean())
+            )
     right, said = likely_elsewhere(share_SR, hits_SR, seed)
     yield reported(f"{part}: right above a bar for one in two, fitted on other runs", right)
     yield reported(f"{part}: rankings above such a bar", said)
