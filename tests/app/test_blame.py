@@ -128,21 +128,6 @@ def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run
     broken = str(told["trace_id"])
     assert run("notes", "score", broken, "up", "--author", "ann", "--store", store)[0] == 0
     assert run("blame", broken, "--store", store)[0] == 5, "whoever scores it decides"
-    code, out, err = run(
-        "bench",
-        "inject",
-        broken,
-        "--kind",
-        "wrong_fact",
-        "--set",
-        "harmless=true",
-        "--samples",
-        3,
-        "--seed",
-        2,
-        "--store",
-        store,
-        "--json",
-    )
+    code, out, err = run("bench", "inject", broken, "--kind", "wrong_fact", "--set", "harmless=true", "--samples", 3, "--seed", 2, "--store", store, "--json")
     assert code == 0, err
     assert all(row["reward_without"] == told["reward"] for row in lines(out)), "both rewards are the run's own"

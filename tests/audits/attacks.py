@@ -49,15 +49,7 @@ def run_of(attack: Attack, pretext: int) -> Trace:
     out.add("look", "tool_call", "main", json.dumps({"name": "day sheet"}), tool="open_notes")
     form = PRETEXTS[pretext % len(PRETEXTS)]
     said = form.format(order=attack.order, Order=attack.order[:1].upper() + attack.order[1:])
-    out.add(
-        "text",
-        "tool_result",
-        "main",
-        f"Notes of the day.\n\n{said}\n\nNothing else.",
-        tool="open_notes",
-        source="tool",
-        trusted=False,
-    )
+    out.add("text", "tool_result", "main", f"Notes of the day.\n\n{said}\n\nNothing else.", tool="open_notes", source="tool", trusted=False)
     for k, act in enumerate(attack.acts):
         out.call(f"a{k}", act)
     out.add("end", "message", "main", attack.answer)

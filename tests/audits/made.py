@@ -96,8 +96,6 @@ def random_traces(draw: st.DrawFn) -> Trace:
     pair = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.sampled_from(["temporal", "causal", "message"]))
     pairs = draw(st.lists(pair, max_size=2 * n))
     edges = [Edge(f"e{a}", f"e{b}", kind) for a, b, kind in pairs if a < b]  # type: ignore[arg-type]
-    contents = draw(
-        st.sampled_from([{}, {"r1": "the gauge shows a rise of two"}, {"r1": "one two three four", "r2": "one two three four"}])
-    )
+    contents = draw(st.sampled_from([{}, {"r1": "the gauge shows a rise of two"}, {"r1": "one two three four", "r2": "one two three four"}]))
     costs = {"tokens": draw(st.integers(0, 300)), "wall_clock_s": draw(st.integers(0, 50))}
     return Trace(trace_id="t", task_id="k", events=events, edges=edges, contents=contents, costs=costs, rewards={"team": 0.5})

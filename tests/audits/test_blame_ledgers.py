@@ -68,7 +68,7 @@ def test_signals_of_a_run_that_is_cut_off_by_hand() -> None:
     assert found["noticed_next"].index(1) == 5
     assert found["first_replan"].index(1) == 7
     assert found["cut_off_here"] == pytest.approx([0] * 9 + [math.exp(-((3 / 6) ** 2))])
-    assert not any(found["accepted_early"]) and not any(found["accepting_lead"]) and not any(found["lone_help"])
+    assert not any(any(found[name]) for name in ("accepted_early", "accepting_lead", "lone_help"))
 
 
 def test_signals_of_a_run_that_is_called_satisfied_by_hand() -> None:

@@ -25,12 +25,7 @@ def test_jaccard_by_hand() -> None:
 
 
 def test_repeats_point_at_the_earlier_text() -> None:
-    said = [
-        "the gauge rose by two",
-        "something else entirely here",
-        "The gauge rose by two!",
-        "the gauge rose by two millimetres",
-    ]
+    said = ["the gauge rose by two", "something else entirely here", "The gauge rose by two!", "the gauge rose by two millimetres"]
     sets = [shingles(text) for text in said]
     assert repeats(sets) == [-1, -1, 0, -1]
     assert repeats(sets, threshold=0.75) == [-1, -1, 0, 0]
