@@ -80,7 +80,7 @@ def blame_who_when(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         for s in tracked(range(seed, seed + seeds), "seeds"):
             for variant, judged in held.items():
                 some = _exchanged(known, s) if "labels" in variant else known
-                judged.append(_nested(some, _maker(part, s, is_gold="gold" in variant), part, s, is_gold="gold" in variant))
+                judged.append(nested(some, maker(part, s, is_gold="gold" in variant), part, s, is_gold="gold" in variant))
         fixed = {**constants(known), "before the first tool error, else first": error_rule(known)}
         best = max(fixed, key=lambda name: sum(fixed[name][0]))
         step_SR = [hits_of(known, one.scores)[0] for one in held[""]]
@@ -136,7 +136,7 @@ def _columns(part: str, *, is_gold: bool) -> list[str]:
     return own + (list(GOLD_SIGNALS) if is_gold else [])
 
 
-def _maker(part: str, seed: int, *, is_gold: bool) -> Make:
+def maker(part: str, seed: int, *, is_gold: bool) -> Make:
     """What makes a ranker from labelled runs; cases whose label is on no step teach nothing."""
     names = _columns(part, is_gold=is_gold)
     if part == "hand-crafted":
@@ -145,7 +145,7 @@ def _maker(part: str, seed: int, *, is_gold: bool) -> Make:
     return lambda some: averaged([c for c in some if c.truth >= 0], names, prior, is_weighed=True, seed=seed)[0]
 
 
-def _nested(known: Sequence[LabelledRun], make: Make, part: str, seed: int, *, is_gold: bool) -> HeldOut:
+def nested(known: Sequence[LabelledRun], make: Make, part: str, seed: int, *, is_gold: bool) -> HeldOut:
     """The scores, sets and agents of every run by rankers, recipes and calibrations that its fold had no part in."""
     cases = [k.case(_columns(part, is_gold=is_gold)) for k in known]
     scores, sizes = [np.zeros(0)] * len(cases), [0] * len(cases)
