@@ -5,7 +5,8 @@
 Both read the same runs: every entry of the history as an event of its speaker with its number; what the terminal answers is a
 tool result, its text the error where it says that it failed. AgentDebugX is its deterministic pipeline, all rule packs and its
 heuristic attributor; where it blames a tool's answer, the call before it counts as blamed; runs of which it says nothing are
-counted apart and as misses. `blame` is held out, five folds. Needs `agentdebugx` beside the package and the logs (`WHO_AND_WHEN=FOLDER`), and says so where one is missing.
+counted apart and as misses. `blame` is held out, five folds. Needs `agentdebugx` beside the package and the logs
+(`WHO_AND_WHEN=FOLDER`), and says so where one is missing.
 """
 
 from __future__ import annotations

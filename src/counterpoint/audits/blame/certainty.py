@@ -63,8 +63,8 @@ PANELS = Rate(right=40, count=84, of="unseen panels", rule=_PANEL_RULE, is_unsee
 WEAK_PANELS = Rate(right=7, count=39, of=f"panels with a first share below {BAR:.0%}", rule=_PANEL_RULE)
 LEDGERS = Rate(right=31, count=58, of="rankings held out (18 led runs)", rule=_LEDGER_RULE)
 WEAK_LEDGERS = Rate(right=11, count=87, of=f"rankings held out (led runs) with a first share below {BAR:.0%}", rule=_LEDGER_RULE)
-PANEL_SETS = Rate(right=194, count=210, of="panels held out", rule=0.9)
-LEDGER_SETS = Rate(right=134, count=145, of="led runs held out", rule=0.9)
+PANEL_SETS = Rate(right=194, count=210, of="rankings of panels held out", rule=0.9)
+LEDGER_SETS = Rate(right=134, count=145, of="rankings of led runs held out", rule=0.9)
 """How often the sets of nine in ten held the labelled step."""
 
 
