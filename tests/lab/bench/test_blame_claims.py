@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from counterpoint.audits.blame.steps import Steps
+from counterpoint.lab.bench.blame_cases import GOLD_SIGNALS, LabelledRun, gold_signals, near_hits, ranks_of
 from counterpoint.lab.bench.claims._blame import gain_over_runs, half_right_bar, likely_elsewhere, over_runs, share_row
+from counterpoint.trace import Event, Trace, content_ref
 
 
 def test_more_splits_of_the_same_runs_do_not_narrow_the_interval() -> None:
@@ -46,3 +49,36 @@ def test_a_bar_is_tried_where_it_was_not_fitted() -> None:
     assert likely_elsewhere(rng.random((1, 40)).repeat(2, axis=0), luck, 0)[0] < 0.5
     assert half_right_bar(shares, np.zeros_like(told)) is None
     assert np.isnan(likely_elsewhere(shares, np.zeros_like(told), 0)[0])
+
+
+def labelled(*texts: str, gold: str, truth: int) -> LabelledRun:
+    """A conversation of two, after a question."""
+    said = ["Which tower is the tallest?", *texts]
+    events = [
+        Event(id=f"s{i}", t=i, type="message" if i else "human_intervention", agent="ab"[i % 2] if i else "user",
+              content_ref=content_ref(text)) for i, text in enumerate(said)
+    ]  # fmt: skip
+    contents = {content_ref(text): text for text in said}
+    trace = Trace(trace_id="t", task_id="t", events=events, contents=contents, meta={"labels": {"ground_truth": gold}})
+    return LabelledRun(trace, Steps(trace), truth, "a", "generated")
+
+
+def test_the_right_answer_is_a_signal_of_its_own_and_asked_for_by_name() -> None:
+    known = labelled("It is 12 m.", "No: the Red Tower, 1,300 m.", "It is 12 m.", gold="red tower", truth=2)
+    found = {name: column.tolist() for name, column in gold_signals(known).items()}
+    assert found == {"shows_gold": [0, 1, 0], "after_gold": [0, 0, 1]}
+    assert known.case(GOLD_SIGNALS).x.tolist() == [[0, 0], [1, 0], [0, 1]]
+    for gold in ("12", "tower", ""):  # too short, in the question, none
+        assert not any(
+            column.any() for column in gold_signals(labelled("It is 12 m.", "The tower.", gold=gold, truth=0)).values()
+        )
+
+
+def test_places_in_a_ranking_and_hits_within_one_entry_by_hand() -> None:
+    known = labelled("one", "two", "three", gold="", truth=2)
+    assert ranks_of([known], [np.array([0.2, 0.9, 0.5])]) == [2]
+    assert near_hits([known], [np.array([0.2, 0.9, 0.5])]) == [1]
+    assert near_hits([known], [np.array([0.9, 0.2, 0.5])]) == [0]
+    nowhere = labelled("one", "two", gold="", truth=-1)
+    assert ranks_of([nowhere], [np.array([0.9, 0.2])]) == [float("inf")]
+    assert near_hits([nowhere], [np.array([0.9, 0.2])]) == [0]

@@ -99,9 +99,10 @@ class Blamed(Tabular):
                 yield (one.trace_id, rank, s.agent, s.step, s.score, s.event, s.name, s.type, s.text, why, one.sure)
 
     def caption(self) -> str:
-        """Who is suspected first, and how often such suspects were right."""
+        """Who is suspected first, how often such suspects were right, and why."""
         one, more = self.runs[0], len(self.runs) - 1
-        return f"{one.trace_id}: {one.verdict}" + (f", and {more:,} more runs" if more else "")
+        because = f". {one.why.words}" if one.stands_out else ""
+        return f"{one.trace_id}: {one.verdict}{because}" + (f", and {more:,} more runs" if more else "")
 
 
 def blame(

@@ -99,7 +99,9 @@ class Blame(Struct, frozen=True, kw_only=True):
     @property
     def set_words(self) -> str:
         """The set of steps as a clause."""
-        if self.step_set is None or self.coverage is None:
+        if self.coverage is None:
+            return "cannot say: no labelled run of this kind"
+        if self.step_set is None:
             return "cannot say: only the whole run would hold it in nine of ten"
         count = len(self.step_set)
         which = ", ".join(map(str, sorted(self.step_set)[:_LISTED])) + (", …" if count > _LISTED else "")
