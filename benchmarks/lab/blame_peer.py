@@ -14,6 +14,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import chdir
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -92,7 +94,8 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     for part in sorted({k.world for k in every}):
         known = [k for k in every if k.world == part]
-        rows.append({"runs": f"{len(known)} {part}", "of": "agentdebugx, heuristic", **peer_row(known)})
+        with TemporaryDirectory() as away, chdir(away):  # it writes what it reads into the folder that it runs in
+            rows.append({"runs": f"{len(known)} {part}", "of": "agentdebugx, heuristic", **peer_row(known)})
         rows.append({"runs": f"{len(known)} {part}", "of": "blame, held out", **our_row(known, part, seed)})
     for row in rows:
         words = "  ".join(f"{name} {value:.1%}" if isinstance(value, float) else str(value) for name, value in row.items())
