@@ -23,7 +23,7 @@ FILE = "grid.txt"
 _FORMAT = "moves with a space between them, such as right down"
 _HOW = "Whoever plans names the cells to walk, from the first to the last; whoever has tools makes moves of them and tries them."
 _TRIES = 2
-SHORTEST = 3
+SHORTEST = 5
 """Moves that every instance needs at least: more than the example has."""
 
 

@@ -1,7 +1,7 @@
 """T7, path planning: the moves from a cell to another on a small grid with walls.
 
 Always true: there is a way, because no wall is put where it would cut the last one; its shortest length is known by an exact search.
-Start and goal are at least `size - 1` rows and columns apart.
+Start and goal are `size` rows and columns apart or more, or as far as the start allows.
 
 The kind of task is AT-GRPO's Plan-Path (arXiv 2510.11062: 10 by 10 grids, a tool user and an executor, four turns). Departures: grids
 are smaller, cells are named and not drawn, a plan always begins at the start, and the tool tries moves and searches nothing.
@@ -48,7 +48,8 @@ def _grid(config: Config, seed: int) -> Grid:
     dice, n = KeyedDice(seed, "path planning"), config.size
     cells = [(i % n, i // n) for i in dice.order(n * n, "cells")]
     start = cells[0]
-    goal = next(c for c in [*cells, *_corners(n)] if abs(c[0] - start[0]) + abs(c[1] - start[1]) >= n - 1)
+    apart = {cell: abs(cell[0] - start[0]) + abs(cell[1] - start[1]) for cell in cells}
+    goal = next(cell for cell in cells if apart[cell] >= min(n, max(apart.values())))
     grid = Grid(n, frozenset(), start, frozenset({goal}))
     for wall in (cell for cell in cells if cell not in (start, goal)):
         if len(grid.walls) == config.walls:
@@ -56,10 +57,6 @@ def _grid(config: Config, seed: int) -> Grid:
         more = Grid(n, grid.walls | {wall}, start, grid.goals)
         grid = more if grids.solve(more) is not None else grid
     return grid
-
-
-def _corners(n: int) -> tuple[grids.Cell, ...]:
-    return (0, 0), (n - 1, 0), (0, n - 1), (n - 1, n - 1)
 
 
 @dataclass(frozen=True)
