@@ -31,7 +31,15 @@ _QUESTION = re.compile(
 )
 _SEPARATORS = re.compile(r"[\s,;]+")
 _MOST_MOVES = 1_000
-_SIGNS = {"#": (1, 0, 0, 0), "@": (0, 1, 0, 0), "+": (0, 1, 0, 1), "$": (0, 0, 1, 0), "*": (0, 0, 1, 1), ".": (0, 0, 0, 1), "-": (0,) * 4}
+_SIGNS = {
+    "#": (1, 0, 0, 0),
+    "@": (0, 1, 0, 0),
+    "+": (0, 1, 0, 1),
+    "$": (0, 0, 1, 0),
+    "*": (0, 0, 1, 1),
+    ".": (0, 0, 0, 1),
+    "-": (0,) * 4,
+}
 """What stands on a cell: a wall, the walker, a box, a goal."""
 
 
@@ -204,7 +212,9 @@ def report(grid: Grid, way: Walk) -> str:
     if way.is_solved:
         end = "solved"
     elif way.blocked is not None:
-        end = f"blocked at {cell_name(way.blocked)}" if grid.is_free(way.blocked) or way.blocked in grid.walls else "left the grid"
+        end = (
+            f"blocked at {cell_name(way.blocked)}" if grid.is_free(way.blocked) or way.blocked in grid.walls else "left the grid"
+        )
     else:
         end = f"not there yet, at {cell_name(way.states[-1].walker)}"
     return f"{' '.join(way.moves) or 'no move'}: {end}"
