@@ -1,12 +1,13 @@
 """What the two tasks on grids share: instances, the checker, merges, and a player for every role.
 
-Always true: a right answer is a list of moves that can all be made and ends with the grid solved; it scores 1. Any other scores half
-of the progress that its moves make before the first that cannot be made (`grids.progress`), so less than 1.
+Always true: a right answer is a list of moves that can all be made and ends with the grid solved; it scores 1. Any other scores
+half of the progress that its moves make before the first that cannot be made (`grids.progress`), so less than 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from counterpoint.errors import NotFound, did_you_mean
@@ -83,7 +84,7 @@ def plan_text(grid: Grid, moves: Sequence[str]) -> str:
     """A plan as a planner says it: the cells that each box goes over, and those that are walked."""
     way = grids.walk(grid, moves)
     routes: list[list[grids.Cell]] = []
-    for before, after in zip(way.states, way.states[1:], strict=False):
+    for before, after in pairwise(way.states):
         for gone, new in zip(before.boxes - after.boxes, after.boxes - before.boxes, strict=True):
             mine = next((route for route in routes if route[-1] == gone), None)
             if mine is None:

@@ -1,8 +1,9 @@
 """Small grids with walls and boxes: states, moves, drawings, words, and an exact solver.
 
-Always true: a cell is a letter for its column and a number for its row, `a1` top left. A move that leaves the grid, meets a wall or
-pushes a box against anything is not made, and nothing after it is. `solve` gives a shortest list of moves or None where there is
-none: A* with a consistent bound (Hart, Nilsson and Raphael 1968), ties broken by the order of `MOVES`, so the same list each time.
+Always true: a cell is a letter for its column and a number for its row, `a1` top left. A move that leaves the grid, meets a
+wall or pushes a box against anything is not made, and nothing after it is. `solve` gives a shortest list of moves or None where
+there is none: A* with a consistent bound (Hart, Nilsson and Raphael 1968), ties broken by the order of `MOVES`, so the same
+list each time.
 
 The bound of a walker is its Manhattan distance to the goal; of boxes it is the cheapest assignment of boxes to targets by
 Manhattan distance: a move changes either by one at most. Drawings are the usual ones of Sokoban: `#` wall, `@` walker, `$` box,
@@ -16,7 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
 Cell = tuple[int, int]
@@ -199,7 +200,7 @@ def moves_between(cells: Sequence[Cell]) -> tuple[str, ...]:
     """The moves along cells that touch; the list ends where two do not."""
     names = {d: name for name, d in MOVES.items()}
     out: list[str] = []
-    for a, b in zip(cells, cells[1:], strict=False):
+    for a, b in pairwise(cells):
         move = names.get((b[0] - a[0], b[1] - a[1]))
         if move is None:
             break

@@ -1,10 +1,11 @@
 """T7, path planning: the moves from a cell to another on a small grid with walls.
 
-Always true: there is a way, because no wall is put where it would cut the last one; its shortest length is known by an exact search.
-Start and goal are `size` rows and columns apart or more, or as far as the start allows.
+Always true: there is a way, because no wall is put where it would cut the last one; its shortest length is known by an exact
+search. Start and goal are `size` rows and columns apart or more, or as far as the start allows.
 
-The kind of task is AT-GRPO's Plan-Path (arXiv 2510.11062: 10 by 10 grids, a tool user and an executor, four turns). Departures: grids
-are smaller, cells are named and not drawn, a plan always begins at the start, and the tool tries moves and searches nothing.
+The kind of task is AT-GRPO's Plan-Path (arXiv 2510.11062: 10 by 10 grids, a tool user and an executor, four turns). Departures:
+grids are smaller, cells are named and not drawn, a plan always begins at the start, and the tool tries moves and searches
+nothing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A planner and a tool user learn to plan on small grids: one policy or an adapter per role, team groups or groups by agent and turn.
+"""A planner and a tool user learn to plan on grids: one policy or one per role, groups of teams or of turns.
 
-A 135M model imitates teams of `fake:0.7` on 5 by 5 grids, paths (T7) and Sokoban (T8) by turns, good teams and bad ones alike. From
-there it learns by reinforcement in four ways: all weights, or an adapter for each role; and an advantage against the other teams on
-the task, or (AT-GRPO, arXiv 2510.11062) against what the same agent said otherwise in the same turn after the very same turns, for
-which the samples of a task are a tree. Teams, updates and steps are the same; rewards are the task's score in all four, where the
-source adds a reward of each role's own. Held-out grids are of the same size and drawn by the seed.
+A 135M model imitates teams of `fake:0.7` on 5 by 5 grids, paths (T7) and Sokoban (T8) by turns, good teams and bad ones alike.
+From there it learns by reinforcement in four ways: all weights, or an adapter for each role; and an advantage against the other
+teams on the task, or (AT-GRPO, arXiv 2510.11062) against what the same agent said otherwise in the same turn after the very
+same turns, for which the samples of a task are a tree. Teams, updates and steps are the same; rewards are the task's score in
+all four, where the source adds a reward of each role's own. Held-out grids are of the same size and drawn by the seed.
 
-The larger grids are played as they are by the first run of each start, through the model `local:RUN`; nothing is trained on them.
-Published rows are those of the source's abstract, of larger models on larger grids: they stand beside ours, they are not compared.
+The larger grids are played as they are by the first run of each start, through the model `local:RUN`; nothing is trained on
+them. Published rows are those of the source's abstract, of larger models on larger grids: they stand beside ours, they are not
+compared.
 """
 
 from __future__ import annotations

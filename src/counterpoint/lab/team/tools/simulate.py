@@ -1,7 +1,7 @@
 """`simulate`: the moves of a walker on the grid of an instance, one after another, until one cannot be made.
 
-Always true: the walker begins at the start in every call, so the same moves get the same answer. What is no list of moves is refused
-with the moves that there are; an instance without a drawing in `grid.txt` has nothing to walk on.
+Always true: the walker begins at the start in every call, so the same moves get the same answer. What is no list of moves is
+refused with the moves that there are; an instance without a drawing in `grid.txt` has nothing to walk on.
 """
 
 from __future__ import annotations

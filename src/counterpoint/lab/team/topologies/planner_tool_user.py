@@ -1,8 +1,8 @@
 """Planner and tool user: one says what to do, the other does it with tools and reports, until the planner stops.
 
-Always true: there are two, from the start to the end; the planner has no tools and the tool user (in the role of an executor) hears
-nobody else. Before it stops the planner has said at least one plan; `limits.turns` plans and stops are all there are, and at the
-last of them it can only stop. What the tool user returned last is the draft that a stop without words answers with.
+Always true: there are two, from the start to the end; the planner has no tools and the tool user (in the role of an executor)
+hears nobody else. Before it stops the planner has said at least one plan; `limits.turns` plans and stops are all there are, and
+at the last of them it can only stop. What the tool user returned last is the draft that a stop without words answers with.
 
 As AT-GRPO's planning teams (arXiv 2510.11062: a tool user and an executor in turns until solved, four turns at most); there the
 tool user speaks first.
