@@ -152,13 +152,14 @@ def _larger(folder: Path, run: Path, first: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     about = {"preset": "lm", "world": "T7+T8", "world_version": "1+1", "world_config": {"tasks": LARGER}, "seed": first}
     with RunFolder.create(folder, {}, about) as written:
-        solved = asyncio.run(_play(run, range(first, first + scaled(_LARGER))))
-        written.append_eval({"update": 0, "first_seed": first, "solved": float(np.mean(solved)), "successes": solved})
+        solved, values = zip(*asyncio.run(_play(run, range(first, first + scaled(_LARGER)))), strict=True)
+        row = {"update": 0, "first_seed": first, "solved": float(np.mean(solved))}
+        written.append_eval(row | {"values": list(values), "successes": list(solved)})
         written.set_status("finished")
 
 
-async def _play(run: Path, seeds: Sequence[int]) -> list[float]:
-    """Whether teams of a trained model solve the tasks of some seeds; all of them play at once."""
+async def _play(run: Path, seeds: Sequence[int]) -> list[tuple[float, float]]:
+    """Whether teams of a trained model solve the tasks of some seeds, and their scores; all of them play at once."""
     from counterpoint.lab.tasks.task import task as find_task
     from counterpoint.lab.team.session import assemble, make_model, play_to_trace
     from counterpoint.lab.train.lm.settings import TaskMix
@@ -167,12 +168,12 @@ async def _play(run: Path, seeds: Sequence[int]) -> list[float]:
     mixes = [TaskMix(**task) for task in LARGER]
     model = make_model(f"local:{run}", find_task(LARGER[0]["name"]), device=device())
 
-    async def one(seed: int) -> float:
+    async def one(seed: int) -> tuple[float, float]:
         spec, sink = mixes[seed % len(mixes)].spec(seed, f"local:{run}"), MemorySink()
         made = spec.make_task()
         team = assemble(spec, made, made.instance(seed), model, Recorder(sink, LogicalClock()))
         trace = await play_to_trace(team, spec, sink, trace_id=f"larger-{seed}")
-        return float((trace.metrics or {})["task_success"])
+        return float((trace.metrics or {})["task_success"]), trace.rewards["team"]
 
     try:
         return list(await asyncio.gather(*map(one, seeds)))
