@@ -1,4 +1,4 @@
-"""`simulate`: the moves of a walker on the grid of an instance, one after another, until one cannot be made.
+"""`simulate`: the moves of a walker on the grid of an instance, one after another, until one fails.
 
 Always true: the walker begins at the start in every call, so the same moves get the same answer. What is no list of moves is
 refused with the moves that there are; an instance without a drawing in `grid.txt` has nothing to walk on.

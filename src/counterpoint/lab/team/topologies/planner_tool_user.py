@@ -1,4 +1,4 @@
-"""Planner and tool user: one says what to do, the other does it with tools and reports, until the planner stops.
+"""Planner and tool user: one plans, the other acts with tools and reports, until the planner stops.
 
 Always true: there are two, from the start to the end; the planner has no tools and the tool user (in the role of an executor)
 hears nobody else. Before it stops the planner has said at least one plan; `limits.turns` plans and stops are all there are, and
