@@ -27,7 +27,10 @@ from counterpoint.lab.train.lm.settings import Learn, TaskMix  # noqa: E402
 
 LIMITS = {"width": 1, "turns": 3, "steps": 2, "max_tokens": 24, "repairs": 0}
 MIX = {"name": "T7", "topology": "planner_tool_user", "set": {"size": 4, "walls": 0}, "limits": LIMITS}
-TURNS = {"credit": ["agent_wise"], "options": {"agent_wise": {"by": "turn", "state": True, "convention": "grpo", "singleton": "zero"}}}
+TURNS = {
+    "credit": ["agent_wise"],
+    "options": {"agent_wise": {"by": "turn", "state": True, "convention": "grpo", "singleton": "zero"}},
+}
 SAID = "walk a1 b2 c3 d4 right down left up: solved not there yet, at MESSAGE lead.1: RETURN: TOOL simulate: STOP:"
 
 
