@@ -1,7 +1,7 @@
 """T8, Sokoban: the moves that push every box onto a target on a small grid with walls.
 
 Always true: there is a solution, because the boxes were pulled off their targets by a walker (the moves backwards push them
-there); its shortest length is known by an exact search over all states, and is at least `grids`' `SHORTEST`.
+there); its shortest length is known by an exact search over all states, and is at least five moves.
 
 The kind of task is AT-GRPO's Sokoban (arXiv 2510.11062: 6 by 6 grids, a tool user and an executor, four turns). Departures as
 in `path_planning`; the border is no part of the grid.
