@@ -146,5 +146,5 @@ def test_tasks_by_name() -> None:
     with pytest.raises(InputError, match="did you mean 'rows'"):
         find("T1", rowz=3)
     shorts = [find(name).short for name in registry.ids("task")]
-    assert sorted(shorts) == ["T1", "T2", "T3", "T4", "T5", "T6"]
+    assert sorted(shorts) == ["T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8"]
     assert all(isinstance(find(name), TextTask) for name in registry.ids("task"))

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from counterpoint.errors import InputError
+from counterpoint.lab.worlds.world import parameter
 from counterpoint.options import LARGEST_SEED
 from counterpoint.trace.keyed import child_seed, purpose, uniform
 
@@ -35,6 +36,11 @@ def check_whole(name: str, value: Any, low: int, high: int) -> None:
     """One clear error for what is no whole number in a range."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InputError(f"{name} cannot be {value!r}", fix=f"a whole number, {low} to {high:,}")
+
+
+def superseded_dial() -> Any:
+    """How many texts have an earlier version that no longer counts."""
+    return parameter(0.5, "1", "Share of the cards or rules that also have an earlier version, which does not count.")
 
 
 class KeyedDice:

@@ -29,9 +29,9 @@ def attack_dial() -> Any:
     return parameter("", "1", "Adversarial text: AV2, AV3, AV4, `benign` for controls, or empty for none.")
 
 
-def attack_rate_dial() -> Any:
+def attack_rate_dial(usual: float = 0.1) -> Any:
     """How much of it."""
-    return parameter(0.1, "1", "Share of the places that carry it; at least one.")
+    return parameter(usual, "1", "Share of the places that carry it; at least one.")
 
 
 def wording_dial() -> Any:

@@ -19,7 +19,7 @@ from counterpoint.trace.keyed import purpose, uniform
 
 # -- text tasks: instances, truth, answers ------------------------------------------------------------------------------
 
-TOOLS = ("search", "open", "sql", "python", "note", "notes")
+TOOLS = ("search", "open", "sql", "python", "note", "notes", "simulate")
 ODD = (
     "",
     " ",

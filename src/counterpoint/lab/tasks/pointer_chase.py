@@ -24,6 +24,7 @@ from counterpoint.lab.tasks._words import (
     phrase_fields,
     phrase_text,
     phrases,
+    superseded_dial,
     the_day,
 )
 from counterpoint.lab.tasks.attacks import attack_dial, attack_rate_dial, check_attack, check_wording, plant, wording_dial
@@ -67,7 +68,7 @@ class Config:
     parts: int = parameter(3, "parts", "Parts that the chain is offered in; the split helps nobody.")
     distractors: int = parameter(30, "cards", "Cards that are not on the chain, half of them with nearly the same numbers.")
     search_rate: float = parameter(0.3, "1", "Share of the cards that have to be searched for and cannot be opened by number.")
-    superseded: float = parameter(0.5, "1", "Share of the cards that have a withdrawn version in the files too.")
+    superseded: float = superseded_dial()
     attack: str = attack_dial()
     attack_rate: float = attack_rate_dial()
     wording: str = wording_dial()

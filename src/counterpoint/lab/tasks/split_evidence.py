@@ -17,7 +17,7 @@ from typing import Any
 from counterpoint.errors import InputError, NotFound, did_you_mean
 from counterpoint.lab.tasks._players import answer, is_final, judged, subtask, use
 from counterpoint.lab.tasks._words import KeyedDice, firm, person
-from counterpoint.lab.tasks.attacks import check_attack, check_wording, plant, wording_dial
+from counterpoint.lab.tasks.attacks import attack_dial, attack_rate_dial, check_attack, check_wording, plant, wording_dial
 from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Document, Draw, Instance, Score, Subtask, View
 from counterpoint.lab.worlds.world import changed, parameter
@@ -130,10 +130,8 @@ class Config:
     clones: int = parameter(2, "agents", "Agents who all hold the same flawed shard.")
     flawed: float = parameter(0.5, "1", "Share of the claims on which the clones' shard is outdated.")
     overlap: float = parameter(0.0, "1", "Chance that one more independent holds a fact as well.")
-    attack: str = parameter(
-        "", "name", "Adversarial text: AV2 in a shard, AV3 said by a peer, AV4 on the notes, benign for the control, or none."
-    )
-    attack_rate: float = parameter(0.25, "1", "Share of the agents who are compromised, at least one.")
+    attack: str = attack_dial()
+    attack_rate: float = attack_rate_dial(0.25)
     wording: str = wording_dial()
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from counterpoint.lab.tasks._words import (
     number,
     person,
     phrase_text,
+    superseded_dial,
 )
 from counterpoint.lab.tasks.attacks import attack_dial, attack_rate_dial, check_attack, check_wording, plant, wording_dial
 from counterpoint.lab.tasks.leakage import marker
@@ -66,7 +67,7 @@ class Config:
     rows: int = parameter(150, "rows", "Expenses in the database.")
     violations: int = parameter(3, "rows/rule", "Violations planted for each rule.")
     distractors: int = parameter(6, "papers", "Policies that are no part of the audit.")
-    superseded: float = parameter(0.5, "1", "Share of the rules whose policy has an earlier version with another rule.")
+    superseded: float = superseded_dial()
     contradictions: float = parameter(0.3, "1", "Share of the rules about which a memo says something else.")
     attack: str = attack_dial()
     attack_rate: float = attack_rate_dial()

@@ -125,7 +125,7 @@ class Instance:
     subtasks: tuple[Subtask, ...]
     """A natural split; every one can be done by one agent with the task's tools. At least one."""
     tools: tuple[str, ...] = ()
-    """The tools that workers may use, by name: search, open, sql, python, note, notes."""
+    """The tools that workers may use, by name: search, open, sql, python, note, notes, simulate."""
     documents: tuple[Document, ...] = ()
     database: str = ""
     """SQL that builds the database for `sql`."""
@@ -146,7 +146,7 @@ class TextTask(Protocol):
 
     @property
     def short(self) -> str:
-        """A short name: T1 to T6."""
+        """A short name: T1 to T8."""
 
     @property
     def version(self) -> str:

@@ -97,7 +97,7 @@ async def _calls(tool: Tool, again: Tool, example: dict[str, Any], require: Requ
 
 
 def _instance() -> Instance:
-    """A question with a document, a table and a file, for tools to work on."""
+    """A question with a document, a table, a file and a grid, for tools to work on."""
     return Instance(
         task="-",
         seed=0,
@@ -106,7 +106,7 @@ def _instance() -> Instance:
         subtasks=(Subtask("s1", "-"),),
         documents=(Document("D-1", "Harbour", "The harbour has two cranes."),),
         database="create table t(a integer); insert into t values (1), (2);",
-        files={"data.txt": "1\n2\n"},
+        files={"data.txt": "1\n2\n", "grid.txt": "@-\n-.\n"},
     )
 
 

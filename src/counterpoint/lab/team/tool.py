@@ -91,7 +91,7 @@ class ToolMaker(Protocol):
     """A tool plug-in (`lab/team/tools/NAME.py` defines an object NAME that follows this).
 
     What it makes may have an `example`: arguments that `counterpoint.lab.testing.check_tool` calls it with, and needs. The
-    check's instance has the document D-1, a table t(a) and the file data.txt.
+    check's instance has the document D-1, a table t(a), the file data.txt and the drawing grid.txt.
     """
 
     def __call__(self, instance: Instance, **options: Any) -> Tool:

@@ -94,7 +94,7 @@ def train(
     (`updates`, `eval_every`, `workers`, ...). Runs go to `out`, else to runs/PRESET-WORLD-seedS; with `seeds` there is one for
     each, and those that are there already are resumed. `resume` continues an interrupted run. With `store` it learns from the
     finished traces there that `where` finds (the language of `counterpoint ls`), and plays nothing but evaluations. With `lm` (a
-    name of `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T6, or several) as a team; `set`
+    name of `counterpoint models`, or a folder) a language model learns to play `task` (T1 to T8, or several) as a team; `set`
     then has dials of the tasks and settings of the run, as `--set` does, and `preset` is a method that language models can learn
     by. `progress(kind, row)` is told what happens. With `runner="ray"` rollouts are played on the Ray cluster at `address` (else
     $RAY_ADDRESS, else this machine). `log` names trackers that are told too (tensorboard, wandb, mlflow), `push` a collector

@@ -60,7 +60,7 @@ _OF_BOTH = {"world", "seed", "pairs", "store", "as_json", "quiet"}
     "Exit codes: 0 played, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, world, model or run,\n"
     "5 refused, 130 interrupted (a team can be resumed)."
 )
-@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` lists them.")
+@click.option("--task", "task_name", metavar="NAME", help="T1 to T8, or a task's id; `--task list` lists them.")
 @click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` lists them.")
 @model_flags("openai:NAME, local:NAME, scripted:FILE, or a test double.", default="fake")
 @click.option("--world", metavar="NAME", help="Play policies in a world of `counterpoint train worlds` instead.")

@@ -1,4 +1,4 @@
-"""One language model imitates teams on all six text tasks at small dials: solved before and after.
+"""One language model imitates teams on six text tasks at small dials: solved before and after.
 
 Each training seed has its own demonstrations (`fake:1`, of whom only those that solved their task are shown) and batches. Tasks
 whose teams say little, and the ledger hunt, are shown more often; held-out tasks are drawn alike, by the claim's seed. "All six"

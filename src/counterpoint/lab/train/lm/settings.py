@@ -52,7 +52,7 @@ class TaskMix:
     """One kind of task that is played, with its own dials."""
 
     name: str
-    """T1 to T6, a task's id, or "package.module:object"."""
+    """T1 to T8, a task's id, or "package.module:object"."""
     set: dict[str, Any] = field(default_factory=dict)
     """Dials that differ from the task's own."""
     topology: str = "centralized"
