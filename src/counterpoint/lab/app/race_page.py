@@ -343,7 +343,7 @@ def _race(result: RaceResult) -> list[str]:
     if any(world.is_screening for world in result.worlds):
         out += ["", _SHARES, "", *_table(overview_section(result))]
         for section in class_sections(result):
-            out += ["", f"### {section.title}", "", section.words, "", *_table(section)]
+            out += ["", f"### {section.title}", "", section.words, "", *_table(section, "mean rank", "method", "mean, % of bound")]
     columns = ("rank", "method", "point", "final, % of bound", "minus grpo", "minus ours")
     for world in (world for world in result.worlds if not world.is_screening):
         section = world_section(result, replace(world, standings=tuple(s for s in world.standings if s.is_ranked)))
