@@ -317,6 +317,9 @@ with its intervals, `--world WORLD` those of a world, a METHOD behind it those o
 
 _SOURCES = "`counterpoint train presets` has the rewards, the unit of credit, what is trained and the regime of each."
 
+_CLASS = ("mean rank", "method", "mean, % of bound")
+"""Columns of a class: its shares by world are those of the table of all methods."""
+
 _SHARES = "Percent of the bound, in brackets the rank; below 0 a team costs more than it earns."
 
 
@@ -343,7 +346,7 @@ def _race(result: RaceResult) -> list[str]:
     if any(world.is_screening for world in result.worlds):
         out += ["", _SHARES, "", *_table(overview_section(result))]
         for section in class_sections(result):
-            out += ["", f"### {section.title}", "", section.words, "", *_table(section)]
+            out += ["", f"### {section.title}", "", section.words, "", *_table(section, *_CLASS)]
     columns = ("rank", "method", "point", "final, % of bound", "minus grpo", "minus ours")
     for world in (world for world in result.worlds if not world.is_screening):
         section = world_section(result, replace(world, standings=tuple(s for s in world.standings if s.is_ranked)))
