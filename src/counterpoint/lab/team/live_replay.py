@@ -56,9 +56,7 @@ class _Lazy:
             made = self._make()
             if made.version != self.version:
                 fix = _FINISHED if self.name == "engine" else f"use the model that recorded it: {self.name} {self.version}"
-                raise NotIdentified(
-                    f"the model has changed: {made.version}", fix
-                )
+                raise NotIdentified(f"the model has changed: {made.version}", fix)
             self._made = made
         return await self._made.complete(call)
 
@@ -106,6 +104,8 @@ class LiveReplay:
     async def _fork(self, trace: Trace, fork: Fork) -> Trace:
         spec, notes = self._checked(trace, fork)
         task = spec.make_task()
+        if why := str(getattr(task, "no_fork", "")):
+            raise NotIdentified(f"{task.name} does not fork: {why}", "credit it without forks", where=trace.trace_id)
         model: Any = self._model or _Lazy(trace, lambda: _model_of(spec, task))
         check_same(trace, task, model, harness(spec.harness))
         sink = MemorySink()

@@ -131,9 +131,7 @@ def _refuse(context: click.Context, is_wrong: Any, why: str, where: str) -> None
             raise InputError(f"{flag} {why}", where=where, fix=f"leave {flag} out")
 
 
-def _play_team(
-    task_name: str | None, topology: str, resume: str | None, store: str | None, options: dict[str, Any]
-) -> Trace:
+def _play_team(task_name: str | None, topology: str, resume: str | None, store: str | None, options: dict[str, Any]) -> Trace:
     """A new run of a team, or one that is resumed."""
     caps = caps_of(options["caps"], dict.fromkeys(_LIMITS, int) | _BUDGETS)
     if resume is not None:
@@ -176,7 +174,7 @@ def _spec(task_name: str, topology: str, caps: Mapping[str, Any], options: dict[
     from counterpoint.lab.tasks.task import task
     from counterpoint.lab.team.gates import gate_names
     from counterpoint.lab.team.harness import harness
-    from counterpoint.lab.team.session import Spec
+    from counterpoint.lab.team.session import Spec, played_in
     from counterpoint.lab.team.state import Limits
 
     found = task(task_name)
@@ -189,7 +187,7 @@ def _spec(task_name: str, topology: str, caps: Mapping[str, Any], options: dict[
     limits: dict[str, Any] = {name: value for name, value in caps.items() if name in _LIMITS}
     if "temperature" in team_settings:
         limits["temperature"] = team_settings["temperature"]
-    style = str(team_settings.get("harness", "text"))
+    topology, style = played_in(found, topology, str(team_settings.get("harness", "text")))
     harness(style)
     spec = Spec(
         task=found.name if ":" not in task_name else task_name,
