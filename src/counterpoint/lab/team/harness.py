@@ -106,13 +106,13 @@ class Harness:
         words = next((c.about for c in view.choices if c.text is None), "")
         ask = self.ask.format(legal=" ".join(s.rstrip(": \n") for s in legal) or words)
         ask += f" (then : and {words})" if legal and words else ""
-        rules = "\n".join(s.text for s in view.seen if s.kind == "question")
+        rules = "\n".join(s.text.partition("\nAnswer format: ")[0] for s in view.seen if s.kind == "question")
         said = [
             Message("user", f"{ask}\n{s.text}") if s.kind == "result" else self.message(s)
             for s in view.seen
             if s.kind != "question"
         ]
-        system = Message("system", self.system.format(agent=view.agent, role=view.role, about=rules))
+        system = _system(self, view.agent, view.role, rules, ())
         return (system, *_fitted(said, context - len(system.text)))
 
     def message(self, seen: ViewItem) -> Message:

@@ -21,7 +21,7 @@ from counterpoint.lab.team.topology import Topology
 from counterpoint.lab.team.turn import TurnResult
 from counterpoint.lab.worlds.packages import Episode
 
-_WORLD = "world"
+_WORLD, _OUTSIDE = "world", "environment"
 
 
 async def _run(team: Team) -> str:
@@ -52,6 +52,8 @@ class _Table:
         self.paid = dict.fromkeys(episode.agents, 0.0)
         self.last: str | None = None
         """The event of the last step."""
+        self.acts: dict[str, str] = {}
+        """The event of each agent's last action."""
 
     async def play(self) -> str:
         """Step until nobody has a turn; gives what everybody did."""
@@ -77,18 +79,24 @@ class _Table:
 
     def _show(self, name: str, end: str = "") -> None:
         """Let an agent see what it may know now, and forget what it saw before; at the end it is told no more than that."""
-        agent, text = self.agents[name], end or self.episode.observe(name)
+        agent, text, team = self.agents[name], end or self.episode.observe(name), self.team
+        key = f"{agent.name}|{'ends' if end else 'sees'}|{team.round}"
         paid = self.episode.rewards[name]
         earned, self.paid[name] = paid - self.paid[name], paid
-        reads = agent.fresh() if self.last is None else [(self.last, "tool_dependency")]
-        key = f"{agent.name}|{'ends' if end else 'sees'}|{self.team.round}"
-        event = self.team.emit(
-            agent, "tool_result", key=key, reads=reads, text=text,
-            role=agent.role, tool=_WORLD, source="tool", trusted=True, ok=True, reward={"R2": earned} if self.last else None,
-        )  # fmt: skip
+        if self.last is None:
+            event = team.emit(
+                agent, "message", key=key, reads=agent.fresh(), text=text, agent_name=_WORLD, role=_OUTSIDE, from_=_WORLD,
+                to=agent.name, source="system", trusted=True,
+            )  # fmt: skip
+        else:
+            reads = [(at, "tool_dependency") for at in (self.acts.get(name), self.last) if at is not None]
+            event = team.emit(
+                agent, "tool_result", key=key, reads=reads, text=text, role=agent.role, tool=grammar.ACT, source="tool",
+                trusted=True, ok=True, reward={"R2": earned},
+            )  # fmt: skip
         agent.forget()
         if event is not None:
-            agent.hear(ViewItem("result", _WORLD, self.team.text_of(event)), event, "tool_dependency")
+            agent.hear(ViewItem("result", _WORLD, team.text_of(event)), event, "tool_dependency")
 
     async def _ask(self, name: str) -> TurnResult:
         agent = self.agents[name]
@@ -105,6 +113,8 @@ class _Table:
         actions, words = dict.fromkeys(turn, ""), {}
         for name, result in chosen.items():
             actions[name] = _action(result)
+            if result.event is not None:
+                self.acts[name] = result.event
             if result.act is not None and result.act.target not in (grammar.ACT, "") and (said := self._tell(name, result)):
                 words[name] = said
         reads = [(result.event, "tool_dependency") for result in chosen.values() if result.event is not None]
@@ -113,7 +123,7 @@ class _Table:
         self.team.draft = self.moves.text(self.episode.actions)
         text = f"step {self.team.round}: team reward {self.episode.team_reward:g}"
         self.last = self.team.emit(
-            self.lead, "tool_result", key=f"world|step|{self.team.round}", reads=reads, role="environment", tool=_WORLD,
+            self.lead, "tool_result", key=f"world|step|{self.team.round}", reads=reads, role=_OUTSIDE, tool=grammar.ACT,
             text=text, agent_name=_WORLD, source="tool", trusted=True, ok=True,
         ) or self.last  # fmt: skip
 
