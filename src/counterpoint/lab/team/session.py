@@ -102,7 +102,7 @@ class Spec:
     def outside(self) -> list[str]:
         """What of this is code from outside the package: `"package.module:object"`."""
         is_ours = self.model.partition(":")[0] in registry.ids("model")
-        task = [] if is_package_world(self.task) and trusts(self.task) else [self.task]
+        task = [] if trusts(self.task) else [self.task]
         return [n for n in (*task, self.topology, *self.tools, *([] if is_ours else [self.model])) if ":" in n]
 
     def check_consent(self, allow: Collection[str], *, where: str, with_model: bool = True, is_fork: bool = False) -> None:

@@ -32,6 +32,7 @@ from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.methods import check_rewards, with_preset
 from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.own_settings import check_own
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.options import (
     NonNegative,
     NonNegativeInt,
@@ -357,7 +358,7 @@ def named_in(given: Mapping[str, Any]) -> list[str]:
     for key in ("credit", "reward") if isinstance(learn, Mapping) else ():
         some = learn.get(key)  # type: ignore[union-attr]
         found += [some] if isinstance(some, str) else list(some) if isinstance(some, (list, tuple, Mapping)) else []
-    return [name for name in found if isinstance(name, str)]
+    return [name for name in found if isinstance(name, str) and not trusts(name)]
 
 
 def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> LanguageSettings:

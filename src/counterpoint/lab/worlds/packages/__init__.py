@@ -143,7 +143,10 @@ def missing(package: str, error: ImportError) -> NotFound:
 
 
 def trusts(name: str) -> bool:
-    """Whether `PACKAGE:NAME` may come out of a file: it names no module, or one that the adapter's `TRUSTED` has."""
+    """Whether a file may name this without consent: a world of a package that is adapted here, which names no module, or one of
+    those that begin as the adapter's line `TRUSTED` says."""
+    if not is_package_world(name):
+        return False
     package, _, rest = name.partition(":")
     known = registry.constant(KIND, package.replace("-", "_"), "TRUSTED")
     return known is None or rest.startswith(tuple(known.split()))
