@@ -41,6 +41,8 @@ class Episode(ABC):
     """Whether words to other agents go along with an action."""
     is_solo: bool = False
     """Whether the package has one agent, so that a team may solve the episode together in any topology."""
+    bound: float | None = None
+    """What no policy's expected team reward passes; None where nobody knows."""
     forks: str = ""
     """Why a recorded episode cannot be replayed from its seed and actions; empty: it can."""
 

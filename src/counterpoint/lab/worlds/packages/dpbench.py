@@ -53,6 +53,7 @@ class Dining(Episode):
         self.version = f"{_api().version}/1"
         self.agents = tuple(f"P{i}" for i in range(size))
         self.rules = _rules(size, self.talks)
+        self.bound = min(size // 2, size / 3)  # who eats holds two forks, and eats again three steps later at the earliest
         self.reset(0)
 
     def reset(self, seed: int) -> None:
