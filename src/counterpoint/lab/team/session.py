@@ -379,6 +379,15 @@ def play_in_memory(topology: Topology, seed: int = 0) -> Trace:
     return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"try-{seed}", topology=topology))
 
 
+def play_fakes(name: str, seed: int = 0, model: str = "fake:1", **options: Any) -> Trace:
+    """A world of a package played by fakes, recorded in memory."""
+    topology, style = played_in(find_task(name), TURNS)
+    spec = Spec(task=name, seed=seed, topology=topology, harness=style, model=model, options=options)
+    task, sink = spec.make_task(), MemorySink()
+    team = assemble(spec, task, task.instance(seed), make_model(model, task, **options), Recorder(sink, LogicalClock()))
+    return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"try-{seed}"))
+
+
 async def play_to_trace(
     team: Team,
     spec: Spec,

@@ -61,7 +61,7 @@ _OF_BOTH = {"world", "seed", "pairs", "store", "as_json", "quiet"}
     "Exit codes: 0 played, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, world, model or run,\n"
     "5 refused, 130 interrupted (a team can be resumed)."
 )
-@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, a task's id, or PACKAGE:NAME (dpbench:sim_n5_nocomm); `list` lists tasks.")
+@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, a task's id, or a package's world; `list` lists tasks.")
 @click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` lists them.")
 @model_flags("openai:NAME, local:NAME, scripted:FILE, or a test double.", default="fake")
 @click.option("--world", metavar="NAME", help="Play policies in a world of `counterpoint train worlds` instead.")
@@ -143,7 +143,7 @@ def _play_team(
                 raise InputError(f"{name} cannot change a run that is resumed", where="--resume", fix=f"leave {name} out")
     spec = None if resume is not None else _spec(str(task_name), topology, caps, options)
     with open_store(store, create=resume is None) as opened:
-        name = resume if resume is not None else options["trace_id"] or _new_id(str(task_name), spec.topology if spec else topology)
+        name = resume or options["trace_id"] or _new_id(str(task_name), spec.topology if spec else topology)
         try:
             return _run(spec, opened, name, _budget(caps), options)
         except (KeyboardInterrupt, asyncio.CancelledError):
