@@ -12,6 +12,8 @@ The state, its steps, what is read out of a text, deadlock, throughput, fairness
 around an observation are ours, with the information of the package's template variables and no more; what `sanitize_message`
 leaves of words is what neighbours see. The table is the same in every episode, so that a seed decides names only.
 
+One by one, the runner of 0.2.1 ends at a deadlock and reports none (its last node passes the flag on to nobody); here it is told.
+
 The package pays nothing. Here an agent is paid its meals, and the team its meals for each step of the whole protocol, so that a
 deadlock costs what could have been eaten. The package's throughput divides by the steps that were played.
 """
