@@ -73,7 +73,7 @@ def test_a_model_learns_in_a_packages_world(tmp_path: Path) -> None:
     about = json.loads((tmp_path / "run" / "about.json").read_text())
     assert about["kind"] == "language model"
     with Store(tmp_path / "run" / "store", read_only=True) as store:
-        traces = [store.get(row.trace_id) for row in store.ls()]
+        traces = [store.get(trace_id) for trace_id in store.ids()]
     assert traces
     assert all(t.meta["harness"]["name"] == "actions" and "task_throughput" in t.metrics for t in traces)
     model = make_model(f"local:{tmp_path / 'run'}", Spec(task=TABLE).make_task())

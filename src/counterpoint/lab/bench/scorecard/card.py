@@ -80,6 +80,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     bands: dict[int, dict[str, Estimate]]
     cells: dict[str, dict[str, Estimate]]
+    packages: dict[str, dict[str, Estimate]]
+    """Of cells that are worlds of packages: the package's own measures."""
     slopes: dict[str, Estimate]
     attacks: list[AttackCard]
     broken: dict[str, int]
@@ -117,6 +119,7 @@ def card_from(about: Mapping[str, Any], rows: Sequence[BenchRow], cells: Mapping
         runs=len(rows),
         bands={b: _estimates([r for r in clean if cells[r.cell].band == b]) for b in bands},
         cells={id_: _estimates([r for r in clean if r.cell == id_]) for id_ in dict.fromkeys(r.cell for r in clean)},
+        packages={id_: _package_estimates([r for r in clean if r.cell == id_]) for id_ in _packages(clean, cells)},
         slopes={name: slope(clean, name) for name in MEASURES if name != "events"} if len(bands) > 1 else {},
         attacks=[_attacked(cells[id_], rows) for id_ in dict.fromkeys(r.cell for r in rows) if cells[id_].attack],
         broken=broken,
@@ -133,6 +136,17 @@ def value_of(row: BenchRow, name: str) -> float | None:
 
 def _estimates(rows: Sequence[BenchRow]) -> dict[str, Estimate]:
     return {name: estimate(value_of(r, name) for r in rows) for name in MEASURES}
+
+
+def _packages(rows: Sequence[BenchRow], cells: Mapping[str, Cell]) -> list[str]:
+    return list(dict.fromkeys(r.cell for r in rows if cells[r.cell].is_package))
+
+
+def _package_estimates(rows: Sequence[BenchRow]) -> dict[str, Estimate]:
+    """A package's own measures; what each agent was paid stays in the rows."""
+    names = dict.fromkeys(name for row in rows for name in row.measures if name.startswith("task_"))
+    own = [name for name in names if name != "task_success" and not name.startswith("task_reward_")]
+    return {name.removeprefix("task_"): estimate(row.measures.get(name) for row in rows) for name in own}
 
 
 def slope(rows: Sequence[BenchRow], name: str) -> Estimate:

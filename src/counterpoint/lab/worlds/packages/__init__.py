@@ -160,6 +160,23 @@ def is_package_world(name: str) -> bool:
     return bool(rest) and package.replace("-", "_") in registry.ids(KIND)
 
 
+def package_ids() -> list[str]:
+    """The packages that are adapted."""
+    return registry.ids(KIND)
+
+
+def conditions(package: str) -> str | None:
+    """The worlds of a package's own protocol, as the line `CONDITIONS` of its adapter names them; None without one."""
+    return registry.constant(KIND, package, "CONDITIONS") if package in registry.ids(KIND) else None
+
+
+def protocol_episodes(name: str) -> int | None:
+    """Episodes of a world in its package's own protocol, as the adapter's line `EPISODES` says."""
+    package = name.partition(":")[0]
+    said = registry.constant(KIND, package, "EPISODES") if package in registry.ids(KIND) else None
+    return int(said) if said else None
+
+
 def package_world(name: str) -> Episode:
     """A fresh episode of `PACKAGE:NAME`; the package is imported now."""
     package, _, rest = name.partition(":")
