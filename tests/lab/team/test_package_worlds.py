@@ -263,3 +263,61 @@ def test_a_local_model_plays(tmp_path: Path) -> None:
     assert len(acts) == 3 * trace.metrics["task_steps"]
     assert trace.metrics["task_illegal"] == 0
     assert all(e.logp is not None and e.logp <= 0 for e in acts)
+
+
+# -- on the bench ----------------------------------------------------------------------------------------------------------------
+
+
+def _bench(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "run", *map(str, args)])
+    told = capsys.readouterr()
+    return int(end.value.code or 0), told.out, told.err
+
+
+def test_the_bench_plays_a_packages_protocol(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = _bench(capsys, "dpbench", "sim_n5_nocomm", "--team", "policy:by_hand", "--seeds", 2, "-o", tmp_path / "a")
+    assert (code, err.count("error")) == (0, 0)
+    assert "throughput" in out
+    assert "0.8333" in out
+    code, out, _ = _bench(capsys, "dpbench:sim_n3_nocomm_t4", "--team", "policy:random", "--json", "-o", tmp_path / "b")
+    card = json.loads(out.splitlines()[-1])
+    own = card["packages"]["sim_n3_nocomm_t4"]
+    assert (code, card["runs"], own["throughput"]["runs"]) == (0, 30, 30), "the package's own number of episodes"
+    assert {"deadlock", "throughput", "fairness", "starvation"} <= set(own)
+    assert 0 <= own["deadlock"]["low"] <= own["deadlock"]["mean"] <= own["deadlock"]["high"] <= 1
+    assert card["cells"]["sim_n3_nocomm_t4"]["events"]["mean"] > 0, "E1 to E4 stand beside them"
+
+
+def test_ones_own_player_is_on_the_bench(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+from counterpoint.lab.lm.model import Completion
+
+class Patient:
+    name, version = "patient", "1"
+
+    async def complete(self, call):
+        seen = call.messages[-1].text
+        return Completion(text="ACTION: " + ("GRAB_LEFT" if "You are P0" in seen and "hold: nothing" in seen else
+                                             "GRAB_RIGHT" if "hold: left." in seen else "WAIT"))
+
+    async def close(self): ...
+
+def player():
+    return Patient()
+"""
+    (tmp_path / "patient_player.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    where = ("--team", "topology:turns", "--model", "patient_player:player", "--seeds", 1, "-o", tmp_path / "own", "--json")
+    done, out, _ = _bench(capsys, "dpbench:sim_n3_nocomm_t6", *where)
+    card = json.loads(out.splitlines()[-1])
+    # P0 alone grabs, eats, puts down: a meal every three steps
+    assert (done, card["packages"]["sim_n3_nocomm_t6"]["meals"]["mean"]) == (0, 2)
+
+
+def test_the_bench_refuses_what_is_no_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = _bench(capsys, "dpbench:sim_n3", "--team", "policy:random", "-o", tmp_path / "a")
+    assert (code, not (tmp_path / "a").exists()) == (2, True)
+    assert "sim_n5_nocomm" in err

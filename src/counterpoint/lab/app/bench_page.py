@@ -46,7 +46,7 @@ def sections(card: Card) -> list[Section]:
     if card.packages:
         names = list(dict.fromkeys(name for of in card.packages.values() for name in of))
         own = [(id_, *(_package_value(of.get(name)) for name in names)) for id_, of in card.packages.items()]
-        words = "The package's own, by its own functions; mean over episodes, with Student's 95 % interval."
+        words = "The package's own, by its own functions; mean over episodes, with Student's 95 % interval, of a rate Wilson's."
         out.insert(0, Section("The package's measures", words, ("cell", *names), own, tuple(range(1, 1 + len(names)))))
     if card.attacks:
         head = (

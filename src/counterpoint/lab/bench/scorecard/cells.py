@@ -159,7 +159,7 @@ def package_cells(name: str) -> list[Cell]:
     What cannot be read is not asked for again: that is the package's protocol.
     """
     package, _, one = name.partition(":")
-    names = [one] if is_package_world(name) else ((conditions(package) or "").split() if not one else [])
+    names = [one] if is_package_world(name) else (conditions(package) if not one else [])
     limits = {"repairs": 0}
     return [Cell(id=n, kind="text", band=1_000, name=f"{package}:{n}", limits=limits) for n in names]
 

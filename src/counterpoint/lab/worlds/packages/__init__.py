@@ -165,16 +165,26 @@ def package_ids() -> list[str]:
     return registry.ids(KIND)
 
 
-def conditions(package: str) -> str | None:
-    """The worlds of a package's own protocol, as the line `CONDITIONS` of its adapter names them; None without one."""
-    return registry.constant(KIND, package, "CONDITIONS") if package in registry.ids(KIND) else None
+def _line(name: str, line: str) -> str:
+    """What a line of a package's adapter says, read as text; empty without one."""
+    package = name.partition(":")[0]
+    return (registry.constant(KIND, package, line) or "") if package in registry.ids(KIND) else ""
+
+
+def conditions(package: str) -> list[str]:
+    """The worlds of a package's own protocol, as the line `CONDITIONS` of its adapter names them."""
+    return _line(package, "CONDITIONS").split()
 
 
 def protocol_episodes(name: str) -> int | None:
     """Episodes of a world in its package's own protocol, as the adapter's line `EPISODES` says."""
-    package = name.partition(":")[0]
-    said = registry.constant(KIND, package, "EPISODES") if package in registry.ids(KIND) else None
+    said = _line(name, "EPISODES")
     return int(said) if said else None
+
+
+def rates(name: str) -> list[str]:
+    """Measures that are 0 or 1 in an episode, as the adapter's line `RATES` says: their means are shares of episodes."""
+    return _line(name, "RATES").split()
 
 
 def package_world(name: str) -> Episode:

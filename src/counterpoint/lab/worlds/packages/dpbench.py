@@ -32,6 +32,7 @@ from counterpoint.lab.worlds.packages import Draw, Episode, missing
 
 CONDITIONS = "sim_n5_nocomm sim_n5_comm sim_n10_nocomm seq_n5_nocomm"
 EPISODES = "30"
+RATES = "deadlock"
 _CODE = re.compile(r"(sim|seq)_n(\d+)_(comm|nocomm)(_names)?(?:_mem(\d+))?(_step)?(?:_t(\d+))?")
 _MODES = {"sim": "simultaneous", "seq": "sequential"}
 _SAID_BY = re.compile(r"^You are (\S+), one of (\d+) ", re.M)
