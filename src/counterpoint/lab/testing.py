@@ -63,7 +63,7 @@ def check_world(world: World | str, *, episodes: int = 60) -> None:
     try:
         if isinstance(world, str):
             check_package(world, require)
-            team_contracts.check_played(world, require)
+            team_contracts.check_turns(world, require)
             first = package_world(world)
             if first.bound is None or first.array(first.agents[0]) is None:
                 return

@@ -189,7 +189,7 @@ def task(name: str, **dials: Any) -> Any:
     Finding a task makes no instance.
     """
     if is_package_world(name):
-        made = registry.get("task", "counterpoint.lab.tasks.package_task:world_task")(name)
+        made = registry.get("task/packages", "world_task")(name)
         return made.replace(**dials) if dials else made
     if ":" in name and isinstance(registry.get("task", name), World):
         fix = f"counterpoint train net --world {name}; counterpoint play --world {name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from counterpoint.lab.tasks.package_task import Moves, WorldTask, world_task
+from counterpoint.lab.tasks.packages.world_task import Moves, WorldTask, world_task
 from counterpoint.trace import Trace
 
 _LEAD = "lead."

@@ -171,7 +171,7 @@ def world(name: str, **parameters: Any) -> Any:
     (4, 'centralized')
     """
     if is_package_world(name):
-        made = registry.get("world", "counterpoint.lab.worlds.package_arrays:array_world")(name)
+        made = registry.get("world/arrays", "array_world")(name)
         return made.replace(**parameters) if parameters else made
     named = registry.named("world", name, World, "counterpoint.lab.testing.check_world says what a world needs")
     return named.replace(**parameters) if parameters else named

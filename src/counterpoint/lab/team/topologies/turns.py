@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping
 
 from counterpoint.lab.tasks import grammar
-from counterpoint.lab.tasks.package_task import Moves, WorldTask
+from counterpoint.lab.tasks.packages.world_task import Moves, WorldTask
 from counterpoint.lab.tasks.task import Choice, ViewItem
 from counterpoint.lab.team.agent import Agent, Team
 from counterpoint.lab.team.orchestration import Orchestration, end
