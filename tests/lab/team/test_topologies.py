@@ -25,7 +25,7 @@ def _without_id(trace: Trace) -> bytes:
     return encode_lines(trace).replace(trace.trace_id.encode(), b"-")
 
 
-def test_there_are_six() -> None:
+def test_there_are_seven() -> None:
     assert tuple(registry.ids("topology")) == TOPOLOGIES
 
 
