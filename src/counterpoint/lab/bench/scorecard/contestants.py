@@ -27,16 +27,20 @@ from counterpoint.lab.bench.scorecard.own_cases import OwnCase
 from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
 from counterpoint.lab.bench.scorecard.scorer import ScorerError
 from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weights_of
+from counterpoint.lab.tasks.packages.world_task import score_of
 from counterpoint.lab.tasks.task import Instance, Score
 from counterpoint.lab.team.gates import gate_names
 from counterpoint.lab.team.job import takes
-from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
+from counterpoint.lab.team.session import TURNS, Spec, assemble, make_model, play_to_trace, played_in
 from counterpoint.lab.team.state import Limits
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.lab.worlds.world import world
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.trace import Trace
 
 KINDS = ("policy", "run", "topology")
+_PACKAGE_PLAYERS = {"by_hand": "fake:1", "random": "fake:0"}
+"""Policies in worlds of packages, by the test doubles that play them."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,20 @@ class PolicyTeam:
     made: TeamCode = field(default_factory=TeamCode)
 
     def plays(self, cell: Cell) -> bool:
-        """Worlds that know it."""
+        """Worlds that know it; of those of packages, the player by hand and a random one play."""
+        if cell.is_package:
+            return not isinstance(self.policy, str) or self.policy in _PACKAGE_PLAYERS
         if cell.kind != "world":
             return False
         return not isinstance(self.policy, str) or self.policy in cell.make().policies()
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One episode, logged."""
+        if cell.is_package and not isinstance(self.policy, str):
+            return Attempt(_measured(world(cell.name).run(self.policy, [seed], log=True).trace(0), cell, seed))
+        if cell.is_package:
+            options = {"explore": 0.0}
+            return ModelTeam(self.name, TURNS, _PACKAGE_PLAYERS[self.policy], options, self.gates).play(cell, seed, caps)
         place = cell.make()
         runs = (place.replace(gates=",".join(self.gates)) if self.gates else place).run(self.policy, [seed], log=True)
         return Attempt(runs.trace(0))
@@ -110,6 +121,17 @@ class PolicyTeam:
     def code(self) -> TeamCode:
         """As it was loaded: it plays in this process."""
         return self.made
+
+
+def _measured(trace: Trace, cell: Cell, seed: int) -> Trace:
+    """The trace of a network in a package's world, with what the package says of the same actions."""
+    acts = iter([trace.text(e) or "" for e in trace.events if e.options])
+    episode = cell.make().episode(seed)
+    while turn := episode.turn():
+        episode.step({agent: next(acts) for agent in turn})
+    score = score_of(episode)
+    metrics = {"task_success": float(score.is_solved)} | {f"task_{k}": float(v) for k, v in score.parts.items()}
+    return msgspec.structs.replace(trace, rewards={"team": score.value}, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -134,9 +156,10 @@ class ModelTeam:
         task = cell.make()
         dials = {**cell.set, **cell.dials()}
         limits = Limits.of({**cell.limits})
+        topology, style = played_in(task, self.topology, self.harness)
         spec = Spec(
-            task=task.name, config=dials, seed=seed, topology=self.topology, model=self.model, options=self.options,
-            limits=limits, gates=self.gates, harness=self.harness,
+            task=task.name, config=dials, seed=seed, topology=topology, model=self.model, options=self.options,
+            limits=limits, gates=self.gates, harness=style,
         )  # fmt: skip
         sink, model = MemorySink(), make_model(self.model, task, **self.options)
         clock = LogicalClock() if getattr(model, "is_instant", False) else WallClock()
@@ -171,8 +194,8 @@ class OwnTeam:
     name: str
 
     def plays(self, cell: Cell) -> bool:
-        """Text tasks, and cases of your own."""
-        return cell.kind != "world"
+        """Text tasks, and cases of your own; a world of a package asks a model (`--model package.module:factory`)."""
+        return cell.kind != "world" and not cell.is_package
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One run; whatever it does, the bench goes on."""
@@ -256,7 +279,7 @@ def _gated(name: str, gates: Sequence[str]) -> str:
 
 def _policy(name: str) -> Any:
     known = sorted({p for id_ in ("W1", "W2", "D", "P", "V", "A", "M") for p in world(id_).policies()})
-    if name in known:
+    if name in known or name in _PACKAGE_PLAYERS:
         return name
     if ":" in name:
         return registry.get("policy", name)
@@ -274,7 +297,8 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
         topology, harness = str(played.get("topology", "centralized")), str(played.get("harness", "text"))
         registry.check_consent([topology], (), where=str(folder))
         return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness, made)
-    if ":" in str(about.get("world")):  # its code would have to run, and what learned there plays no cell
+    # its code would have to run, and what learned there plays no cell
+    if ":" in str(about.get("world")) and not trusts(str(about["world"])):
         what = f"the run learned in {about['world']}, a world of your own, and the bench plays its own"
         raise Refused(what, where=str(folder), fix="its evals.jsonl has every held-out evaluation; counterpoint compare runs")
     try:
