@@ -77,7 +77,8 @@ def lm_decide(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     for name, rewards in imitation.items():
         yield reported(f"imitation always {name}, reward", plan.of_starts(rewards))
     runs = plan.runs("learn")
-    side_by_side(go_on, plan.orders("learn", {**how, "learn": reinforced(20, groups=15, lr=_RATE), "slots": 128}, at_once=AT_ONCE))
+    learn = reinforced(20, groups=15, lr=_RATE)
+    side_by_side(go_on, plan.orders("learn", {**how, "learn": learn, "slots": 128}, at_once=AT_ONCE))
     mine = per_task(runs, "values")
     yield reported("reinforcement, reward", plan.of_runs(mine))
     yield reported("reinforcement, reward, greedy", plan.of_runs(per_task(runs, "greedy")))
