@@ -1,16 +1,16 @@
 """The most meals that N philosophers can eat in T steps, whatever they know, and a fair rule that rotates.
 
-A schedule may do without waiting with one fork in hand (put the first grab off until just before the second: forks are only freer)
-and without releases before a meal. So a meal is three steps of its first fork and two of its second: grab, grab and eat, gone.
-A philosopher is then idle, holds its left fork, holds its right one, or has eaten, and who holds one takes the other next:
+A schedule may do without waiting with one fork in hand (put the first grab off until just before the second: forks are only
+freer) and without releases before a meal. So a meal is three steps of its first fork and two of its second: grab, grab and eat,
+gone. A philosopher is then idle, holds its left fork, holds its right one, or has eaten, and who holds one takes the other next:
 
     V_0 = 0;   V_t(s) = meals(s) + max over the starts s -> s' of V_{t-1}(s'),   meals(s) = philosophers that hold one fork
 
 over the states of the ring, those that are turns of another taken once. RELEASE while eating, a flaw of the package that lets two
 neighbours eat at once (`tables.py`), is no part of it. Fairness takes nothing away where a fair schedule has as many meals.
 
-The rotation: philosopher i grabs left in the steps t = t_i mod P, right in the next. Neighbours do not meet where t_i - t_{i-1} is
-one of 3 .. P - 2 (mod P), so around the table it needs a k with 3 N <= k P <= (P - 2) N; t_i = floor(i k P / N), P the least.
+The rotation: philosopher i grabs left in the steps t = t_i mod P, right in the next. Neighbours do not meet where t_i - t_{i-1}
+is one of 3 .. P - 2 (mod P), so around the table it needs a k with 3 N <= k P <= (P - 2) N; t_i = floor(i k P / N), P the least.
 P is 5 where N is a multiple of 5. Only the own number, N and the step are asked.
 """
 
@@ -27,7 +27,7 @@ Ring = tuple[int, ...]
 
 @cache
 def most_meals(size: int, steps: int = STEPS) -> int:
-    """The optimum over every joint policy with full knowledge, exact; seconds at 10, memory and minutes beyond 12."""
+    """The optimum over every joint policy with full knowledge, exact; seconds at 10, three minutes at 15."""
     start = (_IDLE,) * size
     place, order, following = {start: 0}, [start], []
     for ring in order:
@@ -95,5 +95,5 @@ def rotation(size: int) -> tuple[int, list[int]]:
 
 
 def upper_bound(size: int, steps: int = STEPS) -> int:
-    """By counting: five fork-steps to a meal, three where it comes in the last step, which at most half of the table may share."""
+    """By counting: five fork-steps to a meal, three where it comes in the last step, as it may for half of the table."""
     return (size * steps + 2 * (size // 2)) // 5

@@ -44,8 +44,8 @@ class Sight:
 
     @property
     def possible(self) -> np.ndarray:
-        """(B, N, 4) actions that can do something: a grab at a fork that is free, a release of what is held, and to wait; who eats
-        waits, as all else does nothing in the published rules."""
+        """(B, N, 4) actions that can do something: a grab at a fork that is free, a release of what is held, and to wait; who
+        eats waits, as all else does nothing in the published rules."""
         held = self.holds_left | self.holds_right
         out = np.stack([self.left & ~self.holds_left, self.right & ~self.holds_right, held, np.ones_like(held)], axis=-1)
         out[self.eating] = (False, False, False, True)
