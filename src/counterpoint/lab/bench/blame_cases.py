@@ -169,6 +169,7 @@ def who_and_when() -> list[LabelledRun]:
             out.append(LabelledRun(trace, steps, truth, str(labels["mistake_agent"]), shape))
     return out
 
+
 def needed_logs() -> list[LabelledRun]:
     """The labelled runs, for a claim that says nothing without them."""
     if not (found := who_and_when()):

@@ -14,8 +14,8 @@ to a tenth, an entropy bonus of 0.01 that ends with the run). Two credits, for t
            which is the exact effect of one agent's one decision (COMA's difference, arXiv 1705.08926, by replay in place of a
            critic): tables are pure, so that a copy is exact. Steps of forks are charged.
 
-The reward is ours: meals per step of the whole protocol times the package's fairness of them. It is 0 for who does nothing, and a
-deadlock costs what could have been eaten after it.
+The reward is ours: meals per step of the whole protocol times the package's fairness of them, less 1 for a deadlock, which ends
+the episode. It is 0 for who does nothing.
 
 Always true: a run is a function of its seed; it sees rewards and observations only; who eats waits (`Sight.possible`), so that
 the package's flaw (`tables.py`) is not learned.
@@ -54,7 +54,8 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor, possible: Tensor) -> Tensor:
         """(..., 4) log-probabilities."""
-        return self.layers(x).masked_fill(~possible, -1e9).log_softmax(-1)  # type: ignore[no-any-return]
+        scores: Tensor = self.layers(x)
+        return scores.masked_fill(~possible, -1e9).log_softmax(-1)
 
     def log_probs(self, x: np.ndarray, possible: np.ndarray) -> np.ndarray:
         """The same, without a gradient."""
@@ -94,7 +95,7 @@ class Played:
 def meals_and_fairness(played: Played) -> np.ndarray:
     """(B,) what a table earns."""
     meals = played.tables.meals
-    return meals.sum(axis=1) / STEPS * fairness(meals)
+    return meals.sum(axis=1) / STEPS * fairness(meals) - played.tables.is_dead
 
 
 def act(net: Net, board: Board, seed: int, *, greedy: bool = False) -> None:
@@ -170,7 +171,7 @@ def fork_rows(net: Net, played: Played, paid: np.ndarray, pay: Pay, rng: np.rand
     effect = np.clip(effect / (effect.std() + 1e-6), -5, 5) / 2
     x, can = np.stack(played.x)[t, e, i], possible[t, e, i]
     old = [logp[t, e, i, choice] for choice in (own, other)]
-    both = Rows(*map(np.concatenate, ([x, x], [can, can], [own, other], old, [effect, -effect])))  # type: ignore[arg-type]
+    both = Rows(*map(np.concatenate, ([x, x], [can, can], [own, other], old, [effect, -effect])))
     return both, steps
 
 

@@ -150,8 +150,8 @@ class PackageTables:
     def sight(self) -> Sight:
         """What everybody is told now, out of the arrays of the seam."""
         told = np.array([[episode.array(agent) for agent in episode.agents] for episode in self.episodes])
-        flags = [told[..., k] > 0.5 for k in range(5)]
-        return Sight(*flags, np.rint(told[..., 5] * STEPS).astype(np.int64))
+        eating, left, right, holds_left, holds_right = (told[..., k] > 0.5 for k in range(5))
+        return Sight(eating, left, right, holds_left, holds_right, np.rint(told[..., 5] * STEPS).astype(np.int64))
 
     def step(self, actions: np.ndarray) -> None:
         """The package's own step."""
