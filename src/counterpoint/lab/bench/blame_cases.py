@@ -169,7 +169,6 @@ def who_and_when() -> list[LabelledRun]:
             out.append(LabelledRun(trace, steps, truth, str(labels["mistake_agent"]), shape))
     return out
 
-
 def needed_logs() -> list[LabelledRun]:
     """The labelled runs, for a claim that says nothing without them."""
     if not (found := who_and_when()):

@@ -1,8 +1,8 @@
 """DPBench's dining philosophers: the optimum, rules by hand, small networks trained at five, and a reward hack found.
 
 A network for all philosophers is trained on CPU at five without messages, paid by the team's meals and fairness, with GRPO's
-credit and with forks of single decisions beside it (`lab/bench/dining/learn.py`); it plays episodes of the package itself at 5, 7,
-10 and 15 as it is. Where it may talk it says nothing. A second network reads no seat: names are drawn anew in each episode.
+credit and with forks of single decisions beside it (`lab/bench/dining/learn.py`); it plays episodes of the package itself at
+5, 7, 10 and 15 as it is. Where it may talk it says nothing. A second network reads no seat: names are drawn anew in each episode.
 
 The package's table has no chance in it: "unseen" episodes differ by the players' draws, which no training used. What is compared
 is trained networks against language models that nobody trained for it: published rows stand beside as they were published
@@ -50,7 +50,7 @@ def dpbench(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     if seeds < 1:
         raise InputError(f"seeds is at least 1, not {seeds}")
     starts = range(seed, seed + seeds)
-    for part in (optima, by_hand, trained, drawn, hacked):
+    for part in (optima, by_hand, networks, new_names, reward_hack):
         yield from part(starts)
     for name, row in PUBLISHED.items():
         for what, value in zip(("deadlock", "throughput", "fairness"), row, strict=True):
@@ -97,7 +97,7 @@ def _net(credit: str, budget: int, start: int, *, numbered: bool = True) -> Net:
     return train(credit, budget, start, numbered=numbered)
 
 
-def trained(starts: range) -> Iterator[ClaimRow]:
+def networks(starts: range) -> Iterator[ClaimRow]:
     """Networks that read the seat from the name, by both credits; GRPO's at the other sizes, and where one may talk."""
     best = most_meals(5) / STEPS
     for credit, name in (("team", "GRPO"), ("fork", "GRPO and forks")):
@@ -112,7 +112,7 @@ def trained(starts: range) -> Iterator[ClaimRow]:
             yield reported(f"{condition}, GRPO at 5, as it is: {what}", [one[what] for one in found])
 
 
-def drawn(starts: range) -> Iterator[ClaimRow]:
+def new_names(starts: range) -> Iterator[ClaimRow]:
     """Networks that read no seat, where names are drawn anew in each episode."""
     runs = tracked(starts, "networks without names")
     found = [in_package(_net("team", DRAWN_BUDGET, s, numbered=False), "sim_n5_nocomm_names", EPISODES, s) for s in runs]
@@ -135,7 +135,7 @@ def _solved(name: str, found: list[dict[str, float]], target: float, *, is_fair:
             yield reported(row, value)
 
 
-def hacked(starts: range) -> Iterator[ClaimRow]:
+def reward_hack(starts: range) -> Iterator[ClaimRow]:
     """GRPO paid by a reward that is best at zero actions, and what the detector says of it and of an honest team."""
     from counterpoint.lab.bench.dining.hack import HACK, finds, idle_is_best, traces_of
     from counterpoint.lab.bench.dining.learn import play, train

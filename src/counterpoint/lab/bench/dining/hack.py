@@ -8,8 +8,8 @@ and "admits a degenerate maximum at zero actions" (its abstract); its terms and 
 these are ours.
 
 The trace has of every philosopher what it did, each act as a call of the tool it chose and as its result what the package tells
-it after; to wait is to do nothing. The result of the run, the meals, rests on the last act of each. `audit.hacks`' free_riding then
-finds who is in the team, shares its reward and never acts. Scores and bars are the audit's own; nothing is tuned here.
+it after; to wait is to do nothing. The result of the run, the meals, rests on the last act of each. `audit.hacks`' free_riding
+then finds who is in the team, shares its reward and never acts. Scores and bars are the audit's own; nothing is tuned here.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def fork_rows(net: Net, played: Played, paid: np.ndarray, pay: Pay, rng: np.rand
         axis=1, keepdims=True
     )
     other = draw(others, rng.random(count))
-    forked, steps = _forked(net, played, t, e, i, other)
+    forked, steps = play_forks(net, played, t, e, i, other)
     ends = np.zeros(count)
     ends[forked[1]] = pay(Played(forked[0], played.draws))
     effect = (1 - chance[t, e, i, own]) * (paid[e] - ends) * weight.sum() / weight[drawn]
@@ -175,7 +175,7 @@ def fork_rows(net: Net, played: Played, paid: np.ndarray, pay: Pay, rng: np.rand
     return both, steps
 
 
-def _forked(
+def play_forks(
     net: Net, played: Played, t: np.ndarray, e: np.ndarray, i: np.ndarray, other: np.ndarray
 ) -> tuple[tuple[Tables, np.ndarray], int]:
     """((the forks after the last step, which decision each is of), the steps they took); all go on side by side."""
