@@ -35,7 +35,6 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.app.cli._options import gate_option, model_options
 from counterpoint.lab.app.cli._play_world import play_world
 from counterpoint.lab.app.cli._tree import watching
-from counterpoint.lab.worlds.packages import is_package_world
 
 if TYPE_CHECKING:
     from counterpoint.lab.lm.budget import Budget
@@ -61,7 +60,7 @@ _OF_BOTH = {"world", "seed", "pairs", "store", "as_json", "quiet"}
     "Exit codes: 0 played, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, world, model or run,\n"
     "5 refused, 130 interrupted (a team can be resumed)."
 )
-@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, a task's id, or PACKAGE:NAME (dpbench:sim_n5_nocomm); `list` lists tasks.")
+@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, a task's id, or a package's world; `list` lists tasks.")
 @click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` lists them.")
 @model_flags("openai:NAME, local:NAME, scripted:FILE, or a test double.", default="fake")
 @click.option("--world", metavar="NAME", help="Play policies in a world of `counterpoint train worlds` instead.")
@@ -143,7 +142,7 @@ def _play_team(
                 raise InputError(f"{name} cannot change a run that is resumed", where="--resume", fix=f"leave {name} out")
     spec = None if resume is not None else _spec(str(task_name), topology, caps, options)
     with open_store(store, create=resume is None) as opened:
-        name = resume if resume is not None else options["trace_id"] or _new_id(str(task_name), spec.topology if spec else topology)
+        name = resume or options["trace_id"] or _new_id(str(task_name), spec.topology if spec else topology)
         try:
             return _run(spec, opened, name, _budget(caps), options)
         except (KeyboardInterrupt, asyncio.CancelledError):
@@ -258,6 +257,8 @@ def _paced(spec: Spec, pace: str | None) -> Model | None:
 
 
 def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
+    from counterpoint.lab.team.session import TURNS
+
     about = {
         "schema": SCHEMA_VERSION,
         "trace_id": trace.trace_id,
@@ -280,7 +281,7 @@ def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
     at = _at(store)
     answer = plain_text(str(about["answer"] or "(none)"))
     measures = {k.removeprefix("task_"): v for k, v in (trace.metrics or {}).items() if k.startswith("task_")}
-    if is_package_world(str(trace.meta["task"]["name"])):  # what everybody did is in the trace; the package's measures say more
+    if trace.meta["team"]["topology"] == TURNS and ":" in trace.meta["task"]["name"]:  # the measures say more than the moves
         answer = "  ·  ".join(f"{name} {number(value)}" for name, value in measures.items() if name != "success")
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",

@@ -66,7 +66,8 @@ class Zoo(Episode):
 
     def reset(self, seed: int) -> None:
         """The environment's own reset."""
-        self.illegal, self.steps = 0, 0
+        self.illegal, self.steps, self.seed = 0, 0, seed
+        self.past: list[dict[str, str]] = []
         self.sums = dict.fromkeys(self.agents, 0.0)
         first = self.env.reset(seed=seed % _SEEDS)
         self.seen: dict[str, Any] = dict(first[0]) if self.is_parallel else {}
@@ -77,6 +78,12 @@ class Zoo(Episode):
         if self.is_parallel:
             return tuple(self.env.agents)
         return (self.env.agent_selection,) if self.env.agents else ()
+
+    def copy(self) -> Zoo:
+        """The same steps again from the seed: many environments give a new one where they are copied."""
+        new = Zoo(self.name.partition(":")[2])
+        new.replay(self.seed, self.past)
+        return new
 
     def _observation(self, agent: str) -> Any:
         if self.is_parallel:
@@ -98,6 +105,7 @@ class Zoo(Episode):
     def take(self, actions: Mapping[str, str], words: Mapping[str, str]) -> None:
         """The environment's own step; agents that have ended are taken out as the package asks."""
         self.steps += 1
+        self.past.append(dict(actions))
         numbers = {agent: self._number(agent, text) for agent, text in actions.items()}
         if self.is_parallel:
             self.seen, rewards, _, _, self.info = self.env.step(numbers)

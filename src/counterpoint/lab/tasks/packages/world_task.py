@@ -8,7 +8,7 @@ of an episode with one agent, and otherwise an episode in which nobody acts.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -57,13 +57,15 @@ class Moves:
             return None
         return cls(steps, words)
 
-    def play(self, episode: Episode) -> None:
-        """Take these steps, as far as the episode goes."""
+    def play(self, episode: Episode, without: Collection[str] = ()) -> None:
+        """Take these steps, as far as the episode goes; of the agents left out, with empty actions and no words."""
         for i, step in enumerate(self.steps):
             turn = episode.turn()
             if not turn:
                 return
-            episode.step(dict(zip(turn, step, strict=False)), self.words[i] if i < len(self.words) else None)
+            actions = {agent: "" if agent in without else action for agent, action in zip(turn, step, strict=False)}
+            words = self.words[i] if i < len(self.words) else {}
+            episode.step(actions, {agent: said for agent, said in words.items() if agent not in without})
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,16 @@ class WorldTask:
     def is_solo(self) -> bool:
         """Whether one agent acts, so that any team may solve it together."""
         return self._first.is_solo
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Who is in it."""
+        return self._first.agents
+
+    @property
+    def actions(self) -> tuple[str, ...] | None:
+        """Every action there is; None where any text is one."""
+        return self._first.actions
 
     @property
     def no_fork(self) -> str:

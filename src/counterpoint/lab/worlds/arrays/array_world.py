@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Sight(Decision):
     seed: int
     number: int
     """Decisions before it."""
-    player: Episode
+    world: str
 
 
 class ArrayEpisode:
@@ -58,7 +59,7 @@ class ArrayEpisode:
         options = np.eye(len(known), dtype=np.float32)[[known.index(action) for action in legal]]
         return Sight(
             kind="delegate", state=state, options=options, names=legal, agent=agent, role=self.episode.role(agent),  # type: ignore[arg-type]
-            text=self.episode.observe(agent), seed=self.seed, number=self.number, player=self.episode,
+            text=self.episode.observe(agent), seed=self.seed, number=self.number, world=self.episode.name,
         )  # fmt: skip
 
     def act(self, option: int) -> float:
@@ -79,11 +80,17 @@ class ArrayEpisode:
         return new
 
 
+@lru_cache(maxsize=8)
+def _player(name: str) -> Episode:
+    """An episode that is asked for its player by hand alone."""
+    return package_world(name)
+
+
 def _by_hand(decision: Decision) -> int:
     """The package's player by hand, from the words."""
     assert isinstance(decision, Sight)
     draw = lambda name: float(uniform(np.array([decision.seed]), purpose(name), decision.number)[0])  # noqa: E731
-    action = decision.player.by_hand(decision.text, tuple(decision.names), draw)
+    action = _player(decision.world).by_hand(decision.text, tuple(decision.names), draw)
     return list(decision.names).index(action) if action in decision.names else 0
 
 
