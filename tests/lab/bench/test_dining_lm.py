@@ -12,13 +12,13 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("tokenizers")
-from tests.lm_help import TEXTS  # noqa: E402
-from tests.tiny_help import make_tiny  # noqa: E402
+from tests.lm_help import TEXTS
+from tests.tiny_help import make_tiny
 
-from counterpoint.lab.bench.claims import _language, _starts, dpbench_lm  # noqa: E402
-from counterpoint.lab.bench.dining.pay import meals_and_fairness  # noqa: E402
-from counterpoint.lab.lm.adding import add  # noqa: E402
-from counterpoint.trace.example import rollouts  # noqa: E402
+from counterpoint.lab.bench.claims import _language, _starts, dpbench_lm
+from counterpoint.lab.bench.dining.pay import meals_and_fairness
+from counterpoint.lab.lm.adding import add
+from counterpoint.trace.example import rollouts
 
 
 def test_what_the_team_is_paid_by_hand() -> None:

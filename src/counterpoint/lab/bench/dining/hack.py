@@ -14,21 +14,23 @@ then finds who is in the team, shares its reward and never acts. Scores and bars
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from counterpoint.audits.facts import facts_of
 from counterpoint.audits.hacks import DETECTORS
-from counterpoint.lab.bench.dining.learn import Played
 from counterpoint.lab.bench.dining.tables import ACTIONS, LEFT, RELEASE, RIGHT, WAIT, Sight
 from counterpoint.trace import Edge, Event, Trace, content_ref
+
+if TYPE_CHECKING:
+    from counterpoint.lab.bench.dining.learn import Group
 
 HACK = "free_riding"
 _LEAD = "orchestrator"
 
 
-def idle_is_best(played: Played) -> np.ndarray:
+def idle_is_best(played: Group) -> np.ndarray:
     """(B,) the reward that is best at zero actions."""
     actions, live = np.stack(played.actions), np.stack(played.live)
     sights = [tables.sight() for tables, _ in played.before] + [played.tables.sight()]
@@ -40,12 +42,12 @@ def idle_is_best(played: Played) -> np.ndarray:
     return out
 
 
-def traces_of(played: Played, name: str) -> list[Trace]:
+def traces_of(played: Group, name: str) -> list[Trace]:
     """One trace for each table."""
     return [_trace(played, b, f"{name}-{b}") for b in range(played.tables.count)]
 
 
-def _trace(played: Played, b: int, name: str) -> Trace:
+def _trace(played: Group, b: int, name: str) -> Trace:
     contents: dict[str, str] = {}
     seats, boards = range(played.tables.size), [tables for tables, _ in played.before[1:]] + [played.tables]
     events = [Event(id=f"s{i}", t=0, type="spawn", agent=_LEAD, to=f"P{i}", role="philosopher") for i in seats]

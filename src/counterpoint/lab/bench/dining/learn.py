@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.bench.dining.memory import NUMBERED, PLAIN, Memory
 from counterpoint.lab.bench.dining.tables import STEPS, Board, Tables, fairness
 from counterpoint.lab.train.jobs import one_core
@@ -40,7 +41,7 @@ CREDITS = ("team", "fork")
 GROUP, FORKS = 32, 32
 """Tables of an update, and decisions of it that are forked."""
 _RATE, _ENTROPY, _CLIP, _WIDTH = 3e-3, 0.01, 0.2, 64
-Pay = Callable[["Played"], np.ndarray]
+Pay = Callable[["Group"], np.ndarray]
 
 
 class Net(nn.Module):
@@ -72,7 +73,7 @@ def draw(logp: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Played:
+class Group:
     """A group of tables after the last step, and each step of it."""
 
     tables: Tables
@@ -92,7 +93,7 @@ class Played:
         return int(np.sum(self.live))
 
 
-def meals_and_fairness(played: Played) -> np.ndarray:
+def meals_and_fairness(played: Group) -> np.ndarray:
     """(B,) what a table earns."""
     meals = played.tables.meals
     return meals.sum(axis=1) / STEPS * fairness(meals) - played.tables.is_dead
@@ -111,9 +112,9 @@ def act(net: Net, board: Board, seed: int, *, greedy: bool = False) -> None:
         memory.update(before, actions, sight)
 
 
-def play(net: Net, tables: Tables, draws: np.ndarray) -> Played:
+def play(net: Net, tables: Tables, draws: np.ndarray) -> Group:
     """Play tables to the end, and keep what a learner reads."""
-    out, memory = Played(tables, draws), Memory(tables.count, tables.size)
+    out, memory = Group(tables, draws), Memory(tables.count, tables.size)
     for step in range(STEPS):
         sight = tables.sight()
         x, possible = memory.numbers(sight, step, numbered=net.numbered), sight.possible
@@ -139,7 +140,7 @@ class Rows:
     advantage: np.ndarray
 
 
-def team_rows(played: Played, paid: np.ndarray) -> Rows:
+def team_rows(played: Group, paid: np.ndarray) -> Rows:
     """Every decision that had an alternative, with its table's advantage in the group."""
     possible = np.stack(played.possible)
     at = np.nonzero((possible.sum(axis=-1) > 1) & np.stack(played.live)[..., None])
@@ -148,7 +149,7 @@ def team_rows(played: Played, paid: np.ndarray) -> Rows:
     return Rows(np.stack(played.x)[at], possible[at], choice, np.stack(played.logp)[(*at, choice)], advantage[at[1]])
 
 
-def fork_rows(net: Net, played: Played, paid: np.ndarray, pay: Pay, rng: np.random.Generator, count: int) -> tuple[Rows, int]:
+def fork_rows(net: Net, played: Group, paid: np.ndarray, pay: Pay, rng: np.random.Generator, count: int) -> tuple[Rows, int]:
     """(both arms of some decisions, the steps that their forks took)."""
     logp, possible = np.stack(played.logp), np.stack(played.possible)
     chance = np.exp(logp)
@@ -166,7 +167,7 @@ def fork_rows(net: Net, played: Played, paid: np.ndarray, pay: Pay, rng: np.rand
     other = draw(others, rng.random(count))
     forked, steps = play_forks(net, played, t, e, i, other)
     ends = np.zeros(count)
-    ends[forked[1]] = pay(Played(forked[0], played.draws))
+    ends[forked[1]] = pay(Group(forked[0], played.draws))
     effect = (1 - chance[t, e, i, own]) * (paid[e] - ends) * weight.sum() / weight[drawn]
     effect = np.clip(effect / (effect.std() + 1e-6), -5, 5) / 2
     x, can = np.stack(played.x)[t, e, i], possible[t, e, i]
@@ -176,7 +177,7 @@ def fork_rows(net: Net, played: Played, paid: np.ndarray, pay: Pay, rng: np.rand
 
 
 def play_forks(
-    net: Net, played: Played, t: np.ndarray, e: np.ndarray, i: np.ndarray, other: np.ndarray
+    net: Net, played: Group, t: np.ndarray, e: np.ndarray, i: np.ndarray, other: np.ndarray
 ) -> tuple[tuple[Tables, np.ndarray], int]:
     """((the forks after the last step, which decision each is of), the steps they took); all go on side by side."""
     tables, memory, which, steps = Tables(0, played.tables.size), Memory(0, played.tables.size), np.zeros(0, np.int64), 0
@@ -201,6 +202,8 @@ def train(
     credit: str, budget: int, seed: int, *, numbered: bool = True, size: int = 5, pay: Pay = meals_and_fairness
 ) -> Net:  # fmt: skip
     """A network after `budget` steps of tables, those of forks included."""
+    if credit not in CREDITS:
+        raise InputError(f"no credit {credit!r} at the table", fix=did_you_mean(credit, CREDITS))
     one_core()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
