@@ -31,7 +31,7 @@ from counterpoint.lab.bench.claims._language import (
 from counterpoint.lab.bench.claims._starts import Starts
 
 _GROUPS, _SAMPLES, _UPDATES = 4, 8, 30
-_PAY = {"counterpoint.lab.bench.dining.pay:meals_and_fairness": {}}
+_PAY: dict[str, dict[str, Any]] = {"counterpoint.lab.bench.dining.pay:meals_and_fairness": {}}
 _ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"preset": "grpo", "learn": {}},
     "team": {"learn": {"credit": ["group_relative"]}},

@@ -66,7 +66,7 @@ def _trace(played: Group, b: int, name: str) -> Trace:
     events.append(Event(id="meals", t=end, type="aggregate", agent=_LEAD, role=_LEAD))
     edges += [Edge(event, "meals", "aggregate") for event in last]
     return Trace(
-        trace_id=name, task_id=name, system="dining philosophers", topology="decentralized", events=events, edges=edges,
+        trace_id=name, task_id=name, system="dining philosophers", topology="swarm", events=events, edges=edges,
         rewards={"team": float(played.tables.meals[b].sum())}, contents=contents,
     )  # fmt: skip
 

@@ -199,7 +199,8 @@ def play_forks(
 
 
 def train(
-    credit: str, budget: int, seed: int, *, numbered: bool = True, size: int = 5, pay: Pay = meals_and_fairness
+    credit: str, budget: int, seed: int, *, numbered: bool = True, size: int = 5, pay: Pay = meals_and_fairness,
+    group: int = GROUP,
 ) -> Net:  # fmt: skip
     """A network after `budget` steps of tables, those of forks included."""
     if credit not in CREDITS:
@@ -212,7 +213,7 @@ def train(
     while spent < budget:
         left = 1 - spent / budget
         optimizer.param_groups[0]["lr"] = _RATE * (0.1 + 0.9 * left)
-        played = play(net, Tables(GROUP, size), rng.random((STEPS, GROUP, size)))
+        played = play(net, Tables(group, size), rng.random((STEPS, group, size)))
         paid = pay(played)
         spent += played.steps
         parts = [team_rows(played, paid)]

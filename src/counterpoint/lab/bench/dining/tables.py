@@ -55,10 +55,13 @@ class Sight:
 class Board(Protocol):
     """Tables that can be played."""
 
-    count: int
     size: int
     is_dead: np.ndarray
     """(B,) which ended in a deadlock."""
+
+    @property
+    def count(self) -> int:
+        """How many tables."""
 
     def sight(self) -> Sight:
         """What everybody is told now."""
