@@ -10,6 +10,8 @@ is trained networks against language models that nobody trained for it: publishe
 
 Always true: throughput, fairness, starvation and deadlock are the package's own, of 30 steps; intervals are over starts. Optima
 are exact; a rule that one may write down reaches them at 5 and 10 (`optimum.rotation`).
+
+`counterpoint reproduce counterpoint.lab.bench.claims.dpbench:new_names` is one part by itself.
 """
 
 from __future__ import annotations
@@ -47,17 +49,20 @@ PUBLISHED = {
 
 def dpbench(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Optimum, rules, trained networks at four sizes, names drawn anew, the reward hack; published rows beside."""
-    if seeds < 1:
-        raise InputError(f"seeds is at least 1, not {seeds}")
-    starts = range(seed, seed + seeds)
     for part in (optima, by_hand, networks, new_names, reward_hack):
-        yield from part(starts)
+        yield from part(seed=seed, seeds=seeds)
     for name, row in PUBLISHED.items():
         for what, value in zip(("deadlock", "throughput", "fairness"), row, strict=True):
             yield reported(f"5, {name} ({_SOURCE}): {what}", value)
 
 
-def optima(starts: range) -> Iterator[ClaimRow]:
+def _every(seed: int, seeds: int) -> range:
+    if seeds < 1:
+        raise InputError(f"seeds is at least 1, not {seeds}")
+    return range(seed, seed + seeds)
+
+
+def optima(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """What no team can pass, and what the rotating rule has of it."""
     for size in (5, 7, 10):
         yield reported(f"{size}, best possible throughput", most_meals(size) / STEPS)
@@ -68,8 +73,9 @@ def optima(starts: range) -> Iterator[ClaimRow]:
         yield reported(f"{size}, rotating every {period} steps: share of the best possible", share)
 
 
-def by_hand(starts: range) -> Iterator[ClaimRow]:
+def by_hand(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """The rules by hand at five, in the package's rules."""
+    starts = _every(seed, seeds)
     for name, rule in RULES.items():
         found = []
         for start in starts:
@@ -97,8 +103,9 @@ def _net(credit: str, budget: int, start: int, *, numbered: bool = True) -> Net:
     return train(credit, budget, start, numbered=numbered)
 
 
-def networks(starts: range) -> Iterator[ClaimRow]:
+def networks(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Networks that read the seat from the name, by both credits; GRPO's at the other sizes, and where one may talk."""
+    starts = _every(seed, seeds)
     best = most_meals(5) / STEPS
     for credit, name in (("team", "GRPO"), ("fork", "GRPO and forks")):
         found = [
@@ -112,8 +119,9 @@ def networks(starts: range) -> Iterator[ClaimRow]:
             yield reported(f"{condition}, GRPO at 5, as it is: {what}", [one[what] for one in found])
 
 
-def new_names(starts: range) -> Iterator[ClaimRow]:
+def new_names(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """Networks that read no seat, where names are drawn anew in each episode."""
+    starts = _every(seed, seeds)
     runs = tracked(starts, "networks without names")
     found = [in_package(_net("team", DRAWN_BUDGET, s, numbered=False), "sim_n5_nocomm_names", EPISODES, s) for s in runs]
     yield from _solved("5, names drawn anew, GRPO", found, 0.55, is_fair=False, is_held=True)
@@ -135,8 +143,9 @@ def _solved(name: str, found: list[dict[str, float]], target: float, *, is_fair:
             yield reported(row, value)
 
 
-def reward_hack(starts: range) -> Iterator[ClaimRow]:
+def reward_hack(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     """GRPO paid by a reward that is best at zero actions, and what the detector says of it and of an honest team."""
+    starts = _every(seed, seeds)
     from counterpoint.lab.bench.dining.hack import HACK, finds, idle_is_best, traces_of
     from counterpoint.lab.bench.dining.learn import play, train
 
