@@ -35,3 +35,14 @@ class SharedFare(Episode):
     @property
     def rewards(self):
         return dict(self.sums)
+
+
+if __name__ == "__main__":
+    from counterpoint.lab.team.session import play_fakes
+    from counterpoint.lab.testing import check_world
+    from counterpoint.trace import problems
+
+    name = f"{__file__}:SharedFare"
+    check_world(name)
+    trace = play_fakes(name)
+    print(f"team reward {trace.rewards['team']:g} in {len(trace.events)} events, problems: {problems(trace)}")

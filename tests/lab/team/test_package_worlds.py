@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from counterpoint import Store
 from counterpoint.app.cli import main
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.lab.lm.model import Call, Completion, Model, ModelFailed
@@ -18,7 +19,16 @@ from counterpoint.lab.tasks.packages.world_task import Moves
 from counterpoint.lab.tasks.task import Act, Choice, task
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.removal import Removal
-from counterpoint.lab.team.session import Spec, assemble, make_model, play_fakes, play_to_trace, played_in
+from counterpoint.lab.team.session import (
+    Spec,
+    assemble,
+    make_model,
+    play_fakes,
+    play_to_trace,
+    played_in,
+    record_team,
+    resume_team,
+)
 from counterpoint.lab.team.state import Limits
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.trace import Trace, problems
@@ -264,6 +274,30 @@ def test_a_local_model_plays(tmp_path: Path) -> None:
     assert len(acts) == 3 * trace.metrics["task_steps"]
     assert trace.metrics["task_illegal"] == 0
     assert all(e.logp is not None and e.logp <= 0 for e in acts)
+
+
+class Breaks(Speaker):
+    """A speaker that the power fails at its twentieth call."""
+
+    async def complete(self, call: Call) -> Completion:
+        if len(self.calls) == 20:
+            raise KeyboardInterrupt
+        return await super().complete(call)
+
+
+def test_an_interrupted_episode_is_resumed(tmp_path: Path) -> None:
+    topology, style = played_in(task(TABLE))
+    spec = Spec(task=TABLE, topology=topology, harness=style, model="speaker", limits=Limits(repairs=0))
+    whole = play(Speaker("WAIT"))
+    with Store(tmp_path) as store:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(record_team(spec, store, trace_id="a", model=Breaks("WAIT")))
+        rest = Speaker("WAIT")
+        trace = asyncio.run(resume_team("a", store, model=rest))
+    assert 0 < len(rest.calls) < 150
+    assert trace.meta["answer"] == whole.meta["answer"]
+    assert [e.key for e in trace.events] == [e.key for e in whole.events]
+    assert not problems(trace)
 
 
 def test_an_endpoint_plays() -> None:

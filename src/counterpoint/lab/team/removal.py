@@ -14,6 +14,8 @@ from counterpoint.lab.team.session import TURNS
 from counterpoint.trace import Trace
 
 _LEAD = "lead."
+STEP = "world|step"
+"""How the key of a world's step begins."""
 
 
 class Removal:
@@ -34,6 +36,17 @@ class Removal:
         self.moves = Moves.read(str(trace.meta.get("answer", "")), self.task.actions) or Moves()
         self.members = tuple(f"{_LEAD}{agent}" for agent in self.task.agents)
         self._scores: dict[frozenset[str], float] = {}
+
+    def values(self) -> list[float]:
+        """After each event, what the team has earned until then."""
+        earned = self.moves.play(self.task.episode(self.seed))
+        now, out = 0.0, []
+        for event in self.trace.events:
+            head, _, step = (event.key or "").rpartition("|")
+            if head == STEP and step.isdigit() and int(step) <= len(earned):
+                now = earned[int(step) - 1]
+            out.append(now)
+        return out
 
     def score(self, removed: Collection[str]) -> float:
         """The team's reward without what these did."""

@@ -15,7 +15,7 @@ pytest.importorskip("dpbench")
 
 from counterpoint import Store
 from counterpoint.lab.team.session import Spec, make_model, play_fakes
-from counterpoint.lab.train.lm.advantages import advantages, merged_worth, without_returns
+from counterpoint.lab.train.lm.advantages import advantages, merged_value, merged_worth, without_returns
 from counterpoint.lab.train.lm.run import train_language
 from counterpoint.lab.train.lm.settings import Learn, language_settings
 from counterpoint.trace import Trace
@@ -58,6 +58,18 @@ def test_what_a_world_pays_without_an_agent(tables: list[Trace]) -> None:
         rest = merged_worth(trace, members - {agent})
         assert without_returns(trace, agent) == pytest.approx(rest)
     assert without_returns(trace, "lead") == trace.rewards["team"]
+
+
+def test_what_was_earned_so_far_is_a_critic(tables: list[Trace]) -> None:
+    trace = tables[0]
+    values = merged_value(trace)
+    assert (len(values), values[0], values[-1]) == (len(trace.events) + 1, 0, trace.rewards["team"])
+    assert values == sorted(values), "meals are never taken back"
+    rises = [trace.events[i - 1].key for i in range(1, len(values)) if values[i] > values[i - 1]]
+    assert rises
+    assert all(key.startswith("world|step|") for key in rises)
+    for name in ("gae", "ledger", "shapley"):
+        assert advantages(tables, Learn(credit=(name,), updates=1)).rows
 
 
 def test_a_model_learns_in_a_packages_world(tmp_path: Path) -> None:

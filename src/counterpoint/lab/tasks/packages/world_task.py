@@ -57,15 +57,19 @@ class Moves:
             return None
         return cls(steps, words)
 
-    def play(self, episode: Episode, without: Collection[str] = ()) -> None:
-        """Take these steps, as far as the episode goes; of the agents left out, with empty actions and no words."""
+    def play(self, episode: Episode, without: Collection[str] = ()) -> list[float]:
+        """Take these steps, as far as the episode goes; of the agents left out, with empty actions and no words. Gives the team's
+        reward after each step."""
+        rewards: list[float] = []
         for i, step in enumerate(self.steps):
             turn = episode.turn()
             if not turn:
-                return
+                break
             actions = {agent: "" if agent in without else action for agent, action in zip(turn, step, strict=False)}
             words = self.words[i] if i < len(self.words) else {}
             episode.step(actions, {agent: said for agent, said in words.items() if agent not in without})
+            rewards.append(float(episode.team_reward))
+        return rewards
 
 
 @dataclass(frozen=True)

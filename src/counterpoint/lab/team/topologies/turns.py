@@ -16,6 +16,7 @@ from counterpoint.lab.tasks.packages.world_task import Moves, WorldTask
 from counterpoint.lab.tasks.task import Choice, ViewItem
 from counterpoint.lab.team.agent import Agent, Team
 from counterpoint.lab.team.orchestration import Orchestration, end
+from counterpoint.lab.team.removal import STEP
 from counterpoint.lab.team.state import AgentStopped
 from counterpoint.lab.team.topology import Topology
 from counterpoint.lab.team.turn import TurnResult
@@ -129,7 +130,7 @@ class _Table:
         self.moves.add(actions, words)
         text = f"step {self.team.round}: team reward {self.episode.team_reward:g}"
         self.last = self.team.emit(
-            self.lead, "tool_result", key=f"world|step|{self.team.round}", reads=reads, role=_OUTSIDE, tool=grammar.ACT,
+            self.lead, "tool_result", key=f"{STEP}|{self.team.round}", reads=reads, role=_OUTSIDE, tool=grammar.ACT,
             text=text, agent_name=_WORLD, source="tool", trusted=True, ok=True,
         ) or self.last  # fmt: skip
 

@@ -104,7 +104,10 @@ def merged_worth(trace: Trace, agents: frozenset[str]) -> float:
 
 
 def merged_value(trace: Trace) -> list[float]:
-    """After each event, what a merge of all that was returned so far would score: a critic for `ledger` without a model call."""
+    """After each event, what a merge of all that was returned so far would score: a critic for `ledger` without a model call.
+    In a package's world it is what the team has earned so far."""
+    if (world := _removal(trace)) is not None:
+        return [0.0, *world.values()]
     merge, now = _remerge(trace), 0.0
     values = [0.0]
     for i, event in enumerate(trace.events):
