@@ -3,7 +3,8 @@
 One model plays all five philosophers, each from the package's information and the step (`dpbench:sim_n5_nocomm_step`); what it
 saw before is not in its prompt. It imitates the rule of even and odd names with three steps of ten at random, which is no
 solution: two of five starve under it. Then it learns from meals and fairness (`lab/bench/dining/pay.py`) with GRPO
-as published, with team credit and our learner's settings, and with teams that share a beginning up to a call that is drawn
+as published, with team credit and our learner's settings, with an agent's credit for what
+the table would lose had it done nothing (replayed), and with teams that share a beginning up to a call that is drawn
 (`learn.tree`): forks.
 
 The arms play equally many teams in each update, from the same starts. Starts, runs and held-out episodes as in `_starts`; the
@@ -35,6 +36,7 @@ _PAY: dict[str, dict[str, Any]] = {"counterpoint.lab.bench.dining.pay:meals_and_
 _ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"preset": "grpo", "learn": {}},
     "team": {"learn": {"credit": ["group_relative"]}},
+    "agent": {"learn": {"credit": ["group_relative", "difference"]}},
     "forks": {"learn": {"credit": ["group_relative"], "tree": [2, 4]}},
 }
 MEASURES = ("deadlock", "throughput", "fairness", "starvation")
