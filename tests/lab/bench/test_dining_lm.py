@@ -49,7 +49,7 @@ def test_the_claim_whole_with_a_tiny_model(tmp_path: Path, monkeypatch: pytest.M
     for module in (_starts, dpbench_lm):
         monkeypatch.setattr(module, "side_by_side", in_turn)
     rows = {row.name: row for row in dpbench_lm.dpbench_lm(seed=3, seeds=1)}
-    for arm in ("imitation", "GRPO", "team", "forks"):
+    for arm in ("imitation", "GRPO", "team", "agent", "forks"):
         assert 0 <= rows[f"5, {arm}: fairness"].value <= 1
         assert rows[f"5, {arm}: throughput"].value >= 0
     assert rows["5, GRPO: deadlock"].target.startswith("<= 0.01")
