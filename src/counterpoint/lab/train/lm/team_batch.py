@@ -27,6 +27,11 @@ class TeamBatch:
         """A metric of each."""
         return np.array([(t.metrics or {}).get(name, 0.0) for t in self.traces])
 
+    def measures(self) -> dict[str, float]:
+        """The means of what the task measured, by its names: of a package's world, the package's own measures."""
+        names = dict.fromkeys(name for t in self.traces for name in t.metrics or {} if name.startswith("task_"))
+        return {name.removeprefix("task_"): float(self.column(name).mean()) for name in names}
+
     def row(self) -> dict[str, Any]:
         """What to say of them."""
         values, calls = self.values, [list(calls_of(t)) for t in self.traces]

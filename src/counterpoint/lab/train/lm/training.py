@@ -419,7 +419,7 @@ class LanguageTraining:
             "update": self.update, **self.totals, "first_seed": s.eval_first, "mean": told["reward"],
             "se": told["reward_se"], "values": values.tolist(),
             "solved": told["solved"], "score": told["score"], "malformed": told["malformed"],
-            "successes": played.column("task_success").tolist(),
+            "successes": played.column("task_success").tolist(), "measures": played.measures(),
             "agents": [len({e.to for e in t.events if e.type == "spawn"}) for t in played.traces],
             "rounds": [sum(c["role"] == "orchestrator" for c in calls_of(t)) for t in played.traces],
             "calls_made": [len(list(calls_of(t))) for t in played.traces], "decisions_made": decisions(played.traces),
