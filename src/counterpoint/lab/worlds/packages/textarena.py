@@ -2,7 +2,7 @@
 
 What may follow the id:
 
-    @3     how many play; without it, the fewest that the game takes
+    @3     how many play; without it 2, or the fewest that the game takes
     ~2     how many of them, the last, are the world's: they play some listed legal action at random, drawn by the seed, and are
            not agents here. A game that pays some what it takes from others has something to learn only then.
 
@@ -39,7 +39,7 @@ _LISTING = re.compile(
     rf"(?:\sare)?\s*:?\s*({_TOKEN}(?:(?:[\s,/|]|\bor\b)*{_TOKEN})*)",
     re.IGNORECASE,
 )
-_PLACEHOLDER = re.compile(r"\[[^\]]*(?:\b[A-Z]\b|<)[^\]]*\]")
+_PLACEHOLDER = re.compile(r"\[[^\]]*(?:\s[NXY]\b|<)[^\]]*\]")
 """A bracket with something to fill in, such as [bet X]: then the list is no list of actions."""
 _RIVAL = purpose("rival action")
 _MOST_PLAYERS = 15
@@ -157,7 +157,7 @@ class Game(Episode):
 
     def _accepted(self, players: int | None) -> int:
         """The number of players, which the package takes."""
-        for n in range(1, _MOST_PLAYERS + 1) if players is None else (players,):
+        for n in (2, 1, *range(3, _MOST_PLAYERS + 1)) if players is None else (players,):
             said = self._refusal(n)
             if said is None:
                 return n
@@ -214,8 +214,7 @@ class Game(Episode):
                 self.turns += 1
                 self.refused += _invalid(self._env.state, mover) > invalid and mover < len(self.agents)
                 if is_done:
-                    paid = self._env.close()
-                    self._paid = dict((paid[0] if isinstance(paid, tuple) else paid) or {})
+                    self._paid = _numbers(self._env.close())
                 else:
                     self._arrive()
         except Exception as error:
@@ -236,6 +235,11 @@ class Game(Episode):
             if trial._legal is None and not talks:
                 raise InputError(f"{self.game} lists no legal actions, so nobody can play it at random", where=self.name, fix="no ~")
             trial.take({trial.agents[trial._at]: trial._legal[0] if trial._legal else "I say nothing."}, {})
+
+
+def _numbers(paid: Any) -> dict[int, float]:
+    """What `close` of the package gives, which is rewards alone or with more; in some games a text stands for a number."""
+    return {player: float(one) for player, one in ((paid[0] if isinstance(paid, tuple) else paid) or {}).items()}
 
 
 def _invalid(state: Any, player: int) -> int:
