@@ -20,6 +20,8 @@ from counterpoint.lab.tasks.task import VERBS, Act, Choice
 
 _LINE = re.compile(rf"^[\s>*`-]*({'|'.join(VERBS)})\b[ \t]*([^\s:]*)[ \t]*(?::[ \t]*(.*))?$", re.I)
 _SHOWN = 160
+ACT = "act"
+"""The target of an action in a world; where words go along with it, the target is the action itself."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,54 @@ def _legal(act: Act, choices: Sequence[Choice], text: str) -> Act | Malformed:
             f"{act.text[:_SHOWN]!r} is none of the texts offered for {act.verb.upper()} {only[0].target}".strip(), text
         )
     return Malformed(f"{act.target[:_SHOWN]!r} is no target of {act.verb.upper()} now", text)
+
+
+# -- as bare actions -----------------------------------------------------------------------------------------------------
+
+_ACTION = re.compile(r"\bACTION\s*:\s*(.+)", re.I)
+
+
+def bare(choice: Choice) -> str:
+    """A choice of an action in a world, without verb and target: its text; with words to others, the action before them."""
+    return choice.target if choice.text is None else choice.text
+
+
+def bare_starts(choices: Sequence[Choice]) -> tuple[str, ...]:
+    """How a bare action may begin; none where any text is an action. In the order of `starts`."""
+    if any(c.target == ACT and c.text is None for c in choices):
+        return ()
+    return tuple(dict.fromkeys(f"{bare(c)}: " if c.text is None else f"{bare(c)}\n" for c in choices))
+
+
+def read_bare(text: str, choices: Sequence[Choice]) -> Act | Malformed:
+    """The action in a text: all of it, a line of the grammar, what follows `ACTION:`, or the only action that stands in it."""
+    said = text.strip()
+    free = next((c for c in choices if c.target == ACT and c.text is None), None)
+    act = read(said, choices)
+    if isinstance(act, Act):
+        return act
+    if free is not None:
+        return Act(free.verb, ACT, said) if said else act
+    told = [m.strip() for m in _ACTION.findall(said)][-1:]
+    for line in (*told, *said.splitlines()):
+        for choice in choices:
+            head, _, words = line.partition(":") if choice.text is None else (line, "", "")
+            if head.strip().strip("*`\"'.[]").casefold() == bare(choice).casefold():
+                return Act(choice.verb, choice.target, words.strip() if choice.text is None else choice.text)
+    inside = [c for c in choices if re.search(rf"(?<!\w){re.escape(bare(c))}(?!\w)", "\n".join(told) or said, re.I)]
+    if len(inside) == 1:
+        return Act(inside[0].verb, inside[0].target, inside[0].text or "")
+    return Malformed("names no action" if not inside else "names several actions", text)
+
+
+def line_of(act: Act, choices: Sequence[Choice], offered: Sequence[str]) -> str:
+    """An act as the one of these starts that stands for it, with its text; the line of the grammar where none does."""
+    at = matching(act, choices)
+    every = starts(choices)
+    if at is None or len(offered) != len(every):
+        return write(act)
+    start = offered[every.index(starts([choices[at]])[0])]
+    return start.removesuffix("\n") if choices[at].text is not None else start + act.text
 
 
 # -- as tool calls -------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
+from counterpoint.lab.worlds.packages import is_package_world
 from counterpoint.lab.worlds.world import World
 
 Verb = Literal["spawn", "delegate", "message", "tool", "aggregate", "return", "stop", "noop"]
@@ -183,10 +184,13 @@ class TextTask(Protocol):
 
 
 def task(name: str, **dials: Any) -> Any:
-    """A task by id (`ledger_hunt`), short name (`T1`) or `"package.module:object"`, with other dials where given.
+    """A task by id (`ledger_hunt`), short name (`T1`), `"package.module:object"`, or a package's world (`dpbench:sim_n5_nocomm`).
 
     Finding a task makes no instance.
     """
+    if is_package_world(name):
+        made = registry.get("task", "counterpoint.lab.tasks.package_task:world_task")(name)
+        return made.replace(**dials) if dials else made
     if ":" in name and isinstance(registry.get("task", name), World):
         fix = f"counterpoint train net --world {name}; counterpoint play --world {name}"
         raise InputError("is a world: it gives numbers, and no words for a language model", where=name, fix=fix)

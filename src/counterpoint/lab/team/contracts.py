@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from counterpoint.errors import CounterpointError, Refused
+from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.lab.lm.model import Call, Completion, Message, Model
+from counterpoint.lab.tasks.package_task import world_task
 from counterpoint.lab.tasks.task import Choice, Document, Instance, Subtask, View, ViewItem
-from counterpoint.lab.team.session import play_in_memory
+from counterpoint.lab.team.live_replay import LiveReplay
+from counterpoint.lab.team.session import play_fakes, play_in_memory
 from counterpoint.lab.team.tool import Effect, Place, Tool, ToolResult
 from counterpoint.lab.team.toolbox import read_arguments
 from counterpoint.lab.team.topology import Topology
@@ -47,6 +49,27 @@ def check_topology(topology: Topology, require: Require) -> None:
         require(topology.root in {e.role for e in trace.events}, f"nobody acts in the role of its root, {topology.root!r}")
         require("team" in trace.rewards, "its answer was not scored: `run` gives the text of the answer")
         require(encode(play_in_memory(topology, seed)) == encode(trace), f"seed {seed} gives another trace the second time")
+
+
+def check_played(name: str, require: Require) -> None:
+    """A package's world is played by a team of fakes to a sound trace, twice the same, and its fork is a replay."""
+    play = lambda: play_fakes(name, seed=1)  # noqa: E731
+    trace = play()
+    found = [str(p) for p in problems(trace) if p.severity == "error"]
+    require(not found, f"its trace is not sound: {found[:3]}")
+    require(any(e.type == "tool_call" for e in trace.events), "nobody acts in it")
+    require(encode(play()) == encode(trace), "a team of fakes plays the same seed to another trace the second time")
+    act = next(e for e in trace.events if e.type == "tool_call")
+    replay = LiveReplay(allow=[name])
+    if why := str(getattr(world_task(name), "no_fork", "")):
+        try:
+            replay.fork(trace, act.id)
+        except NotIdentified:
+            return
+        require(False, f"it says that it does not fork ({why}), and a fork is not refused")
+    again = replay.fork(trace, act.id)
+    same = [(e.key, e.type, trace.text(e)) for e in trace.events] == [(e.key, e.type, again.text(e)) for e in again.events]
+    require(same and again.rewards == trace.rewards, "a replay of its trace comes out otherwise")
 
 
 def check_tool(maker: Callable[..., Any], require: Require, **options: Any) -> None:

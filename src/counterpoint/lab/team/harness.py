@@ -48,8 +48,8 @@ class Harness:
 
     name: str
     version: int
-    speaks: Literal["text", "tools"] = "text"
-    """Acts are lines of text, or function calls."""
+    speaks: Literal["text", "tools", "actions"] = "text"
+    """Acts are lines of text, or function calls, or bare actions in a world: what is legal, then what the agent sees now."""
     system: str = (
         "You are {agent}, {role} in a team of agents that answers a question together.\n"
         "{about}\n"
@@ -91,12 +91,29 @@ class Harness:
 
         `body` is the messages of all that was seen, where somebody has kept them.
         """
+        if self.speaks == "actions":
+            return self._in_world(view, context)
         about = dict(self.roles).get(view.role, "")
         system = _system(self, view.agent, view.role, about, tuple(tools))
         legal = "\n".join(dict.fromkeys(grammar.label(c) for c in view.choices))
         ask = self.ask.format(legal=legal)
         said = [self.message(seen) for seen in view.seen] if body is None else body
         return (system, *_fitted(said, context - len(system.text) - len(ask)), Message("user", ask))
+
+    def _in_world(self, view: View, context: int) -> tuple[Message, ...]:
+        """The rules of the world, then what the agent sees below what it may do; what it has seen before is not in its view."""
+        legal = grammar.bare_starts(view.choices)
+        words = next((c.about for c in view.choices if c.text is None), "")
+        ask = self.ask.format(legal=" ".join(s.rstrip(": \n") for s in legal) or words)
+        ask += f" (then : and {words})" if legal and words else ""
+        rules = "\n".join(s.text.partition("\nAnswer format: ")[0] for s in view.seen if s.kind == "question")
+        said = [
+            Message("user", f"{ask}\n{s.text}") if s.kind == "result" else self.message(s)
+            for s in view.seen
+            if s.kind != "question"
+        ]
+        system = _system(self, view.agent, view.role, rules, ())
+        return (system, *_fitted(said, context - len(system.text)))
 
     def message(self, seen: ViewItem) -> Message:
         """One thing seen, as a message."""
@@ -106,11 +123,12 @@ class Harness:
 
     def call(self, view: View, *, seed: int, max_tokens: int, temperature: float, **prompt: Any) -> Call:
         """What the model is asked for a view; `prompt` as for `render`."""
-        is_text = self.speaks == "text"
+        is_text = self.speaks != "tools"
+        starts = grammar.bare_starts if self.speaks == "actions" else grammar.starts
         return Call(
             messages=self.render(view, **prompt),
             view=view,
-            starts=grammar.starts(view.choices) if is_text else (),
+            starts=starts(view.choices) if is_text else (),
             tools=() if is_text else grammar.functions(view.choices),
             max_tokens=max_tokens,
             temperature=temperature,
@@ -122,6 +140,8 @@ class Harness:
         """The act in a completion."""
         if self.speaks == "tools":
             return grammar.read_calls(completion.tool_calls, completion.text, choices)
+        if self.speaks == "actions":
+            return grammar.read_bare(completion.text, choices)
         return grammar.read(completion.text, choices)
 
 
@@ -164,8 +184,9 @@ def _fitted(messages: Sequence[Message], room: int) -> Sequence[Message]:
 HARNESSES = {
     "text": Harness(name="text", version=1),
     "tools": Harness(name="tools", version=1, speaks="tools"),
+    "actions": Harness(name="actions", version=1, speaks="actions", system="{about}", roles=(), ask="Actions: {legal}"),
 }
-"""The shipped harnesses: acts as one line of text, or as function calls."""
+"""The shipped harnesses: acts as one line of text, as function calls, or (in a world of a package) as bare actions."""
 
 
 def harness(name: str) -> Harness:

@@ -106,6 +106,8 @@ class LiveReplay:
     async def _fork(self, trace: Trace, fork: Fork) -> Trace:
         spec, notes = self._checked(trace, fork)
         task = spec.make_task()
+        if why := str(getattr(task, "no_fork", "")):
+            raise NotIdentified(f"{task.name} does not fork: {why}", "credit it without forks", where=trace.trace_id)
         model: Any = self._model or _Lazy(trace, lambda: _model_of(spec, task))
         check_same(trace, task, model, harness(spec.harness))
         sink = MemorySink()

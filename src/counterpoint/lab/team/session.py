@@ -32,6 +32,7 @@ from counterpoint.lab.team.pace import Paced
 from counterpoint.lab.team.state import AgentState, AgentStopped, Limits
 from counterpoint.lab.team.toolbox import Toolbox
 from counterpoint.lab.team.topology import Topology
+from counterpoint.lab.worlds.packages import is_package_world, trusts
 from counterpoint.recorder.control import Control, FileControl, NoControl
 from counterpoint.recorder.live_guard import GuardedControl, LiveGuard
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, WallClock
@@ -43,6 +44,8 @@ if TYPE_CHECKING:  # a rollout of a team loads no store
     from counterpoint.store import Store
 
 _SYSTEM = "counterpoint team"
+TURNS = "turns"
+"""The topology in which worlds of packages are played."""
 DRAWS = "draws"
 """In a trace's meta: the seed of its draws, where that is not the spec's."""
 Watch = Callable[[str, AgentState, Mapping[str, Any]], None]
@@ -99,7 +102,8 @@ class Spec:
     def outside(self) -> list[str]:
         """What of this is code from outside the package: `"package.module:object"`."""
         is_ours = self.model.partition(":")[0] in registry.ids("model")
-        return [n for n in (self.task, self.topology, *self.tools, *([] if is_ours else [self.model])) if ":" in n]
+        task = [] if trusts(self.task) else [self.task]
+        return [n for n in (*task, self.topology, *self.tools, *([] if is_ours else [self.model])) if ":" in n]
 
     def check_consent(self, allow: Collection[str], *, where: str, with_model: bool = True, is_fork: bool = False) -> None:
         """Raise `Refused` where this, read out of a file, would run what nobody has allowed: code from outside the package, or
@@ -125,6 +129,20 @@ class Spec:
         if not isinstance(found, Topology):
             raise InputError(f"{self.topology!r} is not a topology", fix=did_you_mean(self.topology, registry.ids("topology")))
         return found
+
+
+def played_in(task: TextTask, topology: str = "centralized", style: str = "text") -> tuple[str, str]:
+    """Topology and harness in which a task is played: in a world of a package agents take turns and write bare actions.
+
+    A world with one agent is solved in any topology, as one question.
+    """
+    if not is_package_world(task.name):
+        return topology, style
+    if topology not in ("centralized", TURNS) and not getattr(task, "is_solo", False):
+        what = f"{task.name} says itself whose turn it is, and is not played in topology {topology}"
+        raise InputError(what, fix=f"topology {TURNS}, or leave it out")
+    is_turns = topology == TURNS or not getattr(task, "is_solo", False)
+    return (TURNS, "actions" if style == "text" else style) if is_turns else (topology, style)
 
 
 @dataclass(frozen=True)
@@ -359,6 +377,15 @@ def play_in_memory(topology: Topology, seed: int = 0) -> Trace:
     model = make_model("fake", task)
     team = assemble(spec, task, task.instance(seed), model, Recorder(sink, LogicalClock()), topology=topology)
     return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"try-{seed}", topology=topology))
+
+
+def play_fakes(name: str, seed: int = 0, model: str = "fake:1", **options: Any) -> Trace:
+    """A world of a package played by fakes, recorded in memory."""
+    topology, style = played_in(find_task(name), TURNS)
+    spec = Spec(task=name, seed=seed, topology=topology, harness=style, model=model, options=options)
+    task, sink = spec.make_task(), MemorySink()
+    team = assemble(spec, task, task.instance(seed), make_model(model, task, **options), Recorder(sink, LogicalClock()))
+    return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"try-{seed}"))
 
 
 async def play_to_trace(

@@ -220,6 +220,11 @@ class AgentState:
         self.team.withheld(self, event)
         return replace(seen, text=text)
 
+    def forget(self) -> None:
+        """Lose what it has seen, but for the question and the operator's words; what it still has to read stays."""
+        self.seen = [seen for seen in self.seen if seen.kind in ("question", "operator")]
+        self._body = []
+
     def body(self) -> list[Message]:
         """All that it has seen as messages; each is made once."""
         for seen in self.seen[len(self._body) :]:

@@ -16,6 +16,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, did_you_mean
+from counterpoint.lab.worlds.packages import is_package_world
 from counterpoint.trace import Trace
 
 
@@ -159,7 +160,7 @@ class World(Protocol):
 
 
 def world(name: str, **parameters: Any) -> Any:
-    """A world by id (`wide_verify`), short name (`W1`) or `"package.module:object"`, with other parameters where given.
+    """A world by id (`wide_verify`), short name (`W1`), `"package.module:object"` or a package's (`dpbench:sim_n5_nocomm`).
 
     Finding a world computes nothing.
 
@@ -169,5 +170,8 @@ def world(name: str, **parameters: Any) -> Any:
     >>> len(runs.values), runs.trace(0).topology
     (4, 'centralized')
     """
+    if is_package_world(name):
+        made = registry.get("world", "counterpoint.lab.worlds.package_arrays:array_world")(name)
+        return made.replace(**parameters) if parameters else made
     named = registry.named("world", name, World, "counterpoint.lab.testing.check_world says what a world needs")
     return named.replace(**parameters) if parameters else named

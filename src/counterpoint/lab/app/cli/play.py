@@ -35,6 +35,7 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.app.cli._options import gate_option, model_options
 from counterpoint.lab.app.cli._play_world import play_world
 from counterpoint.lab.app.cli._tree import watching
+from counterpoint.lab.worlds.packages import is_package_world
 
 if TYPE_CHECKING:
     from counterpoint.lab.lm.budget import Budget
@@ -60,7 +61,7 @@ _OF_BOTH = {"world", "seed", "pairs", "store", "as_json", "quiet"}
     "Exit codes: 0 played, 1 the model failed (the trace is kept), 2 a wrong option, 3 no such task, world, model or run,\n"
     "5 refused, 130 interrupted (a team can be resumed)."
 )
-@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, or a task's id; `--task list` lists them.")
+@click.option("--task", "task_name", metavar="NAME", help="T1 to T6, a task's id, or a package's world; `list` lists tasks.")
 @click.option("--topology", default="centralized", show_default=True, help="How the team works together; `list` lists them.")
 @model_flags("openai:NAME, local:NAME, scripted:FILE, or a test double.", default="fake")
 @click.option("--world", metavar="NAME", help="Play policies in a world of `counterpoint train worlds` instead.")
@@ -142,7 +143,7 @@ def _play_team(
                 raise InputError(f"{name} cannot change a run that is resumed", where="--resume", fix=f"leave {name} out")
     spec = None if resume is not None else _spec(str(task_name), topology, caps, options)
     with open_store(store, create=resume is None) as opened:
-        name = resume if resume is not None else options["trace_id"] or _new_id(str(task_name), topology)
+        name = resume or options["trace_id"] or _new_id(str(task_name), spec.topology if spec else topology)
         try:
             return _run(spec, opened, name, _budget(caps), options)
         except (KeyboardInterrupt, asyncio.CancelledError):
@@ -161,7 +162,8 @@ def _at(store: str | None) -> str:
 def _new_id(task_name: str, topology: str) -> str:
     import secrets
 
-    return f"{task_name.lower()}-{topology}-{secrets.token_hex(3)}".replace(":", "-").replace("/", "-")
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{task_name.lower()}-{topology}")
+    return f"{plain}-{secrets.token_hex(3)}"
 
 
 def _list(kind: str, *, as_json: bool) -> None:
@@ -176,7 +178,7 @@ def _spec(task_name: str, topology: str, caps: Mapping[str, Any], options: dict[
     from counterpoint.lab.tasks.task import task
     from counterpoint.lab.team.gates import gate_names
     from counterpoint.lab.team.harness import harness
-    from counterpoint.lab.team.session import Spec
+    from counterpoint.lab.team.session import Spec, played_in
     from counterpoint.lab.team.state import Limits
 
     found = task(task_name)
@@ -189,7 +191,7 @@ def _spec(task_name: str, topology: str, caps: Mapping[str, Any], options: dict[
     limits: dict[str, Any] = {name: value for name, value in caps.items() if name in _LIMITS}
     if "temperature" in team_settings:
         limits["temperature"] = team_settings["temperature"]
-    style = str(team_settings.get("harness", "text"))
+    topology, style = played_in(found, topology, str(team_settings.get("harness", "text")))
     harness(style)
     spec = Spec(
         task=found.name if ":" not in task_name else task_name,
@@ -277,6 +279,9 @@ def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
         return
     at = _at(store)
     answer = plain_text(str(about["answer"] or "(none)"))
+    measures = {k.removeprefix("task_"): v for k, v in (trace.metrics or {}).items() if k.startswith("task_")}
+    if is_package_world(str(trace.meta["task"]["name"])):  # what everybody did is in the trace; the package's measures say more
+        answer = "  ·  ".join(f"{name} {number(value)}" for name, value in measures.items() if name != "success")
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",
         f"team reward {number(trace.rewards['team'])}  ·  {counted(len(trace.events), 'event')}  ·  "

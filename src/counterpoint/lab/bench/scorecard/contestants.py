@@ -30,7 +30,7 @@ from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weight
 from counterpoint.lab.tasks.task import Instance, Score
 from counterpoint.lab.team.gates import gate_names
 from counterpoint.lab.team.job import takes
-from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
+from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace, played_in
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.worlds.world import world
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, WallClock
@@ -134,9 +134,10 @@ class ModelTeam:
         task = cell.make()
         dials = {**cell.set, **cell.dials()}
         limits = Limits.of({**cell.limits})
+        topology, style = played_in(task, self.topology, self.harness)
         spec = Spec(
-            task=task.name, config=dials, seed=seed, topology=self.topology, model=self.model, options=self.options,
-            limits=limits, gates=self.gates, harness=self.harness,
+            task=task.name, config=dials, seed=seed, topology=topology, model=self.model, options=self.options,
+            limits=limits, gates=self.gates, harness=style,
         )  # fmt: skip
         sink, model = MemorySink(), make_model(self.model, task, **self.options)
         clock = LogicalClock() if getattr(model, "is_instant", False) else WallClock()

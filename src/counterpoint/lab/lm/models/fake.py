@@ -80,7 +80,7 @@ class Fake:
             return _completion(call, _NONSENSE[int(draw("nonsense") * len(_NONSENSE))], None)
         preferred = obey(view, draw, self.gullible) or self._prefers(view, draw)
         act, logps = self._noisy(preferred, view.choices, draw)
-        return _completion(call, grammar.write(act), logps)
+        return _completion(call, grammar.line_of(act, view.choices, call.starts), logps)
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -17,7 +17,9 @@ import counterpoint.registry as registry
 from counterpoint.credits.call_rows import CallRow, CallRows, call_rows, model_call
 from counterpoint.credits.mechanism import identified
 from counterpoint.lab.team.remerge import Remerge
+from counterpoint.lab.team.removal import Removal
 from counterpoint.lab.train.lm.settings import Learn, Prices
+from counterpoint.lab.worlds.packages import is_package_world
 from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
@@ -46,6 +48,25 @@ def price_of(trace: Trace, prices: Prices) -> float:
 
 
 @lru_cache(maxsize=1)
+def _removals() -> dict[int, Removal]:
+    """Episodes of packages' worlds by the identity of their trace, as `_merges` has merges."""
+    return {}
+
+
+def _removal(trace: Trace) -> Removal | None:
+    """The replays of a trace of a package's world; None of any other."""
+    if not is_package_world(str((trace.meta.get("task") or {}).get("name"))):
+        return None
+    known = _removals()
+    found = known.get(id(trace))
+    if found is None or found.trace is not trace:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        found = known[id(trace)] = Removal(trace)
+    return found
+
+
+@lru_cache(maxsize=1)
 def _merges() -> dict[int, Remerge]:
     """Merges by the identity of their trace, which each of them holds; a few hundred at most."""
     return {}
@@ -66,8 +87,10 @@ def without_returns(trace: Trace, agent: str) -> float:
     """The team's reward had the last merge not had what this agent returned: exact, and without a model call.
 
     Other agents' behaviour is held fixed: only the merge is made again. Where the answer is no merge, or nothing of the agent's
-    is in it, it is the reward itself.
+    is in it, it is the reward itself. In a package's world it is what the world pays when the agent does nothing.
     """
+    if (world := _removal(trace)) is not None:
+        return trace.rewards["team"] - (world.score(()) - world.score((agent,) if agent in world.members else ()))
     merge, reward = _remerge(trace), trace.rewards["team"]
     if merge is None or agent not in merge.workers:
         return reward
@@ -76,7 +99,9 @@ def without_returns(trace: Trace, agent: str) -> float:
 
 def merged_worth(trace: Trace, agents: frozenset[str]) -> float:
     """What the returns of some agents are worth when they are merged alone: the game of `shapley` and its kin. Where the answer
-    is no merge, every group is worth 0."""
+    is no merge, every group is worth 0; in a package's world it is what the world pays when nobody else does anything."""
+    if (world := _removal(trace)) is not None:
+        return world.score(set(world.members) - agents)
     merge = _remerge(trace)
     return 0.0 if merge is None else merge.score(set(merge.workers) - agents)
 

@@ -13,6 +13,7 @@ from typing import Any
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, Refused, did_you_mean
 from counterpoint.lab.train.preset import Preset, named_preset
+from counterpoint.lab.worlds.packages import is_package_world
 from counterpoint.rewards.paying import OURS
 from counterpoint.rewards.reward import Reward
 from counterpoint.rewards.schedules import scaffold_of, weight_at
@@ -57,7 +58,7 @@ def _fixed_teams(tasks: Any, name: str) -> Any:
         if isinstance(own, str) and not registry.get("topology", own).is_fixed:
             what = f"preset {name} is for a team that nobody spawns, and in topology {own} somebody does"
             raise Refused(what, where="task.topology", fix=f"topology = {' or '.join(fixed)}")
-    return [{"topology": fixed[0], **mix} for mix in tasks]
+    return [mix if is_package_world(str(mix.get("name"))) else {"topology": fixed[0], **mix} for mix in tasks]
 
 
 def language_preset(preset: Preset, name: str) -> dict[str, Any]:

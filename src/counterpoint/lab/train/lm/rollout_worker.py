@@ -235,7 +235,7 @@ class _Playing:
         model: _Asking | _Showing
         if not rollout.is_asking:
             model = _Showing(make_model(spec.model, task, **spec.options), chat)
-        elif spec.harness == "text":
+        elif spec.harness in ("text", "actions"):
             model = _Asking(number, rollout, chat, tell)
         else:
             raise InputError(f"a model that learns cannot use the harness {spec.harness!r}", fix="harness = 'text'")

@@ -27,11 +27,12 @@ from counterpoint.errors import CounterpointError, InputError, NotFound, did_you
 from counterpoint.files import read_toml
 from counterpoint.lab.lm.served.engine import server_of
 from counterpoint.lab.tasks.task import task as find_task
-from counterpoint.lab.team.session import Spec, make_model
+from counterpoint.lab.team.session import Spec, make_model, played_in
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.train.lm.methods import check_rewards, with_preset
 from counterpoint.lab.train.lm.objective import Objective
 from counterpoint.lab.train.lm.own_settings import check_own
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.options import (
     NonNegative,
     NonNegativeInt,
@@ -95,9 +96,11 @@ class TaskMix:
         named = found.name if ":" not in self.name else self.name
         usual = {name: getattr(found.config, name, None) for name in self.set}
         dials = {n: float(x) if type(x) is int and type(usual[n]) is float else x for n, x in self.set.items()}  # 0 is 0.0
+        topology, style = played_in(found, self.topology)
         return Spec(
-            task=named, config=dials, seed=seed, model=model, options=dict(options or {}), topology=self.topology, limits=limits
-        )
+            task=named, config=dials, seed=seed, model=model, options=dict(options or {}), topology=topology, limits=limits,
+            harness=style,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,7 +358,7 @@ def named_in(given: Mapping[str, Any]) -> list[str]:
     for key in ("credit", "reward") if isinstance(learn, Mapping) else ():
         some = learn.get(key)  # type: ignore[union-attr]
         found += [some] if isinstance(some, str) else list(some) if isinstance(some, (list, tuple, Mapping)) else []
-    return [name for name in found if isinstance(name, str)]
+    return [name for name in found if isinstance(name, str) and not trusts(name)]
 
 
 def language_settings(given: Mapping[str, Any], *, where: str | None = None) -> LanguageSettings:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 import counterpoint.registry as registry
-from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean, install
+from counterpoint.errors import InputError, NotFound, did_you_mean, install
 
 KIND = "world/packages"
 Draw = Callable[[str], float]
@@ -40,7 +40,11 @@ class Episode(ABC):
     talks: bool = False
     """Whether words to other agents go along with an action."""
     is_solo: bool = False
-    """Whether the package has one agent, so that a team may solve the episode together."""
+    """Whether the package has one agent, so that a team may solve the episode together in any topology."""
+    bound: float | None = None
+    """What no policy's expected team reward passes; None where nobody knows."""
+    forks: str = ""
+    """Why a recorded episode cannot be replayed from its seed and actions; empty: it can."""
 
     def __init__(self) -> None:
         self.illegal = 0
@@ -99,6 +103,14 @@ class Episode(ABC):
         """What a player by hand does, from an observation's text alone; without a rule, some legal action."""
         return legal[int(draw("action") * len(legal))] if legal else ""
 
+    def words_for(self, action: str) -> str:
+        """What the player by hand says with an action."""
+        return ""
+
+    def role(self, agent: str) -> str:
+        """What kind of player this agent is: roles may have policies of their own."""
+        return "player"
+
     def copy(self) -> Episode:
         """The same episode from here on; `NotIdentified` where the package cannot be copied: it is replayed then."""
         return copy.deepcopy(self)
@@ -132,9 +144,14 @@ def missing(package: str, error: ImportError) -> NotFound:
     return NotFound(f"{package} is not installed: {error}", where=f"{package}:NAME", fix=install(package))
 
 
-def cannot_fork(name: str, why: str) -> NotIdentified:
-    """The one error of an episode that can be neither copied nor replayed."""
-    return NotIdentified(f"{name} does not fork: {why}", "play the episode again, or credit without forks", where=name)
+def trusts(name: str) -> bool:
+    """Whether a file may name this without consent: a world of a package that is adapted here, which names no module, or one of
+    those that begin as the adapter's line `TRUSTED` says."""
+    if not is_package_world(name):
+        return False
+    package, _, rest = name.partition(":")
+    known = registry.constant(KIND, package.replace("-", "_"), "TRUSTED")
+    return known is None or rest.startswith(tuple(known.split()))
 
 
 def is_package_world(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 Names are the package's own codes of an experiment: `sim_n5_nocomm`, `seq_n7_comm`, with what may follow:
 
-    _names   every philosopher has a name drawn from the seed, and no name says where it sits (the package's names are P0, P1, ...)
+    _names   every philosopher has a name drawn from the seed, which says nothing of its seat (the package's are P0, P1, ...)
     _mem3    the package's memory window: the last three states of the whole table are shown
     _step    each is told the step, which the package does not tell
     _t50     steps of an episode, 30 where it is not said (the published protocol)
@@ -53,6 +53,7 @@ class Dining(Episode):
         self.version = f"{_api().version}/1"
         self.agents = tuple(f"P{i}" for i in range(size))
         self.rules = _rules(size, self.talks)
+        self.bound = min(size // 2, size / 3)  # who eats holds two forks, and eats again three steps later at the earliest
         self.reset(0)
 
     def reset(self, seed: int) -> None:
@@ -124,6 +125,10 @@ class Dining(Episode):
         flags = (seen.left_fork_available, seen.right_fork_available, seen.holding_left, seen.holding_right)
         numbers = (float(seen.state.value == "eating"), *map(float, flags), seen.meals_eaten / self.horizon)
         return np.array((*numbers, *where, self.size / 15, step), dtype=np.float32)
+
+    def words_for(self, action: str) -> str:
+        """What the player by hand tells its neighbours: what it does."""
+        return f"I {action.lower().replace('grab_', 'grab my ')}"
 
     def listeners(self, agent: str) -> tuple[str, ...]:
         """The two neighbours."""
@@ -225,14 +230,13 @@ def _api() -> _Package:
 
 
 def _rules(size: int, talks: bool) -> str:
-    lines = [
-        f"{size} philosophers sit at a round table, with one fork between each two of them. To eat, a philosopher must hold "
-        "both of its forks; after it has eaten, it puts both down and is hungry again. A fork is held by one philosopher at a "
-        "time. If each holds one fork and waits for the other, nobody ever eats again: deadlock. The team wants as many meals as "
-        "possible, for all.",
-        "GRAB_LEFT and GRAB_RIGHT take a fork if it is free, RELEASE puts down what you hold, WAIT does nothing.",
-    ]
-    return "\n".join(lines + (["What you say with an action is read by your two neighbors before their next one."] if talks else []))
+    said = (
+        f"{size} philosophers sit at a round table, one fork between each two. To eat you must hold both of your forks; then "
+        "they go back by themselves. If everybody holds one fork and waits, that is a deadlock and ends all. The team wants many "
+        "meals, for everybody. GRAB_LEFT and GRAB_RIGHT take a fork if it is free, RELEASE puts down what you hold, WAIT does "
+        "nothing."
+    )
+    return f"{said} What you say is read by your two neighbors before their next action." if talks else said
 
 
 def _table(state: Any, names: Sequence[str]) -> str:
