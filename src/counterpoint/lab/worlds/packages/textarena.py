@@ -43,7 +43,7 @@ _PLACEHOLDER = re.compile(r"\[[^\]]*(?:\s[NXY]\b|<)[^\]]*\]")
 """A bracket with something to fill in, such as [bet X]: then the list is no list of actions."""
 _RIVAL = purpose("rival action")
 _MOST_PLAYERS = 15
-_MOST_TURNS = 1_000
+_MOST_TURNS = 500
 _LOCK = threading.RLock()
 
 
@@ -58,6 +58,7 @@ class Game(Episode):
             fix = did_you_mean(found["game"] if found else code, ids)
             raise InputError(f"no game {code!r}", where="textarena", fix=f"{fix}, with @3 (players) or @3~2 (two at random) after it")
         self.name, self.game = f"textarena:{code}", found["game"]
+        self._kind = self.game.split("-v")[0]
         self.version = f"{_version()}/1"
         self._stream = random.Random(0).getstate()
         with self._package():
@@ -77,7 +78,7 @@ class Game(Episode):
         self.illegal, self.refused, self.turns, self.seed = 0, 0, 0, seed
         self.crash, self.is_over = "", False
         self._paid: dict[int, float] = {}
-        self._log: dict[int, list[str]] = {i: [] for i in range(self.players)}
+        self._lists: dict[int, tuple[str, ...] | None] = {}
         self._shown: dict[int, str] = {}
         self._legal: tuple[str, ...] | None = None
         self._stream = random.Random(seed).getstate()
@@ -94,7 +95,8 @@ class Game(Episode):
     def observe(self, agent: str) -> str:
         """What the package last showed this player, and what it has been sent since."""
         at = self.agents.index(agent)
-        waiting = [f"\n[GAME] {text}" for _, text in self._sent(at)] if at != self._at or self.is_over else []
+        sent = self._env.state.observations.get(at, ()) if at != self._at or self.is_over else ()
+        waiting = [f"\n[{'GAME' if by == -1 else f'Player {by}'}] {text}" for by, text, *_ in sent]
         return self._shown.get(at, "") + "".join(waiting) or "The game has begun."
 
     def legal(self, agent: str) -> tuple[str, ...] | None:
@@ -127,7 +129,7 @@ class Game(Episode):
     def copy(self) -> Game:
         """The package's state by a deep copy; its draws go on as they would have."""
         new = object.__new__(Game)
-        fields = {"_log": {i: list(texts) for i, texts in self._log.items()}, "_shown": dict(self._shown)}
+        fields = {"_lists": dict(self._lists), "_shown": dict(self._shown)}
         with self._package():
             fields |= {"_env": copy.deepcopy(self._env)}
         new.__dict__ |= self.__dict__ | fields
@@ -177,14 +179,14 @@ class Game(Episode):
             return error
         return None
 
-    def _sent(self, at: int) -> list[tuple[int, str]]:
-        """What the game has for a player and has not shown yet."""
-        return [(message[0], str(message[1])) for message in self._env.state.observations.get(at, ())]
-
     def _arrive(self) -> None:
         """Look at the game as the player whose turn it is."""
         at = self._env.state.current_player_id
-        self._log[at] += [text for by, text in self._sent(at) if by == -1]
+        for message in self._env.state.observations.get(at, ()):
+            is_told_again = getattr(message[2], "name", "") != "PROMPT" or self._kind in _SAME_MOVES
+            *_, listing = (None, *(_LISTING.finditer(message[1]) if message[0] == -1 and is_told_again else ()))
+            if listing is not None:
+                self._lists[at] = _tokens(listing[1])
         self._at, shown = self._env.get_observation()
         self._shown[self._at] = shown.strip() if isinstance(shown, str) else "\n".join(str(m[1]) for m in shown)
         self._legal = self._listed()
@@ -192,18 +194,12 @@ class Game(Episode):
     def _listed(self) -> tuple[str, ...] | None:
         """The legal actions of the player whose turn it is, as its newest list has them."""
         state = self._env.state
-        rule = _LISTS.get(self.game.split("-v")[0])
+        rule = _LISTS.get(self._kind)
         if rule is not None:
             return rule(state, self._at)
         if (state.game_state or {}).get("phase") == "conversation":
             return None
-        for text in reversed(self._log[self._at]):
-            found = None
-            for found in _LISTING.finditer(text):
-                pass
-            if found is not None:
-                return None if _PLACEHOLDER.search(found[1]) else tuple(dict.fromkeys(re.findall(r"\[[^\[\]\n]+\]", found[1])))
-        return None
+        return self._lists.get(self._at)
 
     def _move(self, text: str) -> None:
         mover = self._at
@@ -235,6 +231,11 @@ class Game(Episode):
             if trial._legal is None and not talks:
                 raise InputError(f"{self.game} lists no legal actions, so nobody can play it at random", where=self.name, fix="no ~")
             trial.take({trial.agents[trial._at]: trial._legal[0] if trial._legal else "I say nothing."}, {})
+
+
+def _tokens(listing: str) -> tuple[str, ...] | None:
+    """The actions of a list; None where one of them has something to fill in."""
+    return None if _PLACEHOLDER.search(listing) else tuple(dict.fromkeys(re.findall(r"\[[^\[\]\n]+\]", listing)))
 
 
 def _numbers(paid: Any) -> dict[int, float]:
@@ -311,8 +312,16 @@ def _entries(state: Any, player: int) -> tuple[str, ...] | None:
     return None if state.game_state["phase"] == "conversation" else ("[E]", "[S]")
 
 
+def _unlisted(state: Any, player: int) -> None:
+    """What this game lists is not what it takes."""
+
+
+_SAME_MOVES = ("IteratedRockPaperScissors", "Snake", "Surround")
+"""Games that say once what the moves are."""
 _LISTS: dict[str, Callable[[Any, int], tuple[str, ...] | None]] = {
     "ConnectFour": _columns,
+    "FrozenLake": _unlisted,
+    "Golf": _unlisted,
     "IteratedPrisonersDilemma": _dilemma,
     "LiarsDice": _bids,
     "MarketEntryGame": _entries,
