@@ -8,8 +8,8 @@ What may follow the id:
 
 Moves, turns, observations, penalties and rewards are the package's (textarena 0.7.4; Guertler et al., arXiv:2504.11442): an agent
 reads the text that the package's wrapper for language models gives it. Legal actions are those that the package lists for the
-player in its last message, or, in the games of `_LISTS`, those that its rules take; elsewhere an action is free text. What the
-package refuses as an invalid move is counted as illegal, nothing else.
+player, or, in the games of `_LISTS`, those that its rules take; elsewhere an action is free text. What the package itself refuses
+as an invalid move is the measure `refused`.
 
 The package draws from the `random` module of the process. Each episode here has that module's state to itself while the package
 runs, so that episodes side by side do not disturb one another. Some games fetch word lists or ask a judge over the network: where
@@ -108,7 +108,6 @@ class Game(Episode):
         for text in actions.values():
             self._move(text)
         self._rivals_move()
-        self.illegal = self.refused
 
     @property
     def rewards(self) -> dict[str, float]:
@@ -121,10 +120,11 @@ class Game(Episode):
         return self.is_over and min(self.rewards.values()) >= 1
 
     def measures(self) -> dict[str, float]:
-        """Turns, players that ended by an invalid move, by the package's own account; and whether the package raised."""
+        """Turns, moves that the package refused, players that ended by one; and whether the package raised."""
         info = getattr(self._env.state, "game_info", None) or {}
         invalid = sum(bool(one.get("invalid_move")) for one in info.values())
-        return {"turns": float(self.turns), "invalid_move": float(invalid), "crash": float(bool(self.crash))}
+        counts = {"turns": self.turns, "refused": self.refused, "invalid_move": invalid, "crash": bool(self.crash)}
+        return {name: float(count) for name, count in counts.items()}
 
     def copy(self) -> Game:
         """The package's state by a deep copy; its draws go on as they would have."""
