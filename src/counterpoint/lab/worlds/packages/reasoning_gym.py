@@ -1,7 +1,7 @@
 """reasoning-gym: a question from a generator and the package's own checker, one agent or a team that solves it together.
 
 A name is a data set of the package, such as `reasoning_gym:chain_sum`; what may follow are its own settings, as in
-`chain_sum?min_terms=2&max_terms=3`. A seed is the place in the data set of seed 0, which is as long as seeds can be.
+`chain_sum?min_terms=2&max_terms=3`. Questions are made by the thousand: seed 4321 is question 321 of the data set of seed 4000.
 
 Question and score are the package's (reasoning-gym 0.1.25; Stojanovski et al., arXiv:2505.24760): its score lies from 0 to 1, and
 some checkers pay a part for an answer that holds the right one. Only a score of 1 counts as solved. A checker that stumbles over a
@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.worlds.packages import Episode, missing
 
-_SIZE = 2**31
+_CHUNK = 1_000
+_SEEDS = 2**31
 _AGENT = "solver"
 
 
@@ -36,7 +37,7 @@ class Question(Episode):
         if set_name not in known:
             raise InputError(f"no data set {set_name!r}", where="reasoning_gym", fix=did_you_mean(set_name, known))
         self.name = f"reasoning_gym:{code}"
-        self._set = _made(set_name, settings)
+        self._set_name, self._settings = set_name, settings
         self.reset(0)
 
     def reset(self, seed: int) -> None:
@@ -45,8 +46,12 @@ class Question(Episode):
         self._item = self._asked(seed)
 
     def _asked(self, seed: int) -> dict[str, Any]:
+        chunk, place = divmod(seed % _SEEDS, _CHUNK)
         try:
-            return dict(self._set[seed % _SIZE])
+            self._set = _made(self._set_name, self._settings, chunk * _CHUNK)
+            return dict(self._set[place])
+        except InputError:
+            raise
         except Exception as error:
             what = f"the package makes no question of it: {type(error).__name__}: {error!s:.200}"
             raise InputError(what, where=f"{self.name}, seed {seed}", fix="other settings after a ?") from error
@@ -108,18 +113,17 @@ def _known() -> tuple[tuple[str, ...], str]:
     return tuple(sorted(DATASETS)), f"{version('reasoning-gym')}/1"
 
 
-@cache
-def _made(name: str, settings: str) -> Any:
+@lru_cache(maxsize=64)
+def _made(name: str, settings: str, first: int) -> Any:
+    """A piece of the data set: a few generators draw all of their questions before the first."""
     import reasoning_gym
 
     options = {key: _value(text) for key, text in parse_qsl(settings, keep_blank_values=True)}
-    for size in (_SIZE, 10_000):  # a few generators draw all questions before the first
-        try:
-            return reasoning_gym.create_dataset(name, **{"seed": 0, "size": size, **options})
-        except Exception as error:
-            failed: Exception = error
-    what = f"the package does not make it: {type(failed).__name__}: {failed!s:.200}"
-    raise InputError(what, where=f"reasoning_gym:{name}", fix=f"settings of its own after it: {name}?SETTING=VALUE") from failed
+    try:
+        return reasoning_gym.create_dataset(name, **{"seed": first, "size": _CHUNK, **options})
+    except Exception as error:
+        what = f"the package does not make it: {type(error).__name__}: {error!s:.200}"
+        raise InputError(what, where=f"reasoning_gym:{name}", fix=f"settings of its own after it: {name}?SETTING=VALUE") from error
 
 
 def _value(text: str) -> Any:

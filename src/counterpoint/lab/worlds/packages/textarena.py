@@ -68,7 +68,6 @@ class Game(Episode):
         if rivals >= self.players:
             raise InputError(f"{rivals} of {self.players} players are the world's", where=self.name, fix="leave one to play")
         self.agents = tuple(f"player_{i}" for i in range(self.players - rivals))
-        self.is_solo = self.players == 1
         self.reset(0)
         if rivals:
             self._try_rivals()
