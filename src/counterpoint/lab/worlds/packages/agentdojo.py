@@ -147,6 +147,7 @@ class _Package:
 
     def __init__(self) -> None:
         try:
+            from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
             from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
             from agentdojo.attacks.attack_registry import ATTACKS
             from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
@@ -156,6 +157,8 @@ class _Package:
             raise missing("agentdojo", error) from None
         self.FunctionCall, self.content, self.attacks = FunctionCall, text_content_block_from_string, ATTACKS
         self.suites = get_suites(BENCHMARK)
+        self.target = GroundTruthPipeline(None)
+        self.target.name = "local"  # what the package calls a model that it does not know: attacks look the name up
         self._executor, self._runtime, self._text = ToolsExecutor(), FunctionsRuntime, get_text_content_as_str
 
     def execute(self, tools: Any, env: Any, call: Any) -> str:
@@ -197,7 +200,7 @@ def _attack(suite: str, attack: str) -> Any:
     if attack not in known:
         raise InputError(f"no attack {attack!r}", where=f"agentdojo:{suite}", fix=did_you_mean(attack, ["none", *known]))
     try:
-        return known[attack](_suites()[suite], None)
+        return known[attack](_suites()[suite], _api().target)
     except Exception as error:
         what = f"the attack {attack} needs the model that it attacks: {error!s:.100}"
         raise InputError(what, where=f"agentdojo:{suite}", fix=f"@{_ATTACK}, @direct or @none") from error
