@@ -32,16 +32,22 @@ def sections(card: Card) -> list[Section]:
     said += f" Model {about['model']}, topology {about['topology']}." if "model" in about else ""
     said += "".join(f" {counted(n, 'run')} {how}." for how, n in sorted(card.broken.items()))
     head = ("family", "measure", *map(_band, bands), "change per 10x steps")
-    rows = []
+    rows, is_scored = [], bands == [0] or {*card.packages} >= {*card.cells}
     for name, (family, words) in MEASURES.items():
+        words = "score" if name == "share" and is_scored else words
         growth = card.slopes.get(name)
         told = [_told(card.bands[b][name], name, is_level=True) for b in bands]
         rows.append((family, words, *told, "-" if growth is None or growth.mean is None else _told(growth, name)))
     out = [_own_measures(card, said) if bands == [0] else Section("Card", said, head, rows, tuple(range(2, len(head))))]
     shown = ("share", "success", "events", "tokens")
     by_cell = [(id_, *(_told(of[name], name, is_level=True) for name in shown)) for id_, of in card.cells.items()]
-    first = ("case", "score") if bands == [0] else ("cell", "of the optimum")
+    first = ("case" if bands == [0] else "cell", "score" if is_scored else "of the optimum")
     out.append(Section("By cell", "", (*first, "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
+    if card.packages:
+        names = list(dict.fromkeys(name for of in card.packages.values() for name in of))
+        own = [(id_, *(_package_value(of.get(name)) for name in names)) for id_, of in card.packages.items()]
+        words = "The package's own, by its own functions; mean over episodes, with Student's 95 % interval, of a rate Wilson's."
+        out.insert(0, Section("The package's measures", words, ("cell", *names), own, tuple(range(1, 1 + len(names)))))
     if card.attacks:
         head = (
             "cell", "met", "got its way", "of the optimum", "without", "change", "found", "of flags right", "steps to a flag",
@@ -78,6 +84,10 @@ def _attack(a: AttackCard) -> tuple[str, ...]:
     steps = "-" if a.steps_to_flag.mean is None else f"{number(a.steps_to_flag.mean)} in {a.noticed:,} of {a.runs:,} runs"
     shares = (_told(a.utility, "share"), _told(a.without, "share"))
     return (a.cell, f"{a.met:,}", way, *shares, change, found, right, steps, reach, harm)
+
+
+def _package_value(e: Estimate | None) -> str:
+    return "-" if e is None or e.mean is None else interval_words(e.mean, e.low, e.high, number)
 
 
 def _told(e: Estimate, name: str, *, is_level: bool = False) -> str:

@@ -21,7 +21,8 @@ from counterpoint.errors import InputError, NotFound
 from counterpoint.lab.bench.intervals import Estimate, estimate
 from counterpoint.lab.bench.scorecard.cells import Cell
 from counterpoint.lab.bench.scorecard.rows import BenchFolder, BenchRow
-from counterpoint.trace.statistics import student_quantile
+from counterpoint.lab.worlds.packages import rates
+from counterpoint.trace.statistics import student_quantile, wilson_ends
 
 MEASURES: dict[str, tuple[str, str]] = {
     "success": ("E1", "success"),
@@ -80,6 +81,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
     bands: dict[int, dict[str, Estimate]]
     cells: dict[str, dict[str, Estimate]]
+    packages: dict[str, dict[str, Estimate]]
+    """Of cells that are worlds of packages: the package's own measures."""
     slopes: dict[str, Estimate]
     attacks: list[AttackCard]
     broken: dict[str, int]
@@ -117,6 +120,7 @@ def card_from(about: Mapping[str, Any], rows: Sequence[BenchRow], cells: Mapping
         runs=len(rows),
         bands={b: _estimates([r for r in clean if cells[r.cell].band == b]) for b in bands},
         cells={id_: _estimates([r for r in clean if r.cell == id_]) for id_ in dict.fromkeys(r.cell for r in clean)},
+        packages={id_: _package_estimates([r for r in clean if r.cell == id_], cells[id_]) for id_ in _packages(clean, cells)},
         slopes={name: slope(clean, name) for name in MEASURES if name != "events"} if len(bands) > 1 else {},
         attacks=[_attacked(cells[id_], rows) for id_ in dict.fromkeys(r.cell for r in rows) if cells[id_].attack],
         broken=broken,
@@ -133,6 +137,22 @@ def value_of(row: BenchRow, name: str) -> float | None:
 
 def _estimates(rows: Sequence[BenchRow]) -> dict[str, Estimate]:
     return {name: estimate(value_of(r, name) for r in rows) for name in MEASURES}
+
+
+def _packages(rows: Sequence[BenchRow], cells: Mapping[str, Cell]) -> list[str]:
+    return list(dict.fromkeys(r.cell for r in rows if cells[r.cell].is_package))
+
+
+def _package_estimates(rows: Sequence[BenchRow], cell: Cell) -> dict[str, Estimate]:
+    """A package's own measures, shares of episodes with Wilson's interval; what each agent was paid stays in the rows."""
+    names = dict.fromkeys(name for row in rows for name in row.measures if name.startswith("task_"))
+    own = [name for name in names if name != "task_success" and not name.startswith("task_reward_")]
+    out = {name.removeprefix("task_"): estimate(row.measures.get(name) for row in rows) for name in own}
+    for name in set(rates(cell.name)) & set(out):
+        e = out[name]
+        if e.mean is not None:
+            out[name] = Estimate(e.mean, *wilson_ends(round(e.mean * e.runs), e.runs), e.runs)
+    return out
 
 
 def slope(rows: Sequence[BenchRow], name: str) -> Estimate:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.lab.tasks.task import task
+from counterpoint.lab.worlds.packages import conditions, is_package_world, package_ids
 from counterpoint.lab.worlds.world import Optimum, world
 
 BANDS = (10, 100, 1_000, 10_000)
@@ -51,6 +52,11 @@ class Cell:
         return ""
 
     @property
+    def is_package(self) -> bool:
+        """Whether it is a world of a package, which has measures of its own."""
+        return is_package_world(self.name)
+
+    @property
     def is_control(self) -> bool:
         """Whether what is planted asks for nothing forbidden."""
         return self.attack.startswith("benign")
@@ -74,6 +80,8 @@ class Cell:
 
     def optimum(self) -> Optimum:
         """The best that can be had: computed for a world, a full score for a task with an exact checker."""
+        if self.is_package:
+            return Optimum(value=1.0, kind="upper bound", over="any team", how="none is stated: the score is the package's own")
         if self.kind != "world":
             over, how = "any team", "an exact checker: 1 is right in every part"
             return Optimum(value=1.0, kind="exact", over=over, how=how)
@@ -145,10 +153,23 @@ def _named(cells: Iterable[Cell], *ids: str) -> list[Cell]:
     return [by[i] for i in ids]
 
 
+def package_cells(name: str) -> list[Cell]:
+    """The worlds that a package's own protocol names (`dpbench`), or one of its worlds (`dpbench:sim_n7_comm`); none otherwise.
+
+    What cannot be read is not asked for again: that is the package's protocol.
+    """
+    package, _, one = name.partition(":")
+    names = [one] if is_package_world(name) else (conditions(package) if not one else [])
+    limits = {"repairs": 0}
+    return [Cell(id=n, kind="text", band=1_000, name=f"{package}:{n}", limits=limits) for n in names]
+
+
 def suite(name: str) -> list[Cell]:
-    """The cells of a suite, clean ones first."""
+    """The cells of a suite, clean ones first; of a package those of its own protocol."""
+    if name not in SUITES and (own := package_cells(name)):
+        return own
     if name not in SUITES:
-        raise NotFound(f"no suite named {name!r}", fix=did_you_mean(name, SUITES))
+        raise NotFound(f"no suite named {name!r}", fix=did_you_mean(name, [*SUITES, *package_suites()]))
     clean = [*_SHORT, *(_CORE if name in ("core", "full") else ()), *(_FULL if name == "full" else ())]
     out = list(clean)
     out += [c for one in _named(clean, "W1-100") for c in attacked(one, (*WORLD_ATTACKS, *WORLD_CONTROLS))]
@@ -158,6 +179,11 @@ def suite(name: str) -> list[Cell]:
         out += [c for one in _named(clean, "W1-1000", "P-100") for c in attacked(one, (*WORLD_ATTACKS, *WORLD_CONTROLS))]
         out += [c for one in _named(clean, "T2-100", "T5-100") for c in attacked(one, ("AV2", "AV4", "benign"))]
     return out
+
+
+def package_suites() -> list[str]:
+    """The packages with a protocol of their own."""
+    return [name for name in package_ids() if conditions(name)]
 
 
 SUITES = {

@@ -30,13 +30,15 @@ from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weight
 from counterpoint.lab.tasks.task import Instance, Score
 from counterpoint.lab.team.gates import gate_names
 from counterpoint.lab.team.job import takes
-from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace, played_in
+from counterpoint.lab.team.session import TURNS, Spec, assemble, make_model, play_to_trace, played_in
 from counterpoint.lab.team.state import Limits
 from counterpoint.lab.worlds.world import world
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.trace import Trace
 
 KINDS = ("policy", "run", "topology")
+_PACKAGE_PLAYERS = {"by_hand": "fake:1", "random": "fake:0"}
+"""Policies in worlds of packages, by the test doubles that play them."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,18 @@ class PolicyTeam:
     made: TeamCode = field(default_factory=TeamCode)
 
     def plays(self, cell: Cell) -> bool:
-        """Worlds that know it."""
+        """Worlds that know it; of those of packages, the player by hand and a random one play."""
+        if cell.is_package:
+            return self.policy in _PACKAGE_PLAYERS
         if cell.kind != "world":
             return False
         return not isinstance(self.policy, str) or self.policy in cell.make().policies()
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One episode, logged."""
+        if cell.is_package:
+            options = {"explore": 0.0}
+            return ModelTeam(self.name, TURNS, _PACKAGE_PLAYERS[self.policy], options, self.gates).play(cell, seed, caps)
         place = cell.make()
         runs = (place.replace(gates=",".join(self.gates)) if self.gates else place).run(self.policy, [seed], log=True)
         return Attempt(runs.trace(0))
@@ -172,8 +179,8 @@ class OwnTeam:
     name: str
 
     def plays(self, cell: Cell) -> bool:
-        """Text tasks, and cases of your own."""
-        return cell.kind != "world"
+        """Text tasks, and cases of your own; a world of a package asks a model (`--model package.module:factory`)."""
+        return cell.kind != "world" and not cell.is_package
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One run; whatever it does, the bench goes on."""
@@ -257,7 +264,7 @@ def _gated(name: str, gates: Sequence[str]) -> str:
 
 def _policy(name: str) -> Any:
     known = sorted({p for id_ in ("W1", "W2", "D", "P", "V", "A", "M") for p in world(id_).policies()})
-    if name in known:
+    if name in known or name in _PACKAGE_PLAYERS:
         return name
     if ":" in name:
         return registry.get("policy", name)

@@ -26,6 +26,8 @@ from counterpoint.store import Store
 from counterpoint.trace import Trace
 from counterpoint.trace.lines import encode_lines
 
+_OWN = "task_"
+"""What a package's own measures are called in a trace, and in a row."""
 Tell = Callable[[str, Mapping[str, Any]], None]
 """Told ("reused" | "playing" | "played", fields) as a suite goes on."""
 
@@ -90,6 +92,8 @@ def measured(cell: Cell, seed: int, attempt: Attempt, cpu_s: float) -> BenchRow:
             attack=None, tool_calls=attempt.tool_calls, told_tool_calls=None, cpu_s=cpu_s, digest="",
         )  # fmt: skip
     found = {m.name: None if m.value is None else float(m.value) for m in measures(trace)}
+    if cell.is_package:
+        found |= {name: value for name, value in (trace.metrics or {}).items() if name.startswith(_OWN)}
     value = float(trace.rewards.get("team", 0.0))
     share = value / best if best > 0 else 0.0
     success = min(1.0, max(0.0, share)) if cell.kind == "world" else float(found["task_success"] or 0.0)

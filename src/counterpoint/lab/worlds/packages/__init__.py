@@ -160,6 +160,33 @@ def is_package_world(name: str) -> bool:
     return bool(rest) and package.replace("-", "_") in registry.ids(KIND)
 
 
+def package_ids() -> list[str]:
+    """The packages that are adapted."""
+    return registry.ids(KIND)
+
+
+def _line(name: str, line: str) -> str:
+    """What a line of a package's adapter says, read as text; empty without one."""
+    package = name.partition(":")[0]
+    return (registry.constant(KIND, package, line) or "") if package in registry.ids(KIND) else ""
+
+
+def conditions(package: str) -> list[str]:
+    """The worlds of a package's own protocol, as the line `CONDITIONS` of its adapter names them."""
+    return _line(package, "CONDITIONS").split()
+
+
+def protocol_episodes(name: str) -> int | None:
+    """Episodes of a world in its package's own protocol, as the adapter's line `EPISODES` says."""
+    said = _line(name, "EPISODES")
+    return int(said) if said else None
+
+
+def rates(name: str) -> list[str]:
+    """Measures that are 0 or 1 in an episode, as the adapter's line `RATES` says: their means are shares of episodes."""
+    return _line(name, "RATES").split()
+
+
 def package_world(name: str) -> Episode:
     """A fresh episode of `PACKAGE:NAME`; the package is imported now."""
     package, _, rest = name.partition(":")

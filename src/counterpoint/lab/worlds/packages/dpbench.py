@@ -12,6 +12,8 @@ The state, its steps, what is read out of a text, deadlock, throughput, fairness
 around an observation are ours, with the information of the package's template variables and no more; what `sanitize_message`
 leaves of words is what neighbours see. The table is the same in every episode, so that a seed decides names only.
 
+One by one, the runner of 0.2.1 ends at a deadlock and reports none (its last node passes the flag on to nobody); here it is told.
+
 The package pays nothing. Here an agent is paid its meals, and the team its meals for each step of the whole protocol, so that a
 deadlock costs what could have been eaten. The package's throughput divides by the steps that were played.
 """
@@ -28,6 +30,9 @@ import numpy as np
 from counterpoint.errors import InputError
 from counterpoint.lab.worlds.packages import Draw, Episode, missing
 
+CONDITIONS = "sim_n5_nocomm sim_n5_comm sim_n10_nocomm seq_n5_nocomm"
+EPISODES = "30"
+RATES = "deadlock"
 _CODE = re.compile(r"(sim|seq)_n(\d+)_(comm|nocomm)(_names)?(?:_mem(\d+))?(_step)?(?:_t(\d+))?")
 _MODES = {"sim": "simultaneous", "seq": "sequential"}
 _SAID_BY = re.compile(r"^You are (\S+), one of (\d+) ", re.M)

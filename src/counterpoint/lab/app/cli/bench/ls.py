@@ -16,10 +16,11 @@ from counterpoint.lab.app.cli.bench._results import epilog
 @json_option
 def ls(suite_name: str | None, as_json: bool) -> None:
     """List the suites, or the cells of one."""
-    from counterpoint.lab.bench.scorecard.cells import SUITES, suite
+    from counterpoint.lab.bench.scorecard.cells import SUITES, package_suites, suite
 
     if suite_name is None:
-        rows = [{"suite": name, "cells": len(suite(name)), "summary": text} for name, text in SUITES.items()]
+        every = SUITES | dict.fromkeys(package_suites(), "worlds of a package, in its own protocol")
+        rows = [{"suite": name, "cells": len(suite(name)), "summary": text} for name, text in every.items()]
         if as_json:
             for row in rows:
                 emit(row)

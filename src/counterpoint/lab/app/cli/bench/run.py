@@ -58,14 +58,14 @@ def _own_options(command: Command) -> Command:
 @click.option("--team", required=True, metavar="TEAM", help="policy:NAME, run:DIR, topology:NAME, or your module:function.")
 @_own_options
 @team_options
-@click.option("--seeds", type=click.IntRange(min=1), help="Runs of each cell.  [default: 5; of your cases 1]")
+@click.option("--seeds", type=click.IntRange(min=1), help="Runs of each cell.  [default: 5; as a package says; of your cases 1]")
 @seed_option("The first seed.")
 @output_option("The folder of the results.  [default: bench/TEAM-SUITE]", metavar="DIR")
 @cap_option("seconds")
 @overwrite_option
 @json_option
 def run(suite_name: str | None, cells: tuple[str, ...], output: Path | None, as_json: bool, **options: Any) -> None:
-    """Play a suite (short, core or full), or some of its cells with their attacks, and print the card.
+    """Play a suite (short, core, full, or a package's: dpbench), or some of its cells, and print the card.
 
     Results are written row by row; the same command continues an interrupted one, and plays again what other code played: a
     function of your own is known by its source and what that imports from its own tree. It is called with a job (question,
@@ -78,12 +78,13 @@ def run(suite_name: str | None, cells: tuple[str, ...], output: Path | None, as_
     from counterpoint.lab.bench.scorecard.contestants import Caps
     from counterpoint.lab.bench.scorecard.playing import play_suite
     from counterpoint.lab.bench.scorecard.rows import BenchFolder
+    from counterpoint.lab.worlds.packages import protocol_episodes
 
     asked = _asked(suite_name, cells, options["tasks_file"], options["reward"])
     caps = Caps(seconds=_seconds(options["caps"]))
     team = team_of(options)
     out = output or Path("bench") / f"{_plain(team.name)}-{_plain(asked.suite)}"
-    many = options["seeds"] or (1 if asked.is_own else 5)
+    many = options["seeds"] or protocol_episodes(asked.suite) or (1 if asked.is_own else 5)
     seeds = range(options["seed"], options["seed"] + many)
     if not any(team.plays(c) for c in asked.cells if not asked.only or c.id in asked.only):
         fix = "a function of yours: path/to/file.py:team" if asked.is_own else f"counterpoint bench ls {asked.suite}"
@@ -128,6 +129,9 @@ def _asked(suite_name: str | None, names: tuple[str, ...], file: Path | None, re
         raise InputError("a suite scores its cells itself", where="--reward", fix="it is for cases of yours: --tasks FILE.jsonl")
     else:
         asked = _Asked(suite_name, suite(suite_name), names, is_own=False)
+        for cell in asked.cells:
+            if cell.is_package:
+                _ = cell.make().version  # a name that its package does not know, or a package that is missing
     known = [c.id for c in asked.cells]
     for name in asked.only:
         if name not in known:
