@@ -124,7 +124,9 @@ def _check(code: str) -> None:
         fix = "maseval:mmlu/PATH.json runs; traces of the others come in by `counterpoint import`"
         raise Refused(f"does not run offline: {_REFUSED[name]}", where=f"maseval:{name}", fix=fix)
     if name != "mmlu" or not path:
-        raise InputError("no benchmark of that name", where=f"maseval:{code}", fix=did_you_mean(name, ["mmlu/PATH.json", *_REFUSED]))
+        raise InputError(
+            "no benchmark of that name", where=f"maseval:{code}", fix=did_you_mean(name, ["mmlu/PATH.json", *_REFUSED])
+        )
 
 
 def maseval(name: str) -> Episode:

@@ -123,7 +123,9 @@ def _made(name: str, settings: str, first: int) -> Any:
         return reasoning_gym.create_dataset(name, **{"seed": first, "size": _CHUNK, **options})
     except Exception as error:
         what = f"the package does not make it: {type(error).__name__}: {error!s:.200}"
-        raise InputError(what, where=f"reasoning_gym:{name}", fix=f"settings of its own after it: {name}?SETTING=VALUE") from error
+        raise InputError(
+            what, where=f"reasoning_gym:{name}", fix=f"settings of its own after it: {name}?SETTING=VALUE"
+        ) from error
 
 
 def _value(text: str) -> Any:

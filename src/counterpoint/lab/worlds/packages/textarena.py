@@ -56,7 +56,9 @@ class Game(Episode):
         ids = _registered()
         if found is None or found["game"] not in ids:
             fix = did_you_mean(found["game"] if found else code, ids)
-            raise InputError(f"no game {code!r}", where="textarena", fix=f"{fix}, with @3 (players) or @3~2 (two at random) after it")
+            raise InputError(
+                f"no game {code!r}", where="textarena", fix=f"{fix}, with @3 (players) or @3~2 (two at random) after it"
+            )
         self.name, self.game = f"textarena:{code}", found["game"]
         self._kind = self.game.split("-v")[0]
         self.version = f"{_version()}/1"
@@ -228,7 +230,9 @@ class Game(Episode):
         while not trial.is_over:
             talks = (trial._env.state.game_state or {}).get("phase") == "conversation"
             if trial._legal is None and not talks:
-                raise InputError(f"{self.game} lists no legal actions, so nobody can play it at random", where=self.name, fix="no ~")
+                raise InputError(
+                    f"{self.game} lists no legal actions, so nobody can play it at random", where=self.name, fix="no ~"
+                )
             trial.take({trial.agents[trial._at]: trial._legal[0] if trial._legal else "I say nothing."}, {})
 
 
@@ -250,7 +254,9 @@ def _invalid(state: Any, player: int) -> int:
 
 def _unmakeable(name: str, error: Exception | None) -> InputError:
     what = f"the package cannot make it here: {type(error).__name__}: {error!s:.200}"
-    return InputError(what, where=name, fix="games that fetch data or ask a judge need a network and what they name; others do not")
+    return InputError(
+        what, where=name, fix="games that fetch data or ask a judge need a network and what they name; others do not"
+    )
 
 
 @cache
