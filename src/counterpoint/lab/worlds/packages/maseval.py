@@ -1,9 +1,9 @@
-"""MASEval: its MMLU questions from a file of yours, with its own reading and scoring of an answer; its other benchmarks are refused.
+"""MASEval: MMLU questions from a file of yours, read and scored by the package; its other benchmarks are refused.
 
 The package (maseval 0.5.1) brings no data. `maseval:mmlu/PATH.json` is a file in the form that its `load_tasks` reads: a list of
-objects with `query` (or `example`), `choices` and `gold`; a seed is a place in the file, modulo its length. One agent answers once,
-or a team that solves it together. A reward is the package's `acc`. `full_prompt`, few-shot examples before a question, is shown
-where an object has it.
+objects with `query` (or `example`), `choices` and `gold`; a seed is a place in the file, modulo its length. One agent answers
+once, or a team that solves it together, and is paid the package's `acc`. Examples before a question (`full_prompt`) are shown
+where an object has them.
 
 Its other benchmarks need what a seed and an offline machine do not give, and each is one clear error: see `_REFUSED`.
 """

@@ -4,8 +4,8 @@ A name is a data set of the package, such as `reasoning_gym:chain_sum`; what may
 `chain_sum?min_terms=2&max_terms=3`. Questions are made by the thousand: seed 4321 is question 321 of the data set of seed 4000.
 
 Question and score are the package's (reasoning-gym 0.1.25; Stojanovski et al., arXiv:2505.24760): its score lies from 0 to 1, and
-some checkers pay a part for an answer that holds the right one. Only a score of 1 counts as solved. A checker that stumbles over a
-text scores it 0. The player by hand is none: nobody but the package knows how to solve what it asks.
+some checkers pay a part for an answer that holds the right one. Only a score of 1 counts as solved. A checker that stumbles over
+a text scores it 0. There is no player by hand: nobody but the package knows how to solve what it asks.
 """
 
 from __future__ import annotations

@@ -24,12 +24,12 @@ import io
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
-from counterpoint.lab.worlds.packages import Episode, missing
+from counterpoint.lab.worlds.packages import Draw, Episode, missing
 from counterpoint.trace.keyed import purpose, uniform
 
 _NAME = re.compile(r"(?P<game>[^@~]+)(?:@(?P<players>\d+))?(?:~(?P<rivals>\d+))?")
@@ -42,6 +42,7 @@ _LISTING = re.compile(
 _PLACEHOLDER = re.compile(r"\[[^\]]*(?:\s[NXY]\b|<)[^\]]*\]")
 """A bracket with something to fill in, such as [bet X]: then the list is no list of actions."""
 _RIVAL = purpose("rival action")
+_SILENCE = "I say nothing."
 _MOST_PLAYERS = 15
 _MOST_TURNS = 500
 _LOCK = threading.RLock()
@@ -109,6 +110,10 @@ class Game(Episode):
         for text in actions.values():
             self._move(text)
         self._rivals_move()
+
+    def by_hand(self, text: str, legal: Sequence[str] | None, draw: Draw) -> str:
+        """Some legal action; where any text is, a word that says nothing."""
+        return super().by_hand(text, legal, draw) or _SILENCE
 
     @property
     def rewards(self) -> dict[str, float]:
@@ -222,7 +227,7 @@ class Game(Episode):
         while not self.is_over and self._at >= len(self.agents):
             legal = self._legal
             drawn = float(uniform(self.seed, _RIVAL, self.turns))
-            self._move(legal[int(drawn * len(legal))] if legal else "I say nothing.")
+            self._move(legal[int(drawn * len(legal))] if legal else _SILENCE)
 
     def _try_rivals(self) -> None:
         """A game in which nobody can tell what is legal has no players at random."""
@@ -233,7 +238,7 @@ class Game(Episode):
                 raise InputError(
                     f"{self.game} lists no legal actions, so nobody can play it at random", where=self.name, fix="no ~"
                 )
-            trial.take({trial.agents[trial._at]: trial._legal[0] if trial._legal else "I say nothing."}, {})
+            trial.take({trial.agents[trial._at]: trial._legal[0] if trial._legal else _SILENCE}, {})
 
 
 def _tokens(listing: str) -> tuple[str, ...] | None:

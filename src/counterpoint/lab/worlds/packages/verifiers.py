@@ -1,8 +1,8 @@
 """verifiers: the tasks of a module, the agents that its environment declares, and its own rewards.
 
-`verifiers:MODULE` is the id of a task set, as its command line takes it: an installed module, or one beside where Python looks. What
-may follow: `@ENV`, an environment of the package or an installed one that is paired with it (`@best_of_n`), and settings of the
-task set as `?KEY=VALUE&KEY=VALUE`. A seed is a place in the task set, modulo its length (of an endless one, modulo 1,000).
+`verifiers:MODULE` is the id of a task set, as its command line takes it: a module that Python finds. What may follow: `@ENV`, an
+environment of the package or an installed one that is paired with it (`@best_of_n`), and settings of the task set as
+`?KEY=VALUE&KEY=VALUE`. A seed is a place in the task set, modulo its length (of an endless one, modulo 1,000).
 
 The environment's own `run` and `finalize` play the episode (verifiers 0.4.0, `Env`): what it asks an agent, by `run` or by an
 `interaction`, is that agent's turn here, and the task's own `@reward` and `@metric` methods score each trace. Departures: a model
