@@ -130,7 +130,7 @@ class Errand(Episode):
 
     def key(self, of: str = "user") -> list[str]:
         """The package's ground truth as actions, of the user's task or of the injection's; for tests, never for agents."""
-        task = self._task if of == "user" else self._injection
+        task: Any = self._task if of == "user" else self._injection
         calls = task.ground_truth(self._env.model_copy(deep=True))
         return [f"{c.function} {json.dumps(c.model_dump(mode='json')['args'])}" for c in calls] + [
             task.GROUND_TRUTH_OUTPUT or "Done."

@@ -44,12 +44,12 @@ class Choice(Episode):
 
     def reset(self, seed: int) -> None:
         """The question of this seed."""
-        self.illegal, self.result = 0, None
+        self.illegal, self.result = 0, dict[str, Any]()
         self._task = self._tasks[seed % len(self._tasks)]
 
     def turn(self) -> tuple[str, ...]:
         """The one agent, until it has answered."""
-        return self.agents if self.result is None else ()
+        return self.agents if not self.result else ()
 
     def observe(self, agent: str) -> str:
         """The question, with the examples before it where the file has them."""
@@ -61,7 +61,7 @@ class Choice(Episode):
 
     def take(self, actions: Mapping[str, str], words: Mapping[str, str]) -> None:
         """The package reads the answer and scores it."""
-        self.result: dict[str, Any] | None = _evaluator()(self._task, None)({"messages": []}, actions[_AGENT])
+        self.result = dict(_evaluator()(self._task, None)({"messages": []}, actions[_AGENT]))
 
     @property
     def rewards(self) -> dict[str, float]:

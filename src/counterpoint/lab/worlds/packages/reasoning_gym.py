@@ -42,7 +42,7 @@ class Question(Episode):
 
     def reset(self, seed: int) -> None:
         """The question of this seed."""
-        self.illegal, self.score, self.answer = 0, 0.0, None
+        self.illegal, self.score, self.is_over = 0, 0.0, False
         self._item = self._asked(seed)
 
     def _asked(self, seed: int) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Question(Episode):
 
     def turn(self) -> tuple[str, ...]:
         """The one agent, until it has answered."""
-        return self.agents if self.answer is None else ()
+        return () if self.is_over else self.agents
 
     def observe(self, agent: str) -> str:
         """The question."""
@@ -69,9 +69,9 @@ class Question(Episode):
 
     def take(self, actions: Mapping[str, str], words: Mapping[str, str]) -> None:
         """The package's checker scores the answer."""
-        self.answer: str | None = actions[_AGENT]
+        self.is_over = True
         try:
-            self.score = min(max(float(self._set.score_answer(self.answer, entry=self._item)), 0.0), 1.0)
+            self.score = min(max(float(self._set.score_answer(actions[_AGENT], entry=self._item)), 0.0), 1.0)
         except Exception:
             self.score = 0.0
 

@@ -190,9 +190,9 @@ class Game(Episode):
         at = self._env.state.current_player_id
         for message in self._env.state.observations.get(at, ()):
             is_told_again = getattr(message[2], "name", "") != "PROMPT" or self._kind in _SAME_MOVES
-            *_, listing = (None, *(_LISTING.finditer(message[1]) if message[0] == -1 and is_told_again else ()))
-            if listing is not None:
-                self._lists[at] = _tokens(listing[1])
+            lists = _LISTING.findall(message[1]) if message[0] == -1 and is_told_again else ()
+            if lists:
+                self._lists[at] = _tokens(lists[-1])
         self._at, shown = self._env.get_observation()
         self._shown[self._at] = shown.strip() if isinstance(shown, str) else "\n".join(str(m[1]) for m in shown)
         self._legal = self._listed()
