@@ -63,9 +63,10 @@ def check_world(world: World | str, *, episodes: int = 60) -> None:
     try:
         if isinstance(world, str):
             check_package(world, require)
-            team_contracts.check_played(world, require)
+            team_contracts.check_turns(world, require)
             first = package_world(world)
-            if first.bound is None or first.array(first.agents[0]) is None:
+            first.reset(0)
+            if first.bound is None or not first.actions or first.array(first.turn()[0]) is None:
                 return
             check_world_laws(find_world(world), require, episodes=min(episodes, 12))
             return

@@ -14,7 +14,7 @@ from counterpoint.app.cli import main
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.lab.lm.model import Call, Completion, ModelFailed
 from counterpoint.lab.tasks import grammar
-from counterpoint.lab.tasks.package_task import Moves
+from counterpoint.lab.tasks.packages.world_task import Moves
 from counterpoint.lab.tasks.task import Act, Choice, task
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.removal import Removal

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError
-from counterpoint.lab.worlds.packages import is_package_world
+from counterpoint.lab.worlds.packages import is_episode, is_package_world
 from counterpoint.lab.worlds.world import World
 
 Verb = Literal["spawn", "delegate", "message", "tool", "aggregate", "return", "stop", "noop"]
@@ -188,10 +188,11 @@ def task(name: str, **dials: Any) -> Any:
 
     Finding a task makes no instance.
     """
-    if is_package_world(name):
-        made = registry.get("task", "counterpoint.lab.tasks.package_task:world_task")(name)
+    own = registry.get("task", name) if ":" in name and not is_package_world(name) else None
+    if is_package_world(name) or is_episode(own):
+        made = registry.get("task/packages", "world_task")(name)
         return made.replace(**dials) if dials else made
-    if ":" in name and isinstance(registry.get("task", name), World):
+    if isinstance(own, World):
         fix = f"counterpoint train net --world {name}; counterpoint play --world {name}"
         raise InputError("is a world: it gives numbers, and no words for a language model", where=name, fix=fix)
     named = registry.named("task", name, TextTask, "counterpoint.lab.testing.check_task says what a task needs")

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.lab.lm.model import Call, Completion, Message, Model
-from counterpoint.lab.tasks.package_task import world_task
+from counterpoint.lab.tasks.packages.world_task import world_task
 from counterpoint.lab.tasks.task import Choice, Document, Instance, Subtask, View, ViewItem
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import play_fakes, play_in_memory
@@ -51,7 +51,7 @@ def check_topology(topology: Topology, require: Require) -> None:
         require(encode(play_in_memory(topology, seed)) == encode(trace), f"seed {seed} gives another trace the second time")
 
 
-def check_played(name: str, require: Require) -> None:
+def check_turns(name: str, require: Require) -> None:
     """A package's world is played by a team of fakes to a sound trace, twice the same, and its fork is a replay."""
     play = lambda: play_fakes(name, seed=1)  # noqa: E731
     trace = play()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from counterpoint.lab.tasks.package_task import Moves, WorldTask, world_task
+from counterpoint.lab.tasks.packages.world_task import Moves, WorldTask, world_task
+from counterpoint.lab.team.session import TURNS
 from counterpoint.trace import Trace
 
 _LEAD = "lead."
@@ -17,6 +18,13 @@ _LEAD = "lead."
 
 class Removal:
     """The replays of one trace."""
+
+    @classmethod
+    def of(cls, trace: Trace) -> Removal | None:
+        """The replays of a trace that was played turn by turn in a world; None of any other."""
+        team = trace.meta.get("team") or {}
+        is_world = team.get("topology") == TURNS and ":" in str((trace.meta.get("task") or {}).get("name"))
+        return cls(trace) if is_world else None
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace

@@ -21,6 +21,7 @@ from counterpoint.guard.limits import GuardLimits
 from counterpoint.lab.lm.budget import Budget, Meter, Metered, Spending
 from counterpoint.lab.lm.endpoint.address import public_url
 from counterpoint.lab.lm.model import BudgetExhausted, Model
+from counterpoint.lab.tasks.packages.world_task import WorldTask
 from counterpoint.lab.tasks.task import Instance, Score, TextTask
 from counterpoint.lab.tasks.task import task as find_task
 from counterpoint.lab.team.agent import Team
@@ -32,7 +33,7 @@ from counterpoint.lab.team.pace import Paced
 from counterpoint.lab.team.state import AgentState, AgentStopped, Limits
 from counterpoint.lab.team.toolbox import Toolbox
 from counterpoint.lab.team.topology import Topology
-from counterpoint.lab.worlds.packages import is_package_world, trusts
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.recorder.control import Control, FileControl, NoControl
 from counterpoint.recorder.live_guard import GuardedControl, LiveGuard
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, WallClock
@@ -136,12 +137,12 @@ def played_in(task: TextTask, topology: str = "centralized", style: str = "text"
 
     A world with one agent is solved in any topology, as one question.
     """
-    if not is_package_world(task.name):
+    if not isinstance(task, WorldTask):
         return topology, style
-    if topology not in ("centralized", TURNS) and not getattr(task, "is_solo", False):
+    if topology not in ("centralized", TURNS) and not task.is_solo:
         what = f"{task.name} says itself whose turn it is, and is not played in topology {topology}"
         raise InputError(what, fix=f"topology {TURNS}, or leave it out")
-    is_turns = topology == TURNS or not getattr(task, "is_solo", False)
+    is_turns = topology == TURNS or not task.is_solo
     return (TURNS, "actions" if style == "text" else style) if is_turns else (topology, style)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import counterpoint.registry as registry
 from counterpoint.errors import InputError, did_you_mean
-from counterpoint.lab.worlds.packages import is_package_world
+from counterpoint.lab.worlds.packages import is_episode, is_package_world
 from counterpoint.trace import Trace
 
 
@@ -170,8 +170,8 @@ def world(name: str, **parameters: Any) -> Any:
     >>> len(runs.values), runs.trace(0).topology
     (4, 'centralized')
     """
-    if is_package_world(name):
-        made = registry.get("world", "counterpoint.lab.worlds.package_arrays:array_world")(name)
+    if is_package_world(name) or (":" in name and is_episode(registry.get("world", name))):
+        made = registry.get("world/arrays", "array_world")(name)
         return made.replace(**parameters) if parameters else made
     named = registry.named("world", name, World, "counterpoint.lab.testing.check_world says what a world needs")
     return named.replace(**parameters) if parameters else named

@@ -35,7 +35,6 @@ from counterpoint.errors import CounterpointError, InputError
 from counterpoint.lab.app.cli._options import gate_option, model_options
 from counterpoint.lab.app.cli._play_world import play_world
 from counterpoint.lab.app.cli._tree import watching
-from counterpoint.lab.worlds.packages import is_package_world
 
 if TYPE_CHECKING:
     from counterpoint.lab.lm.budget import Budget
@@ -258,6 +257,8 @@ def _paced(spec: Spec, pace: str | None) -> Model | None:
 
 
 def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
+    from counterpoint.lab.team.session import TURNS
+
     about = {
         "schema": SCHEMA_VERSION,
         "trace_id": trace.trace_id,
@@ -280,7 +281,7 @@ def _print(trace: Trace, store: str | None, *, as_json: bool) -> None:
     at = _at(store)
     answer = plain_text(str(about["answer"] or "(none)"))
     measures = {k.removeprefix("task_"): v for k, v in (trace.metrics or {}).items() if k.startswith("task_")}
-    if is_package_world(str(trace.meta["task"]["name"])):  # what everybody did is in the trace; the package's measures say more
+    if trace.meta["team"]["topology"] == TURNS and ":" in trace.meta["task"]["name"]:  # the measures say more than the moves
         answer = "  ·  ".join(f"{name} {number(value)}" for name, value in measures.items() if name != "success")
     lines = [
         f"{trace.trace_id}  {about['ended']}: {answer[:300]}",

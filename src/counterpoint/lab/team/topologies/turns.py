@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping
 
 from counterpoint.lab.tasks import grammar
-from counterpoint.lab.tasks.package_task import Moves, WorldTask
+from counterpoint.lab.tasks.packages.world_task import Moves, WorldTask
 from counterpoint.lab.tasks.task import Choice, ViewItem
 from counterpoint.lab.team.agent import Agent, Team
 from counterpoint.lab.team.orchestration import Orchestration, end
@@ -56,7 +56,15 @@ class _Table:
         """The event of each agent's last action."""
 
     async def play(self) -> str:
-        """Step until nobody has a turn; gives what everybody did."""
+        """Step until nobody has a turn; gives what everybody did, which is also what is left of an episode that breaks off."""
+        try:
+            await self._steps()
+        finally:
+            answer = self.moves.text(self.episode.actions)
+            self.team.draft = "" if self.team.failure else answer
+        return answer
+
+    async def _steps(self) -> None:
         while turn := self.episode.turn():
             self.team.round += 1
             await self.lead.safe_point(f"lead|step|{self.team.round}")
@@ -70,12 +78,11 @@ class _Table:
             said = {name: one for name, one in zip(here, every, strict=True) if isinstance(one, TurnResult)}
             errors = [str(one.error) for one in said.values()]
             if errors and all(error.startswith("model: ") for error in errors):
-                answer, self.team.failure, self.team.draft = self.team.draft, errors[0], ""
-                return answer
+                self.team.failure = errors[0]
+                return
             self._step(turn, said)
         for name in self.agents:
             self._show(name, "(the end)")
-        return self.team.draft
 
     def _show(self, name: str, end: str = "") -> None:
         """Let an agent see what it may know now, and forget what it saw before; at the end it is told no more than that."""
@@ -120,7 +127,6 @@ class _Table:
         reads = [(result.event, "tool_dependency") for result in chosen.values() if result.event is not None]
         self.episode.step(actions, words)
         self.moves.add(actions, words)
-        self.team.draft = self.moves.text(self.episode.actions)
         text = f"step {self.team.round}: team reward {self.episode.team_reward:g}"
         self.last = self.team.emit(
             self.lead, "tool_result", key=f"world|step|{self.team.round}", reads=reads, role=_OUTSIDE, tool=grammar.ACT,

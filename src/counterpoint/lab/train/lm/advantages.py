@@ -19,7 +19,6 @@ from counterpoint.credits.mechanism import identified
 from counterpoint.lab.team.remerge import Remerge
 from counterpoint.lab.team.removal import Removal
 from counterpoint.lab.train.lm.settings import Learn, Prices
-from counterpoint.lab.worlds.packages import is_package_world
 from counterpoint.rewards.paying import Payment, pay
 from counterpoint.trace import Trace, summed_costs
 from counterpoint.trace.rows import Credit, CreditRow
@@ -48,22 +47,20 @@ def price_of(trace: Trace, prices: Prices) -> float:
 
 
 @lru_cache(maxsize=1)
-def _removals() -> dict[int, Removal]:
+def _removals() -> dict[int, tuple[Trace, Removal | None]]:
     """Episodes of packages' worlds by the identity of their trace, as `_merges` has merges."""
     return {}
 
 
 def _removal(trace: Trace) -> Removal | None:
     """The replays of a trace of a package's world; None of any other."""
-    if not is_package_world(str((trace.meta.get("task") or {}).get("name"))):
-        return None
     known = _removals()
     found = known.get(id(trace))
-    if found is None or found.trace is not trace:
+    if found is None or found[0] is not trace:
         if len(known) >= _REMEMBERED:
             known.clear()
-        found = known[id(trace)] = Removal(trace)
-    return found
+        found = known[id(trace)] = trace, Removal.of(trace)
+    return found[1]
 
 
 @lru_cache(maxsize=1)

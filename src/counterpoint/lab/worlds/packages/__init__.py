@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -187,8 +188,19 @@ def rates(name: str) -> list[str]:
     return _line(name, "RATES").split()
 
 
+def is_episode(thing: Any) -> bool:
+    """Whether something that a name stands for is a class of episodes: a world of one's own, `path/to/file.py:Class`."""
+    return isinstance(thing, type) and issubclass(thing, Episode)
+
+
 def package_world(name: str) -> Episode:
-    """A fresh episode of `PACKAGE:NAME`; the package is imported now."""
+    """A fresh episode of `PACKAGE:NAME`, or of a class of one's own, `path/to/file.py:Class`; what it needs is imported now."""
+    if ":" in name and not is_package_world(name) and (name.rpartition(":")[0].endswith(".py") or "." in name):
+        own = registry.get("world", name)
+        if is_episode(own):
+            made = own()
+            made.name = name
+            return made
     package, _, rest = name.partition(":")
     known = registry.ids(KIND)
     if package.replace("-", "_") not in known or not rest:
