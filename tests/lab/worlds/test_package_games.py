@@ -244,8 +244,8 @@ def test_the_packages_own_answer_is_right_and_another_is_not(name: str) -> None:
         episode.reset(seed)
         says(episode, "\ud800 no answer (")
         assert not episode.is_solved
-        assert episode.team_reward < 0.1
-    assert len(asked) == 5
+        assert episode.team_reward < 0.5
+    assert len(asked) >= 4  # words come again
 
 
 def test_a_team_solves_a_question() -> None:
