@@ -46,6 +46,7 @@ class Choice(Episode):
         """The question of this seed."""
         self.illegal, self.result = 0, dict[str, Any]()
         self._task = self._tasks[seed % len(self._tasks)]
+        self._letters = tuple("ABCD"[: len(self._task.environment_data["choices"])])
 
     def turn(self) -> tuple[str, ...]:
         """The one agent, until it has answered."""
@@ -57,7 +58,7 @@ class Choice(Episode):
 
     def legal(self, agent: str) -> tuple[str, ...]:
         """The letters of the choices."""
-        return tuple("ABCD"[: len(self._task.environment_data["choices"])])
+        return self._letters
 
     def take(self, actions: Mapping[str, str], words: Mapping[str, str]) -> None:
         """The package reads the answer and scores it."""

@@ -11,9 +11,10 @@ reads the text that the package's wrapper for language models gives it. Legal ac
 player, or, in the games of `_LISTS`, those that its rules take; elsewhere an action is free text. What the package itself refuses
 as an invalid move is the measure `refused`.
 
-The package draws from the `random` module of the process. Each episode here has that module's state to itself while the package
-runs, so that episodes side by side do not disturb one another. Some games fetch word lists or ask a judge over the network: where
-that fails, the error says what the package said. A game that raises in a step is over, unpaid, and measured as `crash`.
+The package draws from the `random` module of the process. Here a stand-in takes that module's place in the package's modules, and
+draws from the stream of the episode that is played, so that episodes side by side do not disturb one another. Some games fetch
+word lists or ask a judge over the network: where that fails, the error says what the package said. A game that raises in a step
+is over, unpaid, and measured as `crash`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import copy
 import io
 import random
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -33,10 +35,9 @@ from counterpoint.lab.worlds.packages import Draw, Episode, missing
 from counterpoint.trace.keyed import purpose, uniform
 
 _NAME = re.compile(r"(?P<game>[^@~]+)(?:@(?P<players>\d+))?(?:~(?P<rivals>\d+))?")
-_TOKEN = r"['\"]?\[[^\[\]\n]+\]['\"]?"
 _LISTING = re.compile(
     r"(?:(?:available|valid|legal|possible)\s(?:moves|actions)|your options|remaining (?:hand|money cards)|respond with one of)"
-    rf"(?:\sare)?\s*:?\s*({_TOKEN}(?:(?:[\s,/|]|\bor\b)*{_TOKEN})*)",
+    r"(?:\sare)?\s*:?\s*(?=['\"]?\[)((?:[\s,/|'\"]|\bor\b|\[[^\[\]\n]+\])+)",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"\[[^\]]*(?:\s[NXY]\b|<)[^\]]*\]")
@@ -63,7 +64,7 @@ class Game(Episode):
         self.name, self.game = f"textarena:{code}", found["game"]
         self._kind = self.game.split("-v")[0]
         self.version = f"{_version()}/1"
-        self._stream = random.Random(0).getstate()
+        self._stream = random.Random(0)
         with self._package():
             self._env = self._made()
         self.players = self._accepted(int(found["players"]) if found["players"] else None)
@@ -83,10 +84,11 @@ class Game(Episode):
         self._lists: dict[int, tuple[str, ...] | None] = {}
         self._shown: dict[int, str] = {}
         self._legal: tuple[str, ...] | None = None
-        self._stream = random.Random(seed).getstate()
+        self._stream = random.Random(seed)
         with self._package():
             self._env = self._made()
-            self._env.reset(num_players=self.players, seed=seed)
+            with contextlib.redirect_stdout(io.StringIO()):
+                self._env.reset(num_players=self.players, seed=seed)
             self._arrive()
         self._rivals_move()
 
@@ -135,7 +137,7 @@ class Game(Episode):
     def copy(self) -> Game:
         """The package's state by a deep copy; its draws go on as they would have."""
         new = object.__new__(Game)
-        fields = {"_lists": dict(self._lists), "_shown": dict(self._shown)}
+        fields: dict[str, Any] = {"_lists": dict(self._lists), "_shown": dict(self._shown), "_stream": copy.copy(self._stream)}
         with self._package():
             fields |= {"_env": copy.deepcopy(self._env)}
         new.__dict__ |= self.__dict__ | fields
@@ -145,23 +147,24 @@ class Game(Episode):
 
     @contextlib.contextmanager
     def _package(self) -> Iterator[None]:
-        """The package runs with this episode's state of `random`, and prints nothing."""
-        with _LOCK, contextlib.redirect_stdout(io.StringIO()):
-            before = random.getstate()
-            random.setstate(self._stream)
+        """The package draws from this episode's own stream."""
+        with _LOCK:
+            before, _DRAWS.stream = _DRAWS.stream, self._stream
             try:
                 yield
             finally:
-                self._stream = random.getstate()
-                random.setstate(before)
+                _DRAWS.stream = before
 
     def _made(self) -> Any:
         import textarena
 
         try:
-            return textarena.make(self.game)
+            with contextlib.redirect_stdout(io.StringIO()):
+                env = textarena.make(self.game)
         except Exception as error:
             raise _unmakeable(self.name, error) from error
+        _give_streams()
+        return env
 
     def _accepted(self, players: int | None) -> int:
         """The number of players, which the package takes."""
@@ -177,7 +180,7 @@ class Game(Episode):
 
     def _refusal(self, players: int) -> Exception | None:
         try:
-            with self._package():
+            with self._package(), contextlib.redirect_stdout(io.StringIO()):
                 self._made().reset(num_players=players, seed=0)
         except CounterpointError:
             raise
@@ -190,7 +193,7 @@ class Game(Episode):
         at = self._env.state.current_player_id
         for message in self._env.state.observations.get(at, ()):
             is_told_again = getattr(message[2], "name", "") != "PROMPT" or self._kind in _SAME_MOVES
-            lists = _LISTING.findall(message[1]) if message[0] == -1 and is_told_again else ()
+            lists = _LISTING.findall(message[1]) if message[0] == -1 and is_told_again and "[" in message[1] else ()
             if lists:
                 self._lists[at] = _tokens(lists[-1])
         self._at, shown = self._env.get_observation()
@@ -262,6 +265,27 @@ def _unmakeable(name: str, error: Exception | None) -> InputError:
     return InputError(
         what, where=name, fix="games that fetch data or ask a judge need a network and what they name; others do not"
     )
+
+
+class _Draws:
+    """Stands for the module `random` in the package's modules: the draws of the episode that is played, else the module's own."""
+
+    stream: random.Random | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream if self.stream is not None and hasattr(self.stream, name) else random, name)
+
+
+_DRAWS = _Draws()
+_SEEN: set[str] = set()
+
+
+def _give_streams() -> None:
+    """Every module of the package draws by the episode; a game's module is imported when it is made."""
+    for name in [name for name in sys.modules if name.startswith("textarena") and name not in _SEEN]:
+        _SEEN.add(name)
+        if vars(sys.modules[name]).get("random") is random:
+            sys.modules[name].random = _DRAWS  # type: ignore[attr-defined]
 
 
 @cache

@@ -13,6 +13,7 @@ tools of a server, or set-up in one is refused with the reason. An episode canno
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import inspect
 import itertools
@@ -30,7 +31,8 @@ from counterpoint.lab.worlds.packages import Episode, missing
 
 TRUSTED = "verifiers.v1."
 _ENDLESS = 1_000
-_ROUNDS = 25
+_LOCK = threading.RLock()
+_ROUNDS = 10
 """Rounds of the event loop in which agents that are asked at once show up together."""
 
 
@@ -64,7 +66,7 @@ class Rollout(Episode):
         if self._end is not None:
             self._end()
         self._stage = _Stage(self._vf, self._env, task, self.agents, self.name)
-        self._end = weakref.finalize(self, _loop().loop.call_soon_threadsafe, self._stage.cancel)
+        self._end = weakref.finalize(self, _loop().call_soon_threadsafe, self._stage.cancel)
         _run(self._stage.begin())
 
     def turn(self) -> tuple[str, ...]:
@@ -143,8 +145,6 @@ class _Stage:
 
     async def _settle(self) -> None:
         """Wait until somebody is asked or all is over; who is asked at the same time is asked in few rounds."""
-        for _ in range(_ROUNDS):
-            await asyncio.sleep(0)
         while not self.asks and not self._playing.done():
             await self._wake.wait()
             self._wake.clear()
@@ -175,8 +175,7 @@ class _Stage:
         vf = self.vf
         about = vf.AgentInfo(config=vf.AgentConfig(), name=agent)
         told = vf.TraceTask(type=type(task).__name__, data=task.data)
-        state = vf.utils.generic.concrete_type(type(task), vf.State, origin=vf.Task) or vf.State
-        return vf.Trace(task=told, agent=about, state=state())
+        return vf.Trace(task=told, agent=about, state=_state_type(type(task))())
 
     async def score(self, task: Any, trace: Any) -> None:
         """The task's own judgement of a trace, which then is one of the episode."""
@@ -306,33 +305,56 @@ def _value(text: str) -> Any:
 
 def _check_task(task: Any, name: str) -> None:
     """Refuse a task that an answer alone does not play."""
-    vf, _ = _package()
-    own = [hook for hook in ("setup", "finalize", "stage_verifier") if getattr(type(task), hook) is not getattr(vf.Task, hook)]
-    needs = ["a container"] if task.NEEDS_CONTAINER or task.data.image else []
-    needs += [f"its own `{hook}` in a runtime" for hook in own]
-    for fn in (*task.hooks("reward"), *task.hooks("metric")):
-        runtime = inspect.signature(fn).parameters.get("runtime")
-        if runtime is not None and runtime.default is inspect.Parameter.empty:
-            needs.append(f"a runtime for {fn.__name__}")
+    needs = [*_needs(type(task)), *(["a container"] if task.data.image else [])]
     if needs:
         raise Refused(f"its tasks need {', '.join(needs)}", where=name, fix="a task set whose rewards read the trace alone")
 
 
-class _Loop:
-    """One event loop in a thread of its own: an episode is played from inside other loops too."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="verifiers", daemon=True).start()
+@cache
+def _needs(kind: type) -> tuple[str, ...]:
+    """What tasks of a class need beside answers."""
+    vf, _ = _package()
+    hooks = ("setup", "finalize", "stage_verifier")
+    needs = ["a container"] if getattr(kind, "NEEDS_CONTAINER", False) else []
+    needs += [f"its own `{hook}` in a runtime" for hook in hooks if getattr(kind, hook) is not getattr(vf.Task, hook)]
+    for name, does in inspect.getmembers(kind, callable):
+        if getattr(does, "reward", False) or getattr(does, "metric", False):
+            runtime = inspect.signature(does).parameters.get("runtime")
+            needs += [f"a runtime for {name}"] if runtime is not None and runtime.default is inspect.Parameter.empty else []
+    return tuple(needs)
 
 
 @cache
-def _loop() -> _Loop:
-    return _Loop()
+def _state_type(kind: type) -> Any:
+    vf, _ = _package()
+    return vf.utils.generic.concrete_type(kind, vf.State, origin=vf.Task) or vf.State
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The one event loop of all episodes, which runs only while one of them takes a step."""
+    loop = asyncio.new_event_loop()
+    atexit.register(_close, loop)
+    return loop
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Nothing is left waiting when Python ends."""
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
 
 
 def _run(does: Coroutine[Any, Any, None]) -> None:
-    asyncio.run_coroutine_threadsafe(does, _loop().loop).result()
+    """Run it to its end here; a team of agents calls this from inside a loop of its own, which waits."""
+    with _LOCK:
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            _loop().run_until_complete(does)
+        finally:
+            asyncio._set_running_loop(outer)
 
 
 def verifiers(name: str) -> Episode:
