@@ -40,6 +40,8 @@ _LISTING = re.compile(
     r"(?:\sare)?\s*:?\s*(?=['\"]?\[)((?:[\s,/|'\"]|\bor\b|\[[^\[\]\n]+\])+)",
     re.IGNORECASE,
 )
+_WORDS = ("moves", "actions", "options", "hand", "cards", "one of")
+"""One of these stands in the words before a list."""
 _PLACEHOLDER = re.compile(r"\[[^\]]*(?:\s[NXY]\b|<)[^\]]*\]")
 """A bracket with something to fill in, such as [bet X]: then the list is no list of actions."""
 _RIVAL = purpose("rival action")
@@ -163,7 +165,7 @@ class Game(Episode):
                 env = textarena.make(self.game)
         except Exception as error:
             raise _unmakeable(self.name, error) from error
-        _give_streams()
+        _give_streams(self.game)
         return env
 
     def _accepted(self, players: int | None) -> int:
@@ -191,11 +193,9 @@ class Game(Episode):
     def _arrive(self) -> None:
         """Look at the game as the player whose turn it is."""
         at = self._env.state.current_player_id
-        for message in self._env.state.observations.get(at, ()):
-            is_told_again = getattr(message[2], "name", "") != "PROMPT" or self._kind in _SAME_MOVES
-            lists = _LISTING.findall(message[1]) if message[0] == -1 and is_told_again and "[" in message[1] else ()
-            if lists:
-                self._lists[at] = _tokens(lists[-1])
+        if self._kind not in _LISTS:
+            told = _newest_list(self._env.state.observations.get(at, ()), self._kind in _SAME_MOVES)
+            self._lists |= {at: _tokens(told)} if told else {}
         self._at, shown = self._env.get_observation()
         self._shown[self._at] = shown.strip() if isinstance(shown, str) else "\n".join(str(m[1]) for m in shown)
         self._legal = self._listed()
@@ -244,6 +244,18 @@ class Game(Episode):
             trial.take({trial.agents[trial._at]: trial._legal[0] if trial._legal else _SILENCE}, {})
 
 
+def _newest_list(messages: Sequence[Any], is_prompt_read: bool) -> str:
+    """The brackets of the last list that the game itself gives, in its opening words only where moves are the same always."""
+    for by, text, kind in reversed(messages):
+        if by == -1 and "[" in text and (is_prompt_read or getattr(kind, "name", "") != "PROMPT"):
+            low = text.lower()
+            last = max(low.rfind(word) for word in _WORDS)
+            found = last >= 0 and (_LISTING.search(text, max(last - 24, 0)) or _LISTING.search(text))
+            if found:
+                return str(found[1])
+    return ""
+
+
 def _tokens(listing: str) -> tuple[str, ...] | None:
     """The actions of a list; None where one of them has something to fill in."""
     return None if _PLACEHOLDER.search(listing) else tuple(dict.fromkeys(re.findall(r"\[[^\[\]\n]+\]", listing)))
@@ -277,13 +289,12 @@ class _Draws:
 
 
 _DRAWS = _Draws()
-_SEEN: set[str] = set()
 
 
-def _give_streams() -> None:
-    """Every module of the package draws by the episode; a game's module is imported when it is made."""
-    for name in [name for name in sys.modules if name.startswith("textarena") and name not in _SEEN]:
-        _SEEN.add(name)
+@cache
+def _give_streams(game: str) -> None:
+    """Every module of the package draws by the episode; a game's own module is imported when it is first made."""
+    for name in [name for name in sys.modules if name.startswith("textarena")]:
         if vars(sys.modules[name]).get("random") is random:
             sys.modules[name].random = _DRAWS  # type: ignore[attr-defined]
 
