@@ -71,7 +71,7 @@ trainers:
 
 # Worlds of packages, each in an environment of its own with the real package: the contract and the tests that are skipped elsewhere.
 # Not a part of `make test`.
-WORLDS ?= dpbench pettingzoo textarena reasoning_gym agentdojo maseval verifiers
+WORLDS ?= dpbench pettingzoo textarena reasoning-gym agentdojo maseval verifiers
 worlds:
 	for p in $(WORLDS); do \
 	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \

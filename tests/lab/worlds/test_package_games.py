@@ -62,7 +62,7 @@ class Boxed(vf.Taskset[NeedsBox, vf.TasksetConfig]):
 
 def has(package: str) -> None:
     if importlib.util.find_spec(package) is None:
-        pytest.skip(f"the package {package} is not installed: pip install '.[{package}]'")
+        pytest.skip(f"the package {package} is not installed: pip install '.[{package.replace('_', '-')}]'")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def says(episode: Episode, *actions: str) -> Episode:
 def test_a_package_that_is_not_there_is_one_error(package: str) -> None:
     if importlib.util.find_spec(package) is not None:
         pytest.skip(f"{package} is installed here")
-    with pytest.raises(NotFound, match=rf"{package} is not installed.*\[{package}\]") as end:
+    with pytest.raises(NotFound, match=rf"{package} is not installed.*\[{package.replace('_', '-')}\]") as end:
         package_world(f"{package}:{PACKAGES[package]}")
     assert end.value.exit_code == 3
 

@@ -91,6 +91,7 @@ class Game(Episode):
             self._env = self._made()
             with contextlib.redirect_stdout(io.StringIO()):
                 self._env.reset(num_players=self.players, seed=seed)
+            self._state = self._env.state
             self._arrive()
         self._rivals_move()
 
@@ -143,6 +144,7 @@ class Game(Episode):
         with self._package():
             fields |= {"_env": copy.deepcopy(self._env)}
         new.__dict__ |= self.__dict__ | fields
+        new._state = new._env.state
         return new
 
     # -- the package ------------------------------------------------------------------------------------------------------
@@ -192,9 +194,9 @@ class Game(Episode):
 
     def _arrive(self) -> None:
         """Look at the game as the player whose turn it is."""
-        at = self._env.state.current_player_id
+        at = self._state.current_player_id
         if self._kind not in _LISTS:
-            told = _newest_list(self._env.state.observations.get(at, ()), self._kind in _SAME_MOVES)
+            told = _newest_list(self._state.observations.get(at, ()), self._kind in _SAME_MOVES)
             self._lists |= {at: _tokens(told)} if told else {}
         self._at, shown = self._env.get_observation()
         self._shown[self._at] = shown.strip() if isinstance(shown, str) else "\n".join(str(m[1]) for m in shown)
@@ -202,7 +204,7 @@ class Game(Episode):
 
     def _listed(self) -> tuple[str, ...] | None:
         """The legal actions of the player whose turn it is, as its newest list has them."""
-        state = self._env.state
+        state = self._state
         rule = _LISTS.get(self._kind)
         if rule is not None:
             return rule(state, self._at)
@@ -214,10 +216,10 @@ class Game(Episode):
         mover = self._at
         try:
             with self._package():
-                invalid = _invalid(self._env.state, mover)
+                invalid = _invalid(self._state, mover)
                 is_done, _ = self._env.step(action=text)
                 self.turns += 1
-                self.refused += _invalid(self._env.state, mover) > invalid and mover < len(self.agents)
+                self.refused += _invalid(self._state, mover) > invalid and mover < len(self.agents)
                 if is_done:
                     self._paid = _numbers(self._env.close())
                 else:
