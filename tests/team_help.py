@@ -14,7 +14,7 @@ from counterpoint.lab.team.sandbox import strength
 from counterpoint.lab.team.session import Spec, record_team
 from counterpoint.lab.team.state import Limits
 
-TOPOLOGIES = ("centralized", "debate", "harness", "hierarchical", "planner_executor_critic", "swarm")
+TOPOLOGIES = ("centralized", "debate", "harness", "hierarchical", "planner_executor_critic", "swarm", "turns")
 
 TASKS = [name for name in registry.ids("task") if name != "module_dag" or strength().confines_files]
 """The tasks that can be done on this machine: one needs the sandbox, which needs the kernel's help."""

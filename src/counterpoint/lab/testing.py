@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def check_world(world: World | str, *, episodes: int = 60) -> None:
     come out the same, every text is an action, a team of fakes plays it and forks by replay; its arrays are checked as any.
     """
     try:
-        if isinstance(world, str):
+        if isinstance(world, str) and ":" in world:
             check_package(world, require)
             team_contracts.check_turns(world, require)
             first = package_world(world)
@@ -70,7 +70,7 @@ def check_world(world: World | str, *, episodes: int = 60) -> None:
                 return
             check_world_laws(find_world(world), require, episodes=min(episodes, 12))
             return
-        check_world_laws(world, require, episodes=episodes)
+        check_world_laws(cast(World, world), require, episodes=episodes)
     except ConformanceError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from counterpoint.app.cli import main
 from counterpoint.errors import InputError, NotIdentified, Refused
-from counterpoint.lab.lm.model import Call, Completion, ModelFailed
+from counterpoint.lab.lm.model import Call, Completion, Model, ModelFailed
 from counterpoint.lab.tasks import grammar
 from counterpoint.lab.tasks.packages.world_task import Moves
 from counterpoint.lab.tasks.task import Act, Choice, task
@@ -23,6 +23,7 @@ from counterpoint.lab.team.state import Limits
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder
 from counterpoint.trace import Trace, problems
 from counterpoint.trace.replay import Delete, Substitute
+from endpoint_help import FaultServer
 
 pytest.importorskip("dpbench")
 TABLE = "dpbench:sim_n5_nocomm"
@@ -48,7 +49,7 @@ class Speaker:
     async def close(self) -> None: ...
 
 
-def play(model: Speaker, name: str = TABLE, seed: int = 0) -> Trace:
+def play(model: Model, name: str = TABLE, seed: int = 0) -> Trace:
     """A world played by one model."""
     topology, style = played_in(task(name))
     spec = Spec(task=name, seed=seed, topology=topology, harness=style, limits=Limits(repairs=0))
@@ -72,7 +73,7 @@ def test_a_prompt_is_the_rules_and_what_is_seen_now() -> None:
     system, user = model.calls[-1].messages
     assert (system.role, system.text) == ("system", task(TABLE).instance(0).question)
     assert user.text.splitlines() == [
-        "Actions: GRAB_LEFT GRAB_RIGHT RELEASE WAIT",
+        "Answer with one of: GRAB_LEFT, GRAB_RIGHT, RELEASE, WAIT",
         "You are P4, one of 5 philosophers.",
         "State: hungry. Meals: 0. You hold: nothing.",
         "Left fork: AVAILABLE. Right fork: AVAILABLE.",
@@ -263,6 +264,25 @@ def test_a_local_model_plays(tmp_path: Path) -> None:
     assert len(acts) == 3 * trace.metrics["task_steps"]
     assert trace.metrics["task_illegal"] == 0
     assert all(e.logp is not None and e.logp <= 0 for e in acts)
+
+
+def test_an_endpoint_plays() -> None:
+    """What is asked over HTTP is the rules, then what is seen; the package reads what comes back."""
+    asked: list[list[dict[str, str]]] = []
+
+    def answer(messages: list[dict[str, str]]) -> str:
+        asked.append(messages)
+        return "ACTION: GRAB_LEFT" if "You are P0" in messages[-1]["content"] else "WAIT"
+
+    name = "dpbench:sim_n3_nocomm_t2"
+    with FaultServer(answer) as server:
+        model = make_model("openai:table", task(name), base_url=server.url)
+        trace = play(model, name)
+        asyncio.run(model.close())
+    assert len(asked) == 6
+    assert [m["role"] for m in asked[0]] == ["system", "user"]
+    assert json.loads(trace.meta["answer"])["steps"] == [[0, 3, 3], [0, 3, 3]]
+    assert (trace.metrics["task_illegal"], trace.metrics["task_meals"]) == (0, 0)
 
 
 # -- on the bench ----------------------------------------------------------------------------------------------------------------

@@ -104,7 +104,8 @@ class Harness:
         """The rules of the world, then what the agent sees below what it may do; what it has seen before is not in its view."""
         legal = grammar.bare_starts(view.choices)
         words = next((c.about for c in view.choices if c.text is None), "")
-        ask = self.ask.format(legal=" ".join(s.rstrip(": \n") for s in legal) or words)
+        every = ", ".join(start.rstrip(": \n") for start in legal)
+        ask = self.ask.format(legal=f"one of: {every}" if legal else words)
         ask += f" (then : and {words})" if legal and words else ""
         rules = "\n".join(s.text.partition("\nAnswer format: ")[0] for s in view.seen if s.kind == "question")
         said = [
@@ -184,7 +185,7 @@ def _fitted(messages: Sequence[Message], room: int) -> Sequence[Message]:
 HARNESSES = {
     "text": Harness(name="text", version=1),
     "tools": Harness(name="tools", version=1, speaks="tools"),
-    "actions": Harness(name="actions", version=1, speaks="actions", system="{about}", roles=(), ask="Actions: {legal}"),
+    "actions": Harness(name="actions", version=1, speaks="actions", system="{about}", roles=(), ask="Answer with {legal}"),
 }
 """The shipped harnesses: acts as one line of text, as function calls, or (in a world of a package) as bare actions."""
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from counterpoint.errors import InputError, NotFound, Refused, did_you_mean
 from counterpoint.files import read_toml
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.options import NonNegativeInt, PositiveInt, Seed, check_fields
 
 RUNNERS = ("here", "processes", "ray")
@@ -92,7 +93,7 @@ class Settings:
 
     def names(self) -> list[str]:
         """What is looked up by name, and may be code from outside the package."""
-        return [self.preset, self.world]
+        return [self.preset, *([] if trusts(self.world) else [self.world])]
 
     def variants(self) -> list[dict[str, Any]]:
         """The parameter sets that are played in turn."""

@@ -79,3 +79,21 @@ def test_a_model_learns_in_a_packages_world(tmp_path: Path) -> None:
     model = make_model(f"local:{tmp_path / 'run'}", Spec(task=TABLE).make_task())
     assert model.name.startswith("local:")
     asyncio.run(model.close())
+
+
+def test_a_network_learns_and_is_on_the_bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from counterpoint.app.cli import main
+
+    run = str(tmp_path / "net")
+    common = ("--world", TABLE, "--preset", "grpo", "--cap", "updates=1", "-o", run)
+    for words in (
+        ["train", "net", *common, "--set", "episodes=8", "--set", "eval_episodes=1", "--set", "keep_traces=0"],
+        ["bench", "run", "dpbench:sim_n4_nocomm_t6", "--team", f"run:{run}", "--seeds", "2", "--json", "-o", str(tmp_path / "b")],
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main(words)
+        assert end.value.code in (0, None), capsys.readouterr().err
+    card = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (card["runs"], card["broken"]) == (2, {})
+    assert card["packages"]["sim_n4_nocomm_t6"]["steps"]["runs"] == 2

@@ -18,6 +18,7 @@ import counterpoint.registry as registry
 from counterpoint.app.api.inputs import chosen_ids
 from counterpoint.errors import InputError, NotFound, NotIdentified, did_you_mean, install
 from counterpoint.lab.app.api.language import folder_word, is_language_file, is_language_run, language_config, language_planned
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def settings_named(
         fix = "--world W1, or RUN.toml; counterpoint train worlds and counterpoint train presets list names"
         raise InputError("no world to train in", fix=fix)
     # RUN.toml may come from anybody, so what it names needs the consent that a name on the command line is
-    registry.check_consent([config["preset"], config["world"]], {*allow, *named.values()}, where=str(source))
+    names = [config["preset"], *([] if trusts(config["world"]) else [config["world"]])]
+    registry.check_consent(names, {*allow, *named.values()}, where=str(source))
     if "preset" not in given and _has_own_rules(config["world"]):
         config["preset"] = "grpo"
     known = registry.ids("preset")

@@ -166,11 +166,16 @@ def _new_id(task_name: str, topology: str) -> str:
 
 
 def _list(kind: str, *, as_json: bool) -> None:
-    for name in registry.ids(kind):
+    from counterpoint.lab.worlds.packages import KIND as WORLDS
+
+    rows = {name: registry.summary(kind, name) for name in registry.ids(kind)}
+    if kind == "task":
+        rows |= {f"{name}:NAME": registry.summary(WORLDS, name) for name in registry.ids(WORLDS)}
+    for name, summary in rows.items():
         if as_json:
-            emit({kind: name, "summary": registry.summary(kind, name)})
+            emit({kind: name, "summary": summary})
         else:
-            click.echo(f"{name:24} {registry.summary(kind, name)}")
+            click.echo(f"{name:24} {summary}")
 
 
 def _spec(task_name: str, topology: str, caps: Mapping[str, Any], options: dict[str, Any]) -> Spec:

@@ -27,11 +27,13 @@ from counterpoint.lab.bench.scorecard.own_cases import OwnCase
 from counterpoint.lab.bench.scorecard.own_code import OwnRun, own_team, play_own
 from counterpoint.lab.bench.scorecard.scorer import ScorerError
 from counterpoint.lab.bench.scorecard.team_code import TeamCode, code_of, weights_of
+from counterpoint.lab.tasks.packages.world_task import score_of
 from counterpoint.lab.tasks.task import Instance, Score
 from counterpoint.lab.team.gates import gate_names
 from counterpoint.lab.team.job import takes
 from counterpoint.lab.team.session import TURNS, Spec, assemble, make_model, play_to_trace, played_in
 from counterpoint.lab.team.state import Limits
+from counterpoint.lab.worlds.packages import trusts
 from counterpoint.lab.worlds.world import world
 from counterpoint.recorder.recorder import LogicalClock, MemorySink, Recorder, WallClock
 from counterpoint.trace import Trace
@@ -96,13 +98,15 @@ class PolicyTeam:
     def plays(self, cell: Cell) -> bool:
         """Worlds that know it; of those of packages, the player by hand and a random one play."""
         if cell.is_package:
-            return self.policy in _PACKAGE_PLAYERS
+            return not isinstance(self.policy, str) or self.policy in _PACKAGE_PLAYERS
         if cell.kind != "world":
             return False
         return not isinstance(self.policy, str) or self.policy in cell.make().policies()
 
     def play(self, cell: Cell, seed: int, caps: Caps) -> Attempt:
         """One episode, logged."""
+        if cell.is_package and not isinstance(self.policy, str):
+            return Attempt(_measured(world(cell.name).run(self.policy, [seed], log=True).trace(0), cell, seed))
         if cell.is_package:
             options = {"explore": 0.0}
             return ModelTeam(self.name, TURNS, _PACKAGE_PLAYERS[self.policy], options, self.gates).play(cell, seed, caps)
@@ -117,6 +121,17 @@ class PolicyTeam:
     def code(self) -> TeamCode:
         """As it was loaded: it plays in this process."""
         return self.made
+
+
+def _measured(trace: Trace, cell: Cell, seed: int) -> Trace:
+    """The trace of a network in a package's world, with what the package says of the same actions."""
+    acts = iter([trace.text(e) or "" for e in trace.events if e.options])
+    episode = cell.make().episode(seed)
+    while turn := episode.turn():
+        episode.step({agent: next(acts) for agent in turn})
+    score = score_of(episode)
+    metrics = {"task_success": float(score.is_solved)} | {f"task_{k}": float(v) for k, v in score.parts.items()}
+    return msgspec.structs.replace(trace, rewards={"team": score.value}, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -282,7 +297,8 @@ def _trained(folder: Path, team: str, options: Mapping[str, Any], gates: tuple[s
         topology, harness = str(played.get("topology", "centralized")), str(played.get("harness", "text"))
         registry.check_consent([topology], (), where=str(folder))
         return ModelTeam(_gated(team, gates), topology, f"local:{folder}", options, gates, told, harness, made)
-    if ":" in str(about.get("world")):  # its code would have to run, and what learned there plays no cell
+    # its code would have to run, and what learned there plays no cell
+    if ":" in str(about.get("world")) and not trusts(str(about["world"])):
         what = f"the run learned in {about['world']}, a world of your own, and the bench plays its own"
         raise Refused(what, where=str(folder), fix="its evals.jsonl has every held-out evaluation; counterpoint compare runs")
     try:

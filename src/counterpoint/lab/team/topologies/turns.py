@@ -1,4 +1,4 @@
-"""Turns: in a world of a package, whoever's turn it is acts on what it sees; in a task, workers do one part after another.
+"""Turns: in a world of a package, whoever has the turn acts; in a task, workers do one part after another.
 
 Always true: agents whose turn comes at once are asked at once, and none sees what another does in the same step; an agent's view
 holds the rules and what it sees now, nothing older. Each step of the world is one event that reads every action; each

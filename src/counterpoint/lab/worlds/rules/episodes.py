@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from counterpoint.lab.worlds.rules.decision import LEAD, Arrays, Place, Sizes, a
 from counterpoint.trace import Edge, Event, Trace, content_ref, summed_costs
 from counterpoint.trace.keys import make_key
 
+_NOT_OF_IDS = re.compile(r"[^\w.-]")
 MOST = 10_000
 """Decisions after which an episode counts as endless."""
 
@@ -164,7 +166,7 @@ def trace_of(world: Any, seed: int, policy: str, steps: Steps) -> Trace:
             events.append(Event(id=f"s{now}", t=now, type="spawn", agent=LEAD, to=asked.agent, role=role, turn=now, key=key))
         events.append(_event(step, now, policy, contents))
     return Trace(
-        trace_id=f"{world.name}-{seed}-{policy.replace(' ', '-')}-{digest}",
+        trace_id=f"{_NOT_OF_IDS.sub('-', world.name)}-{seed}-{policy.replace(' ', '-')}-{digest}",
         task_id=f"{world.name}-{seed}",
         system="counterpoint world with rules of its own",
         topology="centralized",
