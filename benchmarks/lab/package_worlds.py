@@ -103,10 +103,18 @@ def _agentdojo(name: str, user: str) -> Bare:
 
 
 def _maseval(path: str) -> Bare:
-    from maseval.benchmark.mmlu.mmlu import MMLUEvaluator, load_tasks
+    """What its `run` does for a question, without its callbacks."""
+    from maseval.benchmark.mmlu.mmlu import MMLUEnvironment, MMLUEvaluator, load_tasks
 
     tasks = list(load_tasks(path))
-    return lambda steps: MMLUEvaluator(tasks[SEED], None)({"messages": []}, steps[0][0])
+
+    def play(steps: Actions) -> None:
+        task = tasks[SEED]
+        env = MMLUEnvironment({"query": task.query, "use_full_prompt": False, **task.environment_data})
+        scores = MMLUEvaluator(task, env)
+        scores(scores.filter_traces({"agents": {}}), steps[0][0])
+
+    return play
 
 
 def _verifiers(module: str) -> Bare:
@@ -212,7 +220,7 @@ def main() -> None:
             took = interleaved(
                 {"ours": lambda: many(lambda: _ours(episode, steps)), "bare": lambda: many(lambda: bare(steps))},  # noqa: B023
                 3 if args.quick else 15,
-                "wall",
+                "cpu",
             )
             each = {who: 1e6 * seconds / times / count for who, seconds in took.items()}
             rows.append(row(f"{package}:{Path(name).name}", each["ours"], each["bare"], "us an action", target=0.5))

@@ -175,7 +175,8 @@ class _Stage:
         vf = self.vf
         about = vf.AgentInfo(config=vf.AgentConfig(), name=agent)
         told = vf.TraceTask(type=type(task).__name__, data=task.data)
-        return vf.Trace(task=told, agent=about, state=_state_type(type(task))())
+        kind: Any = type(task)
+        return vf.Trace(task=told, agent=about, state=_state_type(kind)())
 
     async def score(self, task: Any, trace: Any) -> None:
         """The task's own judgement of a trace, which then is one of the episode."""
@@ -305,13 +306,14 @@ def _value(text: str) -> Any:
 
 def _check_task(task: Any, name: str) -> None:
     """Refuse a task that an answer alone does not play."""
-    needs = [*_needs(type(task)), *(["a container"] if task.data.image else [])]
+    kind: Any = type(task)
+    needs = [*_needs(kind), *(["a container"] if task.data.image else [])]
     if needs:
         raise Refused(f"its tasks need {', '.join(needs)}", where=name, fix="a task set whose rewards read the trace alone")
 
 
 @cache
-def _needs(kind: type) -> tuple[str, ...]:
+def _needs(kind: Any) -> tuple[str, ...]:
     """What tasks of a class need beside answers."""
     vf, _ = _package()
     hooks = ("setup", "finalize", "stage_verifier")
@@ -325,7 +327,7 @@ def _needs(kind: type) -> tuple[str, ...]:
 
 
 @cache
-def _state_type(kind: type) -> Any:
+def _state_type(kind: Any) -> Any:
     vf, _ = _package()
     return vf.utils.generic.concrete_type(kind, vf.State, origin=vf.Task) or vf.State
 
