@@ -26,7 +26,7 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -149,15 +149,9 @@ class Game(Episode):
 
     # -- the package ------------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _package(self) -> Iterator[None]:
+    def _package(self) -> _Stream:
         """The package draws from this episode's own stream."""
-        with _LOCK:
-            before, _DRAWS.stream = _DRAWS.stream, self._stream
-            try:
-                yield
-            finally:
-                _DRAWS.stream = before
+        return _Stream(self._stream)
 
     def _made(self) -> Any:
         import textarena
@@ -213,19 +207,19 @@ class Game(Episode):
         return self._lists.get(self._at)
 
     def _move(self, text: str) -> None:
-        mover = self._at
+        mover, state = self._at, self._state
+        invalid = _invalid(state, mover)
         try:
             with self._package():
-                invalid = _invalid(self._state, mover)
                 is_done, _ = self._env.step(action=text)
-                self.turns += 1
-                self.refused += _invalid(self._state, mover) > invalid and mover < len(self.agents)
                 if is_done:
                     self._paid = _numbers(self._env.close())
                 else:
                     self._arrive()
         except Exception as error:
             self.crash, is_done = f"{type(error).__name__}: {error}", True
+        self.turns += 1
+        self.refused += mover < len(self.agents) and _invalid(state, mover) > invalid
         self.is_over = bool(is_done) or self.turns >= _MOST_TURNS
 
     def _rivals_move(self) -> None:
@@ -291,6 +285,23 @@ class _Draws:
 
 
 _DRAWS = _Draws()
+
+
+class _Stream:
+    """While it is entered, the package draws from this stream; one thread at a time."""
+
+    __slots__ = ("_before", "_own")
+
+    def __init__(self, own: random.Random) -> None:
+        self._own = own
+
+    def __enter__(self) -> None:
+        _LOCK.acquire()
+        self._before, _DRAWS.stream = _DRAWS.stream, self._own
+
+    def __exit__(self, *error: object) -> None:
+        _DRAWS.stream = self._before
+        _LOCK.release()
 
 
 @cache
