@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # What is imported is compiled then; compiling all of torch at once takes half of the set-up.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check fix bench mutate clean page browser trainers engines docs pictures prices dist
+.PHONY: demo test check fix bench mutate clean page browser trainers worlds engines docs pictures prices dist
 
 demo: $(VENV)/.train
 	$(BIN)/counterpoint demo
@@ -67,6 +67,15 @@ trainers:
 	for p in $(TRAINERS); do \
 	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
 	  .venvs/$$p/bin/python -m pytest tests/lab/trainers || exit 1; \
+	done
+
+# Worlds of packages, each in an environment of its own with the real package: the contract and the tests that are skipped elsewhere.
+# Not a part of `make test`.
+WORLDS ?= dpbench pettingzoo textarena reasoning-gym agentdojo maseval verifiers
+worlds:
+	for p in $(WORLDS); do \
+	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
+	  .venvs/$$p/bin/python -m pytest tests/lab/worlds/test_packages.py tests/lab/worlds/test_package_games.py || exit 1; \
 	done
 
 # Runs on a real vLLM, whose executable VLLM names. Not a part of `make test`.

@@ -50,7 +50,7 @@ TESTS = {
 }  # fmt: skip
 """What is run on every Python, from the sdist and against the wheel. Rooms that need torch, other packages or a browser are left
 to `make test`: `some` of the others take about a minute and a half of one core."""
-TRAINERS = ("trl", "verl", "tinker", "verifiers")
+OTHERS = ("trl", "verl", "tinker", "verifiers", "agentdojo")
 TESTED = ("pytest>=8", "hypothesis>=6.100", "jsonschema>=4.23", "networkx>=3.4", "opentelemetry-proto>=1.30")
 
 
@@ -186,7 +186,7 @@ def project() -> dict[str, object]:
 def resolve_extras(wheel: Path, work: Path) -> None:
     """Every extra has versions that go together. Nothing is installed; torch is what is here, or that of the constraints.
 
-    Ours are held to the constraints; other people's trainers want other versions of what they need, so for them only torch is.
+    Ours are held to the constraints; some packages of other people want other versions of what they need: for them only torch is.
     """
     extras = project()["optional-dependencies"]
     assert isinstance(extras, dict)
@@ -194,7 +194,7 @@ def resolve_extras(wheel: Path, work: Path) -> None:
     torch_alone = work / "torch.txt"
     torch_alone.write_text("\n".join(line for line in lines if line.startswith("torch==")))
     for extra in extras:
-        held = torch_alone if extra in TRAINERS else ROOT / "constraints.txt"
+        held = torch_alone if extra in OTHERS else ROOT / "constraints.txt"
         words = ("-m", "pip", "install", "--dry-run", "--quiet", "--disable-pip-version-check", "-c", held)
         run(sys.executable, *words, f"{wheel}[{extra}]")
         say(f"extra {extra} resolves")

@@ -142,7 +142,7 @@ class Episode(ABC):
 
 def missing(package: str, error: ImportError) -> NotFound:
     """The one error of a package that is not installed; its extra has its name."""
-    return NotFound(f"{package} is not installed: {error}", where=f"{package}:NAME", fix=install(package))
+    return NotFound(f"{package} is not installed: {error}", where=f"{package}:NAME", fix=install(package.replace("_", "-")))
 
 
 def trusts(name: str) -> bool:
