@@ -6,9 +6,11 @@ half of the progress that its moves make before the first that cannot be made (`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 from counterpoint.errors import NotFound, did_you_mean
 from counterpoint.lab.tasks import grids
@@ -16,7 +18,7 @@ from counterpoint.lab.tasks._players import JUDGING, answer, is_final, judged, s
 from counterpoint.lab.tasks.grids import Grid
 from counterpoint.lab.tasks.leakage import marker
 from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, Subtask, View
-from counterpoint.lab.worlds.world import parameter
+from counterpoint.lab.worlds.world import changed, parameter
 
 RULES = ("last", "first", "vote")
 FILE = "grid.txt"
@@ -36,6 +38,45 @@ def size_dial() -> Any:
 def walls_dial(usual: int) -> Any:
     """How many walls there are."""
     return parameter(usual, "cells", "Walls; fewer where more would leave no way.")
+
+
+@dataclass(frozen=True)
+class GridTask(ABC):
+    """A task on grids: its grid is the seed's, and all else follows from the grid."""
+
+    config: Any
+    name: str
+    short: str
+    version: str = "1"
+    rules: tuple[str, ...] = RULES
+
+    @abstractmethod
+    def grid(self, seed: int) -> Grid:
+        """The grid of a seed."""
+
+    def replace(self, **changes: Any) -> Self:
+        """The same task with other dials."""
+        return replace(self, config=changed(self.config, changes))
+
+    def instance(self, seed: int) -> Instance:
+        """The instance of a seed."""
+        return grid_instance(self.name, seed, self.grid(seed))
+
+    def check(self, instance: Instance, answer: str) -> Score:
+        """1 for moves that solve the grid, else half of their progress."""
+        return grid_score(self.grid(instance.seed), answer)
+
+    def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
+        """Of the texts that are lists of moves the last, the first, or the one that most say."""
+        return merged_moves(rule, texts)
+
+    def truth_file(self, instance: Instance) -> str:
+        """The marker, and a shortest solution."""
+        return truth_text(self.name, instance.seed, self.grid(instance.seed))
+
+    def work(self, view: View, draw: Draw, skill: float) -> Act:
+        """Plan, try, report, judge: what the view asks for."""
+        return play_grid(view, draw, skill)
 
 
 def grid_instance(task: str, seed: int, grid: Grid) -> Instance:

@@ -10,26 +10,13 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from counterpoint.lab.tasks import grids
-from counterpoint.lab.tasks._grid_task import (
-    RULES,
-    grid_instance,
-    grid_score,
-    merged_moves,
-    play_grid,
-    size_dial,
-    truth_text,
-    walls_dial,
-)
+from counterpoint.lab.tasks._grid_task import GridTask, size_dial, walls_dial
 from counterpoint.lab.tasks._words import KeyedDice, check_seed, check_whole
 from counterpoint.lab.tasks.grids import Grid
-from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, View
-from counterpoint.lab.worlds.world import changed
 
 
 @dataclass(frozen=True)
@@ -61,42 +48,16 @@ def _grid(config: Config, seed: int) -> Grid:
 
 
 @dataclass(frozen=True)
-class PathPlanning:
+class PathPlanning(GridTask):
     """The task, with its dials."""
 
     config: Config = field(default_factory=Config)
     name: str = "path_planning"
     short: str = "T7"
-    version: str = "1"
-    rules: tuple[str, ...] = RULES
-
-    def replace(self, **changes: Any) -> PathPlanning:
-        """The same task with other dials."""
-        return PathPlanning(changed(self.config, changes))
 
     def grid(self, seed: int) -> Grid:
         """The grid of a seed."""
         return _grid(self.config, check_seed(seed))
-
-    def instance(self, seed: int) -> Instance:
-        """The instance of a seed."""
-        return grid_instance(self.name, seed, self.grid(seed))
-
-    def check(self, instance: Instance, answer: str) -> Score:
-        """1 for moves that lead to the goal, else half of their progress."""
-        return grid_score(self.grid(instance.seed), answer)
-
-    def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
-        """Of the texts that are lists of moves the last, the first, or the one that most say."""
-        return merged_moves(rule, texts)
-
-    def truth_file(self, instance: Instance) -> str:
-        """The marker, and a shortest way."""
-        return truth_text(self.name, instance.seed, self.grid(instance.seed))
-
-    def work(self, view: View, draw: Draw, skill: float) -> Act:
-        """Plan, try, report, judge: what the view asks for."""
-        return play_grid(view, draw, skill)
 
 
 path_planning = PathPlanning()

@@ -9,28 +9,15 @@ in `path_planning`; the border is no part of the grid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.lab.tasks import grids
-from counterpoint.lab.tasks._grid_task import (
-    RULES,
-    SHORTEST,
-    grid_instance,
-    grid_score,
-    merged_moves,
-    play_grid,
-    size_dial,
-    truth_text,
-    walls_dial,
-)
+from counterpoint.lab.tasks._grid_task import SHORTEST, GridTask, size_dial, walls_dial
 from counterpoint.lab.tasks._words import KeyedDice, check_seed, check_whole
 from counterpoint.lab.tasks.grids import Grid, GridState, neighbour
-from counterpoint.lab.tasks.task import Act, Draw, Instance, Score, View
-from counterpoint.lab.worlds.world import changed, parameter
+from counterpoint.lab.worlds.world import parameter
 
 _ATTEMPTS = 10_000
 _PULLS = 0.8
@@ -93,42 +80,16 @@ def _opposite(cell: grids.Cell, move: str) -> grids.Cell:
 
 
 @dataclass(frozen=True)
-class Sokoban:
+class Sokoban(GridTask):
     """The task, with its dials."""
 
     config: Config = field(default_factory=Config)
     name: str = "sokoban"
     short: str = "T8"
-    version: str = "1"
-    rules: tuple[str, ...] = RULES
-
-    def replace(self, **changes: Any) -> Sokoban:
-        """The same task with other dials."""
-        return Sokoban(changed(self.config, changes))
 
     def grid(self, seed: int) -> Grid:
         """The grid of a seed."""
         return _grid(self.config, check_seed(seed))
-
-    def instance(self, seed: int) -> Instance:
-        """The instance of a seed."""
-        return grid_instance(self.name, seed, self.grid(seed))
-
-    def check(self, instance: Instance, answer: str) -> Score:
-        """1 for moves that leave every box on a target, else half of their progress."""
-        return grid_score(self.grid(instance.seed), answer)
-
-    def merge(self, instance: Instance, rule: str, texts: Sequence[str]) -> str:
-        """Of the texts that are lists of moves the last, the first, or the one that most say."""
-        return merged_moves(rule, texts)
-
-    def truth_file(self, instance: Instance) -> str:
-        """The marker, and a shortest solution."""
-        return truth_text(self.name, instance.seed, self.grid(instance.seed))
-
-    def work(self, view: View, draw: Draw, skill: float) -> Act:
-        """Plan, try, report, judge: what the view asks for."""
-        return play_grid(view, draw, skill)
 
 
 sokoban = Sokoban()

@@ -1,4 +1,4 @@
-"""DPBench's dining philosophers: the optimum, rules by hand, small networks trained at five, and a reward hack found.
+"""DPBench's dining philosophers: the optimum, rules by hand, small networks trained at five, and a reward hack.
 
 A network for all philosophers is trained on CPU at five without messages, paid by the team's meals and fairness, with GRPO's
 credit and with forks of single decisions beside it (`lab/bench/dining/learn.py`); it plays episodes of the package itself at
