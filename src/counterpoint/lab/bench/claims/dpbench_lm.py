@@ -1,4 +1,4 @@
-"""DPBench's dining philosophers by a language model: imitation of a noisy rule, then reinforcement, at equal budgets.
+"""DPBench's dining philosophers by a language model: imitation of a noisy rule, then reinforcement four ways.
 
 One model plays all five philosophers, each from the package's information and the step (`dpbench:sim_n5_nocomm_step`); what it
 saw before is not in its prompt. It imitates the rule of even and odd names with three steps of ten at random, which is no
