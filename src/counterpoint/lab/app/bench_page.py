@@ -32,15 +32,21 @@ def sections(card: Card) -> list[Section]:
     said += f" Model {about['model']}, topology {about['topology']}." if "model" in about else ""
     said += "".join(f" {counted(n, 'run')} {how}." for how, n in sorted(card.broken.items()))
     head = ("family", "measure", *map(_band, bands), "change per 10x steps")
-    rows, is_scored = [], bands == [0] or {*card.packages} >= {*card.cells}
+    is_package = bool(card.packages) and {*card.packages} >= {*card.cells}
+    rows, is_scored = [], bands == [0] or is_package
+
+    def level(e: Estimate, name: str) -> str:
+        """Of a package's world the score is no share."""
+        return _package_value(e) if is_package and name == "share" else _told(e, name, is_level=True)
+
     for name, (family, words) in MEASURES.items():
         words = "score" if name == "share" and is_scored else words
         growth = card.slopes.get(name)
-        told = [_told(card.bands[b][name], name, is_level=True) for b in bands]
+        told = [level(card.bands[b][name], name) for b in bands]
         rows.append((family, words, *told, "-" if growth is None or growth.mean is None else _told(growth, name)))
     out = [_own_measures(card, said) if bands == [0] else Section("Card", said, head, rows, tuple(range(2, len(head))))]
     shown = ("share", "success", "events", "tokens")
-    by_cell = [(id_, *(_told(of[name], name, is_level=True) for name in shown)) for id_, of in card.cells.items()]
+    by_cell = [(id_, *(level(of[name], name) for name in shown)) for id_, of in card.cells.items()]
     first = ("case" if bands == [0] else "cell", "score" if is_scored else "of the optimum")
     out.append(Section("By cell", "", (*first, "success", "steps", "tokens"), by_cell, (1, 2, 3, 4)))
     if card.packages:
