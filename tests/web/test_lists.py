@@ -121,9 +121,12 @@ def test_a_filter_finds_as_many_as_it_says_and_the_list_how_many_there_are(page:
 def _walk(page: Any, lines: Any, to: int) -> None:
     """Press j or k until this row has the focus; a key that comes before the page listens is pressed again."""
     focused = "rows => rows.findIndex(row => row.contains(document.activeElement))"
-    while (at := lines.evaluate_all(focused)) != to:
+    for _ in range(600):
+        if (at := lines.evaluate_all(focused)) == to:
+            return
         page.keyboard.press("j" if at < to else "k")
         page.wait_for_timeout(200)
+    raise AssertionError(f"no key leads to row {to}")
 
 
 def test_j_k_and_enter_walk_through_credit(page: Any, viewer: Viewer) -> None:
