@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Entry:
-    """One message: `role` is system, user, assistant or tool."""
+    """One message: `role` is system, user, assistant, tool, or error where the client says what went wrong."""
 
     role: str
     text: str = ""
@@ -146,8 +146,18 @@ class _Team:
             lane.prompt(entry.text, by=entry.by or "user", source=source, id=entry.id, at=entry.at, extra=entry.extra)
         elif entry.role == "assistant":
             self._step(lane, entry, open_calls)
+        elif entry.role == "error":
+            self._failure(lane, entry)
         for answer in entry.answers:
             self._answer(lane, answer, open_calls, entry.at if entry.role == "tool" else None)
+
+    def _failure(self, lane: Lane, entry: Entry) -> None:
+        """What the client says went wrong: of the last step, where there was one."""
+        if lane.last is not None and self.draft.rows[lane.last]["type"] != "tool_call":
+            self.draft.set(lane.last, ok=False, error=entry.text[:500] or "error")
+        else:
+            by = entry.by or "client"
+            lane.prompt(entry.text, by=by, source="system", id=entry.id, at=entry.at, extra={**entry.extra, "is_error": True})
 
     def _step(self, lane: Lane, entry: Entry, open_calls: dict[str, str]) -> None:
         failed: dict[str, Any] = {"ok": False, "error": entry.error} if entry.error else {}
