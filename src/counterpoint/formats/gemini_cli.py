@@ -98,6 +98,8 @@ class _Chats:
         self.draft = session.draft(session.key, session.key, system="gemini-cli")
         self.messages: dict[str, dict[str, dict[str, Any]]] = {}
         """Agent to message id to message."""
+        self.inserted: set[str] = set()
+        """Ids of messages that the client put there itself."""
         self.about: dict[str, dict[str, Any]] = {}
         self.left_out: Counter[str] = Counter()
         for file in session.files:
@@ -135,6 +137,7 @@ class _Chats:
         name = string(message.get("id")) or f"m{len(messages)}"
         if name not in messages:
             messages[name] = message
+            self.inserted.update(() if is_last else (name,))
         elif is_last:
             messages[name] = {**messages[name], **{k: v for k, v in message.items() if v is not None}}
 
@@ -164,6 +167,8 @@ class _Chats:
         if kind in ("info", "warning") or (kind == "user" and not parts.text and parts.answers):
             self.left_out["answers that the calls hold too" if kind == "user" else kind] += 1
             return
+        if kind == "user" and name in self.inserted:
+            entry.by = "client"
         if kind == "gemini":
             got = as_dict(message.get("tokens"))
             self.draft.report.note_odd_counts(odd_counts(got, _TOKENS))
