@@ -39,7 +39,7 @@ def counts_of(traces: list[Trace]) -> Counts:
     )
 
 
-OUTSIDE = ("system", "client", "user")
+OUTSIDE = ("system", "client", "user", "harness", "demonstration")
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -96,9 +96,40 @@ def add(a: Counts, b: Counts) -> Counts:
     return Counts(*(x + y for x, y in zip(a, b, strict=True)))
 
 
-SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen, "gemini_cli": gemini}
+def swe(folder: Path) -> Counts:
+    total = Counts(agents=0)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        run = rows(path) if path.suffix == ".jsonl" else json.loads(path.read_text())
+        run = {"messages": run} if isinstance(run, list) else run
+        messages = run.get("history") or run.get("messages") or []
+        answers = [m for m in messages if m["role"] == "assistant"]
+        calls = sum(
+            bool(m.get("action") or m.get("tool_calls") or m["content"].count("```mswea_bash_command") == 1) for m in answers
+        )
+        if "trajectory" in run:
+            calls = sum(bool((step["action"] or "").strip()) for step in run["trajectory"])
+        used = [m["extra"]["response"]["usage"] for m in answers if "response" in m.get("extra", {})]
+        stats = run.get("info", {}).get("model_stats", {})
+        into = sum(u["prompt_tokens"] for u in used) or stats.get("tokens_sent", 0)
+        out = sum(u["completion_tokens"] for u in used) or stats.get("tokens_received", 0)
+        total = add(total, Counts(into, out, calls))
+    return total
+
+
+SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen, "gemini_cli": gemini, "swe_agent": swe}
 # Where the reference logs of a source lie, each folder or file a session of its own.
 REAL = [
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/crypto/BabyEncryption.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/crypto/eps.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/forensics/flash.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/pwn/warmup.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/rev/rock.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/web/i_got_id_demo.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/function_calling_simple.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/human_thought__swe-bench-HumanEvalFix-python__lcb__t-0.00__p-0.95__c-4.00__install-0/humanevalfix-python-0.traj"),
+    ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/replay__marshmallow-code__marshmallow-1867__default__t-0.20__p-0.95__c-2.00__install-1___install_from_source/marshmallow-code__marshmallow-1867.traj"),
+    ("swe_agent", "mini-swe-agent/SWE-agent_mini-swe-agent/tests/test_data/github_issue.traj.json"),
+    ("swe_agent", "traceforge/dfinson_traceforge/tests/fixtures/raw_traces/sweagent/demo_issue_tracker_get_endpoint.jsonl"),
     ("gemini_cli", "gemini-fixture/wesm_agentsview/internal/parser/testdata/gemini/thinking_only.json"),
     ("gemini_cli", "gemini-fixture/wesm_agentsview/internal/parser/testdata/gemini/tool_calls.json"),
     ("qwen_code", "qwen-code/QwenLM_qwen-code/integration-tests/fixtures/chat-transcript-contract/v1/cases/representative/chat-records.jsonl"),
@@ -234,3 +265,21 @@ def test_an_error_of_the_client_is_one_of_the_step_before() -> None:
     }
     (trace,) = read("gemini_cli", head, words, end)
     assert [(e.ok, e.error) for e in trace.events] == [(False, "No quota.")]
+
+
+# -- SWE-agent and mini-swe-agent --------------------------------------------------------------------------------------------
+
+
+def test_the_swe_agent_samples() -> None:
+    found = {t.trace_id: t for t in logs.imported("swe_agent", logs.files_of(logs.SAMPLES / "swe_agent"))}
+    mini = found["lamp-1"]
+    assert (mini.system, mini.meta["exit_status"], round(mini.costs["cost_usd"], 9)) == ("mini-swe-agent", "Submitted", 0.0005)
+    assert [(e.tool, e.ok, mini.text(e)) for e in mini.events if e.type == "tool_result"][-1] == ("bash", None, "on")
+    assert [e.ok for e in mini.events if e.type == "tool_result"] == [False, None]
+    assert sum(e.from_ == "harness" for e in mini.events) == 1
+    (run,) = [t for t in found.values() if t.meta.get("exit_status") == "submitted"]
+    assert [e.tool for e in run.events if e.type == "tool_call"] == ["open", "edit", "bash", "submit"]
+    assert (logs.tokens(run), run.costs["cost_usd"]) == ({"main": (5200, 310)}, 0.031)
+    assert run.meta["title"] == "The tide is upside down."
+    (calls,) = [t for t in found.values() if t is not run and t is not mini]
+    assert [(e.id, e.tool) for e in calls.events if e.type == "tool_call"] == [("call_1", "find_file"), ("call_2", "submit")]
