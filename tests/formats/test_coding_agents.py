@@ -116,9 +116,32 @@ def swe(folder: Path) -> Counts:
     return total
 
 
-SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen, "gemini_cli": gemini, "swe_agent": swe}
+def opencode(folder: Path) -> Counts:
+    parts: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        for value in rows(path) if path.suffix == ".jsonl" else [json.loads(path.read_text())]:
+            data = value.get("data", value)
+            exported = data.get("messages", [])
+            found = [p for m in exported for p in m["parts"]] + [p for p in (data, data.get("part")) if p and "messageID" in p]
+            parts.update({p["id"]: p for p in found if "type" in p})
+            infos = [m["info"] for m in exported] + [i for i in (data, data.get("info")) if i and "role" in i]
+            messages.update({i["id"]: i for i in infos})
+    steps = [p for p in parts.values() if p["type"] == "step-finish"]
+    ended = {p["messageID"] for p in steps}
+    used = [p["tokens"] for p in steps] + [m["tokens"] for k, m in messages.items() if "tokens" in m and k not in ended]
+    return Counts(
+        sum(u["input"] + u["cache"]["read"] + u["cache"]["write"] for u in used),
+        sum(u["output"] + u["reasoning"] for u in used),
+        sum(p["type"] == "tool" for p in parts.values()),
+        len({m["sessionID"] for m in messages.values()}),
+    )
+
+
+SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen, "gemini_cli": gemini, "swe_agent": swe, "opencode": opencode}
 # Where the reference logs of a source lie, each folder or file a session of its own.
 REAL = [
+    ("opencode", "traceforge/dfinson_traceforge/tests/fixtures/raw_traces/opencode/demo_issue_tracker_get_endpoint.jsonl"),
     ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/crypto/BabyEncryption.traj"),
     ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/crypto/eps.traj"),
     ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/forensics/flash.traj"),
@@ -283,3 +306,23 @@ def test_the_swe_agent_samples() -> None:
     assert run.meta["title"] == "The tide is upside down."
     (calls,) = [t for t in found.values() if t is not run and t is not mini]
     assert [(e.id, e.tool) for e in calls.events if e.type == "tool_call"] == [("call_1", "find_file"), ("call_2", "submit")]
+
+
+# -- OpenCode ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_opencode_sample_counts_each_step_and_links_the_child_session() -> None:
+    found = {t.trace_id: t for t in logs.imported("opencode", logs.files_of(logs.SAMPLES / "opencode"))}
+    main = found["ses_garden"]
+    assert logs.tokens(main) == {"main": (1100 + 1200 + 1500, 30 + 40 + 20), "ses_weeds": (150, 42)}
+    stated = sum(e.cost_usd or 0 for e in main.events if e.id in ("msg_2", "msg_2.1", "msg_5"))
+    assert round(stated, 6) == 0.015  # the message's own tokens are its last step's alone, its cost is of both
+    assert [(e.to, e.role, main.text(e)) for e in main.events if e.type == "spawn"] == [
+        ("ses_weeds", "explore", "How many weeds?")
+    ]
+    assert [(e.from_, main.text(e)) for e in main.events if e.type == "return"] == [("ses_weeds", "Seven.")]
+    assert [(e.id, e.error) for e in main.events if e.ok is False] == [
+        ("call_b:result", "beds.md is not there"),
+        ("msg_3", "The user stopped it."),
+    ]
+    assert logs.tokens(found["ses_hedge"]) == {"main": (80, 25)}

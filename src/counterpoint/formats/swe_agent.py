@@ -8,8 +8,8 @@
 | its observation, the message after it | `tool_result`; it failed where its `returncode` is not 0 |
 | other messages of the user, demonstrations | `message` of the harness |
 
-An action without a tool call is a command: SWE-agent's own are tools by name, others are `bash`. Where there is a `trajectory`, its
-steps count, as histories leave out what was asked again.
+An action without a tool call is a command: SWE-agent's own are tools by name, others are `bash`. Where there is a `trajectory`,
+its steps count, as histories leave out what was asked again.
 
 Tokens: those of each answer (mini-swe-agent); SWE-agent states them for the run (`model_stats`), and they stand on its last step.
 
