@@ -138,9 +138,28 @@ def opencode(folder: Path) -> Counts:
     )
 
 
-SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen, "gemini_cli": gemini, "swe_agent": swe, "opencode": opencode}
+def pi(folder: Path) -> Counts:
+    messages = [r["message"] for path in sorted(folder.rglob("*.jsonl")) for r in rows(path) if r["type"] == "message"]
+    used = [m["usage"] for m in messages if "usage" in m]
+    return Counts(
+        sum(u["input"] + u.get("cacheRead", 0) + u.get("cacheWrite", 0) for u in used),
+        sum(u["output"] for u in used),
+        sum(p["type"] == "toolCall" for m in messages if m["role"] == "assistant" for p in m["content"]),
+    )
+
+
+SOURCES: dict[str, Callable[[Path], Counts]] = {
+    "qwen_code": qwen,
+    "gemini_cli": gemini,
+    "swe_agent": swe,
+    "opencode": opencode,
+    "pi": pi,
+}
 # Where the reference logs of a source lie, each folder or file a session of its own.
 REAL = [
+    ("pi", "pi/badlogic_pi-mono/packages/coding-agent/test/fixtures/large-session.jsonl"),
+    ("pi", "watchmen-fixture/toininoi_watchmen/tests/fixtures/pi_session_compacted.jsonl"),
+    ("pi", "cass-fixture/Dicklesworthstone_coding_agent_session_search/tests/fixtures/pi_agent/sessions/--test-project--/2024-01-15T10-30-00-000Z_abc12345-1234-5678-9abc-def012345678.jsonl"),
     ("opencode", "traceforge/dfinson_traceforge/tests/fixtures/raw_traces/opencode/demo_issue_tracker_get_endpoint.jsonl"),
     ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/crypto/BabyEncryption.traj"),
     ("swe_agent", "swe-agent/SWE-agent_SWE-agent/trajectories/demonstrations/ctf/crypto/eps.traj"),
@@ -326,3 +345,26 @@ def test_the_opencode_sample_counts_each_step_and_links_the_child_session() -> N
         ("msg_3", "The user stopped it."),
     ]
     assert logs.tokens(found["ses_hedge"]) == {"main": (80, 25)}
+
+
+# -- pi ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_pi_sample() -> None:
+    (trace,) = logs.imported("pi", logs.files_of(logs.SAMPLES / "pi"))
+    assert (logs.tokens(trace), round(trace.costs["cost_usd"], 6)) == ({"main": (510, 28)}, 0.001)
+    assert [(e.id, e.error) for e in trace.events if e.ok is False] == [
+        ("call_2:result", "hands: not there"),
+        ("a6", "Request was aborted"),
+    ]
+    assert [trace.text(e) for e in trace.events if e.from_ == "client"] == ["The clock says eight."]
+
+
+def test_what_a_branch_of_pi_copied_counts_where_it_came_from() -> None:
+    def answer(k: int) -> dict[str, Any]:
+        message = {"role": "assistant", "content": [{"type": "text", "text": "a"}], "usage": {"input": 10, "output": k}}
+        return {"type": "message", "id": f"m{k}", "timestamp": f"2026-01-01T00:00:0{k}Z", "message": message}
+
+    head = {"type": "session", "id": "s", "cwd": "/", "timestamp": "2026-01-01T00:00:05Z", "branchedFrom": "/x/before.jsonl"}
+    (trace,) = read("pi", head, answer(1), answer(7))
+    assert (logs.tokens(trace), trace.meta["forked_from"]) == ({"main": (10, 7)}, "before.jsonl")
