@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import logs
 from counterpoint.app.discover import find, importers
 from counterpoint.errors import InputError
+from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
 
 
@@ -202,6 +204,39 @@ def test_no_file_of_theirs_is_taken_by_two(name: str) -> None:
     for file in logs.files_of(logs.SAMPLES / name):
         takers = [other for other, one in importers().items() if one.sniff(file.head())]
         assert takers in ([name], []), (file.name, takers)
+
+
+ODD: list[Any] = [None, [], {}, [{}], "", "odd", -1, 1e400, True, ["a"], {"type": []}]
+
+
+def changed(value: Any, rng: random.Random) -> Any:
+    """A value in which one place, wherever it is, holds something odd."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = rng.choice(sorted(value))
+        return {**value, key: changed(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.85:
+        k = rng.randrange(len(value))
+        return [*value[:k], changed(value[k], rng), *value[k + 1 :]]
+    return rng.choice(ODD)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_odd_values_anywhere_are_read_or_refused(name: str) -> None:
+    rng = random.Random(7)
+    for file in logs.files_of(logs.SAMPLES / name):
+        text = file.data().decode()
+        values = [json.loads(line) for line in text.splitlines()] if file.name.endswith(".jsonl") else [json.loads(text)]
+        for _ in range(60):
+            k = rng.randrange(len(values))
+            odd = [*values[:k], changed(values[k], rng), *values[k + 1 :]]
+            data = b"".join(json.dumps(v).encode() + b"\n" for v in odd)
+            for session in logs.importer(name).group([File.of(data, file.name)]):
+                try:
+                    traces = list(logs.importer(name).read_session(session))
+                except InputError:
+                    continue
+                for trace in traces:
+                    logs.assert_sound(trace)
 
 
 # -- Qwen Code ---------------------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class _Chats:
         self.session.report.unknown.update(unknown)
 
     def _message(self, agent: str, message: dict[str, Any], unknown: Counter[str], *, is_last: bool) -> None:
-        if message.get("type") not in _MESSAGES:
+        if string(message.get("type")) not in _MESSAGES:
             unknown[f"message of type {message.get('type')}"] += 1
             return
         messages = self.messages.setdefault(agent, {})
@@ -208,7 +208,7 @@ def _stream(session: Session, file: File) -> Iterator[Trace]:
     is_open = False
     for number, record in session.records(file):
         records += 1
-        kind, at, where = record.get("type"), seconds(record.get("timestamp")), f"r{number}"
+        kind, at, where = string(record.get("type")), seconds(record.get("timestamp")), f"r{number}"
         if kind not in _EVENTS:
             unknown[f"record of type {kind}"] += 1
         elif kind == "init":

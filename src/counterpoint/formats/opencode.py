@@ -124,7 +124,7 @@ class _Reader:
             return self._part(as_dict(data["part"]), None, data)
         if info or ("role" in data and "sessionID" in data):
             return self._message(info or data, place) if "role" in (info or data) else self._session(info)
-        if "messageID" in data and data.get("type") in _KNOWN:
+        if "messageID" in data and string(data.get("type")) in _KNOWN:
             return self._part(data, place)
         if "aggregate_id" in record or (data.get("type") == "error" and "sessionID" in data):
             self.left_out[str(record.get("type"))] += 1
@@ -147,7 +147,7 @@ class _Reader:
     def _part(self, part: dict[str, Any], message: str | None, event: dict[str, Any] | None = None) -> bool:
         message = string(part.get("messageID")) or message
         owner = string(part.get("sessionID")) or string(as_dict(event).get("sessionID")) or self.owner.get(message or "")
-        if message is None or part.get("type") not in _KNOWN:
+        if message is None or string(part.get("type")) not in _KNOWN:
             return False
         chat = self.chats.setdefault(owner or self.session.key, _Chat())
         parts = chat.parts.setdefault(message, {})

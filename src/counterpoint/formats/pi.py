@@ -7,8 +7,8 @@
 | `message` of role `toolResult` | `tool_result` |
 | `compaction`, `branch_summary`, `custom_message` | `message` of the client |
 
-Tokens and costs: `usage` of each answer, in which the input leaves the cache out. In a session that branched from another, what is
-older than its own head is a copy, and counts where it came from. All branches of a session's tree stay.
+Tokens and costs: `usage` of each answer, in which the input leaves the cache out. In a session that branched from another, what
+is older than its own head is a copy, and counts where it came from. All branches of a session's tree stay.
 
 What is lost: images, settings and labels (counted in `left_out`).
 
@@ -73,7 +73,7 @@ class _Reader:
 
     def record(self, record: dict[str, Any], name: str) -> bool:
         """Take a record; False where its kind is not known."""
-        kind, at = record.get("type"), seconds(record.get("timestamp"))
+        kind, at = string(record.get("type")), seconds(record.get("timestamp"))
         if kind == "message":
             return self._message(as_dict(record.get("message")), name, at)
         if kind in _SUMMARIES or kind == "custom_message":
@@ -87,14 +87,15 @@ class _Reader:
         return True
 
     def _message(self, message: dict[str, Any], name: str, at: float | None) -> bool:
-        role, parts = message.get("role"), as_list(message.get("content"))
+        role, parts = string(message.get("role")), as_list(message.get("content"))
         self.left_out["image"] += sum(as_dict(p).get("type") == "image" for p in parts)
         texts = [p for p in parts if as_dict(p).get("type") == "text"] if parts else message.get("content")
         entry = Entry("user", text_of(texts), name, at)
         if role == "assistant":
             self._answer(entry, message, [as_dict(p) for p in parts])
         elif role == "toolResult":
-            ok = {True: False, False: True}.get(message.get("isError")) if isinstance(message.get("isError"), bool) else None
+            failed = message.get("isError")
+            ok = not failed if isinstance(failed, bool) else None
             error = (entry.text[:500] or "error") if ok is False else None
             call, tool = string(message.get("toolCallId")), string(message.get("toolName"))
             entry = Entry("tool", at=at, answers=[Answer(entry.text, call, tool, ok, error)])

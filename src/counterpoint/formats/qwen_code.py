@@ -47,7 +47,7 @@ _COPIED = "records copied from another session: their tokens count there"
 
 def is_qwen_record(record: Any) -> bool:
     """Whether a record is one of Qwen Code's: its content is in Google's form, under Claude Code's envelope."""
-    if not isinstance(record, dict) or record.get("type") not in _TYPES or not {"uuid", "sessionId"} <= record.keys():
+    if not isinstance(record, dict) or string(record.get("type")) not in _TYPES or not {"uuid", "sessionId"} <= record.keys():
         return False
     return isinstance(as_dict(record.get("message")).get("parts"), list) or "systemPayload" in record
 
@@ -97,7 +97,7 @@ def _read(session: Session) -> Iterator[Trace]:
         for number, record in session.records(file):
             records += 1
             name = string(record.get("sessionId"))
-            if name is None or record.get("type") not in _TYPES:
+            if name is None or string(record.get("type")) not in _TYPES:
                 unknown[f"record of type {record.get('type')}"] += 1
             else:
                 reader = readers.setdefault(name, _Reader(session, name))
@@ -143,7 +143,7 @@ class _Reader:
             self._result(entry, as_dict(record.get("toolCallResult")))
             dialogue.entries.append(entry)
         else:
-            entry.by = "client" if record.get("subtype") in _CLIENT or record.get("externalInputKind") == "notification" else None
+            entry.by = "client" if string(record.get("subtype")) in _CLIENT or record.get("externalInputKind") == "notification" else None
             dialogue.entries.append(entry)
 
     def _system(self, dialogue: Dialogue, uuid: str, record: dict[str, Any], at: float | None) -> None:
