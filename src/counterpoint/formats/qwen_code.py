@@ -47,7 +47,7 @@ _COPIED = "records copied from another session: their tokens count there"
 
 def is_qwen_record(record: Any) -> bool:
     """Whether a record is one of Qwen Code's: its content is in Google's form, under Claude Code's envelope."""
-    if not isinstance(record, dict) or string(record.get("type")) not in _TYPES or not {"uuid", "sessionId"} <= record.keys():
+    if not isinstance(record, dict) or not {"type", "uuid", "sessionId"} <= record.keys():
         return False
     return isinstance(as_dict(record.get("message")).get("parts"), list) or "systemPayload" in record
 
