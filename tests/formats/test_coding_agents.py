@@ -150,15 +150,29 @@ def pi(folder: Path) -> Counts:
     )
 
 
+def openhands(folder: Path) -> Counts:
+    total = Counts(agents=0)
+    for path in sorted(folder.rglob("*.jsonl")):
+        records = rows(path)
+        stats = [r["value"]["usage_to_metrics"] for r in records if r.get("key") == "stats"]
+        used = [m["accumulated_token_usage"] for m in stats[-1].values()] if stats else []
+        into, out = (sum(u[f"{name}_tokens"] for u in used) for name in ("prompt", "completion"))
+        total = add(total, Counts(into, out, sum(r["kind"] == "ActionEvent" for r in records)))
+    return total
+
+
 SOURCES: dict[str, Callable[[Path], Counts]] = {
     "qwen_code": qwen,
     "gemini_cli": gemini,
     "swe_agent": swe,
     "opencode": opencode,
     "pi": pi,
+    "openhands": openhands,
 }
 # Where the reference logs of a source lie, each folder or file a session of its own.
 REAL = [
+    ("openhands", "openhands-sdk/OpenHands_software-agent-sdk/tests/sdk/conversation/goal/fixtures/events.jsonl"),
+    ("openhands", "traceforge/dfinson_traceforge/tests/fixtures/raw_traces/openhands/demo_issue_tracker_get_endpoint.jsonl"),
     ("pi", "pi/badlogic_pi-mono/packages/coding-agent/test/fixtures/large-session.jsonl"),
     ("pi", "watchmen-fixture/toininoi_watchmen/tests/fixtures/pi_session_compacted.jsonl"),
     ("pi", "cass-fixture/Dicklesworthstone_coding_agent_session_search/tests/fixtures/pi_agent/sessions/--test-project--/2024-01-15T10-30-00-000Z_abc12345-1234-5678-9abc-def012345678.jsonl"),
@@ -403,3 +417,18 @@ def test_what_a_branch_of_pi_copied_counts_where_it_came_from() -> None:
     head = {"type": "session", "id": "s", "cwd": "/", "timestamp": "2026-01-01T00:00:05Z", "branchedFrom": "/x/before.jsonl"}
     (trace,) = read("pi", head, answer(1), answer(7))
     assert (logs.tokens(trace), trace.meta["forked_from"]) == ({"main": (10, 7)}, "before.jsonl")
+
+
+# -- OpenHands ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_openhands_sample() -> None:
+    (trace,) = logs.imported("openhands", logs.files_of(logs.SAMPLES / "openhands"))
+    assert (logs.tokens(trace), round(trace.costs["cost_usd"], 6)) == ({"main": (950, 60)}, 0.005)
+    assert [e.id for e in trace.events if e.type == "orchestrator_decision"] == ["e2", "e7", "e10"]
+    assert [(e.id, e.ok) for e in trace.events if e.type == "tool_result"] == [
+        ("call_1:result", True),
+        ("call_2:result", False),
+        ("call_3:result", False),
+    ]
+    assert trace.text(trace.events[-1]) == "There are two hives."

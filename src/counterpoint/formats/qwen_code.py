@@ -143,7 +143,8 @@ class _Reader:
             self._result(entry, as_dict(record.get("toolCallResult")))
             dialogue.entries.append(entry)
         else:
-            entry.by = "client" if string(record.get("subtype")) in _CLIENT or record.get("externalInputKind") == "notification" else None
+            is_client = string(record.get("subtype")) in _CLIENT or record.get("externalInputKind") == "notification"
+            entry.by = "client" if is_client else None
             dialogue.entries.append(entry)
 
     def _system(self, dialogue: Dialogue, uuid: str, record: dict[str, Any], at: float | None) -> None:
