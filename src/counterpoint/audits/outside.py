@@ -16,7 +16,7 @@ import msgspec
 from counterpoint.trace import Event, Trace
 
 _KEY = "_came_from_outside"
-_HARNESSES = ("claude_code", "codex", "kimi")
+_HARNESSES = ("claude_code", "codex", "kimi", "gemini_cli", "opencode", "openhands", "pi", "qwen_code", "swe_agent")
 """Sources whose sessions are work on a repository."""
 _OWN = re.compile(
     r"(?:read|readfile|read_file|view|cat|grep|glob|ls|list_?dir(?:ectory)?|find|search_?files?|bash|bashoutput|killbash|killshell"

@@ -81,7 +81,7 @@ def _of_record(record: dict[str, Any]) -> str | None:
     kind, message = record.get("type"), record.get("message")
     if kind == "metadata" and isinstance(record.get("protocol_version"), str):
         return _CODE if "created_at" in record else _CLI
-    if isinstance(message, dict) and message.get("type") in WIRE_TYPES and isinstance(message.get("payload"), dict):
+    if isinstance(message, dict) and str(message.get("type")) in WIRE_TYPES and isinstance(message.get("payload"), dict):
         return _CLI if number(record.get("timestamp")) is not None else None
     if isinstance(kind, str) and is_code_type(kind) and number(record.get("time")) is not None:
         return _CODE

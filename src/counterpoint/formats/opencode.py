@@ -1,0 +1,317 @@
+"""OpenCode: exports of a session, the storage folder, its event log, and what `run --format json` prints.
+
+| record | becomes |
+|---|---|
+| message of the user | `human_intervention`; `message` of the client where all of it is synthetic, or asks for a compaction |
+| message of the assistant, up to each `step-finish` | one `orchestrator_decision` of the main agent |
+| `tool` part | `tool_call`, `tool_result`; with the id of a child session in its metadata `spawn` and `return` |
+
+Sessions are joined by `parentID` and by the child's id in the call; a child whose messages are elsewhere is an agent
+without steps.
+
+Tokens: those of each `step-finish`, as a message keeps its last step's alone; input leaves the cache out, and reasoning stands
+beside the output unless the total says that it is inside. A cost of 0 is no price: the list's stands for it.
+
+What is lost: snapshots, patches, files, permissions (counted in `left_out`).
+
+Always true: of a part or message that was written several times the last copy counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.chat import Call
+from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
+from counterpoint.formats.importing.files import File, first_keys
+from counterpoint.formats.importing.usage import Usage, odd_counts
+from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string, text_of
+from counterpoint.trace import Trace
+
+_PLACE = re.compile(r"(?:^|/)(session|message|part)/(?:[^/]+/)?([^/]+)/([^/]+)\.json$")
+_PARENT = re.compile(rb'"parentID"\s*:\s*"(ses_[^"\\]+)"')
+_PRINTED = frozenset({"text", "tool_use", "step_start", "step_finish", "error", "reasoning"})
+_STEPS = frozenset({"step-start", "step-finish"})
+_KNOWN = frozenset({"text", "reasoning", "tool", "file", "snapshot", "patch", "agent", "retry", "compaction", "subtask", *_STEPS})
+_COUNTS = ("input", "output", "reasoning")
+
+
+def _sniff(head: bytes) -> bool:
+    keys = first_keys(head)
+    if keys.keys() >= {"aggregate_id", "type", "data"} or keys.keys() >= {"info", "messages"}:
+        return b'"sessionID"' in head or b'"projectID"' in head
+    if keys.keys() >= {"id", "title", "time"} and ("projectID" in keys or "directory" in keys):
+        return True
+    if keys.keys() >= {"id", "sessionID", "role", "time"} or keys.keys() >= {"id", "messageID", "type"}:
+        return True
+    return keys.keys() >= {"type", "timestamp", "sessionID"} and ("part" in keys or "error" in keys)
+
+
+def _group(files: Sequence[File]) -> Iterable[Session]:
+    """A file is a session of its own; those of a storage folder go to the root of the session that they belong to."""
+    places = {file.name: match for file in files if (match := _PLACE.search(file.name))}
+    owner = {m[3]: m[2] for m in places.values() if m[1] == "message"}
+    parents: dict[str, str] = {}
+    for file in files:
+        match = places.get(file.name)
+        if match and match[1] == "session" and (parent := _PARENT.search(file.head())):
+            parents[match[3]] = parent[1].decode("utf-8", "replace")
+    groups: dict[str, list[File]] = {}
+    for file in files:
+        match = places.get(file.name)
+        name = file.name
+        if match:
+            name = {"session": match[3], "message": match[2], "part": owner.get(match[2], match[2])}[match[1]]
+            met: set[str] = set()
+            while name in parents and name not in met:
+                met.add(name)
+                name = parents[name]
+        groups.setdefault(name, []).append(file)
+    return [Session(name, some) for name, some in groups.items()]
+
+
+@dataclass
+class _Chat:
+    """One session of OpenCode's: what is known of it, and its messages by id, each with its parts by id."""
+
+    about: dict[str, Any] = field(default_factory=dict)
+    messages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    reader = _Reader(session)
+    for file in session.files:
+        unknown: Counter[str] = Counter()
+        records = 0
+        place = _PLACE.search(file.name)
+        for value in session.documents(file):
+            for entry in value if isinstance(value, list) else [value]:
+                records += 1
+                if not isinstance(entry, dict) or not reader.record(entry, place[2] if place else None):
+                    unknown["record with " + ", ".join(sorted(map(str, as_dict(entry)))[:3])] += 1
+        require_half(file.name, records, unknown)
+        session.report.unknown.update(unknown)
+    yield from reader.traces()
+
+
+class _Reader:
+    """The sessions in some files on their way to traces."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.chats: dict[str, _Chat] = {}
+        self.owner: dict[str, str] = {}
+        """Message id to session id."""
+        self.left_out: Counter[str] = Counter()
+
+    def record(self, record: dict[str, Any], place: str | None) -> bool:
+        data = as_dict(record.get("data")) if "aggregate_id" in record else record
+        info = as_dict(data.get("info"))
+        if "messages" in data and info:
+            self._session(info)
+            for message in map(as_dict, as_list(data["messages"])):
+                self._message(as_dict(message.get("info")), None)
+                for part in map(as_dict, as_list(message.get("parts"))):
+                    self._part(part, string(as_dict(message.get("info")).get("id")))
+            return True
+        if "part" in data:
+            return self._part(as_dict(data["part"]), None, data)
+        if info or ("role" in data and "sessionID" in data):
+            return self._message(info or data, place) if "role" in (info or data) else self._session(info)
+        if "messageID" in data and string(data.get("type")) in _KNOWN:
+            return self._part(data, place)
+        if "aggregate_id" in record or (data.get("type") == "error" and "sessionID" in data):
+            self.left_out[str(record.get("type"))] += 1
+            return True
+        return self._session(data) if "title" in data and "time" in data else False
+
+    def _session(self, info: dict[str, Any]) -> bool:
+        if name := string(info.get("id")):
+            self.chats.setdefault(name, _Chat()).about.update(info)
+        return name is not None
+
+    def _message(self, info: dict[str, Any], place: str | None) -> bool:
+        name, owner = string(info.get("id")), string(info.get("sessionID")) or place
+        if name is None or owner is None:
+            return False
+        self.owner[name] = owner
+        self.chats.setdefault(owner, _Chat()).messages.setdefault(name, {}).update(info)
+        return True
+
+    def _part(self, part: dict[str, Any], message: str | None, event: dict[str, Any] | None = None) -> bool:
+        message = string(part.get("messageID")) or message
+        owner = string(part.get("sessionID")) or string(as_dict(event).get("sessionID")) or self.owner.get(message or "")
+        if message is None or string(part.get("type")) not in _KNOWN:
+            return False
+        chat = self.chats.setdefault(owner or self.session.key, _Chat())
+        parts = chat.parts.setdefault(message, {})
+        parts[string(part.get("id")) or f"p{len(parts)}"] = part
+        return True
+
+    def traces(self) -> Iterator[Trace]:
+        roots: dict[str, list[str]] = {}
+        for name in self.chats:
+            roots.setdefault(self._root(name), []).append(name)
+        for root, names in roots.items():
+            names.sort(key=lambda name: name != root)
+            draft = self.session.draft(root, root, system="opencode")
+            dialogues = {name: Dialogue(MAIN if name == root else name) for name in names}
+            for name in names:
+                self._chat(self.chats[name], dialogues[name], dialogues)
+            if title := string(self.chats[root].about.get("title")):
+                draft.meta["title"] = title
+            odd = [
+                odd_counts(as_dict(p.get("tokens")), _COUNTS)
+                for n in names
+                for ps in self.chats[n].parts.values()
+                for p in ps.values()
+            ]
+            draft.report.note_odd_counts(sum(odd))
+            play(draft, list(dialogues.values()))
+            draft.lane(MAIN).stops()
+            if self.left_out:
+                draft.meta["left_out"] = dict(sorted(self.left_out.items()))
+            yield from draft.traces()
+
+    def _root(self, name: str) -> str:
+        met: set[str] = set()
+        while name not in met:
+            met.add(name)
+            parent = string(self.chats[name].about.get("parentID"))
+            name = parent if parent in self.chats and parent is not None else name
+        return name
+
+    def _chat(self, chat: _Chat, dialogue: Dialogue, dialogues: dict[str, Dialogue]) -> None:
+        names = list(dict.fromkeys([*chat.messages, *chat.parts]))
+        names.sort(key=lambda n: number(as_dict(as_dict(chat.messages.get(n)).get("time")).get("created")) or 0.0)
+        for name in names:
+            info = chat.messages.get(name) or {"role": "assistant"}
+            parts = (
+                [part for _, part in sorted(chat.parts.get(name, {}).items())]
+                if _is_ordered(chat.parts.get(name))
+                else list(chat.parts.get(name, {}).values())
+            )
+            if info.get("role") == "user":
+                dialogue.entries.append(_asked(name, info, parts))
+                continue
+            dialogue.role = dialogue.role or string(info.get("agent")) or string(info.get("mode"))
+            self._steps(name, info, parts, dialogue, dialogues)
+
+    def _steps(
+        self, name: str, info: dict[str, Any], parts: list[dict[str, Any]], dialogue: Dialogue, dialogues: dict[str, Dialogue]
+    ) -> None:
+        """The steps of one message: each ends at its `step-finish`."""
+        times = as_dict(info.get("time"))
+        steps: list[Entry] = []
+        entry = Entry("assistant", id=name, model=string(info.get("modelID")))
+        for part in parts:
+            kind = part["type"]
+            if kind == "text":
+                entry.text = "\n".join(filter(None, (entry.text, text_of(part.get("text")))))
+            elif kind == "reasoning":
+                entry.thinking = "\n".join(filter(None, (entry.thinking, text_of(part.get("text")))))
+            elif kind == "tool":
+                self._tool(part, entry, dialogues)
+            elif kind == "step-finish":
+                entry.usage, entry.cost = _usage(part.get("tokens")), number(part.get("cost")) or None
+                entry.stop_reason = string(part.get("reason"))
+                steps.append(entry)
+                entry = Entry("assistant", id=f"{name}.{len(steps)}", model=entry.model)
+            elif kind not in _STEPS:
+                self.left_out[kind] += 1
+        if entry.text or entry.thinking or entry.calls or not steps:
+            if not steps:
+                entry.usage, entry.cost = _usage(info.get("tokens")), number(info.get("cost")) or None
+            steps.append(entry)
+        steps[-1].error = _failure(info.get("error"))
+        if info.get("summary") is True:
+            steps[-1].extra["is_compaction"] = True
+        steps[-1].at = seconds(times.get("completed")) or seconds(times.get("created"))
+        dialogue.entries += steps
+
+    def _tool(self, part: dict[str, Any], entry: Entry, dialogues: dict[str, Dialogue]) -> None:
+        state = as_dict(part.get("state"))
+        call, tool = string(part.get("callID")) or string(part.get("id")) or "call", string(part.get("tool")) or "unnamed"
+        entry.calls.append(Call(call, tool, state.get("input")))
+        known = as_dict(state.get("metadata"))
+        child = string(known.get("sessionId")) or string(known.get("sessionID"))
+        if child and tool == "task":
+            told = dialogues.setdefault(child, Dialogue(child))
+            told.call, told.rule = told.call or call, "the session that the call states"
+            told.name = told.name or string(as_dict(state.get("input")).get("description"))
+            told.role = string(as_dict(state.get("input")).get("subagent_type")) or told.role
+        times = as_dict(state.get("time"))
+        status, at = state.get("status"), seconds(times.get("end"))
+        entry.at = entry.at or seconds(times.get("start"))
+        if status == "completed":
+            entry.answers.append(Answer(text_of(state.get("output")), call, tool, True, at=at))
+        elif status == "error":
+            error = text_of(state.get("error"))
+            entry.answers.append(Answer(error, call, tool, False, error[:500] or "error", at))
+
+
+def _is_ordered(parts: dict[str, Any] | None) -> bool:
+    """Whether part ids sort in the order of their making."""
+    return bool(parts) and all(name.startswith("prt_") for name in parts or ())
+
+
+def _asked(name: str, info: dict[str, Any], parts: list[dict[str, Any]]) -> Entry:
+    texts = [p for p in parts if p["type"] == "text" and p.get("ignored") is not True]
+    is_compaction = any(p["type"] == "compaction" for p in parts)
+    is_client = is_compaction or bool(texts and all(p.get("synthetic") is True for p in texts))
+    text = "\n".join(filter(None, (text_of(p.get("text")) for p in texts)))
+    task = "\n".join(text_of(p.get("prompt")) for p in parts if p["type"] == "subtask")
+    entry = Entry(
+        "user", text or task, name, seconds(as_dict(info.get("time")).get("created")), by="client" if is_client else None
+    )
+    entry.extra = {"is_compaction": True} if is_compaction else {}
+    return entry
+
+
+def _usage(tokens: Any) -> Usage | None:
+    got = as_dict(tokens)
+    cache = as_dict(got.get("cache"))
+    fresh, out, thought, total = (count(got.get(name)) for name in (*_COUNTS, "total"))
+    if fresh is None and out is None:
+        return None
+    read, wrote = count(cache.get("read")) or 0, count(cache.get("write")) or 0
+    fresh, out, thought = fresh or 0, out or 0, thought or 0
+    is_inside = total is not None and thought <= out and total < fresh + read + wrote + out + thought
+    return Usage(fresh, read, wrote, out if is_inside else out + thought, thought)
+
+
+def _failure(error: Any) -> str | None:
+    got = as_dict(error)
+    return (text_of(as_dict(got.get("data")).get("message")) or string(got.get("name")) or "error") if got else None
+
+
+opencode = Importer(
+    suffixes=(".opencode.json",),
+    sniff=_sniff,
+    signs=("info", "messages", "parts", "sessionID", "messageID", "modelID", "providerID"),
+    system="opencode",
+    group=_group,
+    read_session=_read,
+    rank=1,
+    becomes={
+        "message of the user": ("human_intervention", "message"),
+        "message of the assistant": (
+            "orchestrator_decision",
+            "aggregate",
+            "message",
+            "tool_call",
+            "tool_result",
+            "spawn",
+            "return",
+        ),
+        "session": ("meta",),
+    },
+    lost="snapshots, patches, files, permissions",
+)
+"""Sessions of OpenCode."""

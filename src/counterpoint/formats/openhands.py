@@ -1,0 +1,199 @@
+"""OpenHands: the events of its SDK, on lines or one in each file of a conversation's `events` folder.
+
+| record | becomes |
+|---|---|
+| `SystemPromptEvent` | `message` of `system` |
+| `MessageEvent` of the user, of the agent | `human_intervention`, `orchestrator_decision` |
+| `ActionEvent`s of one `llm_response_id` | one `orchestrator_decision`, with a `tool_call` each |
+| `ObservationEvent`, `UserRejectObservation`, `AgentErrorEvent` | `tool_result` |
+| `ConversationErrorEvent` | `error` of the step before |
+| `Condensation`, `CondensationSummaryEvent` | `message` of the client |
+
+Tokens: `stats` are sums since the conversation began; the last ones, of all its models together, stand on the last step.
+
+What is lost: tokens of each call, other state (counted in `left_out`), images.
+
+Always true: an event's id is read once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from counterpoint.formats.importer import Importer, Session, run_of
+from counterpoint.formats.importing.chat import Call
+from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
+from counterpoint.formats.importing.files import File, first_keys
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, number, seconds, string, text_of
+from counterpoint.trace import Trace
+
+_KIND = re.compile(rb'"kind"\s*:\s*"(?:[A-Za-z]*Event|[A-Za-z]*Observation|Condensation)"')
+_FOLDER = re.compile(r"^(.*)/events/event-[^/]+\.json$")
+_RESULTS = frozenset({"ObservationEvent", "UserRejectObservation", "AgentErrorEvent"})
+_SUMMARIES = frozenset({"Condensation", "CondensationSummaryEvent"})
+_STATE = frozenset(
+    {"ConversationStateUpdateEvent", "PauseEvent", "CondensationRequest", "TokenEvent", "InterruptEvent", "StreamingDeltaEvent"}
+)
+_ONLY = ("prompt_tokens", "completion_tokens")
+
+
+def _sniff(head: bytes) -> bool:
+    keys = first_keys(head)
+    return keys.keys() >= {"kind", "id", "timestamp", "source"} and _KIND.search(head) is not None
+
+
+def _group(files: Sequence[File]) -> Iterable[Session]:
+    groups: dict[str, list[File]] = {}
+    for file in files:
+        match = _FOLDER.match(file.name)
+        groups.setdefault(match[1] if match else file.name, []).append(file)
+    return [Session(name, sorted(some, key=lambda f: f.name)) for name, some in groups.items()]
+
+
+def _read(session: Session) -> Iterator[Trace]:
+    reader = _Reader(session)
+    unknown: Counter[str] = Counter()
+    records = 0
+    for file in session.files:
+        for value in session.documents(file):
+            for event in value if isinstance(value, list) else [value]:
+                records += 1
+                if not reader.event(as_dict(event)):
+                    unknown[f"event of kind {as_dict(event).get('kind')}"] += 1
+    require_half(session.files[0].name, records, unknown)
+    session.report.unknown.update(unknown)
+    yield from reader.traces()
+
+
+class _Reader:
+    """One conversation on its way to a trace."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.entries: list[Entry] = []
+        self.responses: dict[str, Entry] = {}
+        self.seen: set[str] = set()
+        self.first: str | None = None
+        """The id of its first event."""
+        self.stats: dict[str, Any] = {}
+        self.left_out: Counter[str] = Counter()
+
+    def event(self, event: dict[str, Any]) -> bool:
+        """Take an event; False where its kind is not known."""
+        kind, name, at = string(event.get("kind")), string(event.get("id")), seconds(event.get("timestamp"))
+        if name in self.seen:
+            return True
+        self.seen.update([name] if name else [])
+        self.first = self.first or name
+        if kind == "ActionEvent":
+            self._action(event, name, at)
+        elif kind in _RESULTS:
+            self._result(event, kind, at)
+        elif kind == "MessageEvent":
+            self._message(event, name, at)
+        elif kind == "SystemPromptEvent":
+            self.entries.append(Entry("system", text_of(event.get("system_prompt")), name, at))
+        elif kind in _SUMMARIES:
+            extra = {"is_compaction": True}
+            self.entries.append(Entry("user", text_of(event.get("summary")), name, at, by="client", extra=extra))
+        elif kind == "ConversationErrorEvent":
+            self.entries.append(Entry("error", text_of(event.get("detail") or event.get("code")), name, at))
+        elif kind in _STATE:
+            self._state(event, kind)
+        else:
+            return False
+        return True
+
+    def _state(self, event: dict[str, Any], kind: str) -> None:
+        value = as_dict(event.get("value"))
+        stats = value if event.get("key") == "stats" else as_dict(value.get("stats"))
+        if found := as_dict(stats.get("usage_to_metrics")):
+            self.stats = found
+        else:
+            self.left_out[kind] += 1
+
+    def _message(self, event: dict[str, Any], name: str | None, at: float | None) -> None:
+        message = as_dict(event.get("llm_message"))
+        text, source = text_of(message.get("content")), event.get("source")
+        if source == "agent" or message.get("role") == "assistant":
+            thinking = text_of(message.get("reasoning_content") or event.get("reasoning_content"))
+            self.entries.append(Entry("assistant", text, name, at, thinking))
+        else:
+            self.entries.append(Entry("user", text, name, at, by=None if source == "user" else "client"))
+
+    def _action(self, event: dict[str, Any], name: str | None, at: float | None) -> None:
+        response = string(event.get("llm_response_id"))
+        entry = self.responses.get(response) if response else None
+        if entry is None:
+            entry = Entry("assistant", text_of(event.get("thought")), name, at, text_of(event.get("reasoning_content")))
+            self.entries.append(entry)
+            if response:
+                self.responses[response] = entry
+        call = as_dict(event.get("tool_call"))
+        tool = string(event.get("tool_name")) or string(call.get("name")) or "unnamed"
+        arguments = call.get("arguments") or as_dict(call.get("function")).get("arguments") or event.get("action")
+        entry.calls.append(Call(string(event.get("tool_call_id")) or string(call.get("id")), tool, arguments))
+
+    def _result(self, event: dict[str, Any], kind: str, at: float | None) -> None:
+        seen = as_dict(event.get("observation"))
+        code = seen.get("exit_code")
+        failed = seen.get("is_error") is True or (isinstance(code, int) and code != 0)
+        text = text_of(seen.get("content") or seen.get("output") or "")
+        if kind != "ObservationEvent":
+            text, failed = text_of(event.get("error") or event.get("rejection_reason")), True
+        ok = False if failed else True if kind == "ObservationEvent" else None
+        extra = {"is_rejected": True} if kind == "UserRejectObservation" else {}
+        call, tool = string(event.get("tool_call_id")), string(event.get("tool_name"))
+        answer = Answer(text, call, tool, ok, (text[:500] or "error") if failed else None, at, extra)
+        self.entries.append(Entry("tool", at=at, answers=[answer]))
+
+    def traces(self) -> Iterator[Trace]:
+        name = f"openhands-{run_of(self.first)}"  # a conversation that grew keeps its name
+        draft = self.session.draft(name, name, system="openhands")
+        metrics = [as_dict(m) for m in self.stats.values()]
+        used = [u for m in metrics if (u := Usage.openai(_spelled(m.get("accumulated_token_usage"))))]
+        last = next((e for e in reversed(self.entries) if e.role == "assistant"), None)
+        if last is not None and used:
+            last.usage = used[0]
+            for usage in used[1:]:
+                last.usage = last.usage.plus(usage)
+            last.cost = sum(number(m.get("accumulated_cost")) or 0.0 for m in metrics) or None
+            last.model = next((model for m in metrics if (model := string(m.get("model_name")))), None)
+            last.extra = {**last.extra, "tokens_of": "the run"}
+        play(draft, [Dialogue(entries=self.entries)])
+        draft.lane(MAIN).stops()
+        if self.left_out:
+            draft.meta["left_out"] = dict(sorted(self.left_out.items()))
+        yield from draft.traces()
+
+
+def _spelled(usage: Any) -> dict[str, Any]:
+    """Its counts under OpenAI's names: the prompt's includes the cache."""
+    got = as_dict(usage)
+    details = {"cached_tokens": got.get("cache_read_tokens"), "cache_creation": got.get("cache_write_tokens")}
+    reasoning = {"reasoning_tokens": got.get("reasoning_tokens")}
+    return {**{n: got.get(n) for n in _ONLY}, "prompt_tokens_details": details, "completion_tokens_details": reasoning}
+
+
+openhands = Importer(
+    suffixes=(".openhands.jsonl",),
+    sniff=_sniff,
+    signs=("kind", "source", "llm_response_id", "tool_call_id", "llm_message", "observation"),
+    system="openhands",
+    group=_group,
+    read_session=_read,
+    rank=1,
+    becomes={
+        "SystemPromptEvent, Condensation": ("message",),
+        "MessageEvent": ("human_intervention", "message", "orchestrator_decision"),
+        "ActionEvent": ("orchestrator_decision", "tool_call"),
+        "ObservationEvent, AgentErrorEvent, UserRejectObservation": ("tool_result",),
+        "ConversationErrorEvent": ("error",),
+    },
+    lost="tokens of each call, other state, images",
+)
+"""Conversations of the OpenHands SDK."""
