@@ -30,6 +30,7 @@ _BUFFER = 1 << 18
 _FURTHER = (1 << 20, 1 << 24)
 # How many lines in front of a log are looked past, to say what is behind them.
 _ODD_LINES = 50
+_SCHEMA_WORDS = (b'"properties"', b'"$schema"', b'"$defs"', b'"definitions"', b'"openapi"', b'"swagger"')
 # A source of which fewer signs are there is not near.
 _NEAR = 0.4
 
@@ -164,13 +165,14 @@ def _owner(file: File, before: str | None) -> str | None:
 
 
 def _is_schema(head: bytes) -> bool:
-    """Whether a file is a JSON Schema: what records look like, and no record."""
-    if b'"properties"' not in head and b'"$schema"' not in head:
+    """Whether a file is a JSON Schema, or an OpenAPI document: what records look like, and no record."""
+    if not any(word in head for word in _SCHEMA_WORDS):
         return False
     keys = first_keys(head)
-    return b"json-schema.org" in keys.get("$schema", b"") or (
-        keys.keys() >= {"type", "properties"} and keys["type"].lstrip().startswith(b'"object"')
-    )
+    if b"json-schema.org" in keys.get("$schema", b"") or "openapi" in keys or "swagger" in keys:
+        return True
+    of_object = "properties" in keys and keys.get("type", b"").lstrip().startswith(b'"object"')
+    return of_object or any(keys.get(name, b"").lstrip().startswith(b"{") for name in ("$defs", "definitions"))
 
 
 def _is_zip(file: File, forced: str | None) -> bool:
