@@ -51,6 +51,7 @@ _NOTES = {"ai-title", "custom-title", "agent-name", "mode", "permission-mode", "
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"]+)"')
 _UUID = re.compile(rb'"uuid"\s*:\s*"([^"]+)"')
 _TEAM = re.compile(rb'"team_?[nN]ame"\s*:\s*"([^"\\]+)"')
+_FOREIGN = re.compile(rb'"parts"\s*:\s*\[')
 _BLOCK = 1 << 20
 _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"]+)"')
 
@@ -64,13 +65,19 @@ def _sniff(head: bytes) -> bool:
         try:
             record = decode(line)
         except InputError:
-            if k == 0 and _SESSION.search(line) and (b'"parentUuid"' in line or b'"isSidechain"' in line or _UUID.search(line)):
+            is_foreign = _FOREIGN.search(line) is not None
+            if (
+                k == 0
+                and not is_foreign
+                and _SESSION.search(line)
+                and (b'"parentUuid"' in line or b'"isSidechain"' in line or _UUID.search(line))
+            ):
                 return True  # one record longer than the head
             continue
         if not isinstance(record, dict):
             continue  # counted as broken when it is read, like a line that is not JSON
-        if not isinstance(record.get("type"), str):
-            return False
+        if not isinstance(record.get("type"), str) or "systemPayload" in record or "parts" in as_dict(record.get("message")):
+            return False  # Qwen Code has the same envelope around contents in Google's form
         if record["type"] in _TYPES and "sessionId" in record and ("uuid" in record or "operation" in record):
             return True
         if record["type"] in ("started", "result") and "agentId" in record and "key" in record:
