@@ -294,7 +294,8 @@ class _BoundedStream(io.RawIOBase):
 
 
 _DOCUMENT = re.compile(
-    rb"\s*(?:#{1,3} (?!aider chat)\S|---\n\w[\w -]*:|```|<!DOCTYPE|<html|<\?xml|#!/|\"\"\"|'''|(?:import|from) [\w.]+(?: import .*)?\n|// |/\*)",
+    rb"\s*(?:#{1,3} (?!aider chat)\S|---\n\w[\w -]*:|```|<!DOCTYPE|<html|<\?xml|#!/|\"\"\"|'''|// |/\*"
+    rb"|(?:import|from) [\w.]+(?: import .*)?\n)",
     re.I,
 )
 

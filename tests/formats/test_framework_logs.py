@@ -1,0 +1,202 @@
+"""Frameworks and harnesses that log runs their own way: each against counts of its raw records, which share no code with it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logs
+from counterpoint.app.discover import find
+from counterpoint.errors import InputError
+from counterpoint.trace import Trace
+
+MORE = "more"
+
+
+def read(name: str, path: Path) -> list[Trace]:
+    return logs.imported(name, logs.files_of(path))
+
+
+def owners(path: Path) -> set[str]:
+    found = find([path])
+    assert found.skipped == []
+    return {name for name, _ in found.sessions}
+
+
+# -- tau-bench -------------------------------------------------------------------------------------------------------------
+
+
+def tau_counts(path: Path) -> list[tuple[float, int, int, int]]:
+    """Reward, calls, results and answers of each run; the sample's second run writes its calls as text."""
+    out = []
+    for run in json.loads(path.read_text(encoding="utf-8")):
+        said = [m for m in run["traj"] if m["role"] == "assistant"]
+        printed = sum(m["role"] == "user" and m["content"].startswith("API output: ") for m in run["traj"])
+        calls = sum(len(m.get("tool_calls") or []) for m in said) + printed
+        results = sum(m["role"] == "tool" for m in run["traj"]) + printed
+        out.append((float(run["reward"]), calls, results, len(said)))
+    return out
+
+
+def tau_paths() -> list[Path]:
+    real = logs.REAL / MORE / "tau-bench-agentrx"
+    return [logs.SAMPLES / "tau_bench" / "results.json", *(sorted(real.rglob("*.json")) if real.exists() else [])]
+
+
+@pytest.mark.parametrize("path", tau_paths(), ids=lambda path: path.name)
+def test_tau_bench_counts_are_those_of_the_records(path: Path) -> None:
+    traces = read("tau_bench", path)
+    kinds = [logs.kinds(trace) for trace in traces]
+    found = [
+        (trace.rewards["team"], kind["tool_call"], kind["tool_result"], kind["orchestrator_decision"])
+        for trace, kind in zip(traces, kinds, strict=True)
+    ]
+    assert found == tau_counts(path)
+    assert owners(path) == {"tau_bench"}
+    assert {trace.costs["tokens"] for trace in traces} == {0}
+    assert all("tokens" in trace.meta["import"]["lacks"] for trace in traces)
+
+
+def test_tau_bench_says_which_call_failed_and_links_text_by_inference() -> None:
+    asked, told = read("tau_bench", logs.SAMPLES / "tau_bench")
+    assert [(e.tool, e.error) for e in asked.events if e.ok is False] == [("get_order", "Error: order not found")]
+    assert asked.text(asked.events[-2]) == "It is cancelled."
+    assert told.meta["import"]["links"] == {"inferred": {"the oldest call without an answer": 1}}
+
+
+def tau_run(messages: list[dict[str, Any]]) -> bytes:
+    return json.dumps([{"task_id": 1, "reward": 0, "info": {}, "traj": messages, "trial": 0}]).encode()
+
+
+def test_tau_bench_reads_function_calls_of_the_old_form() -> None:
+    called = {"role": "assistant", "content": None, "function_call": {"name": "sum", "arguments": "{}"}}
+    answered = {"role": "function", "name": "sum", "content": "3"}
+    (trace,) = logs.imported("tau_bench", {"x.json": tau_run([{"role": "user", "content": "Sum."}, called, answered])})
+    assert Counter(e.type for e in trace.events) == {
+        "human_intervention": 1, "orchestrator_decision": 1, "tool_call": 1, "tool_result": 1,
+    }  # fmt: skip
+
+
+def test_a_tau_bench_run_of_strange_messages_is_refused() -> None:
+    strange = [{"role": "referee", "content": "x"}] * 3
+    with pytest.raises(InputError, match="less than half"):
+        logs.imported("tau_bench", {"x.json": tau_run([*strange, {"role": "user", "content": "Hello."}])})
+
+
+# -- smolagents ------------------------------------------------------------------------------------------------------------
+
+
+def smol_paths() -> list[Path]:
+    real = logs.REAL / MORE / "traceforge"
+    return [logs.SAMPLES / "smolagents" / "memory.jsonl", *(sorted(real.rglob("smolagents/*.jsonl")) if real.exists() else [])]
+
+
+@pytest.mark.parametrize("path", smol_paths(), ids=lambda path: path.name)
+def test_smolagents_counts_are_those_of_the_records(path: Path) -> None:
+    steps = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    (trace,) = read("smolagents", path)
+    used = [s["token_usage"] for s in steps if s.get("token_usage")]
+    assert sum(e.tokens_in or 0 for e in trace.events) == sum(u["input_tokens"] for u in used)
+    assert sum(e.tokens_out or 0 for e in trace.events) == sum(u["output_tokens"] for u in used)
+    calls = sum(len(s.get("tool_calls") or []) for s in steps)
+    kinds = logs.kinds(trace)
+    assert (kinds["tool_call"], kinds["tool_result"]) == (calls, calls)
+    assert kinds["orchestrator_decision"] == len(used)
+    assert sum(e.ok is False for e in trace.events) == sum(bool(s.get("error")) for s in steps)
+    assert owners(path) == {"smolagents"}
+
+
+def test_smolagents_answer_is_that_of_the_final_step_in_every_envelope() -> None:
+    path = logs.SAMPLES / "smolagents" / "memory.jsonl"
+    steps = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    shapes = [json.dumps(steps), json.dumps({"output": "3.5 m", "state": "success", "steps": steps})]
+    traces = [*read("smolagents", path), *(t for s in shapes for t in logs.imported("smolagents", {"x.json": s.encode()}))]
+    assert [t.meta["answer"] for t in traces] == ["3.5 m"] * 3
+    assert len({t.trace_id for t in traces}) == 1
+    assert [e.error for e in traces[0].events if e.ok is False] == ["SyntaxError: '(' was never closed"]
+
+
+def test_smolagents_records_of_which_most_are_strange_are_refused() -> None:
+    path = logs.SAMPLES / "smolagents" / "memory.jsonl"
+    strange = json.dumps({"weather": "wet"}) + "\n"
+    with pytest.raises(InputError, match="less than half"):
+        logs.imported("smolagents", {"x.jsonl": path.read_bytes() + (strange * 7).encode()})
+
+
+# -- Google ADK ------------------------------------------------------------------------------------------------------------
+
+
+def adk_paths() -> list[Path]:
+    real = logs.REAL / MORE / "google-adk"
+    found = sorted(real.rglob("*.session.json")) if real.exists() else []
+    return [logs.SAMPLES / "google_adk" / "ferry.session.json", *(p for p in found if json.loads(p.read_text())["events"])]
+
+
+def adk_parts(path: Path, kind: str) -> list[tuple[str, Any]]:
+    """Author and content of each part of a kind, without pieces of streams."""
+    events = [e for e in json.loads(path.read_text(encoding="utf-8"))["events"] if not e.get("partial")]
+    return [(e["author"], p[kind]) for e in events for p in e["content"]["parts"] if kind in p]
+
+
+@pytest.mark.parametrize("path", adk_paths(), ids=lambda path: path.name)
+def test_google_adk_counts_are_those_of_the_records(path: Path) -> None:
+    (trace,) = read("google_adk", path)
+    kinds = logs.kinds(trace)
+    calls = adk_parts(path, "function_call")
+    assert kinds["tool_call"] == len(calls)
+    assert kinds["tool_result"] == len(adk_parts(path, "function_response"))
+    assert Counter(e.tool for e in trace.events if e.type == "tool_call") == Counter(call["name"] for _, call in calls)
+    handed = [call["args"]["agent_name"] for _, call in calls if call["name"].startswith("transfer_to_")]
+    assert [e.to for e in trace.events if e.type == "message"] == handed
+    said = {author for kind in ("text", "function_call") for author, _ in adk_parts(path, kind)}
+    assert {e.agent for e in trace.events} == said
+    used = [e.get("usage_metadata", {}) for e in json.loads(path.read_text())["events"]]
+    assert sum(e.tokens_in or 0 for e in trace.events) == sum(u.get("prompt_token_count", 0) for u in used)
+    outs = [u.get("candidates_token_count", 0) + u.get("thoughts_token_count", 0) for u in used]
+    assert sum(e.tokens_out or 0 for e in trace.events) == sum(outs)
+    assert owners(path) == {"google_adk"}
+
+
+def camel(value: Any) -> Any:
+    """ADK's other spelling of names."""
+    if isinstance(value, list):
+        return [camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    words = {key: key.split("_") for key in value}
+    return {w[0] + "".join(part.title() for part in w[1:]): camel(value[key]) for key, w in words.items()}
+
+
+def test_google_adk_is_read_in_both_spellings_and_as_a_list_of_events() -> None:
+    path = logs.SAMPLES / "google_adk" / "ferry.session.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    (first,) = read("google_adk", path)
+    (other,) = logs.imported("google_adk", {"x.json": json.dumps(camel(whole)).encode()})
+    assert [(e.id, e.type, e.tokens_in, e.tokens_out) for e in other.events if e.tool != "transfer_to_agent"] == [
+        (e.id, e.type, e.tokens_in, e.tokens_out) for e in first.events if e.tool != "transfer_to_agent"
+    ]
+    (loose,) = logs.imported("google_adk", {"x.json": json.dumps(whole["events"]).encode()})
+    assert [(e.id, e.type) for e in loose.events] == [(e.id, e.type) for e in first.events]
+
+
+def test_google_adk_agents_hear_what_was_said_and_errors_stand_on_results() -> None:
+    (trace,) = read("google_adk", logs.SAMPLES / "google_adk" / "ferry.session.json")
+    assert {(e.src, e.dst) for e in trace.edges if e.type == "message"} == {
+        ("v1", "v2"), ("v1", "v4"), ("adk-1:transfer", "v4"),
+    }  # fmt: skip
+    assert [(e.id, e.error) for e in trace.events if e.ok is False] == [("adk-3:result", "no such line")]
+    assert trace.text(trace.events[-1]) == "At 22:40."
+    assert trace.meta["left_out"] == {"pieces of streamed answers": 1}
+
+
+def test_google_adk_events_of_no_author_are_refused_and_none_at_all_are_told() -> None:
+    strange = {"id": "s", "app_name": "a", "user_id": "u", "events": [{"x": 1}, {"y": 2}, {"author": "user", "content": {}}]}
+    with pytest.raises(InputError, match="less than half"):
+        logs.imported("google_adk", {"x.json": json.dumps(strange).encode()})
+    (session,) = logs.sessions("google_adk", {"x.json": json.dumps({**strange, "events": []}).encode()})
+    assert list(logs.importer("google_adk").read_session(session)) == []
+    assert session.report.broken[0]["what"] == "a session without events"
