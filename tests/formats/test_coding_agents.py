@@ -72,9 +72,35 @@ def qwen(folder: Path) -> Counts:
     return out
 
 
-SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen}
+def gemini(folder: Path) -> Counts:
+    total = Counts(agents=0)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        if path.suffix == ".json":
+            messages = {m["id"]: m for m in json.loads(path.read_text())["messages"]}
+        else:
+            records = rows(path)
+            if records[0].get("type") == "init":
+                stats = records[-1]["stats"]
+                used = Counts(stats["input_tokens"], stats["total_tokens"] - stats["input_tokens"])
+                total = add(total, used._replace(calls=sum(r["type"] == "tool_use" for r in records)))
+                continue
+            messages = {r["id"]: r for r in records if "id" in r}
+        tokens = [m["tokens"] for m in messages.values() if m.get("tokens")]
+        into = sum(t["input"] + t.get("tool", 0) for t in tokens)
+        out = sum(t["output"] + t.get("thoughts", 0) for t in tokens)
+        total = add(total, Counts(into, out, sum(len(m.get("toolCalls", [])) for m in messages.values())))
+    return total
+
+
+def add(a: Counts, b: Counts) -> Counts:
+    return Counts(*(x + y for x, y in zip(a, b, strict=True)))
+
+
+SOURCES: dict[str, Callable[[Path], Counts]] = {"qwen_code": qwen, "gemini_cli": gemini}
 # Where the reference logs of a source lie, each folder or file a session of its own.
 REAL = [
+    ("gemini_cli", "gemini-fixture/wesm_agentsview/internal/parser/testdata/gemini/thinking_only.json"),
+    ("gemini_cli", "gemini-fixture/wesm_agentsview/internal/parser/testdata/gemini/tool_calls.json"),
     ("qwen_code", "qwen-code/QwenLM_qwen-code/integration-tests/fixtures/chat-transcript-contract/v1/cases/representative/chat-records.jsonl"),
     ("qwen_code", "mlflow-fixture/mlflow_mlflow/libs/typescript/integrations/qwen-code/tests/fixtures/basic.jsonl"),
 ]  # fmt: skip
@@ -164,3 +190,47 @@ def test_a_file_of_which_little_is_understood_is_refused() -> None:
     strange = [{**qwen_record("user", k, {"text": "a"}), "type": "hologram"} for k in range(2, 9)]
     with pytest.raises(InputError, match=r"less than half .* hologram"):
         read("qwen_code", qwen_record("user", 1, {"text": "a"}), *strange)
+
+
+# -- Gemini CLI --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_gemini_sample_keeps_what_was_rewound_and_links_its_sub_agent() -> None:
+    found = {t.trace_id: t for t in logs.imported("gemini_cli", logs.files_of(logs.SAMPLES / "gemini_cli"))}
+    main = found["3d0b7f52-1c2e-4a5d-8e9f-aa11bb22cc33"]
+    assert logs.tokens(main) == {"main": (900 + 1100 + 300 + 5, 40 + 25 + 60 + 12 + 8), "investigator-9c1d": (460, 24)}
+    assert [(e.tool, e.error) for e in main.events if e.ok is False] == [
+        ("run_shell_command", "sort: cannot read: shelf.csv"),
+        ("write_file", "The user cancelled it."),
+    ]
+    assert [(e.from_, main.text(e)) for e in main.events if e.type == "return"] == [("investigator-9c1d", "One: Tides.")]
+    assert main.meta["import"]["mended"] == {"messages that a rewind took back: kept": 2}
+    assert main.text(main.events[-1]) == "The author of Tides is missing."
+    assert [e.from_ for e in main.events if e.id in ("m0", "m5")] == ["user", "client"]
+    stream = found["stream-1"]
+    assert [stream.text(e) for e in stream.events if e.type == "orchestrator_decision"] == [
+        "I count the lines.",
+        "One book and a head.",
+    ]
+
+
+def test_a_printed_run_of_gemini_has_the_tokens_of_each_model() -> None:
+    tokens = {"prompt": 100, "candidates": 20, "total": 130, "cached": 40, "thoughts": 10, "tool": 0}
+    models = {"gemini-2.5-pro": {"api": {"totalRequests": 2, "totalApiErrors": 0}, "tokens": tokens}}
+    value = {"session_id": "s", "response": "Done.", "stats": {"models": models, "tools": {"totalCalls": 3}}}
+    (trace,) = read("gemini_cli", value, file="out.json")
+    assert (logs.tokens(trace), trace.text(trace.events[-1])) == ({"main": (100, 30)}, "Done.")
+    assert trace.meta["import"]["lacks"]["the tool calls: only their number is printed"] == 3
+
+
+def test_an_error_of_the_client_is_one_of_the_step_before() -> None:
+    head = {"type": "init", "timestamp": "2026-01-01T00:00:00Z", "session_id": "s", "model": "gemini-2.5-pro"}
+    words = {"type": "message", "timestamp": "2026-01-01T00:00:01Z", "role": "assistant", "content": "I try."}
+    end = {
+        "type": "result",
+        "timestamp": "2026-01-01T00:00:02Z",
+        "status": "error",
+        "error": {"type": "quota", "message": "No quota."},
+    }
+    (trace,) = read("gemini_cli", head, words, end)
+    assert [(e.ok, e.error) for e in trace.events] == [(False, "No quota.")]

@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Entry:
-    """One message: `role` is system, user, assistant or tool."""
+    """One message: `role` is system, user, assistant, tool, or error where the client says what went wrong."""
 
     role: str
     text: str = ""
@@ -146,8 +146,18 @@ class _Team:
             lane.prompt(entry.text, by=entry.by or "user", source=source, id=entry.id, at=entry.at, extra=entry.extra)
         elif entry.role == "assistant":
             self._step(lane, entry, open_calls)
+        elif entry.role == "error":
+            self._failure(lane, entry)
         for answer in entry.answers:
             self._answer(lane, answer, open_calls, entry.at if entry.role == "tool" else None)
+
+    def _failure(self, lane: Lane, entry: Entry) -> None:
+        """What the client says went wrong: of the last step, where there was one."""
+        if lane.last is not None and self.draft.rows[lane.last]["type"] != "tool_call":
+            self.draft.set(lane.last, ok=False, error=entry.text[:500] or "error")
+        else:
+            by = entry.by or "client"
+            lane.prompt(entry.text, by=by, source="system", id=entry.id, at=entry.at, extra={**entry.extra, "is_error": True})
 
     def _step(self, lane: Lane, entry: Entry, open_calls: dict[str, str]) -> None:
         failed: dict[str, Any] = {"ok": False, "error": entry.error} if entry.error else {}
@@ -165,11 +175,11 @@ class _Team:
         )
         for k, call in enumerate(entry.calls):
             name = call.id or f"{entry.id or step or len(self.draft.rows)}.{k}"
-            child = self.children.get(call.id)
+            child = self.children.get(name)
             if child is not None and child.agent not in self.begun and child.agent not in self.spawned:
                 self.spawned.add(child.agent)
                 task = _task(child)
-                fields = {"id": name, "tool": call.tool, "at": entry.at, "role": child.role, "name": child.name}
+                fields: dict[str, Any] = {"id": name, "tool": call.tool, "at": entry.at, "role": child.role, "name": child.name}
                 event = lane.spawn(child.agent, text=task.text if task else call.text, **fields)
                 self.draft.report.linked(child.rule)
             else:
@@ -182,17 +192,24 @@ class _Team:
             name = next(iter(open_calls))
             self.draft.report.linked(_OLDEST, exact=False)
         event = open_calls.pop(name, None) if name is not None else None
-        child = self.children.get(name)
+        child = self.children.get(name) if name is not None else None
         if event is not None and child is not None and self.draft.rows[event]["type"] == "spawn":
             if child.agent not in self.begun:
                 self.play(child, is_child=True)
-            failed = {"ok": answer.ok, "error": answer.error} if answer.ok is False else {}
+            failed: dict[str, Any] = {"ok": answer.ok, "error": answer.error} if answer.ok is False else {}
             self.draft.lane(child.agent).returns(lane.agent, answer.text, at=at, id=f"{event}:return", **failed)
             return
         if event is None:
             self.draft.report.loose(f"answer {answer.call or '?'} of {answer.tool or 'a tool'} without a call")
         named = f"{event}:result" if event else None
-        fields = {"id": named, "tool": answer.tool, "ok": answer.ok, "error": answer.error, "at": at, "extra": answer.extra}
+        fields: dict[str, Any] = {
+            "id": named,
+            "tool": answer.tool,
+            "ok": answer.ok,
+            "error": answer.error,
+            "at": at,
+            "extra": answer.extra,
+        }
         lane.result(name, answer.text, **fields)
 
 
