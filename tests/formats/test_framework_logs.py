@@ -200,3 +200,69 @@ def test_google_adk_events_of_no_author_are_refused_and_none_at_all_are_told() -
     (session,) = logs.sessions("google_adk", {"x.json": json.dumps({**strange, "events": []}).encode()})
     assert list(logs.importer("google_adk").read_session(session)) == []
     assert session.report.broken[0]["what"] == "a session without events"
+
+
+# -- Pydantic AI -----------------------------------------------------------------------------------------------------------
+
+
+def pydantic_messages(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8")
+    records = json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
+    return [r for r in records if r.get("kind") in ("request", "response")]
+
+
+def pydantic_paths() -> list[Path]:
+    real = logs.REAL / MORE / "traceforge"
+    return [logs.SAMPLES / "pydantic_ai" / "messages.json", *(sorted(real.rglob("pydantic_ai/*.jsonl")) if real.exists() else [])]
+
+
+@pytest.mark.parametrize("path", pydantic_paths(), ids=lambda path: path.name)
+def test_pydantic_ai_counts_are_those_of_the_records(path: Path) -> None:
+    (trace,) = read("pydantic_ai", path)
+    messages = pydantic_messages(path)
+    parts = Counter(part["part_kind"] for m in messages for part in m["parts"])
+    used = [m["usage"] for m in messages if m["kind"] == "response"]
+    retried = sum(p["part_kind"] == "retry-prompt" and p["tool_name"] is not None for m in messages for p in m["parts"])
+    kinds = logs.kinds(trace)
+    assert kinds["tool_call"] == parts["tool-call"] > 0
+    assert kinds["tool_result"] == parts["tool-return"] + retried
+    assert kinds["orchestrator_decision"] == len(used)
+    assert kinds["human_intervention"] == parts["user-prompt"]
+    assert sum(e.tokens_in or 0 for e in trace.events) == sum(u["input_tokens"] for u in used)
+    assert sum(e.tokens_out or 0 for e in trace.events) == sum(u["output_tokens"] for u in used)
+    assert "links" not in trace.meta["import"]
+    assert owners(path) == {"pydantic_ai"}
+
+
+def test_pydantic_ai_retry_is_the_failure_of_the_call_that_it_names() -> None:
+    (trace,) = read("pydantic_ai", logs.SAMPLES / "pydantic_ai" / "messages.json")
+    (failed,) = [e for e in trace.events if e.ok is False]
+    assert (failed.id, failed.type, "Field required" in (failed.error or "")) == ("call_2:result", "tool_result", True)
+    (asked,) = [e for e in trace.events if e.role == "system" and trace.text(e) == "Answer in grams."]
+    assert asked.type == "message"
+    assert trace.text(trace.events[-1]) == "800 g of rye."
+    first = next(e for e in trace.events if e.type == "orchestrator_decision")
+    assert (first.extra or {})["tokens_cache_read"] == 64
+
+
+def test_pydantic_ai_events_of_a_stream_change_nothing() -> None:
+    messages = json.loads((logs.SAMPLES / "pydantic_ai" / "messages.json").read_text(encoding="utf-8"))
+    delta = {"event_kind": "part_delta", "index": 0, "delta": {"content_delta": "8", "part_delta_kind": "text"}}
+    lines = "".join(json.dumps(r) + "\n" for r in [delta, *messages, delta])
+    (plain,) = read("pydantic_ai", logs.SAMPLES / "pydantic_ai" / "messages.json")
+    (told,) = logs.imported("pydantic_ai", {"x.jsonl": lines.encode()})
+    assert [(e.id, e.type, e.tokens_in) for e in told.events] == [(e.id, e.type, e.tokens_in) for e in plain.events]
+    assert told.meta["left_out"] == {"events of a stream": 2}
+
+
+def test_pydantic_ai_parts_of_which_most_are_strange_are_refused() -> None:
+    parts = [{"part_kind": "text", "content": "x"}, *[{"part_kind": "smell"}] * 9]
+    with pytest.raises(InputError, match="less than half"):
+        logs.imported("pydantic_ai", {"x.json": json.dumps([{"kind": "response", "parts": parts}]).encode()})
+
+
+def test_pydantic_ai_events_alone_are_refused_with_what_to_export() -> None:
+    part = {"part_kind": "text", "content": "8", "id": None}
+    lines = json.dumps({"event_kind": "part_start", "index": 0, "part": part}) + "\n"
+    with pytest.raises(InputError, match="no message"):
+        logs.imported("pydantic_ai", {"x.jsonl": (lines * 2).encode()})

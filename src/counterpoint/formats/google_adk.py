@@ -134,6 +134,7 @@ class _Reader:
         self.draft.report.note_odd_counts(odd_counts(got, names))
         usage = google_usage(got, names)
         self.steps, self.untold = self.steps + 1, self.untold + (usage is None)
+        failed: dict[str, Any] = {"ok": False, "error": error} if error else {}
         step = lane.step(
             id=name,
             end=at,
@@ -142,7 +143,7 @@ class _Reader:
             usage=usage,
             model=string(_get(event, "model_version", "modelVersion")),
             extra={"finish_reason": _get(event, "finish_reason", "finishReason"), "branch": event.get("branch")},
-            **({"ok": False, "error": error} if error else {}),
+            **failed,
         )
         assert step is not None
         if parts.text:
