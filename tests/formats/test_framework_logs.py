@@ -266,3 +266,22 @@ def test_pydantic_ai_events_alone_are_refused_with_what_to_export() -> None:
     lines = json.dumps({"event_kind": "part_start", "index": 0, "part": part}) + "\n"
     with pytest.raises(InputError, match="no message"):
         logs.imported("pydantic_ai", {"x.jsonl": (lines * 2).encode()})
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "key"),
+    [
+        ("agentdojo", "runs/gpt-4o/office/user_task_2/none/none.json", "role"),
+        ("pydantic_ai", "messages.json", "part_kind"),
+        ("tau_bench", "results.json", "role"),
+        ("google_adk", "ferry.session.json", "id"),
+    ],
+)
+def test_one_value_of_a_strange_kind_loses_no_more_than_its_record(name: str, path: str, key: str) -> None:
+    text = (logs.SAMPLES / name / path).read_text(encoding="utf-8")
+    whole = logs.imported(name, {path: text.encode()})
+    at = text.rindex(f'"{key}": "') + len(key) + 4
+    odd = text[:at] + "[{}]" + text[text.index('"', at + 1) + 1 :]
+    traces = logs.imported(name, {path: odd.encode()})
+    assert len(traces) == len(whole)
+    assert sum(len(t.events) for t in traces) >= sum(len(t.events) for t in whole) - 2

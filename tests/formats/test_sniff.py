@@ -108,3 +108,9 @@ def test_a_schema_and_a_page_that_quotes_a_log_are_none(data: str, tmp_path: Pat
 def test_what_the_page_quotes_is_a_log_alone(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text(CONSOLE)
     assert [name for name, _ in find([tmp_path]).sessions] == ["autogen"]
+
+
+def test_a_source_of_which_only_common_names_are_there_is_not_near(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"type": "tick", "messages": [{"content": "x", "source": 1}]}')
+    (skipped,) = find([tmp_path]).skipped
+    assert "nearest" not in skipped.why

@@ -33,6 +33,8 @@ _ODD_LINES = 50
 _SCHEMA_WORDS = (b'"properties"', b'"$schema"', b'"$defs"', b'"definitions"', b'"openapi"', b'"swagger"')
 # A source of which fewer signs are there is not near.
 _NEAR = 0.4
+# Signs that logs of all kinds have: a source of which nothing else is there is not near either.
+_COMMON = frozenset({"messages", "content", "type", "source", "id", "name", "role", "events", "attributes", "tool_calls"})
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _nearest(file: File) -> str:
     for name, one in importers().items():
         there = [sign for sign in one.signs if f'"{sign}"'.encode() in head]
         share = len(there) / len(one.signs) if one.signs else 0.0
-        if share > best[0] and len(there) > 1:
+        if share > best[0] and len(there) > 1 and not _COMMON.issuperset(there):
             best = share, name, there, [sign for sign in one.signs if sign not in there]
     if best[0] >= _NEAR:
         has, lacks = (", ".join(signs[:4]) for signs in best[2:])

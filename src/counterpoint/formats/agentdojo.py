@@ -116,7 +116,7 @@ def _task_of(path: str, run: dict[str, Any]) -> str:
     """The user task of a run that leaves it out: by its folder, as AgentDojo writes them; else by what the user asked."""
     if found := _TASK_IN_PATH.findall(path):
         return str(found[-1])
-    asked = next((m.get("content") for m in map(as_dict, as_list(run["messages"])) if m.get("role") in _HUMAN), None)
+    asked = next((m.get("content") for m in map(as_dict, as_list(run["messages"])) if string(m.get("role")) in _HUMAN), None)
     return f"untold-{run_of(text_of(asked))[:8]}"
 
 
@@ -161,7 +161,7 @@ class _Run:
         yield from self.draft.traces()
 
     def _message(self, name: str, message: dict[str, Any]) -> None:
-        role = message.get("role")
+        role = string(message.get("role"))
         text = text_of(message.get("content"))
         if role == "system":
             self.lane.prompt(text, by="system", source="system", id=name)

@@ -99,7 +99,7 @@ class _Reader:
             self._request(part, f"{name}.{k}", at)
 
     def _request(self, part: dict[str, Any], name: str, at: float | None) -> None:
-        kind, text = part.get("part_kind"), self._text(part.get("content"))
+        kind, text = string(part.get("part_kind")), self._text(part.get("content"))
         at = seconds(part.get("timestamp")) or at
         if kind == "system-prompt":
             self.entries.append(Entry("system", text, name, at))
@@ -126,7 +126,7 @@ class _Reader:
         words: list[str] = []
         thoughts: list[str] = []
         for part in parts:
-            kind, tool = part.get("part_kind"), string(part.get("tool_name"))
+            kind, tool = string(part.get("part_kind")), string(part.get("tool_name"))
             if kind in _CALLS and tool:
                 entry.calls.append(Call(string(part.get("tool_call_id")), tool, part.get("args")))
             elif kind in _RETURNS:
