@@ -285,3 +285,44 @@ def test_one_value_of_a_strange_kind_loses_no_more_than_its_record(name: str, pa
     traces = logs.imported(name, {path: odd.encode()})
     assert len(traces) == len(whole)
     assert sum(len(t.events) for t in traces) >= sum(len(t.events) for t in whole) - 2
+
+
+# -- CrewAI ----------------------------------------------------------------------------------------------------------------
+
+
+def crew_paths() -> list[Path]:
+    real = logs.REAL / MORE / "traceforge"
+    return [logs.SAMPLES / "crewai" / "events.jsonl", *(sorted(real.rglob("crewai/*.jsonl")) if real.exists() else [])]
+
+
+@pytest.mark.parametrize("path", crew_paths(), ids=lambda path: path.name)
+def test_crewai_counts_are_those_of_the_records(path: Path) -> None:
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    types = Counter(r["type"] for r in records)
+    (trace,) = read("crewai", path)
+    kinds = logs.kinds(trace)
+    assert kinds["human_intervention"] == types["task_started"]
+    assert kinds["orchestrator_decision"] == types["llm_call_completed"]
+    assert kinds["tool_call"] == types["tool_usage_started"]
+    assert kinds["tool_result"] == types["tool_usage_finished"] + types["tool_usage_error"]
+    assert trace.costs["tokens"] == records[-1]["total_tokens"]
+    assert trace.meta["answer"] == records[-1]["output"]["raw"]
+    assert {e.agent for e in trace.events} - {"user"} == {r["agent_role"] for r in records if r["type"].startswith("llm_call")}
+    asked = [e for e in trace.events if e.type == "human_intervention"]
+    assert [trace.text(e) for e in asked] == [r["task"]["description"] for r in records if r["type"] == "task_started"]
+    assert "links" not in trace.meta["import"]
+    assert owners(path) == {"crewai"}
+
+
+def test_crewai_agents_hear_their_task_and_who_worked_before() -> None:
+    (trace,) = read("crewai", logs.SAMPLES / "crewai" / "events.jsonl")
+    role = {e.id: e.role for e in trace.events}
+    heard = [(role[e.src], role[e.dst]) for e in trace.edges if e.type == "message"]
+    assert Counter(heard) == {("user", "finder"): 1, ("user", "writer"): 1, ("finder", "writer"): 1}
+    assert [(e.tool, e.error) for e in trace.events if e.ok is False] == [("open", "no page 9")]
+
+
+def test_crewai_lines_of_which_most_are_strange_are_refused() -> None:
+    own = (logs.SAMPLES / "crewai" / "events.jsonl").read_bytes()
+    with pytest.raises(InputError, match="less than half"):
+        logs.imported("crewai", {"x.jsonl": own + b'{"type": "weather"}\n' * 40})
