@@ -1,4 +1,4 @@
-"""Pydantic AI: the messages of a run (`result.all_messages_json()`), as a list, or lines of them with the events of a stream.
+"""Pydantic AI: the messages of a run, as a list (`all_messages_json`), or lines with the events of a stream.
 
 | record | becomes |
 |---|---|
