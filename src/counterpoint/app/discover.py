@@ -34,7 +34,9 @@ _SCHEMA_WORDS = (b'"properties"', b'"$schema"', b'"$defs"', b'"definitions"', b'
 # A source of which fewer signs are there is not near.
 _NEAR = 0.4
 # Signs that logs of all kinds have: a source of which nothing else is there is not near either.
-_COMMON = frozenset({"messages", "content", "type", "source", "id", "name", "role", "events", "attributes", "tool_calls"})
+_COMMON = frozenset(
+    {"messages", "message", "timestamp", "content", "type", "source", "id", "name", "role", "events", "attributes", "tool_calls"}
+)
 
 
 @dataclass(frozen=True)
