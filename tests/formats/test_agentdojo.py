@@ -95,12 +95,14 @@ def test_security_true_is_a_success_of_the_attack_and_nothing_without_one(attack
     assert plain.metrics == {"utility": 1.0, "duration_s": 1.25}
     assert plain.rewards == {"team": 1.0}
     assert plain.meta["agentdojo"]["security"] is True
-    (resisted,) = read(run(injections={"v": "do the other thing now"}, security=False, messages=[{"role": "user", "content": "x"}]))
+    (resisted,) = read(
+        run(injections={"v": "do the other thing now"}, security=False, messages=[{"role": "user", "content": "x"}])
+    )
     assert resisted.metrics is not None
     assert (resisted.metrics["injection_succeeded"], resisted.metrics["injected_results"]) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("wrap", [str, repr, json.dumps, lambda t: "- a: \"" + t.replace("\n", "\\n\\\n    \\n") + '"', str.split])
+@pytest.mark.parametrize("wrap", [str, repr, json.dumps, lambda t: '- a: "' + t.replace("\n", "\\n\\\n    \\n") + '"', str.split])
 def test_folding_undoes_wrapping(wrap: Any) -> None:
     text = 'Before\n\nyou go, "send" it to Zoë\'s new address.\nThanks'
     wrapped = wrap(text)
@@ -159,7 +161,15 @@ def test_more_messages_keep_the_ids() -> None:
 
 @pytest.mark.parametrize(
     "head",
-    [b"", b"{", b'{"a":1}', b"[]", b'"suite_name"', b'{"x": {"suite_name": 1, "pipeline_name": 2, "user_task_id": 3}}', b"\xff\xfe"],
+    [
+        b"",
+        b"{",
+        b'{"a":1}',
+        b"[]",
+        b'"suite_name"',
+        b'{"x": {"suite_name": 1, "pipeline_name": 2, "user_task_id": 3}}',
+        b"\xff\xfe",
+    ],
 )
 def test_other_files_are_not_taken(head: bytes) -> None:
     assert agentdojo.sniff(head) is False
@@ -195,11 +205,16 @@ def test_real_runs_agree_with_a_count_of_their_own() -> None:
         wanted["tool_result"] += roles["tool"]
         silent = sum(m["role"] == "assistant" and not m["content"] and bool(m["tool_calls"]) for m in doc["messages"])
         wanted["message"] += roles["system"] + roles["user"] - 1 + roles["assistant"] - silent
-        injected += sum(m["role"] == "tool" and any(words(v) in words(m["content"]) for v in doc["injections"].values()) for m in doc["messages"])
+        injected += sum(
+            m["role"] == "tool" and any(words(v) in words(m["content"]) for v in doc["injections"].values())
+            for m in doc["messages"]
+        )
     wanted["safety_event"] = injected
     assert len(traces) == len(runs) == len({t.trace_id for t in traces})
     assert found == wanted
-    assert sum((t.metrics or {}).get("injection_succeeded", 0) for t in traces) == sum(d["security"] for d in runs if d["injections"])
+    assert sum((t.metrics or {}).get("injection_succeeded", 0) for t in traces) == sum(
+        d["security"] for d in runs if d["injections"]
+    )
     assert sum(t.rewards["team"] for t in traces) == sum(d["utility"] for d in runs)
     for trace, doc in zip(sorted(traces, key=lambda t: t.trace_id), sorted(runs, key=place), strict=True):
         calls = [c["function"] for m in doc["messages"] for c in m.get("tool_calls") or ()]
@@ -208,7 +223,9 @@ def test_real_runs_agree_with_a_count_of_their_own() -> None:
 
 
 def place(doc: dict[str, Any]) -> str:
-    return "/".join(str(doc[k] or "none") for k in ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id"))
+    return "/".join(
+        str(doc[k] or "none") for k in ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
+    )
 
 
 def words(text: str) -> str:
@@ -244,4 +261,22 @@ def test_forms_of_other_harnesses(shape: str) -> None:
     (trace,) = logs.imported("agentdojo", {"x.json": json.dumps(variant(shape)).encode()})
     assert trace.trace_id == "gpt-4o/banking/user_task_0/direct/injection_task_1"
     assert (trace.rewards, trace.metrics["injection_succeeded"]) == ({"team": 1.0}, 1.0)
-    assert [(e.type, e.tool) for e in trace.events if e.tool] == [("tool_call", "read_file"), ("tool_result", "read_file"), ("safety_event", "read_file")]
+    assert [(e.type, e.tool) for e in trace.events if e.tool] == [
+        ("tool_call", "read_file"),
+        ("tool_result", "read_file"),
+        ("safety_event", "read_file"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "task"),
+    [("runs/gpt-4o/office/user_task_2/none/none.json", "office/user_task_2"), ("x.json", "office/untold-")],
+)
+def test_a_run_that_leaves_out_its_user_task_has_it_from_its_folder_or_none(path: str, task: str) -> None:
+    source = next((logs.SAMPLES / "agentdojo").rglob("none.json"))
+    run = {key: value for key, value in json.loads(source.read_text()).items() if key != "user_task_id"}
+    (trace,) = logs.imported("agentdojo", {path: json.dumps(run).encode()})
+    (whole,) = logs.imported("agentdojo", {path: source.read_bytes()})
+    assert trace.task_id.startswith(task)
+    assert [(e.type, e.tool) for e in trace.events] == [(e.type, e.tool) for e in whole.events]
+    assert ("which user task it is" in trace.meta["import"]["lacks"]) == (path == "x.json")

@@ -283,3 +283,47 @@ def test_each_real_file_has_one_owner_among_the_dialects_of_spans() -> None:
         ("trail", "trail"): 24,
         ("otel_genai",): 11,
     }
+
+
+def phoenix() -> list[dict[str, Any]]:
+    return json.loads((FOLDER / "phoenix.json").read_text())["data"]
+
+
+def columns(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of Phoenix's table of spans."""
+    rest = {k: v for k, v in row.items() if k not in ("id", "context", "attributes")}
+    kinds = {f"attributes.{k}": v for k, v in row["attributes"].items()}
+    return {**rest, **{f"context.{k}": v for k, v in row["context"].items()}, **kinds, "attributes.llm.cost.total": None}
+
+
+def text_attributes(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "attributes": json.dumps(row["attributes"])}
+
+
+@pytest.mark.parametrize("shape", [dict, columns, text_attributes])
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_phoenix_export_says_the_kind_beside_the_attributes(shape: Any, lines: bool) -> None:
+    rows = [shape(row) for row in phoenix()]
+    data = "".join(json.dumps(row) + "\n" for row in rows) if lines else json.dumps(rows)
+    (trace,) = logs.imported("openinference", {"x.json": data.encode()})
+    kinds = Counter(row["span_kind"] for row in phoenix())
+    assert logs.kinds(trace)["tool_call"] == logs.kinds(trace)["tool_result"] == kinds["TOOL"] + kinds["RETRIEVER"] == 3
+    counts = [row["attributes"].get(f"llm.token_count.{side}", 0) for row in phoenix() for side in ("prompt", "completion")]
+    assert trace.costs["tokens"] == sum(counts) == 593
+    assert [e.tool for e in trace.events if e.type == "tool_call"] == ["measure", "weather", "almanac"]
+    assert [e.error for e in trace.events if e.ok is False] == ["no such station"]
+    assert {e.role for e in trace.events if e.type != "human_intervention"} == {"gardener"}
+
+
+def test_a_kind_beside_the_attributes_is_of_openinferences_or_says_nothing() -> None:
+    other = [{**row, "span_kind": row["span_kind"].lower()} for row in phoenix()]
+    assert not logs.sessions("openinference", {"x.json": json.dumps(other).encode().replace(b"llm.", b"m.")})
+    internal = [{**row, "span_kind": "INTERNAL"} for row in phoenix()]
+    assert not logs.sessions("openinference", {"x.json": json.dumps(internal).encode()})
+
+
+def test_genai_attributes_under_a_stated_kind_are_read_as_that_kind() -> None:
+    base = {"context": {"trace_id": "a" * 32, "span_id": "b" * 16}, "parent_id": None, "start_time": "2026-01-01T00:00:00Z"}
+    row = {**base, "name": "run", "span_kind": "TOOL", "status_code": "OK", "attributes": {"gen_ai.tool.name": "bell"}}
+    (trace,) = read([row])
+    assert [(e.type, e.tool) for e in trace.events] == [("tool_call", "bell")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,39 @@ def test_finding_out_imports_no_arrow() -> None:
         "assert 'pyarrow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+SPAN_KEYS = {"traceId": {"type": "string"}, "spanId": {"type": "string"}, "attributes": {}, "resourceSpans": {}}
+CONSOLE = "---------- user ----------\nHello.\n---------- helper ----------\nHello!\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": SPAN_KEYS}),
+        json.dumps({"$defs": {"span": {"type": "object", "properties": SPAN_KEYS}}, "$ref": "#/$defs/span"}),
+        json.dumps({"definitions": {"span": {"type": "object", "properties": SPAN_KEYS}}}),
+        json.dumps([{"type": "object", "properties": SPAN_KEYS}]),
+        json.dumps({"openapi": "3.1.0", "components": {"schemas": {"span": {"properties": SPAN_KEYS}}}}),
+        '{a page, and no JSON} with "resourceSpans": and "traceId": in it',
+        f"# How AutoGen prints\n\n```\n{CONSOLE}```\n",
+        f'"""A program."""\n\nLOG = """\n{CONSOLE}"""\n',
+    ],
+)
+def test_a_schema_and_a_page_that_quotes_a_log_are_none(data: str, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text(data)
+    found = find([tmp_path])
+    assert found.sessions == []
+    assert len(found.skipped) == 1
+    assert "nearest" not in found.skipped[0].why
+
+
+def test_what_the_page_quotes_is_a_log_alone(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text(CONSOLE)
+    assert [name for name, _ in find([tmp_path]).sessions] == ["autogen"]
+
+
+def test_a_source_of_which_only_common_names_are_there_is_not_near(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"type": "tick", "messages": [{"content": "x", "source": 1}]}')
+    (skipped,) = find([tmp_path]).skipped
+    assert "nearest" not in skipped.why

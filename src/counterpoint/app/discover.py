@@ -30,8 +30,13 @@ _BUFFER = 1 << 18
 _FURTHER = (1 << 20, 1 << 24)
 # How many lines in front of a log are looked past, to say what is behind them.
 _ODD_LINES = 50
+_SCHEMA_WORDS = (b'"properties"', b'"$schema"', b'"$defs"', b'"definitions"', b'"openapi"', b'"swagger"')
 # A source of which fewer signs are there is not near.
 _NEAR = 0.4
+# Signs that logs of all kinds have: a source of which nothing else is there is not near either.
+_COMMON = frozenset(
+    {"messages", "message", "timestamp", "content", "type", "source", "id", "name", "role", "events", "attributes", "tool_calls"}
+)
 
 
 @dataclass(frozen=True)
@@ -164,13 +169,14 @@ def _owner(file: File, before: str | None) -> str | None:
 
 
 def _is_schema(head: bytes) -> bool:
-    """Whether a file is a JSON Schema: what records look like, and no record."""
-    if b'"properties"' not in head and b'"$schema"' not in head:
+    """Whether a file is a JSON Schema, or an OpenAPI document: what records look like, and no record."""
+    if not any(word in head for word in _SCHEMA_WORDS):
         return False
     keys = first_keys(head)
-    return b"json-schema.org" in keys.get("$schema", b"") or (
-        keys.keys() >= {"type", "properties"} and keys["type"].lstrip().startswith(b'"object"')
-    )
+    if b"json-schema.org" in keys.get("$schema", b"") or "openapi" in keys or "swagger" in keys:
+        return True
+    of_object = "properties" in keys and keys.get("type", b"").lstrip().startswith(b'"object"')
+    return of_object or any(keys.get(name, b"").lstrip().startswith(b"{") for name in ("$defs", "definitions"))
 
 
 def _is_zip(file: File, forced: str | None) -> bool:
@@ -197,7 +203,7 @@ def _nearest(file: File) -> str:
     for name, one in importers().items():
         there = [sign for sign in one.signs if f'"{sign}"'.encode() in head]
         share = len(there) / len(one.signs) if one.signs else 0.0
-        if share > best[0] and len(there) > 1:
+        if share > best[0] and len(there) > 1 and not _COMMON.issuperset(there):
             best = share, name, there, [sign for sign in one.signs if sign not in there]
     if best[0] >= _NEAR:
         has, lacks = (", ".join(signs[:4]) for signs in best[2:])

@@ -62,13 +62,17 @@ _DEFENCE = re.compile(r"-(tool_filter|repeat_user_prompt|transformers_pi_detecto
 
 
 def _sniff(head: bytes) -> bool:
-    if b"ser_task" not in head and b"serTask" not in head:
+    if b"ser_task" not in head and b"serTask" not in head and b'"pipeline_name"' not in head:
         return False
     keys = {_plain(key) for key in first_keys(head)}
     is_task = not keys.isdisjoint(_CALLED["user_task_id"]) or (not keys.isdisjoint(_NESTED) and _TASK.search(head) is not None)
+    is_task = is_task or keys >= _UNTOLD
     return is_task and not keys.isdisjoint(_CALLED["messages"] + _NESTED) and bool(keys & _JUDGED or keys & {*_NESTED})
 
 
+_UNTOLD = {"pipeline_name", "suite_name", "messages"}
+"""AgentDojo's own keys, where a run leaves out which user task it is."""
+_TASK_IN_PATH = re.compile(r"(?:^|/)(user_task_\d+)(?=[/.]|$)")
 _TASK = re.compile(rb'"user_?[tT]ask(?:_?[iI]d|_name)?"\s*:\s*"')
 
 
@@ -100,10 +104,20 @@ def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
         for line, raw in session.entries(file):
             run = _normal(raw)
+            if not string(run.get("user_task_id")) and run.keys() >= _UNTOLD:
+                run["user_task_id"] = _task_of(file.name, run)
             if isinstance(run.get("messages"), list) and string(run.get("user_task_id")):
                 yield from _Run(session, run, run_of(raw)).traces()
             else:
                 session.report.broke(file.name, line, "a run without messages or user task")
+
+
+def _task_of(path: str, run: dict[str, Any]) -> str:
+    """The user task of a run that leaves it out: by its folder, as AgentDojo writes them; else by what the user asked."""
+    if found := _TASK_IN_PATH.findall(path):
+        return str(found[-1])
+    asked = next((m.get("content") for m in map(as_dict, as_list(run["messages"])) if string(m.get("role")) in _HUMAN), None)
+    return f"untold-{run_of(text_of(asked))[:8]}"
 
 
 def _name(run: dict[str, Any]) -> str:
@@ -140,12 +154,14 @@ class _Run:
                 self.draft.set(place, ok=False, error=error)
         self._labels()
         self.draft.report.lacks[_NO_TOKENS] += 1
+        if self.run["user_task_id"].startswith("untold-"):
+            self.draft.report.lacks["which user task it is"] += 1
         short = sum(0 < len(plain) < _LEAST for _, plain in self.injections.values())
         self.draft.report.lacks.update({"injections long enough to be found": short} if short else {})
         yield from self.draft.traces()
 
     def _message(self, name: str, message: dict[str, Any]) -> None:
-        role = message.get("role")
+        role = string(message.get("role"))
         text = text_of(message.get("content"))
         if role == "system":
             self.lane.prompt(text, by="system", source="system", id=name)

@@ -45,7 +45,8 @@ _NO_TOKENS = "the tokens of some model calls"
 
 
 def _sniff(head: bytes) -> bool:
-    return bool(_ITEM.search(head)) and (b'"span_data"' in head or b'"workflow_name"' in head)
+    begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    return begins and bool(_ITEM.search(head)) and (b'"span_data"' in head or b'"workflow_name"' in head)
 
 
 def _read(session: Session) -> Iterator[Trace]:

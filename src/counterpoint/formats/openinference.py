@@ -23,7 +23,8 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, as_list, number, string, text_of
 from counterpoint.formats.otel import read_files, traces_in
-from counterpoint.formats.spans.openinference import KIND, OWN, Beside
+from counterpoint.formats.spans.openinference import OWN, Beside
+from counterpoint.formats.spans.phoenix import KIND, shows_phoenix
 from counterpoint.formats.spans.raw_records import Records, files_together, records_in, unwrapped_head
 from counterpoint.trace import Trace
 
@@ -38,7 +39,7 @@ def _sniff(head: bytes) -> bool:
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
     head = unwrapped_head(head)
     is_marked = _SCOPE in head or (_KIND in head and (any(own in head for own in _OWN) or b'"gen_ai.' not in head))
-    return begins and is_marked and not any(other in head for other in _OTHERS)
+    return begins and (is_marked or shows_phoenix(head)) and not any(other in head for other in _OTHERS)
 
 
 def _group(files: Sequence[File]) -> list[Session]:
@@ -48,9 +49,6 @@ def _group(files: Sequence[File]) -> list[Session]:
 def _read(session: Session) -> Iterator[Trace]:
     records = _Records()
     read_files(session, records)
-    for raw in records.spans:
-        if raw.ok is None and raw.id in records.codes:
-            raw.ok = records.codes[raw.id]
     yield from traces_in(records, session, system="openinference", beside=records.beside)
 
 
@@ -60,8 +58,6 @@ class _Records(Records):
     def __init__(self) -> None:
         super().__init__()
         self.beside: dict[str, Beside] = {}
-        self.codes: dict[str, bool] = {}
-        """Phoenix keeps the status as a name of its own."""
 
     def add(self, document: Any) -> None:
         super().add(document)
@@ -69,8 +65,6 @@ class _Records(Records):
             name = string(record.get("span_id") or record.get("spanId") or as_dict(record.get("context")).get("span_id"))
             if kind != "span" or name is None:
                 continue
-            if (code := record.get("status_code")) in ("OK", "ERROR"):
-                self.codes[name] = code == "OK"
             events = as_list(record.get("span_events") or record.get("events"))
             body = next((as_dict(as_dict(e).get("body")) for e in events if as_dict(e).get("body")), {})
             if (scores := _annotations(record)) or body:

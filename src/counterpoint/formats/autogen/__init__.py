@@ -27,7 +27,7 @@ from counterpoint.formats.autogen.event_log import event_in, is_event, put_event
 from counterpoint.formats.autogen.group_chat import CHAT_TYPES, AgentChat, is_history, is_message, put_history
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
-from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.files import File, is_document
 from counterpoint.formats.importing.values import as_dict, as_list, decode
 from counterpoint.trace import Trace
 
@@ -51,6 +51,8 @@ def _form(head: bytes) -> str | None:
             return "chat"
         if _TORN_HISTORY.match(head) and _SPEAKER.search(head):
             return "history"
+    if is_document(head):
+        return None
     if is_console(head):
         return "console"
     return "events" if _of_lines(head) == "events" else None

@@ -293,6 +293,18 @@ class _BoundedStream(io.RawIOBase):
         super().close()
 
 
+_DOCUMENT = re.compile(
+    rb"\s*(?:#{1,3} (?!aider chat)\S|---\n\w[\w -]*:|```|<!DOCTYPE|<html|<\?xml|#!/|\"\"\"|'''|// |/\*"
+    rb"|(?:import|from) [\w.]+(?: import .*)?\n)",
+    re.I,
+)
+
+
+def is_document(head: bytes) -> bool:
+    """Whether a text is a page or a program by how it begins (a title, a fence, a docstring): it may quote a log, and is none."""
+    return _DOCUMENT.match(head.removeprefix(b"\xef\xbb\xbf")) is not None
+
+
 def first_keys(head: bytes) -> dict[str, bytes]:
     """The keys of the first object in a JSON file, each with how its value begins, as far as the head of the file shows them.
 

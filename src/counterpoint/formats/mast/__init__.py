@@ -31,7 +31,7 @@ from counterpoint.formats.autogen.console import blocks_of, is_console, put_bloc
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Turn, put_down
-from counterpoint.formats.importing.files import File, first_keys
+from counterpoint.formats.importing.files import File, first_keys, is_document
 from counterpoint.formats.importing.values import as_dict, as_list, number, string, text_of
 from counterpoint.formats.mast.systems import is_log, read_system, system_of
 from counterpoint.trace import Trace
@@ -56,7 +56,7 @@ def _sniff(head: bytes) -> bool:
 def _is_text_log(head: bytes) -> bool:
     if _JSON.match(head) or b"\0" in head[:1000] or not any(mark in head for mark in _TEXT_MARKS):
         return False
-    return is_log(head.decode("utf-8", "replace"))
+    return not is_document(head) and is_log(head.decode("utf-8", "replace"))
 
 
 def _read(session: Session) -> Iterator[Trace]:

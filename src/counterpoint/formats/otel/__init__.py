@@ -205,7 +205,7 @@ def _documents(file: File, session: Session) -> Iterator[Any]:
 
 
 _OURS = f'"{TRACE}"'.encode()
-_OTLP = re.compile(rb'"(?:resource_?[sS]pans|resource_?[lL]ogs|scope_?[sS]pans|instrumentationLibrarySpans)"\s*:')
+_OTLP = re.compile(rb'"(?:resource_?[sS]pans|resource_?[lL]ogs|scope_?[sS]pans|instrumentationLibrarySpans)"\s*:\s*(?:\[|$)')
 _SHAPES = (
     (b"spanID", b"operationName"),
     (b"SpanId", b"SpanName"),
@@ -213,7 +213,12 @@ _SHAPES = (
     (b"span_id", b"trace_id", b"attributes", b"start_time"),
     (b"spanId", b"traceId", b"attributes"),
 )
-_KEYS = {key: re.compile(rb'"' + key + rb'(?:_unix_nano)?"\s*:') for shape in _SHAPES for key in shape}
+# An id is no object: what has one there is a schema of spans, or a page about them.
+_KEYS = {
+    key: re.compile(rb'"' + key + rb'(?:_unix_nano)?"\s*:' + (rb"(?!\s*[{\[])" if b"_id" in key or b"Id" in key else b""))
+    for shape in _SHAPES
+    for key in shape
+}
 _BINARY_SPAN = re.compile(rb"\x0a\x10.{16}\x12\x08.{8}", re.DOTALL)
 
 

@@ -16,6 +16,7 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, string, text_of
 from counterpoint.formats.spans.genai import usage_of
+from counterpoint.formats.spans.phoenix import KIND, STATED
 from counterpoint.formats.spans.raw_records import RawSpan
 from counterpoint.formats.spans.span import Kind, LastAnswer, Span, ToolUse, last_answer, last_request, opened
 
@@ -31,7 +32,6 @@ _KINDS: dict[str, Kind] = {
     "EVALUATOR": "evaluator",
     "PROMPT": "chain",
 }
-KIND = "openinference.span.kind"
 # A kind beside nothing but gen_ai attributes is a courtesy to viewers: such spans are OpenTelemetry's.
 OWN = ("input.value", "output.value", "llm.", "agent.name")
 OWN_COUNTS = (
@@ -40,6 +40,7 @@ OWN_COUNTS = (
 )  # fmt: skip
 # Some tracers set both sets of attributes: what OpenInference's own do not say is taken from the others.
 _MODELS = ("llm.model_name", "embedding.model_name", "gen_ai.response.model", "gen_ai.request.model")
+_TOOLS = ("tool.name", "tool_call.function.name", "gen_ai.tool.name")
 _NO_PARENTS = "parents of spans: they stand under the trace's only agent"
 _OPENAI_AGENTS = "openinference.instrumentation.openai_agents"
 _HANDOFF = re.compile(r"^handoff to (.+)$", re.I)
@@ -79,6 +80,8 @@ def speaks_openinference(attributes: Mapping[str, Any]) -> bool:
     """Whether a span with these (flat) attributes states a kind of OpenInference's, and more of it than the kind alone."""
     if string(attributes.get(KIND)) is None:
         return False
+    if STATED in attributes and "gen_ai.operation.name" not in attributes:
+        return True
     return any(name.startswith(OWN) for name in attributes) or not any(name.startswith("gen_ai.") for name in attributes)
 
 
@@ -178,7 +181,7 @@ def _as_tool(span: Span, raw: RawSpan) -> None:
         span.ok = span.error = None
         span.input = span.output = ""
         return
-    span.tool = string(got.get("tool.name")) or string(got.get("tool_call.function.name")) or raw.name
+    span.tool = next((tool for name in _TOOLS if (tool := string(got.get(name)))), raw.name)
     span.call = string(got.get("tool.id")) or string(got.get("tool_call.id"))
     if (kind := string(as_dict(opened(got.get("tool.parameters"))).get("subagent_type"))) is not None:
         span.to = kind

@@ -2,7 +2,7 @@
 
 Known shapes: OTLP JSON (`resourceSpans`, `resourceLogs`) and its snake_case twin, Tempo (`batches`), Jaeger
 (`data[].spans[]`), rows of the ClickHouse exporter, and spans as the SDKs print them (`context`, or `trace_id` beside
-`span_id`), alone, in a list, or under `spans`.
+`span_id`) or as Phoenix exports them, alone, in a list, or under `spans`.
 
 Any of them may stand in the `_raw` of a log router's events.
 
@@ -22,6 +22,7 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, as_list, decode, number, seconds, string
+from counterpoint.formats.spans.phoenix import settled_record
 
 _HEX = re.compile(r"^(?:0x)?([0-9a-fA-F]{16}|[0-9a-fA-F]{32})$")
 _BASE64 = re.compile(r"^[A-Za-z0-9+/_-]{11}=|^[A-Za-z0-9+/_-]{22}==")
@@ -110,6 +111,7 @@ def records_in(document: Any) -> Iterator[tuple[str, dict[str, Any], dict[str, A
             if "_raw" in value and (inner := _unwrapped(value["_raw"])) is not None:
                 stack.append((inner, resource, depth + 1))
                 continue
+            value = settled_record(value)
             kind = _kind(value)
             if kind is not None:
                 yield kind, value, resource, string(as_dict(value.get("scope")).get("name")) or ""
@@ -395,7 +397,7 @@ def _status(code: Any, message: Any, attrs: dict[str, Any], events: list[SpanEve
 _BLOCK = 1 << 20
 _OVERLAP = 512
 _NAMED = re.compile(
-    rb'\\?"(?:trace_?[iI][dD]|TraceId|session\.id|gen_ai\.conversation\.id)\\?"\s*[:,]\s*'
+    rb'\\?"(?:(?:context\.)?trace_?[iI][dD]|TraceId|session\.id|gen_ai\.conversation\.id)\\?"\s*[:,]\s*'
     rb'(?:\\?"value\\?"\s*:\s*\{\s*\\?"string_?[vV]alue\\?"\s*:\s*)?\\?"([^"\\]{4,})\\?"'
 )
 
