@@ -248,6 +248,9 @@ def test_an_entry_that_is_no_object_is_counted() -> None:
         (b'\xef\xbb\xbf [1,\n2]', [[1, 2]]),
         (b'{"a": 1}\nbroken\n{"a": 3}', [{"a": 1}, {"a": 3}]),
         (b'{broken}\n{"a": 3}', [{"a": 3}]),
+        (b'{broken}\n{"a": 3}\n{"a": 4}\n', [{"a": 3}, {"a": 4}]),
+        (b'{"a": [\n{"b": 1},\n{"b": 2}]}\n', [{"a": [{"b": 1}, {"b": 2}]}]),
+        (b'{"a": [\n{"b": 1}\n]}', [{"a": [{"b": 1}]}]),
         (b"[broken", []),
     ],
 )

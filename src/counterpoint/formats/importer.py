@@ -23,6 +23,9 @@ from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import apart, compact, decode, is_utf8
 from counterpoint.trace import Trace
 
+_FEW = 4
+"""Lines at the beginning of a file, one of which is an object where each line is to be one."""
+
 
 @dataclass
 class Session:
@@ -120,14 +123,22 @@ def _is_one_document(head: bytes) -> bool:
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not begins.startswith(b"{"):
         return True
-    first, end, rest = begins.partition(b"\n")
-    if not end or rest.startswith(b"{"):
+    *whole, last = begins.split(b"\n", _FEW)
+    if whole and whole[0].rstrip().endswith((b"[", b"{", b",")):
+        return True
+    if not whole or any(_is_object(line) for line in whole):
+        return False
+    return len(whole) > 1 or not last.startswith(b"{")
+
+
+def _is_object(line: bytes) -> bool:
+    if not line.startswith(b"{"):
         return False
     try:
-        decode(first)
+        decode(line)
     except InputError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _is_lines(file: File) -> bool:
