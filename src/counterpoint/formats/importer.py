@@ -182,6 +182,10 @@ class Importer(Format):
     """Names of keys that its files have: a file that nobody knows is told which source has the most of them."""
     rank: int = 0
     """Of two importers that know a file, the higher takes it: dialects above the general form."""
+    versions: str = ""
+    """The versions of the source that were seen, as its files or their publishers state them: "0.4 to 0.11"."""
+    exact: str = ""
+    """What the source states itself, and the trace has as stated: "tokens, costs, sub-agents"."""
 
     def __post_init__(self) -> None:
         if self.read is None:
