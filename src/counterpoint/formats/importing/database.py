@@ -54,7 +54,9 @@ class Database:
                 cursor = connection.execute(query)
                 columns = [column[0] for column in cursor.description or ()]
                 for row in cursor:
-                    yield {c: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for c, v in zip(columns, row, strict=True)}
+                    yield {
+                        c: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for c, v in zip(columns, row, strict=True)
+                    }
         except sqlite3.Error as error:
             raise InputError("is no SQLite database that can be read", where=self.name, why=str(error)[:200]) from error
 
