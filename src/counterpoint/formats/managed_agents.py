@@ -40,7 +40,9 @@ _TYPE = re.compile(
     rb"|agent\.(?:message|thinking|(?:custom_|mcp_)?tool_|thread_)|span\.(?:model_request|outcome_evaluation)_)"
 )
 _THREAD = re.compile(r"(?:^|/)([^/]*?)(s(?:es)?thr_[A-Za-z0-9]+|thread_[A-Za-z0-9]+)[^/]*$")
-_NOTED = re.compile(r"^(?:agent\.thinking|session\.(?:status_|thread_status_|updated|deleted|usage)|workflow_run\.|span\.\w+_ongoing)")
+_NOTED = re.compile(
+    r"^(?:agent\.thinking|session\.(?:status_|thread_status_|updated|deleted|usage)|workflow_run\.|span\.\w+_ongoing)"
+)
 _CALLED = ("tool_use_id", "mcp_tool_use_id", "custom_tool_use_id")
 _JUDGED = {"satisfied": 1.0, "needs_revision": 0.0, "max_iterations_reached": 0.0, "failed": 0.0}
 _LESS = "tokens that the session states and none of its model requests does"
@@ -136,7 +138,9 @@ class _Reader:
         rows = sorted(self.events.items(), key=lambda row: seconds(row[1][1].get("processed_at")) or float("inf"))
         for id_, (thread, event) in rows:
             named = string(event.get("session_thread_id"))
-            thread = MAIN if (named or thread) in self.primary else named if named and "thread" not in str(event["type"]) else thread
+            thread = (
+                MAIN if (named or thread) in self.primary else named if named and "thread" not in str(event["type"]) else thread
+            )
             if not self._event(self.draft.lane(thread), thread, id_, event):
                 unknown[str(event.get("type"))] += 1
         require_half(self.session.files[0].name, len(rows), unknown)
@@ -151,7 +155,9 @@ class _Reader:
             self._open(lane, thread, id_, at)
             server = string(event.get("mcp_server_name"))
             tool = string(event.get("name")) or "unnamed"
-            lane.call(f"{server}.{tool}" if server else tool, arguments_text(event.get("input")), call=id_, id=f"{id_}:call", at=at)
+            lane.call(
+                f"{server}.{tool}" if server else tool, arguments_text(event.get("input")), call=id_, id=f"{id_}:call", at=at
+            )
             self._fill(thread, "")
         elif kind.endswith("tool_result"):
             self._result(lane, thread, event, at)
@@ -167,7 +173,9 @@ class _Reader:
         elif kind.startswith("span.outcome_evaluation") and not kind.endswith("ongoing"):
             self._judged(kind, id_, event, at)
         elif kind == "session.error":
-            self._failed(lane, id_, text_of(as_dict(event.get("error")).get("message") or as_dict(event.get("error")).get("type")), at)
+            self._failed(
+                lane, id_, text_of(as_dict(event.get("error")).get("message") or as_dict(event.get("error")).get("type")), at
+            )
         elif _NOTED.match(kind):
             self._note(lane, thread, kind, event)
         else:
@@ -279,7 +287,12 @@ class _Reader:
         result = string(event.get("result"))
         usage, extra = Usage.anthropic(event.get("usage")), {"result": result, "iteration": event.get("iteration")}
         step = lane.step(
-            id=id_, at=self.asked.pop(_GRADER, None), end=at, text=text_of(event.get("explanation") or ""), usage=usage, extra=extra
+            id=id_,
+            at=self.asked.pop(_GRADER, None),
+            end=at,
+            text=text_of(event.get("explanation") or ""),
+            usage=usage,
+            extra=extra,
         )
         if result in _JUDGED:
             self.draft.rewards["outcome"] = _JUDGED[result]

@@ -9,7 +9,8 @@
 A session is `session_<id>/` with `agents/agent_<id>/messages/message_<n>.json`. An agent whose first words are what a tool of its
 name was asked is that call's sub-agent: this is inferred, as sessions do not state it.
 
-Tokens: `metadata.usage` of a message, in which the total says whether the cache stands beside the input; older versions keep none.
+Tokens: `metadata.usage` of a message, in which the total says whether the cache stands beside the input. Older versions keep
+none.
 
 What is lost: the system prompt, states of agents, images and documents (counted in `left_out`).
 

@@ -10,7 +10,7 @@ Events are on lines, in a list, or one in each file of a conversation's `events`
 | `ObservationEvent`, `UserRejectObservation`, `AgentErrorEvent` | `tool_result` |
 | `ConversationErrorEvent` | `error` of the step before |
 | `Condensation`, `CondensationSummaryEvent` | `message` of the client |
-| action, observation (before the SDK) | `orchestrator_decision` with `tool_call`, `tool_result`; `delegate`: `spawn` and `return` |
+| action, observation (before the SDK) | `orchestrator_decision`, `tool_call`, `tool_result`; `spawn`, `return` of a delegate |
 
 Tokens: `stats` of the SDK are sums since the conversation began; the last ones, of all its models together, stand on the last
 step. Before it each model response states its own.

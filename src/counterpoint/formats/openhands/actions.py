@@ -21,6 +21,7 @@ from counterpoint.trace import Trace
 
 _NOTES = frozenset({"recall", "null", "change_agent_state", "agent_state_changed", "pause", "resume", "stop", "loop_recovery"})
 _OTHERS = frozenset({"initialize", "start", "summarize", "condensation_request", "server_ready", "success", "task_tracking"})
+_ASIDE = frozenset({"thought", "blocking", "hidden", "confirmation_state", "is_confirmed"})
 _TOLD = "stated for the run: on its last step"
 _LESS = "tokens that the run states and none of its calls does"
 
@@ -86,9 +87,9 @@ class Story:
         args, called = as_dict(event.get("args")), as_dict(event.get("tool_call_metadata"))
         response = as_dict(called.get("model_response"))
         known = string(response.get("id"))
+        said = as_dict(as_dict(next(iter(as_list(response.get("choices"))), {})).get("message"))
         entry = self._steps.get(known) if known else None
         if entry is None:
-            said = as_dict(as_dict(next(iter(as_list(response.get("choices"))), {})).get("message"))
             text = text_of(args.get("thought") or args.get("content") or said.get("content") or "")
             entry = Entry("assistant", text, name, at, text_of(said.get("reasoning_content") or ""))
             entry.model = string(response.get("model"))
