@@ -241,10 +241,7 @@ class _Reader:
         call = string(part.get("callid")) or string(part.get("id"))
         lane = next((one for one in self.draft.lanes.values() if call is not None and one.called(call)), lane)
         if kind == "functionapprovalresponse":
-            word = {True: "approved", False: "rejected"}.get(
-                part.get("approved") if isinstance(part.get("approved"), bool) else None
-            )
-            lane.prompt(word or "", at=at, extra={"answers": call})
+            lane.prompt("approved" if part.get("approved") is True else "rejected", at=at, extra={"answers": call})
             return
         if kind == "error":
             text = text_of(part.get("message") or "")

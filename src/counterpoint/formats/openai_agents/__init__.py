@@ -171,7 +171,7 @@ openai_agents = Importer(
         "guardrail span": ("safety_event",),
         "item": ("human_intervention", "orchestrator_decision", "message", "tool_call", "tool_result", "spawn", "return"),
     },
-    lost="what response spans said (the export holds only an id), and what was cut at 100 kB; of items images, and tokens in lists",
+    lost="what response spans said (the export holds only an id), what was cut at 100 kB; of items images and tokens",
     versions="openai-agents 0.1 to 0.24: spans, SQLite sessions, states of runs 1.0 to 1.21",
     exact="spans, tokens, handoffs, agents as tools",
 )
