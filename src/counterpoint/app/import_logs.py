@@ -41,19 +41,24 @@ _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def homes() -> list[tuple[str, Path]]:
-    """Where Claude Code, Codex and Kimi keep their sessions on this machine: the folders that are there."""
+    """Where agents keep their sessions on this machine: the folders that are there."""
     env, home = os.environ.get, Path.home()
     claude = Path(env("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env("CODEX_HOME") or home / ".codex")
     kimi = Path(env("KIMI_CODE_HOME") or home / ".kimi-code")
+    opencode = Path(env("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
     known = [
         ("Claude Code", claude / "projects"),
         ("Codex", codex / "sessions"),
         ("Codex", codex / "archived_sessions"),
         ("Kimi", home / ".kimi" / "sessions"),
         ("Kimi", kimi / "sessions"),
+        ("OpenCode", opencode / "opencode.db" if (opencode / "opencode.db").is_file() else opencode / "storage"),
+        ("OpenHands", home / ".openhands" / "conversations"),
+        ("OpenHands", home / ".openhands" / "sessions"),
+        ("Strands", home / ".strands" / "sessions"),
     ]
-    return [(name, path) for name, path in known if path.is_dir()]
+    return [(name, path) for name, path in known if path.exists()]
 
 
 def span(text: str) -> float:

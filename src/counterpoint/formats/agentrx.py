@@ -87,7 +87,7 @@ def _run(session: Session, name: str, run: dict[str, Any], label: dict[str, Any]
             else:
                 turns.append(_turn(role, text, string(part.get("name")) or called))
             calls = [as_dict(as_dict(c).get("function") or c) for c in as_list(part.get("tool_calls"))]
-            called = next((name for call in calls if (name := string(call.get("name")))), None)
+            called = next((tool for call in calls if (tool := string(call.get("name")))), None)
     draft = session.draft(f"agentrx/{name}", name, system="agentrx")
     leader = next((turn.speaker for turn in turns if turn.speaker in _LEADERS), None)
     first = next((turn.speaker for turn in turns if turn.speaker != "human" and turn.tool is None), "main")

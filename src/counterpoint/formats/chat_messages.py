@@ -33,67 +33,17 @@ from counterpoint.trace import Trace
 
 _CALLED = re.compile(rb'"type"\s*:\s*"tool_use"|"tool_calls"\s*:\s*\[\s*\{|"function_call"\s*:\s*\{\s*"(?:name|arguments)"')
 _ROLE = re.compile(rb'"role"\s*:\s*"(?:user|assistant|system|developer)"')
-_MESSAGE = frozenset(
-    [
-        "role",
-        "content",
-        "name",
-        "tool_calls",
-        "tool_call_id",
-        "function_call",
-        "id",
-        "type",
-        "model",
-        "stop_reason",
-        "stop_sequence",
-        "stop_details",
-        "usage",
-        "refusal",
-        "annotations",
-        "audio",
-        "reasoning_content",
-        "reasoning",
-        "reasoning_details",
-        "thinking",
-        "timestamp",
-        "created_at",
-        "is_error",
-        "container",
-        "provider_specific_fields",
-        "thinking_blocks",
-        "index",
-        "prefix",
-        "weight",
-    ]
-)
-_AROUND = frozenset(
-    [
-        "messages",
-        "model",
-        "tools",
-        "system",
-        "tool_choice",
-        "max_tokens",
-        "max_completion_tokens",
-        "temperature",
-        "top_p",
-        "stream",
-        "metadata",
-        "thinking",
-        "id",
-        "parallel_tool_calls",
-        "response_format",
-        "seed",
-        "stop",
-        "n",
-        "user",
-        "reasoning_effort",
-        "functions",
-        "usage",
-        "store",
-        "service_tier",
-    ]
-)
+_MESSAGE = frozenset({
+    "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "id", "type", "model", "stop_reason",
+    "stop_sequence", "stop_details", "usage", "refusal", "annotations", "audio", "reasoning_content", "reasoning",
+    "reasoning_details", "thinking", "timestamp", "created_at", "is_error", "container", "provider_specific_fields",
+    "thinking_blocks", "index", "prefix", "weight",
+})  # fmt: skip
+_AROUND = frozenset({
+    "messages", "model", "tools", "system", "tool_choice", "max_tokens", "max_completion_tokens", "temperature", "top_p",
+    "stream", "metadata", "thinking", "id", "parallel_tool_calls", "response_format", "seed", "stop", "n", "user",
+    "reasoning_effort", "functions", "usage", "store", "service_tier",
+})  # fmt: skip
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _CALLS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 _MEDIA = frozenset({"image", "image_url", "input_audio", "file", "document", "audio"})

@@ -104,17 +104,15 @@ class Story:
             return
         call = string(called.get("tool_call_id")) or f"{name}.call"
         tool = string(called.get("function_name")) or kind
-        given = {
-            k: v for k, v in args.items() if k not in ("thought", "blocking", "hidden", "confirmation_state", "is_confirmed")
-        }
+        asked = next((as_dict(c.get("function")) for c in map(as_dict, as_list(said.get("tool_calls"))) if c.get("id") == call), {})
+        given = asked.get("arguments") or {k: v for k, v in args.items() if k not in _ASIDE}
         entry.calls.append(Call(call, tool, given))
         self._calls[event.get("id")] = call, tool
         if kind == "delegate":
             agent = f"{string(args.get('agent')) or 'delegate'}-{len(self.dialogues)}"
             self.dialogues[agent] = Dialogue(agent, role=string(args.get("agent")), call=call, rule="the delegation")
-            self.dialogues[agent].entries.append(
-                Entry("user", text_of(as_dict(args.get("inputs")).get("task") or args.get("inputs")))
-            )
+            task = text_of(as_dict(args.get("inputs")).get("task") or args.get("inputs") or "")
+            self.dialogues[agent].entries.append(Entry("user", task))
             self._agents.append(agent)
 
     def _metered(self, entry: Entry, metrics: dict[str, Any]) -> None:
