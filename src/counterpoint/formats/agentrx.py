@@ -50,7 +50,7 @@ def _sniff(head: bytes) -> bool:
 def _group(files: Sequence[File]) -> Iterable[Session]:
     groups: dict[str, list[File]] = {}
     for file in files:
-        groups.setdefault(file.name.rpartition("/")[0] or file.name, []).append(file)
+        groups.setdefault(file.name.rpartition("/")[0] or ".", []).append(file)
     return [Session(name, some) for name, some in groups.items()]
 
 
