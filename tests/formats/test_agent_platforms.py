@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -12,12 +13,15 @@ from typing import Any
 import pytest
 
 import logs
-from counterpoint.app.discover import find
+from counterpoint.app.discover import find, importers
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.database import Database
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.parents import root_of
 from counterpoint.trace import Event, Trace
+
+SOURCES = ("agent_framework", "agentrx", "chat_messages", "managed_agents", "mlflow", "openai_agents", "openhands", "strands")
+ODD: list[Any] = [None, [], {}, [{}], "", "odd", -1, 1e400, True, ["a"], {"type": []}]
 
 
 def sample(name: str, part: str = "") -> list[Trace]:
@@ -39,6 +43,44 @@ def event(trace: Trace, name: str) -> Event:
 
 def total(trace: Trace) -> tuple[int, int]:
     return sum(e.tokens_in or 0 for e in trace.events), sum(e.tokens_out or 0 for e in trace.events)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_file_of_theirs_goes_to_another(name: str) -> None:
+    for file in logs.files_of(logs.SAMPLES / name):
+        takers = [other for other, source in importers().items() if source.sniff(file.head())]
+        assert takers[:1] == [name], (file.name, takers)
+        assert set(takers) <= {name, "otel"}, (file.name, takers)
+
+
+def changed(value: Any, rng: random.Random) -> Any:
+    """A value in which one place, wherever it is, holds something odd."""
+    if isinstance(value, dict) and value and rng.random() < 0.85:
+        key = rng.choice(sorted(value))
+        return {**value, key: changed(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.85:
+        k = rng.randrange(len(value))
+        return [*value[:k], changed(value[k], rng), *value[k + 1 :]]
+    return rng.choice(ODD)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_odd_values_anywhere_are_read_or_refused(name: str) -> None:
+    rng = random.Random(7)
+    for file in (f for f in logs.files_of(logs.SAMPLES / name) if f.name != "lunch.jsonl"):
+        text = file.data().decode()
+        values = [json.loads(line) for line in text.splitlines()] if file.name.endswith(".jsonl") else [json.loads(text)]
+        for _ in range(40):
+            k = rng.randrange(len(values))
+            odd = [*values[:k], changed(values[k], rng), *values[k + 1 :]]
+            data = b"".join(json.dumps(v).encode() + b"\n" for v in odd)
+            for session in logs.importer(name).group([File.of(data, file.name)]):
+                try:
+                    traces = list(logs.importer(name).read_session(session))
+                except InputError:
+                    continue
+                for trace in traces:
+                    logs.assert_sound(trace)
 
 
 # -- MLflow ----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework and Semantic Kernel: threads, sessions, histories, responses, and transcripts of activities.
+"""Microsoft Agent Framework and Semantic Kernel: threads, sessions, histories, responses and transcripts.
 
 | record | becomes |
 |---|---|

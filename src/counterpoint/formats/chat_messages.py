@@ -1,4 +1,4 @@
-"""Lists of chat messages with tools, in the form of OpenAI's chats or of Anthropic's messages, and nothing around them.
+"""Lists of chat messages with tools, in OpenAI's form or in Anthropic's, and nothing around them.
 
 Read are lists, one message on each line, and objects with `messages` (bodies of requests, rows of data sets), also on lines.
 

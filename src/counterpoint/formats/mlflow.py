@@ -1,4 +1,4 @@
-"""MLflow traces: `info` with `data.spans`, of MLflow 2 and 3, alone, in lists, on lines, or as rows of `search_traces`.
+"""MLflow 2 and 3: traces (`info` with `data.spans`), alone, in lists, on lines, or as rows of a table.
 
 Agent spans become agents (nested: sub-agents with spawn and return), `LLM` and `CHAT_MODEL` spans model steps with their tokens
 and cost, tool, retriever and embedding spans calls with their results, guardrail spans safety events. Spans that came over OTLP
@@ -218,7 +218,7 @@ mlflow = Importer(
     becomes={
         "LLM, CHAT_MODEL span": ("orchestrator_decision", "message"),
         "TOOL, RETRIEVER, EMBEDDING, RERANKER span": ("tool_call", "tool_result"),
-        "AGENT span": ("spawn", "return"),
+        "AGENT span": ("human_intervention", "spawn", "return"),
         "GUARDRAIL span": ("safety_event",),
         "assessment": ("reward", "rewards", "meta"),
         "info": ("meta",),

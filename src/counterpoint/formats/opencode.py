@@ -1,4 +1,4 @@
-"""OpenCode: its database, exports of a session, the storage folder, its event log, and what `run --format json` prints.
+"""OpenCode: its database, exports, the storage folder, its event log, and what `run --format json` prints.
 
 | record | becomes |
 |---|---|

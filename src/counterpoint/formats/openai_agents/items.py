@@ -49,7 +49,14 @@ def holds_items(head: bytes) -> bool:
         {"role", "content"} <= keys.keys() or kind in (b"reasoning", b"function_call", b"message")
     ) and "payload" not in keys
     own = b'"call_id"' in head or b'"output_text"' in head
-    strange = "contents" in keys or "payload" in keys or "timestamp" in keys or "uuid" in keys or b'"$type"' in head or b'"toolUseId"' in head
+    strange = (
+        "contents" in keys
+        or "payload" in keys
+        or "timestamp" in keys
+        or "uuid" in keys
+        or b'"$type"' in head
+        or b'"toolUseId"' in head
+    )
     return is_item and own and not strange and _SIGN.search(head) is not None
 
 

@@ -1,4 +1,4 @@
-"""OpenHands: the events of its SDK and those before it (`actions.py`), and the `output.jsonl` of evaluations with either.
+"""OpenHands: the events of its SDK, those before it (`actions.py`), and the output of evaluations.
 
 Events are on lines, in a list, or one in each file of a conversation's `events` folder.
 

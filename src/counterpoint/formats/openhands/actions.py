@@ -104,7 +104,9 @@ class Story:
             return
         call = string(called.get("tool_call_id")) or f"{name}.call"
         tool = string(called.get("function_name")) or kind
-        asked = next((as_dict(c.get("function")) for c in map(as_dict, as_list(said.get("tool_calls"))) if c.get("id") == call), {})
+        asked = next(
+            (as_dict(c.get("function")) for c in map(as_dict, as_list(said.get("tool_calls"))) if c.get("id") == call), {}
+        )
         given = asked.get("arguments") or {k: v for k, v in args.items() if k not in _ASIDE}
         entry.calls.append(Call(call, tool, given))
         self._calls[event.get("id")] = call, tool
