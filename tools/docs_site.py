@@ -1,4 +1,4 @@
-"""What the documentation site takes from the code: commands, the Python API, rules, open problems, changes, notebooks, `llms.txt`.
+"""What the documentation site takes from the code: commands, the Python API, rules, problems, changes, notebooks, and `llms.txt`.
 
 Always true: nothing here is written twice: `mkdocs.yml` is the one list of pages, and what is made here comes from the package,
 the repository's own files and the docstrings. MkDocs calls the functions `on_...`; run by itself it writes `llms.txt` and
@@ -171,9 +171,9 @@ def problems_page() -> str:
     from counterpoint.lab.papers.problems import PROBLEMS
 
     about = (
-        "`counterpoint papers show problems` prints this. None is solved. *Measured*: the number bears on the problem itself, under "
-        "its conditions ([results](../lab/results.md), [bench](../lab/bench.md)). *In part*: it bears on a piece of it, or on a "
-        "simulated stand-in. *Not*: nothing that bears on it came out."
+        "`counterpoint papers show problems` prints this. None is solved. *Measured*: the number bears on the problem itself, "
+        "under its conditions ([results](../lab/results.md), [bench](../lab/bench.md)). *In part*: it bears on a piece of it, "
+        "or on a simulated stand-in. *Not*: nothing that bears on it came out."
     )
     head = ("problem", "measured", "command", "number", "answered", "open")
     rows = [(f"{p.id} {p.name}", p.measured, f"`{p.command}`", p.number, p.answer, p.open) for p in PROBLEMS]
