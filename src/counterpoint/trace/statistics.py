@@ -83,9 +83,8 @@ def shuffle_p(a: Sequence[float], b: Sequence[float], *, draws: int = 9_999, see
     if math.comb(len(both), n) <= _ALL_WAYS:
         ways = np.array(list(itertools.combinations(range(len(both)), n)))
         return float(np.mean(both[ways].sum(axis=1) >= seen - slack))
-    rng = np.random.default_rng(seed)
-    sums = [float(np.sum(rng.permutation(both)[:n])) for _ in range(draws)]
-    return (1 + sum(one >= seen - slack for one in sums)) / (draws + 1)
+    dealt = np.random.default_rng(seed).permuted(np.broadcast_to(both, (draws, len(both))), axis=1)
+    return (1 + int(np.sum(dealt[:, :n].sum(axis=1) >= seen - slack))) / (draws + 1)
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
