@@ -34,7 +34,7 @@ from counterpoint.formats.importing.dialogue import Answer, Dialogue, Entry, pla
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
-from counterpoint.formats.openhands.actions import Story, about, flat, played
+from counterpoint.formats.openhands.actions import Story, about, flat, traces_of_run
 from counterpoint.trace import Trace
 
 _KIND = re.compile(rb'"kind"\s*:\s*"(?:[A-Za-z]*Event|[A-Za-z]*Observation|Condensation)"')
@@ -84,9 +84,9 @@ def _read(session: Session) -> Iterator[Trace]:
                 if not history:
                     reader.take(run)
                 elif any("kind" in event for event in flat(history)):
-                    yield from _Reader(session).evaluated(run, file.name)
+                    yield from _Reader(session).evaluation(run, file.name)
                 else:
-                    yield from played(session, run, file.name)
+                    yield from traces_of_run(session, run, file.name)
     yield from reader.all(session.files[0].name)
 
 
@@ -116,7 +116,7 @@ class _Reader:
         if not (self.old.event(event, self.records) if is_old else self.event(event)):
             self.unknown[f"event of kind {event.get('kind')}"] += 1
 
-    def evaluated(self, run: dict[str, Any], where: str) -> Iterator[Trace]:
+    def evaluation(self, run: dict[str, Any], where: str) -> Iterator[Trace]:
         """The trace of one run of an evaluation with the SDK."""
         for event in flat(as_list(run.get("history"))):
             self.take(event)

@@ -1,6 +1,6 @@
 """The events of OpenHands before its SDK: actions and the observations that they caused, and runs of its evaluations.
 
-`Story` takes such events, in order, and gives dialogues; `played` makes a trace of one line of an evaluation's `output.jsonl`.
+`Story` takes such events, in order, and gives dialogues; `traces_of_run` reads one line of an evaluation's `output.jsonl`.
 
 Always true: actions of one model response are one step; what happens between a delegation and its end is the delegate's.
 """
@@ -159,7 +159,7 @@ def _is_ok(event: dict[str, Any], kind: str, text: str, code: Any) -> bool | Non
     return event["success"] if isinstance(event.get("success"), bool) else True
 
 
-def played(session: Session, run: dict[str, Any], where: str) -> Iterator[Trace]:
+def traces_of_run(session: Session, run: dict[str, Any], where: str) -> Iterator[Trace]:
     """The trace of one run of an evaluation whose history is made of actions and observations."""
     story, unknown = Story(is_evaluation=True), Counter[str]()
     events = list(flat(as_list(run.get("history")) or as_list(run.get("trajectory"))))
