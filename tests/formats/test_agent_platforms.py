@@ -361,6 +361,7 @@ def test_agent_framework_is_read_in_the_spelling_of_each_language() -> None:
     thread, history, kernel = (by_first[k] for k in ("Is the kiln hot?", "Weigh the clay.", "What does a mug cost?"))
     assert logs.tokens(thread) == {"main": (230, 42), "glazer": (60, 8)}
     assert failed(thread) == [("read_camera", "no picture")]
+    assert thread.meta["import"]["session"]["unknown"] == {"content of type hologram": 1}
     assert [(e.src, e.dst) for e in thread.edges if e.dst == "a3"] == [("u1", "a3"), ("a1", "a3"), ("a2", "a3")]
     assert [history.text(e) for e in history.events if e.type == "human_intervention"] == ["Weigh the clay.", "approved"]
     assert logs.kinds(history)["tool_call"] == 1
@@ -375,6 +376,13 @@ def test_agent_framework_states_around_a_thread_repeat_its_messages() -> None:
     assert [trace.text(e) for e in trace.events] == ["user", "assistant"]
     plain = one("agent_framework", [*said, *said])
     assert len(plain.events) == 4
+
+
+def test_agent_framework_messages_of_strange_roles_are_refused() -> None:
+    strange = [{"type": "message", "role": "referee", "contents": [{"type": "text", "text": "x"}]}] * 3
+    known = {"type": "message", "role": "user", "contents": [{"type": "text", "text": "Hello."}]}
+    with pytest.raises(InputError, match="less than half"):
+        one("agent_framework", [known, *strange])
 
 
 def test_agent_framework_response_states_tokens_once() -> None:

@@ -66,9 +66,7 @@ def _read(session: Session) -> Iterator[Trace]:
         if not reader.records and "__pickled__" in arguments_text(values):
             why = "a checkpoint of the Python framework pickles them, and only running code would open them"
             raise InputError("has no message that can be read", where=file.name, why=why, fix="export the session or its history")
-        require_half(file.name, reader.records, reader.unknown)
-        session.report.unknown.update(reader.unknown)
-        yield from reader.traces()
+        yield from reader.traces(file.name)
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -153,7 +151,8 @@ class _Reader:
         else:
             self._found(message)
 
-    def traces(self) -> Iterator[Trace]:
+    def traces(self, where: str) -> Iterator[Trace]:
+        """The trace, where there is a message."""
         if not self.messages:
             return
         first = run_of(self.messages[0])
@@ -163,6 +162,8 @@ class _Reader:
         self.main = next((a for a in authors if a), None)
         for k, message in enumerate(self.messages):
             self._message(message, string(message.get("messageid")) or f"m{k}")
+        require_half(where, self.records, self.unknown)
+        self.session.report.unknown.update(self.unknown)
         self._settle()
         yield from self.draft.traces()
 
