@@ -14,6 +14,7 @@ import pytest
 
 import logs
 from counterpoint.app.discover import find, importers
+from counterpoint.app.import_logs import homes
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.database import Database
 from counterpoint.formats.importing.files import File
@@ -475,6 +476,24 @@ def test_opencode_s_database_says_what_its_export_says_also_while_it_is_open(tmp
             (e.id, e.type, e.tokens_in, e.cost_usd) for e in export.events
         ]
         assert trace.meta["title"] == export.meta["title"]
+
+
+def test_homes_have_the_database_of_opencode_with_its_log_or_the_folder_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "KIMI_CODE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    place = tmp_path / ".local" / "share" / "opencode"
+    (place / "storage").mkdir(parents=True)
+    (tmp_path / ".strands" / "sessions").mkdir(parents=True)
+    assert homes() == [("OpenCode", place / "storage"), ("Strands", tmp_path / ".strands" / "sessions")]
+    with closing(opencode_base(place / "opencode.db")):
+        found = [path for name, path in homes() if name == "OpenCode"]
+        assert found == [place / "opencode.db", place / "opencode.db-wal"]
+        ((name, session),) = find(found).sessions
+        (trace,) = logs.importer(name).read_session(session)
+    assert trace.meta["title"]
 
 
 def test_a_database_that_is_none_is_refused() -> None:
