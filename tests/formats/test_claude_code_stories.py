@@ -321,8 +321,7 @@ def links() -> Trace:
     """One spawn for each rule, the stronger rule first; an agent is claimed once; a sub-agent that spawns another."""
     calls = [use(f"c{k}", "Agent", prompt=f"Task {k}.") for k in range(8)] + [
         use("c8", "Agent", prompt="Task 7."),
-        use("c9", "Agent"),
-        use("c10", "Agent"),
+        use("c9", "Agent"), use("c10", "Agent"),
     ]
     main = [
         user("u1", 0, "Go."),

@@ -20,9 +20,7 @@ def line(kind: str, uuid: str, at: float, content: Any, **more: Any) -> dict[str
 
 def said(uuid: str, at: float, *blocks: dict[str, Any]) -> dict[str, Any]:
     usage = {"input_tokens": 10, "output_tokens": 5}
-    return line(
-        "assistant", uuid, at, {"id": f"m{uuid}", "role": "assistant", "model": "m", "content": list(blocks), "usage": usage}
-    )
+    return line("assistant", uuid, at, {"id": f"m{uuid}", "role": "assistant", "model": "m", "content": list(blocks), "usage": usage})
 
 
 def answer(uuid: str, at: float, call: str, **made: Any) -> dict[str, Any]:
@@ -43,10 +41,7 @@ def team(mate: list[dict[str, Any]], sends: list[tuple[float, str]], heard: list
     lead = [line("user", "u0", 1, "Go."), said("a0", 2, use("c0", "Agent", prompt="Write.", name="ada", team_name="team"))]
     lead.append(answer("u1", 2.1, "c0", **made))
     for k, (at, text) in enumerate(sends):
-        lead += [
-            said(f"b{k}", at, use(f"s{k}", "SendMessage", to="ada", message=text)),
-            answer(f"v{k}", at + 0.1, f"s{k}", success=True),
-        ]
+        lead += [said(f"b{k}", at, use(f"s{k}", "SendMessage", to="ada", message=text)), answer(f"v{k}", at + 0.1, f"s{k}", success=True)]
     for k, (at, text) in enumerate(heard):
         lead += [line("user", f"w{k}", at, letter("ada", text)), said(f"x{k}", at + 1, {"type": "text", "text": "Thanks."})]
     lead = [{**r, "teamName": "team", "sessionId": "s"} for r in sorted(lead, key=lambda r: r["timestamp"])]

@@ -67,9 +67,7 @@ def used(second: float, total: int, out: int, cached: int = 0) -> Record:
 
 
 def read(**threads: list[Record]) -> Trace:
-    files = {
-        f"sessions/{name}.jsonl": "".join(json.dumps(r) + "\n" for r in records).encode() for name, records in threads.items()
-    }
+    files = {f"sessions/{name}.jsonl": "".join(json.dumps(r) + "\n" for r in records).encode() for name, records in threads.items()}
     (trace,) = imported("codex", files)
     return trace
 
@@ -138,23 +136,8 @@ def team() -> Trace:
             call(2, "spawn_agent", "s4", message="Vanish.", task_name="gone"),
             result(3, "s1", {"agent_id": "kid1", "nickname": "Di"}),
             result(3, "s3", "limit reached"),
-            event(
-                3.1,
-                "collab_agent_spawn_end",
-                call_id="s4",
-                new_thread_id="kid4",
-                new_agent_role="ghost",
-                new_agent_nickname="Gus",
-                prompt="ignored",
-            ),
-            event(
-                3.2,
-                "collab_agent_spawn_end",
-                call_id="none",
-                new_thread_id="kid5",
-                prompt="From code.",
-                status={"errored": "unused"},
-            ),
+            event(3.1, "collab_agent_spawn_end", call_id="s4", new_thread_id="kid4", new_agent_role="ghost", new_agent_nickname="Gus", prompt="ignored"),
+            event(3.2, "collab_agent_spawn_end", call_id="none", new_thread_id="kid5", prompt="From code.", status={"errored": "unused"}),
             call(4, "send_input", "m1", id="kid1", message="Deeper.", interrupt=True),
             result(4.1, "m1", {"submission_id": "x"}),
             call(4.2, "send_input", "m2", target="nobody", message="Hello?"),
@@ -162,21 +145,10 @@ def team() -> Trace:
             event(4.4, "collab_agent_interaction_end", call_id="m3", receiver_thread_id="kid2"),
             call(5, "wait_agent", "w1", ids=["kid1"]),
             result(9, "w1", {"status": {"kid1": {"completed": "Dug."}, "kid4": {"errored": "It broke."}}, "timed_out": False}),
-            item(
-                9.5,
-                "message",
-                role="user",
-                content='<subagent_notification>{"agent_id": "kid5", "status": {"completed": "Coded."}}</subagent_notification>',
-            ),
+            item(9.5, "message", role="user", content='<subagent_notification>{"agent_id": "kid5", "status": {"completed": "Coded."}}</subagent_notification>'),
             item(9.6, "message", role="user", content="<subagent_notification>{broken</subagent_notification>"),
             event(9.7, "collab_waiting_end", agent_statuses=[{"thread_id": "kid2", "status": {"completed": "Filled."}}]),
-            item(
-                9.8,
-                "agent_message",
-                author="kid1",
-                recipient="root",
-                content=[{"type": "text", "text": mail.format("MESSAGE", "By the way.")}],
-            ),
+            item(9.8, "agent_message", author="kid1", recipient="root", content=[{"type": "text", "text": mail.format("MESSAGE", "By the way.")}]),
             item(9.85, "agent_message", author="stranger", recipient="root", content=[{"type": "text", "text": "Psst."}]),
             item(9.9, "agent_message", author="kid1", recipient="root", content=[{"type": "encrypted_content"}]),
             says(10, "Both.", "d1"),
@@ -198,13 +170,7 @@ def team() -> Trace:
         kid2=[
             child(2.5, "kid2"),
             human(2.6, "Fill."),
-            item(
-                6,
-                "agent_message",
-                author="root",
-                recipient="kid2",
-                content=[{"type": "text", "text": mail.format("MESSAGE", "Later.")}],
-            ),
+            item(6, "agent_message", author="root", recipient="kid2", content=[{"type": "text", "text": mail.format("MESSAGE", "Later.")}]),
             says(7, "Filled.", "k3"),
             event(7.5, "turn_aborted", reason="interrupted"),
             event(7.6, "task_complete", turn_id="kt2", last_agent_message="Filled."),
@@ -266,11 +232,7 @@ def exec_stream() -> Trace:
     def done(id: str, kind: str, **more: Any) -> Record:
         return {"type": "item.completed", "item": {"id": id, "type": kind, **more}}
 
-    states = {
-        "kid1": {"status": "completed", "message": "Dug."},
-        "kid2": {"status": "errored", "message": "Broke."},
-        "kid3": {"status": "running"},
-    }
+    states = {"kid1": {"status": "completed", "message": "Dug."}, "kid2": {"status": "errored", "message": "Broke."}, "kid3": {"status": "running"}}
     records: list[Record] = [
         {"type": "thread.started", "thread_id": "run"},
         {"type": "turn.started"},
@@ -317,32 +279,14 @@ def bundle() -> Trace:
 
     def add(kind: str, thread: str | None = None, turn: str | None = None, /, **payload: Any) -> None:
         about = {"rollout_id": "r", "seq": len(records), "wall_time_unix_ms": 1_767_225_600_000 + 1000 * len(records)}
-        records.append(
-            {
-                **about,
-                **({"thread_id": thread} if thread else {}),
-                **({"codex_turn_id": turn} if turn else {}),
-                "payload": {"type": kind, **payload},
-            }
-        )
+        records.append({**about, **({"thread_id": thread} if thread else {}), **({"codex_turn_id": turn} if turn else {}), "payload": {"type": kind, **payload}})
 
     def user(text: str) -> Record:
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
     def wrote(id: str, *items: Record, **more: Any) -> None:
-        usage = {
-            "input_tokens": 100,
-            "output_tokens": 10,
-            "cached_input_tokens": 40,
-            "cache_write_input_tokens": 5,
-            "reasoning_output_tokens": 3,
-        }
-        add(
-            "inference_completed",
-            inference_call_id=id,
-            response_payload=keep({"output_items": items, "token_usage": usage}),
-            **more,
-        )
+        usage = {"input_tokens": 100, "output_tokens": 10, "cached_input_tokens": 40, "cache_write_input_tokens": 5, "reasoning_output_tokens": 3}
+        add("inference_completed", inference_call_id=id, response_payload=keep({"output_items": items, "token_usage": usage}), **more)
 
     def says(text: str) -> Record:
         return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
@@ -350,103 +294,31 @@ def bundle() -> Trace:
     add("rollout_started", root_thread_id="top")
     add("thread_started", thread_id="top", agent_path="/root", metadata_payload=keep({"nickname": "Boss"}))
     add("codex_turn_started", "top", "turn1", codex_turn_id="turn1")
-    add(
-        "inference_started",
-        "top",
-        "turn1",
-        inference_call_id="a1",
-        model="gpt-5",
-        request_payload=keep({"input": [user("Go."), {"role": "developer", "content": "x"}]}),
-    )
-    wrote(
-        "a1",
-        {"type": "reasoning", "summary": [{"text": "Hm."}]},
-        {"type": "function_call", "name": "exec_command", "call_id": "c1", "arguments": "{}"},
-    )
+    add("inference_started", "top", "turn1", inference_call_id="a1", model="gpt-5", request_payload=keep({"input": [user("Go."), {"role": "developer", "content": "x"}]}))
+    wrote("a1", {"type": "reasoning", "summary": [{"text": "Hm."}]}, {"type": "function_call", "name": "exec_command", "call_id": "c1", "arguments": "{}"})
     add("tool_call_started", "top", tool_call_id="t1", model_visible_call_id="c1", kind={"type": "exec_command"})
-    add(
-        "tool_call_started",
-        "top",
-        tool_call_id="t2",
-        kind={"type": "tool"},
-        requester={"type": "code_cell"},
-        invocation_payload=keep({"tool_name": "grep", "payload": {"arguments": "{x}"}}),
-    )
+    add("tool_call_started", "top", tool_call_id="t2", kind={"type": "tool"}, requester={"type": "code_cell"}, invocation_payload=keep({"tool_name": "grep", "payload": {"arguments": "{x}"}}))
     add("tool_call_ended", tool_call_id="t2", status="completed", result_payload=keep("hidden"))
     add("tool_call_ended", tool_call_id="t1", status="failed", result_payload=keep({"response_item": {"output": "nothing"}}))
     add("tool_call_started", "top", tool_call_id="t3", kind="web", invocation_payload=keep({"payload": {"input": "cats"}}))
     add("tool_call_ended", tool_call_id="t3", status="cancelled", result_payload=keep({"value": "late"}))
     add("tool_call_ended", tool_call_id="never", status="completed")
-    add(
-        "inference_started",
-        codex_turn_id="turn1",
-        inference_call_id="a2",
-        model="gpt-6",
-        request_payload=keep({"input": [user("Go."), user("More.")]}),
-    )
+    add("inference_started", codex_turn_id="turn1", inference_call_id="a2", model="gpt-6", request_payload=keep({"input": [user("Go."), user("More.")]}))
     call = {"type": "function_call", "name": "spawn_agent", "call_id": "s1", "arguments": json.dumps({"message": "Dig."})}
     wrote("a2", says("I spawn."), call, {**call, "call_id": "s2"}, {**call, "call_id": "s3"})
     add("tool_call_started", "top", tool_call_id="u1", model_visible_call_id="s1", kind="spawn_agent")
-    add(
-        "tool_call_runtime_ended",
-        tool_call_id="u1",
-        runtime_payload=keep({"new_thread_id": "kid", "new_agent_role": "digger", "new_agent_nickname": "Di"}),
-    )
+    add("tool_call_runtime_ended", tool_call_id="u1", runtime_payload=keep({"new_thread_id": "kid", "new_agent_role": "digger", "new_agent_nickname": "Di"}))
     add("tool_call_started", "top", tool_call_id="u2", model_visible_call_id="s2", kind="spawn_agent")
-    add(
-        "tool_call_runtime_ended",
-        tool_call_id="u2",
-        runtime_payload=keep({"agent_thread_id": "kid2", "kind": "started", "agent_path": "/root/two"}),
-    )
+    add("tool_call_runtime_ended", tool_call_id="u2", runtime_payload=keep({"agent_thread_id": "kid2", "kind": "started", "agent_path": "/root/two"}))
     add("tool_call_started", "top", tool_call_id="u3", model_visible_call_id="s3", kind={"type": "spawn_agent"})
-    add(
-        "tool_call_started",
-        "top",
-        tool_call_id="u4",
-        kind={"type": "send_message"},
-        invocation_payload=keep({"payload": {"arguments": {"message": "Deeper."}}}),
-    )
+    add("tool_call_started", "top", tool_call_id="u4", kind={"type": "send_message"}, invocation_payload=keep({"payload": {"arguments": {"message": "Deeper."}}}))
     add("tool_call_runtime_ended", tool_call_id="u4", runtime_payload=keep({"receiver_thread_id": "kid"}))
-    add(
-        "tool_call_started",
-        "top",
-        tool_call_id="u5",
-        kind={"type": "send_message"},
-        invocation_payload=keep({"payload": {"arguments": {"message": "To you."}}}),
-    )
-    add(
-        "thread_started",
-        thread_id="kid",
-        agent_path="/root/kid",
-        metadata_payload=keep({"session_source": {"subagent": {"thread_spawn": {"agent_role": "digger"}}}}),
-    )
-    add(
-        "inference_started",
-        "kid",
-        "turn2",
-        inference_call_id="k1",
-        model="gpt-5",
-        request_payload=keep({"input": [user("Dig.")]}),
-    )
-    add(
-        "inference_failed",
-        inference_call_id="k1",
-        error="cut off",
-        partial_response_payload=keep({"output": [says("I di")], "usage": {"input_tokens": 5, "output_tokens": 1}}),
-    )
-    more = {
-        "type": "agent_message",
-        "author": "/root",
-        "recipient": "/root/kid",
-        "content": [{"type": "text", "text": "Message Type: MESSAGE\nPayload:\nDeeper."}],
-    }
-    add(
-        "inference_started",
-        "kid",
-        inference_call_id="k2",
-        request_input_mode={"type": "incremental"},
-        request_payload=keep({"input": [more]}),
-    )
+    add("tool_call_started", "top", tool_call_id="u5", kind={"type": "send_message"}, invocation_payload=keep({"payload": {"arguments": {"message": "To you."}}}))
+    add("thread_started", thread_id="kid", agent_path="/root/kid", metadata_payload=keep({"session_source": {"subagent": {"thread_spawn": {"agent_role": "digger"}}}}))
+    add("inference_started", "kid", "turn2", inference_call_id="k1", model="gpt-5", request_payload=keep({"input": [user("Dig.")]}))
+    add("inference_failed", inference_call_id="k1", error="cut off", partial_response_payload=keep({"output": [says("I di")], "usage": {"input_tokens": 5, "output_tokens": 1}}))
+    more = {"type": "agent_message", "author": "/root", "recipient": "/root/kid", "content": [{"type": "text", "text": "Message Type: MESSAGE\nPayload:\nDeeper."}]}
+    add("inference_started", "kid", inference_call_id="k2", request_input_mode={"type": "incremental"}, request_payload=keep({"input": [more]}))
     wrote("k2", says("Dug."))
     add("codex_turn_ended", "kid", codex_turn_id="turn2", status="completed")
     add("agent_result_observed", parent_thread_id="top", child_thread_id="kid", message="Dug.")
@@ -467,11 +339,7 @@ def bundle() -> Trace:
     }
     about = {"rollout_id": "r", "root_thread_id": "top", "raw_event_log": "trace.jsonl"}
     state = {**about, "interaction_edges": edges, "conversation_items": {"i1": {"thread_id": "kid"}}}
-    files = {
-        "b/trace.jsonl": "".join(json.dumps(r) + "\n" for r in reversed(records)),
-        "b/manifest.json": json.dumps(about),
-        "b/state.json": json.dumps(state),
-    }
+    files = {"b/trace.jsonl": "".join(json.dumps(r) + "\n" for r in reversed(records)), "b/manifest.json": json.dumps(about), "b/state.json": json.dumps(state)}
     files |= {name: json.dumps(value) for name, value in payloads.items()}
     (trace,) = imported("codex", {name: text.encode() for name, text in files.items()})
     return trace
@@ -492,60 +360,21 @@ def asked() -> Trace:
             item(3, "message", role="user", content=[{"type": "input_image"}]),
             event(3.1, "user_message", message=""),
             event(3.2, "item_completed", item={"type": "UserMessage", "content": [{"type": "text", "text": "By item."}]}),
-            event(
-                3.3,
-                "item_completed",
-                item={
-                    "type": "CollabAgentToolCall",
-                    "id": "s9",
-                    "tool": "spawnAgent",
-                    "receiver_thread_ids": ["kid9"],
-                    "prompt": "Late.",
-                },
-            ),
-            event(
-                3.4,
-                "item_completed",
-                item={
-                    "type": "SubAgentActivity",
-                    "event_id": "s10",
-                    "agent_thread_id": "kid10",
-                    "kind": "started",
-                    "agent_path": "/root/ten",
-                },
-            ),
+            event(3.3, "item_completed", item={"type": "CollabAgentToolCall", "id": "s9", "tool": "spawnAgent", "receiver_thread_ids": ["kid9"], "prompt": "Late."}),
+            event(3.4, "item_completed", item={"type": "SubAgentActivity", "event_id": "s10", "agent_thread_id": "kid10", "kind": "started", "agent_path": "/root/ten"}),
             event(3.5, "user_message", message="# AGENTS.md instructions again"),
             says(4, "Still yes.", "m2"),
             call(5, "wait_agent", "w1", ids=["kid9"]),
             result(6, "w1", "timed out"),
-            item(
-                6.1,
-                "message",
-                role="user",
-                content='<subagent_notification>{"agent_path": "/root/ten", "status": {"completed": "Ten."}}</subagent_notification>',
-            ),
-            item(
-                6.2,
-                "message",
-                role="user",
-                content='<subagent_notification>{"agent_id": "kid11", "status": {"errored": "Lost."}}</subagent_notification>',
-            ),
+            item(6.1, "message", role="user", content='<subagent_notification>{"agent_path": "/root/ten", "status": {"completed": "Ten."}}</subagent_notification>'),
+            item(6.2, "message", role="user", content='<subagent_notification>{"agent_id": "kid11", "status": {"errored": "Lost."}}</subagent_notification>'),
             item(6.3, "function_call", name="search", namespace="mcp__web", call_id="n1", arguments="{}"),
             call(6.4, "send_input", "n2", id="unknown", message="To nine."),
-            event(
-                6.5,
-                "item_completed",
-                item={"type": "CollabAgentToolCall", "id": "n2", "tool": "sendInput", "receiver_thread_ids": ["kid9"]},
-            ),
+            event(6.5, "item_completed", item={"type": "CollabAgentToolCall", "id": "n2", "tool": "sendInput", "receiver_thread_ids": ["kid9"]}),
             says(7, "Heard.", "m3"),
             event(8, "turn_aborted"),
         ],
-        orphan=[
-            child(0, "orphan", "root"),
-            item(1, "message", role="user", content="No event says who."),
-            says(2, "I see.", "o1"),
-            item(3, "message", role="user", content="Again."),
-        ],
+        orphan=[child(0, "orphan", "root"), item(1, "message", role="user", content="No event says who."), says(2, "I see.", "o1"), item(3, "message", role="user", content="Again.")],
     )
 
 
@@ -639,12 +468,7 @@ def test_verdicts() -> None:
     }  # fmt: skip
     denied = verdict_of('{"outcome": "deny", "rationale": "no", "risk_level": "high", "user_authorization": "none"}')
     assert denied is not None
-    assert (denied["ok"], denied["extra"]["rationale"], denied["extra"]["risk_level"], denied["extra"]["user_authorization"]) == (
-        True,
-        "no",
-        "high",
-        "none",
-    )
+    assert (denied["ok"], denied["extra"]["rationale"], denied["extra"]["risk_level"], denied["extra"]["user_authorization"]) == (True, "no", "high", "none")
     odd = verdict_of('{"outcome": "maybe", "rationale": "no"}')
     assert odd is not None
     assert odd["ok"] is None
@@ -673,15 +497,7 @@ def test_heads() -> None:
             "source": {"subagent": {"thread_spawn": {"parent_thread_id": "p", "agent_path": "/root/dig", "agent_nickname": "Di", "agent_type": "t"}}},
         }
     )  # fmt: skip
-    assert (full.id, full.kind, full.parent, full.session, full.role, full.nickname, full.path) == (
-        "k",
-        "thread_spawn",
-        "p",
-        "s",
-        "t",
-        "Di",
-        "/root/dig",
-    )
+    assert (full.id, full.kind, full.parent, full.session, full.role, full.nickname, full.path) == ("k", "thread_spawn", "p", "s", "t", "Di", "/root/dig")
     assert (full.created, full.start_ordinal, full.about, full.shape) == (5.0, 7, {"originator": "o"}, "rollout")
     named = head_of_meta({"source": {"subagent": {"thread_spawn": {"parent_thread_id": "p", "agent_path": "/root/dig"}}}})
     assert (named.id, named.role) == ("", "dig")

@@ -117,9 +117,7 @@ def test_ids_are_made_unique_and_names_can_be_written() -> None:
 
 def test_values_that_json_cannot_hold_become_text() -> None:
     draft = fresh()
-    draft.event(
-        "message", "a", id="e", extra={"f": float("inf"), "d": {1: (1, None, True, 2.5)}, "s": "\ud800", "o": {3}, "id": 9}
-    )
+    draft.event("message", "a", id="e", extra={"f": float("inf"), "d": {1: (1, None, True, 2.5)}, "s": "\ud800", "o": {3}, "id": 9})
     assert by(made(draft))["e"].extra == {"f": "inf", "d": {"1": [1, None, True, 2.5]}, "s": "?", "o": "{3}", "source_id": 9}
 
 
@@ -178,10 +176,7 @@ def test_without_any_time_events_are_counted() -> None:
     draft.edge("e2", "e0", "causal")
     trace = made(draft)
     assert [(e.id, e.t) for e in trace.events] == [("e1", 1.0), ("e2", 2.0), ("e0", 2.0)]
-    assert trace.meta["import"] == {
-        "lacks": {"timestamps: t counts events": 1},
-        "mended": {"times that contradict the order of the records": 1},
-    }
+    assert trace.meta["import"] == {"lacks": {"timestamps: t counts events": 1}, "mended": {"times that contradict the order of the records": 1}}
 
 
 def test_edges_to_nowhere_and_of_a_cycle_are_counted() -> None:

@@ -46,11 +46,7 @@ def test_what_a_span_is() -> None:
     assert kind_of(raw("agent run")) == kind_of(raw("agent run x")) == "agent"
     assert kind_of(raw("agent runner")) == kind_of(raw("call_llm")) == kind_of(raw(gen_ai__request__model="m")) == "chain"
     assert kind_of(raw("call_llm", gen_ai__request__model="m")) == "llm"
-    called: list[dict[str, Any]] = [
-        {"gen_ai__completion__0__role": "assistant"},
-        {"llm__request__type": "chat"},
-        {"llm__usage__prompt_tokens": 1},
-    ]
+    called: list[dict[str, Any]] = [{"gen_ai__completion__0__role": "assistant"}, {"llm__request__type": "chat"}, {"llm__usage__prompt_tokens": 1}]
     assert [kind_of(raw(**attrs)) for attrs in called] == ["llm"] * 3
 
 
@@ -83,12 +79,7 @@ ANSWERS: list[tuple[dict[str, Any], list[SpanEvent]]] = [
     ({"gen_ai.output.messages": MESSAGE}, []),
     ({"gen_ai.completion.0.content": "Hm.", "gen_ai.completion.1.content": "Yes.", "gen_ai.completion.3.content": "no"}, []),
     ({"gen_ai.completion": "Yes."}, []),
-    (
-        {
-            "gcp.vertex.agent.llm_response": '{"content": {"parts": [{"text": "Yes."}, {"functionCall": {}}, {"text": "Hm.", "thought": true}]}}'
-        },
-        [],
-    ),
+    ({"gcp.vertex.agent.llm_response": '{"content": {"parts": [{"text": "Yes."}, {"functionCall": {}}, {"text": "Hm.", "thought": true}]}}'}, []),
     ({"ai.response.text": "Yes."}, []),
     ({}, [happened("gen_ai.choice", message='{"content": "Yes."}')]),
     ({}, [happened("gen_ai.choice", content="Yes.")]),
@@ -111,39 +102,15 @@ def test_what_was_answered(attrs: dict[str, Any], events: list[SpanEvent]) -> No
 
 
 QUESTIONS: list[tuple[dict[str, Any], list[SpanEvent]]] = [
-    (
-        {
-            "gen_ai.input.messages": [
-                {"role": "user", "content": "No."},
-                {"role": "human", "parts": [{"text": "What?"}]},
-                {"role": "assistant", "content": "x"},
-            ]
-        },
-        [],
-    ),
+    ({"gen_ai.input.messages": [{"role": "user", "content": "No."}, {"role": "human", "parts": [{"text": "What?"}]}, {"role": "assistant", "content": "x"}]}, []),
     ({"gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "x", "gen_ai.prompt.1.content": "What?"}, []),
     ({"gen_ai.prompt": "What?"}, []),
-    (
-        {},
-        [
-            happened("gen_ai.system.message", content="x"),
-            happened("gen_ai.user.message", content="What?"),
-            happened("gen_ai.user.other", content="x"),
-        ],
-    ),
+    ({}, [happened("gen_ai.system.message", content="x"), happened("gen_ai.user.message", content="What?"), happened("gen_ai.user.other", content="x")]),
     ({}, [happened("gen_ai.user.message", gen_ai__event__content='{"content": "What?"}')]),
     ({}, [happened("gen_ai.user.message", role="user", text="What?")]),
     ({}, [happened("gen_ai.content.prompt", gen_ai__prompt="What?")]),
-    (
-        {},
-        [happened("gen_ai.client.inference.operation.details", gen_ai__input__messages='[{"role": "user", "content": "What?"}]')],
-    ),
-    (
-        {
-            "gcp.vertex.agent.llm_request": '{"contents": [{"role": "user", "parts": [{"text": "What?"}]}, {"role": "model", "parts": []}]}'
-        },
-        [],
-    ),
+    ({}, [happened("gen_ai.client.inference.operation.details", gen_ai__input__messages='[{"role": "user", "content": "What?"}]')]),
+    ({"gcp.vertex.agent.llm_request": '{"contents": [{"role": "user", "parts": [{"text": "What?"}]}, {"role": "model", "parts": []}]}'}, []),
     ({"ai.prompt.messages": '[{"role": "user", "content": [{"type": "text", "text": "What?"}]}]'}, []),
     ({"ai.prompt": "What?"}, []),
     ({"input.value": "What?"}, []),
@@ -178,25 +145,17 @@ def test_what_tools_were_given_and_gave() -> None:
 
 
 def test_a_span_in_our_form() -> None:
-    call = genai_span(
-        raw(
-            "execute_tool find", gen_ai__operation__name="execute_tool", gen_ai__tool__call__id="c", gen_ai__tool__type="function"
-        )
-    )
+    call = genai_span(raw("execute_tool find", gen_ai__operation__name="execute_tool", gen_ai__tool__call__id="c", gen_ai__tool__type="function"))
     assert (call.kind, call.tool, call.call, call.extra, call.usage) == ("tool", "find", "c", {"tool_type": "function"}, None)
     assert genai_span(raw("x.tool", traceloop__span__kind="tool")).tool == "x"
     for key in ("traceloop__entity__name", "ioa_observe__entity__name", "ai__toolCall__name", "tool__name"):
         assert genai_span(raw("x", **{key: "find"}), "tool").tool == "find"
     for key in ("ai__toolCall__id", "tool__id"):
         assert genai_span(raw("x", **{key: "c"}), "tool").call == "c"
-    look = genai_span(
-        raw(gen_ai__operation__name="retrieval", gen_ai__retrieval__query__text="q", gen_ai__retrieval__documents=["d"])
-    )
+    look = genai_span(raw(gen_ai__operation__name="retrieval", gen_ai__retrieval__query__text="q", gen_ai__retrieval__documents=["d"]))
     assert (look.input, look.output) == ("q", '["d"]')
     for key in ("gen_ai__handoff__to_agent", "gen_ai__transfer__target__name", "ag2__handoff__target"):
-        over = genai_span(
-            raw(gen_ai__handoff__from_agent="a", gen_ai__agent__name="z", tool_arguments="x", **{key: "b"}), "handoff"
-        )
+        over = genai_span(raw(gen_ai__handoff__from_agent="a", gen_ai__agent__name="z", tool_arguments="x", **{key: "b"}), "handoff")
         assert (over.to, over.agent, over.input) == ("b", "a", "x")
     guards = {"deny": False, "escalate": False, "allow": True}
     for key in ("gen_ai__guardrail__verdict__type", "gen_ai__guardrail__action__type"):
@@ -231,16 +190,8 @@ def test_models_costs_names_and_what_else_is_kept() -> None:
 
 
 def test_scores_of_a_span() -> None:
-    score = {
-        "gen_ai__evaluation__name": "good",
-        "gen_ai__evaluation__score__value": 0.5,
-        "gen_ai__evaluation__score__label": "ok",
-        "gen_ai__evaluation__explanation": "since",
-    }
-    for span in (
-        genai_span(raw(**score), "evaluator"),
-        genai_span(raw("", [happened("gen_ai.evaluation.result", **score), happened("other", **score)]), "llm"),
-    ):
+    score = {"gen_ai__evaluation__name": "good", "gen_ai__evaluation__score__value": 0.5, "gen_ai__evaluation__score__label": "ok", "gen_ai__evaluation__explanation": "since"}
+    for span in (genai_span(raw(**score), "evaluator"), genai_span(raw("", [happened("gen_ai.evaluation.result", **score), happened("other", **score)]), "llm")):
         assert (span.reward, span.extra["label_good"], span.extra["why_good"]) == ({"good": 0.5}, "ok", "since")
     assert genai_span(raw(gen_ai__evaluation__score__value=1), "llm").reward == {}
 
@@ -280,29 +231,16 @@ LOG = {"body": {"stringValue": "said"}, "timeUnixNano": "1700000000000000000"}
     ],
 )  # fmt: skip
 def test_groups_of_spans_by_every_name(outer: str | None, inner: str, scope: str) -> None:
-    group = {
-        "resource": {"attributes": [{"key": "r", "value": {"stringValue": "v"}}]},
-        inner: [{scope: {"name": "tracer"}, "spans": [SPAN, 7]}],
-    }
+    group = {"resource": {"attributes": [{"key": "r", "value": {"stringValue": "v"}}]}, inner: [{scope: {"name": "tracer"}, "spans": [SPAN, 7]}]}
     records = Records()
     records.add({outer: [group]} if outer else group)
     (span,) = records.spans
-    assert (span.id, span.trace, span.name, span.scope, span.resource) == (
-        "00000000000000aa",
-        "0" * 31 + "b",
-        "n",
-        "tracer",
-        {"r": "v"},
-    )
+    assert (span.id, span.trace, span.name, span.scope, span.resource) == ("00000000000000aa", "0" * 31 + "b", "n", "tracer", {"r": "v"})
 
 
 @pytest.mark.parametrize(
     ("outer", "inner", "records"),
-    [
-        ("resourceLogs", "scopeLogs", "logRecords"),
-        ("resource_logs", "scope_logs", "log_records"),
-        ("resourceLogs", "instrumentationLibraryLogs", "logs"),
-    ],
+    [("resourceLogs", "scopeLogs", "logRecords"), ("resource_logs", "scope_logs", "log_records"), ("resourceLogs", "instrumentationLibraryLogs", "logs")],
 )
 def test_groups_of_logs_by_every_name(outer: str, inner: str, records: str) -> None:
     found = Records()
@@ -327,11 +265,7 @@ def test_records_under_every_name_and_not_too_deep() -> None:
 
 def test_a_wrapper_has_the_times_of_what_is_in_it() -> None:
     def spans(*times: tuple[float | None, float | None]) -> list[Span]:
-        found = [
-            Span("w", "t", start=9.0),
-            *(Span(f"s{k}", "t", start=a, end=b) for k, (a, b) in enumerate(times)),
-            Span("x", "u", start=0.0),
-        ]
+        found = [Span("w", "t", start=9.0), *(Span(f"s{k}", "t", start=a, end=b) for k, (a, b) in enumerate(times)), Span("x", "u", start=0.0)]
         close_wrappers(found, {"w"})
         return found
 
@@ -354,48 +288,24 @@ def test_a_span_by_every_name_of_its_fields() -> None:
             records = Records()
             records.add({**SPAN, name: "00000000000000cc" if field == "parent" else "2023-11-14T22:13:20Z"})
             assert getattr(records.spans[0], field) == ("00000000000000cc" if field == "parent" else 1.7e9), name
-    for ids in (
-        {"span_id": "aa" * 8, "trace_id": "bb" * 16},
-        {"context": {"span_id": "0x" + "aa" * 8, "trace_id": "BB" * 16}},
-        {"spanId": "qqqqqqqqqqo=", "traceId": "u7u7u7u7u7u7u7u7u7u7uw=="},
-    ):
+    for ids in ({"span_id": "aa" * 8, "trace_id": "bb" * 16}, {"context": {"span_id": "0x" + "aa" * 8, "trace_id": "BB" * 16}}, {"spanId": "qqqqqqqqqqo=", "traceId": "u7u7u7u7u7u7u7u7u7u7uw=="}):
         records = Records()
         records.add({"name": "n", "parent_id": {"span_id": "cc" * 8}, **ids})
         (span,) = records.spans
         assert (span.id, span.trace, span.parent) == ("aa" * 8, "bb" * 16, "cc" * 8)
     records = Records()
-    records.add(
-        {
-            **SPAN,
-            "startTimeUnixNano": "0",
-            "resource": {"attributes": {"own": 1}},
-            "links": [{"context": {"spanID": "aa" * 8, "traceID": "bb" * 16}}, {"span_id": "aa" * 8}, {}],
-        }
-    )
+    records.add({**SPAN, "startTimeUnixNano": "0", "resource": {"attributes": {"own": 1}}, "links": [{"context": {"spanID": "aa" * 8, "traceID": "bb" * 16}}, {"span_id": "aa" * 8}, {}]})
     (span,) = records.spans
     assert (span.start, span.resource, span.links) == (None, {"own": 1}, [("bb" * 16, "aa" * 8), ("", "aa" * 8)])
 
 
 def test_a_log_by_every_name_of_its_fields() -> None:
-    for names in (
-        ("timeUnixNano", "eventName", "traceId", "spanId"),
-        ("time_unix_nano", "event_name", "trace_id", "span_id"),
-        ("Timestamp", "EventName", "TraceId", "SpanId"),
-        ("timestamp", "eventName", "traceId", "spanId"),
-    ):
+    for names in (("timeUnixNano", "eventName", "traceId", "spanId"), ("time_unix_nano", "event_name", "trace_id", "span_id"), ("Timestamp", "EventName", "TraceId", "SpanId"), ("timestamp", "eventName", "traceId", "spanId")):
         records = Records()
         row = dict(zip(names, ("2023-11-14T22:13:20Z", "said", "bb" * 16, "aa" * 8), strict=True))
         records.add([{"LogAttributes": {"a": 1}, "ResourceAttributes": {"r": 2}, "Body": "text", **row}])
         (log,) = records.logs
-        assert (log.at, log.name, log.trace, log.span, log.attrs, log.resource, log.body) == (
-            1.7e9,
-            "said",
-            "bb" * 16,
-            "aa" * 8,
-            {"a": 1},
-            {"r": 2},
-            "text",
-        )
+        assert (log.at, log.name, log.trace, log.span, log.attrs, log.resource, log.body) == (1.7e9, "said", "bb" * 16, "aa" * 8, {"a": 1}, {"r": 2}, "text")
     for name in ("observedTimeUnixNano", "observed_time_unix_nano"):
         records = Records()
         records.add({"LogAttributes": {"event.name": "n"}, name: "1700000000000000000"})
@@ -411,9 +321,7 @@ def test_a_log_by_every_name_of_its_fields() -> None:
         ({"code": 2}, {"error.type": "x"}, [{"name": "other"}, {"name": "exception", "attributes": {"exception.message": "no"}}], (False, "no")),
     ],
 )  # fmt: skip
-def test_how_a_span_ended(
-    status: dict[str, Any], attrs: dict[str, Any], events: list[Any], found: tuple[bool | None, str | None]
-) -> None:
+def test_how_a_span_ended(status: dict[str, Any], attrs: dict[str, Any], events: list[Any], found: tuple[bool | None, str | None]) -> None:
     records = Records()
     records.add({**SPAN, "status": status, "attributes": attrs, "events": events})
     assert (records.spans[0].ok, records.spans[0].error) == found
@@ -432,25 +340,10 @@ def test_rows_and_jaeger_say_the_same() -> None:
         "logs": [{"timestamp": 1_700_000_001_000_000, "fields": [{"key": "event", "value": "e"}, {"key": "x", "value": 1}]}],
     }  # fmt: skip
     records = Records()
-    records.add(
-        [row, {"data": [{"spans": [jaeger], "processes": {"p1": {"serviceName": "s", "tags": [{"key": "r", "value": 1}]}}}]}]
-    )
+    records.add([row, {"data": [{"spans": [jaeger], "processes": {"p1": {"serviceName": "s", "tags": [{"key": "r", "value": 1}]}}}]}])
     for span in records.spans:
-        assert (span.id, span.trace, span.parent, span.name, span.start, span.end) == (
-            "aa" * 8,
-            "bb" * 16,
-            "cc" * 8,
-            "n",
-            1.7e9,
-            1.7e9 + 2,
-        )
-        assert (span.attrs["k"], span.scope, span.ok, span.error, span.links) == (
-            "v",
-            "tracer",
-            False,
-            "no",
-            [("dd" * 16, "ee" * 8)],
-        )
+        assert (span.id, span.trace, span.parent, span.name, span.start, span.end) == ("aa" * 8, "bb" * 16, "cc" * 8, "n", 1.7e9, 1.7e9 + 2)
+        assert (span.attrs["k"], span.scope, span.ok, span.error, span.links) == ("v", "tracer", False, "no", [("dd" * 16, "ee" * 8)])
         assert [(e.name, e.at, e.attrs) for e in span.events] == [("e", 1.7e9 + 1, {"x": 1})]
     assert [span.resource for span in records.spans] == [{"r": 1}, {"service.name": "s", "r": 1}]
     assert len(records.spans) == 2

@@ -127,9 +127,7 @@ def test_documents_are_counted_or_broken() -> None:
     assert session.report.broken[0]["what"].startswith("is not JSON")
 
 
-@pytest.mark.parametrize(
-    "pack", [lambda d: d, gzip.compress, bz2.compress, lzma.compress, lambda d: zstandard.ZstdCompressor().compress(d)]
-)
+@pytest.mark.parametrize("pack", [lambda d: d, gzip.compress, bz2.compress, lzma.compress, lambda d: zstandard.ZstdCompressor().compress(d)])
 def test_files_are_unpacked_by_what_they_hold(pack: Any) -> None:
     data = b'{"a": 1}\n{"b": 2}\n'
     file = File.of(pack(data), "x/y/log.a.jsonl")
@@ -247,7 +245,7 @@ def test_an_entry_that_is_no_object_is_counted() -> None:
         (b'{"a": 1}', [{"a": 1}]),
         (b'{"a": 1}\n\n', [{"a": 1}]),
         (b'{\n"a": 1\n}', [{"a": 1}]),
-        (b"\xef\xbb\xbf [1,\n2]", [[1, 2]]),
+        (b'\xef\xbb\xbf [1,\n2]', [[1, 2]]),
         (b'{"a": 1}\nbroken\n{"a": 3}', [{"a": 1}, {"a": 3}]),
         (b'{broken}\n{"a": 3}', [{"a": 3}]),
         (b'{broken}\n{"a": 3}\n{"a": 4}\n', [{"a": 3}, {"a": 4}]),

@@ -481,10 +481,7 @@ def test_real_logs_that_lose_their_directory_are_still_read() -> None:
 
 def alone() -> dict[str, Any]:
     at = "2026-05-01T10:00:0{}+00:00".format
-    answer = {
-        "choices": [{"message": {"role": "assistant", "content": "4"}, "stop_reason": "stop"}],
-        "usage": {"input_tokens": 9, "output_tokens": 1},
-    }
+    answer = {"choices": [{"message": {"role": "assistant", "content": "4"}, "stop_reason": "stop"}], "usage": {"input_tokens": 9, "output_tokens": 1}}
     events = [
         {"event": "sample_init", "timestamp": at(0), "working_start": 0.0, "span_id": "m", "sample": {"id": "sum", "input": "2 + 2?", "target": "4"}},
         {"event": "span_begin", "timestamp": at(1), "working_start": 0.1, "id": "m", "type": "agent", "name": "react", "span_id": "m"},

@@ -114,10 +114,7 @@ def test_results_of_every_shape() -> None:
 
 
 def test_only_known_agents_split_a_session() -> None:
-    talk = [
-        "In Session 1 \nFrom a to b: look:\nFrom here to there: is a street.\nFrom b to a: yes",
-        ["Hello.\nFrom b to a: again"],
-    ]
+    talk = ["In Session 1 \nFrom a to b: look:\nFrom here to there: is a street.\nFrom b to a: yes", ["Hello.\nFrom b to a: again"]]
     trace = read({"task_assignments": {"a": "x", "b": "y"}, "communications": talk})
     spoken = [(e.agent, e.to, trace.text(e)) for e in trace.events if ":talk" in e.id]
     assert spoken == [("a", "b", "look:\nFrom here to there: is a street."), ("b", "a", "yes"), ("b", "a", "again")]
@@ -140,9 +137,7 @@ def test_more_iterations_keep_the_ids() -> None:
     assert Counter(e.type for e in read(row["iterations"][0]).events)["return"] == 2
 
 
-@pytest.mark.parametrize(
-    "head", [b"", b"{", b'{"a":1}', b'{"coordination_mode": 1}', b'{"x": {"task": 1, "coordination_mode": 2}}']
-)
+@pytest.mark.parametrize("head", [b"", b"{", b'{"a":1}', b'{"coordination_mode": 1}', b'{"x": {"task": 1, "coordination_mode": 2}}'])
 def test_other_files_are_not_taken(head: bytes) -> None:
     assert marble.sniff(head) is False
     assert marble.read is not None

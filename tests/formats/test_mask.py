@@ -143,9 +143,7 @@ def test_the_tail_of_a_path_stays() -> None:
 
 def test_the_same_secret_has_the_same_label_and_another_another() -> None:
     new, found = mask("a@x.io b@x.io a@x.io /home/a/x /home/a/y")
-    assert (
-        new == "[masked:email:0001] [masked:email:0002] [masked:email:0001] /home/[masked:path:0001]/x /home/[masked:path:0001]/y"
-    )
+    assert new == "[masked:email:0001] [masked:email:0002] [masked:email:0001] /home/[masked:path:0001]/x /home/[masked:path:0001]/y"
     assert found == {"email": 3, "path": 2}
 
 
@@ -161,26 +159,7 @@ PIECES = st.one_of(
     st.sampled_from([text for text, _, _ in PLANTED]),
     st.sampled_from([secret for _, secret, _ in PLANTED]),
     st.sampled_from(INNOCENT),
-    st.sampled_from(
-        [
-            'password="',
-            "token=",
-            "Bearer ",
-            "@",
-            "/home/",
-            "://",
-            "sk-",
-            "\\n",
-            "İ",
-            "é",
-            "\ud800",
-            ".com",
-            "-----END",
-            "eyJ",
-            '"',
-            "'",
-        ]
-    ),
+    st.sampled_from(['password="', "token=", "Bearer ", "@", "/home/", "://", "sk-", "\\n", "İ", "é", "\ud800", ".com", "-----END", "eyJ", '"', "'"]),
     st.text(max_size=8),
 )
 TEXTS = st.lists(PIECES, max_size=8).map("".join)
@@ -211,9 +190,7 @@ def planted_trace() -> Trace:
         task_id="/home/alice/x",
         system="a@x.io",
         events=[
-            Event(
-                id="a@x.io", type="message", agent="b@x.io", from_="b@x.io", to="c@x.io", content_ref=content_ref(said), **common
-            ),
+            Event(id="a@x.io", type="message", agent="b@x.io", from_="b@x.io", to="c@x.io", content_ref=content_ref(said), **common),
             Event(
                 id="/home/alice",
                 type="tool_call",
@@ -290,16 +267,7 @@ def test_edges_that_are_arrays_follow_their_events() -> None:
 
 def test_what_was_found_in_one_place_is_masked_in_all() -> None:
     said = "password=hunter22 was set"
-    events = [
-        Event(
-            id="hunter22",
-            t=0,
-            type="message",
-            agent="the hunter22 one",
-            content_ref=content_ref(said),
-            extra={"a": ["hunter22"], "b": "xhunter22x"},
-        )
-    ]
+    events = [Event(id="hunter22", t=0, type="message", agent="the hunter22 one", content_ref=content_ref(said), extra={"a": ["hunter22"], "b": "xhunter22x"})]
     new, _ = masked(Trace(trace_id="t", task_id="t", events=events, contents={content_ref(said): said}))
     (event,) = new.events
     assert (event.id, event.agent) == ("[masked:key:0001]", "the [masked:key:0001] one")
@@ -364,11 +332,7 @@ def test_no_text_makes_it_slow(k: int) -> None:
 
 
 @settings(max_examples=30)
-@given(
-    st.dictionaries(
-        st.text(max_size=5), st.recursive(st.none() | st.integers() | TEXTS, lambda c: st.lists(c, max_size=3)), max_size=3
-    )
-)
+@given(st.dictionaries(st.text(max_size=5), st.recursive(st.none() | st.integers() | TEXTS, lambda c: st.lists(c, max_size=3)), max_size=3))
 def test_meta_of_any_shape(meta: dict[str, Any]) -> None:
     trace = replace(odd_trace(), meta=meta)
     new, found = masked(trace)

@@ -26,11 +26,7 @@ def test_there_are_enough_forms() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_form_leaks(seed: int) -> None:
-    left = {
-        one.form: mask(one.text)[0]
-        for one in drawn(DEVELOPED, seed)
-        if any(secret in mask(one.text)[0] for secret in one.secrets)
-    }
+    left = {one.form: mask(one.text)[0] for one in drawn(DEVELOPED, seed) if any(secret in mask(one.text)[0] for secret in one.secrets)}
     assert left == {}
 
 
@@ -155,12 +151,7 @@ NO_DIGIT = [
 def _no_digit(rng: random.Random, signs: str) -> str:
     """A word, letters by chance, and a sign between them; at least one capital stands inside, as chance has it."""
     odd = rng.choice(["oFcSv", "EGLmm", "zaQyy", "tLeRk", "UnnXo", "hZfeW", "bQQsT", "LFomE"])
-    return (
-        rng.choice(["kaktus", "Regen", "sommer", "fenster"])
-        + odd
-        + rng.choice(signs)
-        + "".join(rng.choice(LETTERS) for _ in range(3))
-    )
+    return rng.choice(["kaktus", "Regen", "sommer", "fenster"]) + odd + rng.choice(signs) + "".join(rng.choice(LETTERS) for _ in range(3))
 
 
 @pytest.mark.parametrize("form", NO_DIGIT)
@@ -175,13 +166,7 @@ def test_a_password_of_both_cases_and_a_sign_needs_no_digit(form: str) -> None:
 
 @pytest.mark.parametrize("value", ["kaktusoFcSv+AxR", "RegenLbQm&fCn", "sommerQaXz=pPq"])
 def test_signs_that_join_words_join_no_words_here(value: str) -> None:
-    for text in (
-        f"the password is {value}",
-        f"with password {value} please",
-        f"api_key: {value}",
-        f"db_password: {value}",
-        f'"client_secret": "{value}"',
-    ):
+    for text in (f"the password is {value}", f"with password {value} please", f"api_key: {value}", f"db_password: {value}", f'"client_secret": "{value}"'):
         assert value not in mask(text)[0], text
 
 
@@ -199,21 +184,12 @@ def test_a_link_that_lets_in_is_masked_whatever_was_drawn(size: int, most: int) 
     """Of 150; a short one may look like words in CamelCase by chance."""
     rng = random.Random(size)
     values = ["".join(rng.choice(LETTERS + "0123456789") for _ in range(size)) for _ in range(150)]
-    left = [
-        value
-        for value in values
-        if mask(f"https://app.example/reset-password/{value}")[0] != "https://app.example/reset-password/[masked:key:0001]"
-    ]
+    left = [value for value in values if mask(f"https://app.example/reset-password/{value}")[0] != "https://app.example/reset-password/[masked:key:0001]"]
     assert len(left) <= most, left
 
 
 def test_keys_of_vendors_may_have_capitals() -> None:
-    for key in (
-        "sk-helicone-aB3dE6g-H9jK2mN-5pQ8sT1-vW4yZ7c",
-        "pk-helicone-AB3DE6G-H9JK2MN-5PQ8ST1-VW4YZ7C",
-        "napi_" + "aB3dE6gH9jK2mN5p" * 4,
-        "csk-" + "aB3dE6gH9jK2mN5p" * 3,
-    ):
+    for key in ("sk-helicone-aB3dE6g-H9jK2mN-5pQ8sT1-vW4yZ7c", "pk-helicone-AB3DE6G-H9JK2MN-5PQ8ST1-VW4YZ7C", "napi_" + "aB3dE6gH9jK2mN5p" * 4, "csk-" + "aB3dE6gH9jK2mN5p" * 3):
         assert mask(f"it is {key} now")[0] == "it is [masked:key:0001] now"
 
 

@@ -26,9 +26,7 @@ def test_every_fixed_word_is_found_where_it_stands(word: str) -> None:
         if low.startswith(handled, place - before)
     ]
     assert (31, word) in found
-    assert word in {
-        handled for place in find._QUICK_SCAN.places(low) for handled, *_ in find._TRIGGERS[low[place : place + 4]].handlers
-    }
+    assert word in {handled for place in find._QUICK_SCAN.places(low) for handled, *_ in find._TRIGGERS[low[place : place + 4]].handlers}
 
 
 def test_a_scan_finds_where_words_begin() -> None:
@@ -95,9 +93,7 @@ def test_a_file_is_no_address(top: str) -> None:
     assert mask(f"icon@big.{top}") == (f"icon@big.{top}", Counter())
 
 
-@pytest.mark.parametrize(
-    "top", ["com", "org", "net", "edu", "gov", "io", "dev", "ai", "co", "de", "uk", "fr", "cn", "jp", "in", "eu", "info"]
-)
+@pytest.mark.parametrize("top", ["com", "org", "net", "edu", "gov", "io", "dev", "ai", "co", "de", "uk", "fr", "cn", "jp", "in", "eu", "info"])
 def test_an_address_may_stand_before_a_bracket(top: str) -> None:
     assert mask(f"ann@mail.{top}(x)")[0] == "[masked:email:0001](x)"
     assert mask("q@k.transpose(x)")[0] == "q@k.transpose(x)"
@@ -121,37 +117,12 @@ def test_a_password_is_now_something(word: str) -> None:
     assert mask(f"das Kennwort ist {word} walnut4two")[0] == f"das Kennwort ist {word} {KEY}"
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "the",
-        "a",
-        "my",
-        "our",
-        "your",
-        "his",
-        "her",
-        "their",
-        "das",
-        "dein",
-        "dem",
-        "unser",
-        "mein",
-        "ihr",
-        "le",
-        "la",
-        "el",
-        "het",
-        "ett",
-    ],
-)
+@pytest.mark.parametrize("word", ["the", "a", "my", "our", "your", "his", "her", "their", "das", "dein", "dem", "unser", "mein", "ihr", "le", "la", "el", "het", "ett"])
 def test_a_password_is_said_before_its_name(word: str) -> None:
     assert mask(f"walnut4two is {word} password")[0] == f"{KEY} is {word} password"
 
 
-@pytest.mark.parametrize(
-    "word", ["credentials", "credential", "creds", "Zugangsdaten", "Anmeldedaten", "login", "logins", "identifiants"]
-)
+@pytest.mark.parametrize("word", ["credentials", "credential", "creds", "Zugangsdaten", "Anmeldedaten", "login", "logins", "identifiants"])
 def test_a_login_is_a_name_and_a_password(word: str) -> None:
     assert mask(f"{word}: ann / walnut4two")[0] == f"{word}: ann / {KEY}"
     assert mask(f"{word}: ann / walnut")[0] == f"{word}: ann / walnut"
@@ -184,19 +155,7 @@ def test_what_stands_for_a_value_is_none(word: str) -> None:
 def test_what_is_random() -> None:
     for value in ("aB3dE6g", "a1b2c3d4", MIX, HEX, "QwErTyUiOp"):
         assert is_random(value), value
-    for value in (
-        "password",
-        "Password1",
-        "getUserById",
-        "HTTPServer",
-        "a1",
-        "12345678",
-        "v1",
-        "node-12",
-        "MAX_VALUE",
-        "x1",
-        "Some_Word_Here",
-    ):
+    for value in ("password", "Password1", "getUserById", "HTTPServer", "a1", "12345678", "v1", "node-12", "MAX_VALUE", "x1", "Some_Word_Here"):
         assert not is_random(value), value
     assert not is_random("abcdefghijklm1nopqrstuvwxyz2abcdefghijk")  # a number in a long word, twice
     assert is_random("abcdefghijk1lmnopqrstuv2")
@@ -260,35 +219,14 @@ def test_runs_and_tries() -> None:
     assert trie(["a", "ab"]) == "a(?:b)?"
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "phone",
-        "telephone",
-        "mobile",
-        "cell",
-        "tel",
-        "fax",
-        "Telefon",
-        "Handy",
-        "mobil",
-        "Rufnummer",
-        "WhatsApp",
-        "teléfono",
-        "téléphone",
-        "telefono",
-    ],
-)
+@pytest.mark.parametrize("word", ["phone", "telephone", "mobile", "cell", "tel", "fax", "Telefon", "Handy", "mobil", "Rufnummer", "WhatsApp", "teléfono", "téléphone", "telefono"])
 def test_a_number_is_called_by_each_of_these(word: str) -> None:
     assert mask(f"{word}: 030 1234567", is_personal=True)[0] == f"{word}: [masked:personal:0001]"
     assert mask(f"{word} number 030/1234567", is_personal=True)[0] == f"{word} number [masked:personal:0001]"
     assert mask(f"{word}: 0301", is_personal=True)[0] == f"{word}: 0301"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"],
-)
+@pytest.mark.parametrize("name", ["path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"])
 def test_what_a_cookie_says_about_itself_stays(name: str) -> None:
     assert mask(f"Set-Cookie: sid={MIX}; {name}=abc12345")[0] == f"Set-Cookie: sid={KEY}; {name}=abc12345"
 

@@ -16,12 +16,7 @@ PATH = logs.SAMPLES / "mast" / "7a1c_human.json"
 
 
 def read(**run: Any) -> Trace:
-    base = {
-        "instance_id": "i",
-        "problem_statement": "p",
-        "trajectory": [{"content": ["x"], "role": "user", "name": "A"}],
-        "note": {},
-    }
+    base = {"instance_id": "i", "problem_statement": "p", "trajectory": [{"content": ["x"], "role": "user", "name": "A"}], "note": {}}
     (trace,) = logs.imported("mast", {"i_human.json": json.dumps({**base, **run}).encode()})
     return trace
 
@@ -70,9 +65,7 @@ def test_more_turns_keep_the_ids() -> None:
         assert part == full[: n + 1]
 
 
-@pytest.mark.parametrize(
-    "head", [b"", b"{", b'{"a":1}', b'{"instance_id": 1}', b'{"x": {"instance_id": 1, "problem_statement": 2, "trajectory": []}}']
-)
+@pytest.mark.parametrize("head", [b"", b"{", b'{"a":1}', b'{"instance_id": 1}', b'{"x": {"instance_id": 1, "problem_statement": 2, "trajectory": []}}'])
 def test_other_files_are_not_taken(head: bytes) -> None:
     assert mast.sniff(head) is False
     assert mast.read is not None
@@ -180,17 +173,11 @@ trajectory:
 """
 SAID = {
     "hyperagent": (HYPER, [("Planner", None), ("Inner-Navigator-Assistant", None), ("Navigator", "Planner")]),
-    "chatdev": (
-        CHATDEV,
-        [("Chief Product Officer", "Chief Executive Officer"), ("Chief Executive Officer", "Chief Product Officer")],
-    ),
+    "chatdev": (CHATDEV, [("Chief Product Officer", "Chief Executive Officer"), ("Chief Executive Officer", "Chief Product Officer")]),
     "metagpt": (METAGPT, [("human", None), ("SimpleCoder", None), ("SimpleTester", None)]),
     "metagpt logger": (LOGGER, [("SimpleCoder", None), ("SimpleTester", None)]),
     "openmanus": (MANUS, [("Manus", None), ("Manus", None)]),
-    "appworld": (
-        APPWORLD,
-        [("Supervisor", None), ("Supervisor", "Spotify"), ("Spotify", None), ("Spotify", None), ("Spotify", "Supervisor")],
-    ),
+    "appworld": (APPWORLD, [("Supervisor", None), ("Supervisor", "Spotify"), ("Spotify", None), ("Spotify", None), ("Spotify", "Supervisor")]),
     "ag2": (AG2_OUTLINE, [("mathproxyagent", None), ("assistant", None)]),
 }
 
@@ -225,11 +212,7 @@ def test_what_the_logs_say_beside_the_words() -> None:
     assert (chatdev.tokens, chatdev.meta["title"], chatdev.costs["wall_clock_s"]) == (120, "Write a game of chess.", 4.0)
     assert (chatdev.events[-1].at, chatdev.events[-1].dur) == (1737113806.0, 4.0)  # the day stands before the month
     (manus,) = logs.imported("mast", {"a.log": MANUS.encode()})
-    assert [(e.type, e.tool) for e in manus.events] == [
-        ("message", None),
-        ("tool_call", "python_execute"),
-        ("tool_result", "python_execute"),
-    ]
+    assert [(e.type, e.tool) for e in manus.events] == [("message", None), ("tool_call", "python_execute"), ("tool_result", "python_execute")]
     (hyper,) = logs.imported("mast", {"a.log": HYPER.encode()})
     assert hyper.meta["left_out"] == {"line of the program": 1}
     assert "More of the thought." in (hyper.text(hyper.events[0]) or "")
@@ -289,13 +272,9 @@ def test_metagpts_logger_states_its_tokens_after_the_role() -> None:
 @pytest.mark.parametrize("name", sorted(SAID))
 def test_a_document_that_quotes_a_log_is_no_log(name: str) -> None:
     text = SAID[name][0]
-    definition = (
-        "1.1 Disobey Task Specification: \nThis error occurs when an agent fails to adhere to constraints of the task.\n\n"
-    )
+    definition = "1.1 Disobey Task Specification: \nThis error occurs when an agent fails to adhere to constraints of the task.\n\n"
     long = "A paragraph of a paper that goes on about agents. " * 6
     for document in (definition + text, f"# Failures\n\nExamples.\n\n{text}", f"{long.strip()}\n{text}"):
         assert not mast.sniff(document.encode()), "it begins with a title or a paragraph, and quotes a log below"
     if name != "ag2":
-        assert mast.sniff(("/usr/lib/x.py:3: UserWarning: old\n\n" + text).encode()), (
-            "what a program prints before is no document"
-        )
+        assert mast.sniff(("/usr/lib/x.py:3: UserWarning: old\n\n" + text).encode()), "what a program prints before is no document"

@@ -21,15 +21,9 @@ SHARED = "records that share the uuid of another and differ: kept under another"
 BYTES = "records with bytes that are not UTF-8: read as U+FFFD"
 
 
-def record(
-    uuid: str, text: str, *, session: str = "s", kind: str = "assistant", usage: Any = None, **fields: Any
-) -> dict[str, Any]:
+def record(uuid: str, text: str, *, session: str = "s", kind: str = "assistant", usage: Any = None, **fields: Any) -> dict[str, Any]:
     """A record of Claude Code's, of a message of its own."""
-    message = {
-        "role": kind,
-        "content": text,
-        **({"id": f"m-{text}", "model": "m", "usage": usage} if kind == "assistant" else {}),
-    }
+    message = {"role": kind, "content": text, **({"id": f"m-{text}", "model": "m", "usage": usage} if kind == "assistant" else {})}
     at = f"2026-01-01T00:00:{len(text):02}Z"
     return {"type": kind, "sessionId": session, "uuid": uuid, "parentUuid": None, "timestamp": at, "message": message, **fields}
 
@@ -81,12 +75,7 @@ def test_an_odd_total_of_codex_is_said_and_counts_nothing_twice(odd: Any) -> Non
 def test_an_odd_count_on_a_span_is_said(name: str) -> None:
     other = name.replace("output", "input").replace("completion", "prompt")
     value = {other: {"intValue": "7"}, name: {"doubleValue": -5.0}, "openinference.span.kind": {"stringValue": "LLM"}}
-    span = {
-        "traceId": "1" * 32,
-        "spanId": "a" * 16,
-        "name": "x",
-        "attributes": [{"key": k, "value": v} for k, v in value.items()],
-    }
+    span = {"traceId": "1" * 32, "spanId": "a" * 16, "name": "x", "attributes": [{"key": k, "value": v} for k, v in value.items()]}
     data = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
     (session,) = logs.sessions("otel", {"x.json": data})
     (trace,) = logs.importer("otel").read_session(session)
@@ -97,9 +86,7 @@ def test_bytes_that_are_no_text_are_counted(tmp_path: Path) -> None:
     data = lines(record("u1", "hello", kind="user"), record("u2", "there", kind="user")).replace(b"hello", b"h\xe9llo")
     found = account(data, tmp_path)
     assert (found.report.mended, found.report.records) == ({BYTES: 1}, 2)
-    (session,) = logs.sessions(
-        "who_and_when", {"x.json": b'{"history": [], "question": "\xe9", "ground_truth": "", "mistake_step": 0}'}
-    )
+    (session,) = logs.sessions("who_and_when", {"x.json": b'{"history": [], "question": "\xe9", "ground_truth": "", "mistake_step": 0}'})
     list(logs.importer("who_and_when").read_session(session))
     assert session.report.mended[BYTES] == 1
 

@@ -33,13 +33,7 @@ def attrs(values: dict[str, Any]) -> list[dict[str, Any]]:
             return {"boolValue": value}
         if isinstance(value, list):
             return {"arrayValue": {"values": [wrapped(v) for v in value]}}
-        return (
-            {"stringValue": value}
-            if isinstance(value, str)
-            else {"intValue": str(value)}
-            if isinstance(value, int)
-            else {"doubleValue": value}
-        )
+        return {"stringValue": value} if isinstance(value, str) else {"intValue": str(value)} if isinstance(value, int) else {"doubleValue": value}
 
     return [{"key": key.replace("__", "."), "value": wrapped(value)} for key, value in values.items()]
 
@@ -48,17 +42,7 @@ def log(second: float, name: str, /, **values: Any) -> dict[str, Any]:
     return {"timeUnixNano": str(int((START + second) * 1e9)), "body": {"stringValue": name}, "attributes": attrs(values)}
 
 
-def span(
-    id: int,
-    parent: int | None,
-    name: str,
-    start: float,
-    end: float,
-    /,
-    trace: int = 1,
-    links: list[tuple[int, int]] | None = None,
-    **values: Any,
-) -> dict[str, Any]:
+def span(id: int, parent: int | None, name: str, start: float, end: float, /, trace: int = 1, links: list[tuple[int, int]] | None = None, **values: Any) -> dict[str, Any]:
     return {
         "spanId": f"{id:016x}", "traceId": f"{trace:032x}", "parentSpanId": f"{parent:016x}" if parent else "", "name": name, "attributes": attrs(values),
         "startTimeUnixNano": str(int((START + start) * 1e9)), "endTimeUnixNano": str(int((START + end) * 1e9)),
@@ -117,17 +101,8 @@ def claude_logs() -> list[Trace]:
 
 def claude_service() -> list[Trace]:
     """Names without a prefix, under Claude Code's service; the session on the resource."""
-    logs = [
-        {**log(1, "x", prompt="Go."), "eventName": "user_prompt"},
-        {**log(2, "x", input_tokens=3, output_tokens=1), "eventName": "api_request"},
-    ]
-    logs += [
-        {
-            "observedTimeUnixNano": str(int((START + 3) * 1e9)),
-            "body": {"stringValue": "y"},
-            "attributes": attrs({"event__name": "api_refusal", "reason": "no"}),
-        }
-    ]
+    logs = [{**log(1, "x", prompt="Go."), "eventName": "user_prompt"}, {**log(2, "x", input_tokens=3, output_tokens=1), "eventName": "api_request"}]
+    logs += [{"observedTimeUnixNano": str(int((START + 3) * 1e9)), "body": {"stringValue": "y"}, "attributes": attrs({"event__name": "api_refusal", "reason": "no"})}]
     logs += [{**log(9, "tool_result", tool_use_id="t", tool_name="Ls", event__timestamp="2026-01-01T00:00:02.5Z", success=True)}]
     return read(logs=logs, service__name="claude-code", session__id="s")
 
@@ -189,19 +164,8 @@ def claude_spans() -> list[Trace]:
 def runtimes() -> list[Trace]:
     """AutoGen's runtime and AG2: messages at work, envelopes, traces that links and causes make one."""
     uuid = "_12345678-1234-1234-1234-123456789012"
-
     def process(id: int, start: float, trace: int, /, **values: Any) -> dict[str, Any]:
-        return span(
-            id,
-            None,
-            f"autogen process {values.get('recipient_agent_type', '')}",
-            start,
-            start + 1,
-            trace=trace,
-            links=values.pop("links", None),
-            messaging__operation="process",
-            **values,
-        )
+        return span(id, None, f"autogen process {values.get('recipient_agent_type', '')}", start, start + 1, trace=trace, links=values.pop("links", None), messaging__operation="process", **values)
 
     return read(
         [
@@ -226,9 +190,7 @@ def runtimes() -> list[Trace]:
     )  # fmt: skip
 
 
-STORIES: dict[str, Callable[[], list[Trace]]] = {
-    f.__name__: f for f in (claude_logs, claude_service, codex_logs, claude_spans, runtimes)
-}
+STORIES: dict[str, Callable[[], list[Trace]]] = {f.__name__: f for f in (claude_logs, claude_service, codex_logs, claude_spans, runtimes)}
 
 
 def story(name: str) -> list[str]:

@@ -147,16 +147,7 @@ def test_edges_to_nowhere_and_agents_that_spawn_each_other() -> None:
 
 
 def test_half_of_a_surrogate_pair_becomes_a_question_mark() -> None:
-    trace = Trace(
-        trace_id="t",
-        task_id="S1",
-        system="x",
-        topology="unknown",
-        events=[Event(id="e", t=0, type="message", agent="S2")],
-        edges=[],
-        rewards={"S3": 1.0},
-        costs={},
-    )
+    trace = Trace(trace_id="t", task_id="S1", system="x", topology="unknown", events=[Event(id="e", t=0, type="message", agent="S2")], edges=[], rewards={"S3": 1.0}, costs={})
     data = written(trace)
     for name in (b"S1", b"S2", b"S3"):
         data = data.replace(name, b"\\ud800")

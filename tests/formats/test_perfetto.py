@@ -161,13 +161,6 @@ def test_odd_names_and_numbers() -> None:
 
 def test_a_negative_number_of_tokens_does_not_turn_a_counter_back() -> None:
     event = {"id": "0", "t": 0, "type": "orchestrator_decision", "agent": "0", "tokens_in": -1, "tokens_out": 3}
-    document = {
-        "trace_id": "0",
-        "task_id": "0",
-        "events": [event],
-        "edges": [],
-        "rewards": {},
-        "costs": {"tokens": 0, "wall_clock_s": 0},
-    }
+    document = {"trace_id": "0", "task_id": "0", "events": [event], "edges": [], "rewards": {}, "costs": {"tokens": 0, "wall_clock_s": 0}}
     records = _assert_valid(decode(json.dumps(document).encode()))
     assert [r["args"] for r in records if r["ph"] == "C" and r["name"] == "tokens"] == [{"read": 0, "written": 3}]

@@ -97,13 +97,7 @@ def test_a_thread_that_stands_in_a_file_twice_counts_once() -> None:
 
 def said(session: str, uuid: str, parent: str | None, text: str, **fields: Any) -> bytes:
     """A line of Claude Code's: a human's words."""
-    row = {
-        "type": "user",
-        "sessionId": session,
-        "uuid": uuid,
-        "parentUuid": parent,
-        "timestamp": f"2026-01-01T00:00:{uuid[-2:]}Z",
-    }
+    row = {"type": "user", "sessionId": session, "uuid": uuid, "parentUuid": parent, "timestamp": f"2026-01-01T00:00:{uuid[-2:]}Z"}
     return json.dumps({**row, "message": {"role": "user", "content": text}, **fields}).encode() + b"\n"
 
 
@@ -164,10 +158,7 @@ def test_records_on_one_line_are_read_apart(line: bytes, found: list[bytes]) -> 
 
 @pytest.mark.shared
 def test_real_sessions_in_one_file_are_what_they_are_in_their_own() -> None:
-    for name, folder in (
-        ("claude_code", logs.real("claude_code", "claude-code-log_real_projects")),
-        ("codex", logs.real("codex")),
-    ):
+    for name, folder in (("claude_code", logs.real("claude_code", "claude-code-log_real_projects")), ("codex", logs.real("codex"))):
         paths = [p for p in sorted(folder.rglob("*.jsonl")) if "subagents" not in Path(p).parts and "agent-" not in p.name]
         files = {f"{k}-{p.name}": p.read_bytes() for k, p in enumerate(paths)}
         data = b"".join(files.values()) if name == "codex" else b"\n".join(files.values())

@@ -120,26 +120,12 @@ def test_what_a_tool_gave_and_what_a_graph_asked() -> None:
     ],
 )  # fmt: skip
 def test_a_graph_inside_a_graph_is_an_agent_with_the_best_name(name: str, meta: dict[str, str], agent: str) -> None:
-    spans = [
-        Span("top", "t", name="LangGraph"),
-        Span("n", "t", "top"),
-        Span("in", "t", "n", name),
-        Span("node", "t", "in"),
-        Span("call", "t", "node", kind="llm"),
-    ]
+    spans = [Span("top", "t", name="LangGraph"), Span("n", "t", "top"), Span("in", "t", "n", name), Span("node", "t", "in"), Span("call", "t", "node", kind="llm")]
     places = {"n": "a:1", "in": "a:1", "node": "a:1|b:2", "call": "a:1|b:2"}
-    metas: dict[str, dict[str, str]] = {
-        s.id: {"checkpoint_ns" if s.id == "n" else "langgraph_checkpoint_ns": places.get(s.id, "")} for s in spans
-    }
+    metas: dict[str, dict[str, str]] = {s.id: {"checkpoint_ns" if s.id == "n" else "langgraph_checkpoint_ns": places.get(s.id, "")} for s in spans}
     metas["in"] |= meta
     mark_graphs(spans, metas)
     assert [(s.id, s.kind, s.agent) for s in spans if s.kind == "agent"] == [("in", "agent", agent)]
-    spans = [
-        Span("top", "t", name="LangGraph"),
-        Span("n", "t", "top"),
-        Span("call", "t", "n", kind="llm"),
-        Span("x", "t", "gone"),
-        Span("loop", "t", "loop"),
-    ]
+    spans = [Span("top", "t", name="LangGraph"), Span("n", "t", "top"), Span("call", "t", "n", kind="llm"), Span("x", "t", "gone"), Span("loop", "t", "loop")]
     mark_graphs(spans, {"n": {"langgraph_checkpoint_ns": "a:1"}, "call": {"langgraph_checkpoint_ns": "a:1"}})
     assert [(s.id, s.agent) for s in spans if s.kind == "agent"] == [("top", "LangGraph")]

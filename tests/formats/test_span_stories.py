@@ -22,9 +22,7 @@ from logs import assert_sound
 
 
 def S(id: str, kind: Kind, parent: str | None = None, start: float | None = 0.0, end: float | None = None, **more: Any) -> Span:
-    return Span(
-        id=id, trace=more.pop("trace", "t"), parent=parent, kind=kind, name=more.pop("name", id), start=start, end=end, **more
-    )
+    return Span(id=id, trace=more.pop("trace", "t"), parent=parent, kind=kind, name=more.pop("name", id), start=start, end=end, **more)
 
 
 def nested() -> list[Span]:
@@ -33,18 +31,7 @@ def nested() -> list[Span]:
         S("flow", "chain", None, 0, 40, name="workflow", usage=Usage(99, output=9)),
         S("lead", "agent", "flow", 0, 38, agent="planner", input="Plan.", output="Planned."),
         S("g1", "guardrail", "lead", 0.5, 0.6, verdict="allow", input="Plan.", ok=True),
-        S(
-            "l1",
-            "llm",
-            "lead",
-            1,
-            2,
-            model="gpt-5",
-            usage=Usage(10, 5, 1, 4, 2),
-            input="Plan.",
-            output="I ask.",
-            extra={"response_id": "r1"},
-        ),
+        S("l1", "llm", "lead", 1, 2, model="gpt-5", usage=Usage(10, 5, 1, 4, 2), input="Plan.", output="I ask.", extra={"response_id": "r1"}),
         S("l1copy", "llm", "l1", 1, 2, model="gpt-5", usage=Usage(10, 5, 1, 4, 2), output="I ask.", extra={"response_id": "r1"}),
         S("t1", "tool", "lead", 3, 9, tool="ask_guide", input="Which town?", output="Ghent", call="c1"),
         S("sub", "agent", "t1", 3.5, 8.5, agent="guide", output="Ghent"),
@@ -54,17 +41,7 @@ def nested() -> list[Span]:
         S("t2", "tool", "lead", 10, 12, tool="book", input="hotel", error="full " + "x" * 600, ok=False),
         S("h1", "human", "lead", 13, 14, input="Sure?", output="Yes.", verdict="approved"),
         S("g2", "guardrail", "lead", 14.5, 14.6, verdict="deny", input="bad", ok=False, error="tripped"),
-        S(
-            "l4",
-            "llm",
-            "lead",
-            15,
-            17,
-            usage=Usage(13, output=4),
-            output="Go to Ghent.",
-            links=["t2", "nowhere"],
-            reward={"score": 0.5},
-        ),
+        S("l4", "llm", "lead", 15, 17, usage=Usage(13, output=4), output="Go to Ghent.", links=["t2", "nowhere"], reward={"score": 0.5}),
         S("e1", "evaluator", "lead", 18, 19, reward={"quality": 0.9}, links=["l4"]),
         S("t3", "tool", "lead", 20, None, tool="slow", input="wait"),
         S("again", "agent", "lead", 25, 30, agent="guide", agent_id="sub", input="Once more.", output="Bruges"),
@@ -116,9 +93,7 @@ def test_the_order_of_the_records_tells_nothing(name: str) -> None:
     first = {t.trace_id: t for t in traces_of(STORIES[name](), Session("s", []), system="test")}
     for trace in turned:
         if all(s.start is not None for s in spans if s.trace == trace.trace_id):
-            assert {(e.id, e.type, e.agent, e.to) for e in trace.events} == {
-                (e.id, e.type, e.agent, e.to) for e in first[trace.trace_id].events
-            }
+            assert {(e.id, e.type, e.agent, e.to) for e in trace.events} == {(e.id, e.type, e.agent, e.to) for e in first[trace.trace_id].events}
 
 
 if __name__ == "__main__":

@@ -241,11 +241,7 @@ def test_an_agent_of_an_id_is_one_over_traces_of_its_session() -> None:
     assert {e.role for e in trace.events if e.agent == "id3"} == {"role1"}
     shared = one(S("a", "llm", None, 0, 1, agent="x", definition="d"), S("b", "llm", None, 2, 3, agent="y", definition="d"))
     assert sorted(shared.members) == ["x", "y"]  # an id that two names share tells nobody apart
-    inside = one(
-        S("a", "agent", None, 0, 9, agent="A", definition="d"),
-        S("l", "llm", "a", 1, 2, definition="d"),
-        S("m", "llm", "a", 3, 4, definition="?"),
-    )
+    inside = one(S("a", "agent", None, 0, 9, agent="A", definition="d"), S("l", "llm", "a", 1, 2, definition="d"), S("m", "llm", "a", 3, 4, definition="?"))
     assert inside.agents == ["a"]
 
 
@@ -464,14 +460,8 @@ def test_a_link_leaves_the_end_of_what_is_over_and_the_beginning_of_what_runs() 
 
 
 def test_a_handoff_to_an_agent_that_already_runs_reaches_it() -> None:
-    agents = [
-        S("a", "agent", "flow", 0, 10, agent="x"),
-        S("b", "agent", "flow", 1, 20, agent="y"),
-        S("c", "agent", "flow", 0, 2, agent="z"),
-    ]
-    trace = one(
-        S("flow", "chain", None, 0, 30), *agents, S("h", "handoff", "a", 5, 6, to="y"), S("i", "handoff", "a", 7, 8, to="z")
-    )
+    agents = [S("a", "agent", "flow", 0, 10, agent="x"), S("b", "agent", "flow", 1, 20, agent="y"), S("c", "agent", "flow", 0, 2, agent="z")]
+    trace = one(S("flow", "chain", None, 0, 30), *agents, S("h", "handoff", "a", 5, 6, to="y"), S("i", "handoff", "a", 7, 8, to="z"))
     assert [(e.id, e.to) for e in trace.events if e.id in "hi"] == [("h", "b"), ("i", "z")]
     assert trace.meta["import"]["unlinked_first"] == ["handoff to z: no agent span follows it"]
 

@@ -137,16 +137,7 @@ def test_a_longer_history_keeps_the_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    "head",
-    [
-        b"",
-        b"{",
-        b'{"a":1}',
-        b'{"history": []}',
-        b'{"x": {"history": [], "mistake_agent": 1}}',
-        b"\x00",
-        b'{"history": 3, "role": 1}',
-    ],
+    "head", [b"", b"{", b'{"a":1}', b'{"history": []}', b'{"x": {"history": [], "mistake_agent": 1}}', b"\x00", b'{"history": 3, "role": 1}']
 )
 def test_other_files_are_not_taken(head: bytes) -> None:
     assert who_and_when.sniff(head) is False
