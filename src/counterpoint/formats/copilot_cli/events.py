@@ -283,7 +283,16 @@ class SessionEvents:
         self._put(e, "user", reason, by="client" if reason.startswith("autopilot") else None, extra={"interrupted": True})
 
     def _failed(self, e: Happening) -> None:
-        self._put(e, "error", string(e.data.get("message")) or string(e.data.get("errorType")) or "error")
+        self._fail(e, string(e.data.get("message")) or string(e.data.get("errorType")) or "error")
+
+    def _fail(self, e: Happening, said: str) -> None:
+        """An error of the agent's step, or of one that gave no answer."""
+        agent = self._agent(e)
+        step = next((entry for entry in reversed(self._dialogue(agent).entries) if entry.role != "tool"), None)
+        if step is None or step.role != "assistant":
+            step = Entry("assistant", "", e.name, e.at, model=self._model if agent == MAIN else None)
+            self._dialogue(agent).entries.append(step)
+        step.error = said
 
     def _compacted(self, e: Happening) -> None:
         used, agent = as_dict(e.data.get("compactionTokensUsed")), self._agent(e)
@@ -303,7 +312,7 @@ class SessionEvents:
         if any(changes.values()):
             self._meta["code_changes"] = changes
         if e.data.get("shutdownType") == "error":
-            self._put(e, "error", string(e.data.get("errorReason")) or "error")
+            self._fail(e, string(e.data.get("errorReason")) or "error")
 
     def _printed(self, e: Happening) -> None:
         """The end of what `--output-format json` prints."""
