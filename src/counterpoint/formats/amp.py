@@ -6,7 +6,7 @@
 | `assistant` message | one `orchestrator_decision` of the main agent, with a `tool_call` for each `tool_use` |
 | `info` message | `message` of the client: a summary, or a command that the person ran |
 | thread with `mainThreadID` | a sub-agent, `spawn` and `return` |
-| event of `usageLedger` that no message has | a step without words |
+| event of `usageLedger` that no message has | tokens of the trace |
 
 A sub-agent's thread is linked to the call whose result or progress names it, else to the call with the same prompt.
 
@@ -33,17 +33,20 @@ from counterpoint.formats.importing.values import as_dict, as_list, compact, cou
 from counterpoint.trace import Trace
 
 _ID = re.compile(rb'"id"\s*:\s*"(T-[^"\\]+)"')
+_UUID = re.compile(rb'\s*"T-[0-9a-f]{8}-[0-9a-f]{4}-')
 _PARENT = re.compile(rb'"mainThreadID"\s*:\s*"(T-[^"\\]+)"')
 _COUNTS = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "outputTokens")
 _STATUS = {"done": True, "error": False, "cancelled": False, "rejected-by-user": False, "rejected": False}
+_OTHERS = "the step of calls that the ledger has and no message: their tokens count in the total"
 _EXACT, _PROMPT = "the thread that the call names", "the same prompt"
 
 
 def _sniff(head: bytes) -> bool:
     keys = first_keys(head)
-    if not keys.keys() & {"messages", "created", "v", "agentMode"} or not ("messages" in keys or "created" in keys):
+    if "id" not in keys or not keys["id"].lstrip().startswith(b'"T-'):
         return False
-    return "id" in keys and keys["id"].lstrip().startswith(b'"T-')
+    is_thread = keys.get("messages", b"[").lstrip().startswith(b"[")
+    return is_thread and ("created" in keys or "v" in keys or ("messages" in keys and _UUID.match(keys["id"]) is not None))
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
@@ -85,7 +88,7 @@ class _Reader:
         self.dialogues: dict[str, Dialogue] = {}
         self.unknown: Counter[str] = Counter()
         self.left_out: Counter[str] = Counter()
-        self.credits = 0.0
+        self.credits, self.others = 0.0, 0
         self.named: dict[str, str] = {}
         """Thread that a call names to that call."""
 
@@ -100,15 +103,10 @@ class _Reader:
             self._message(dialogue, message, f"{'' if is_main else name + '.'}m{message.get('messageId', k)}", ledger)
         found = self.unknown.total() - strange
         require_half(name, max(len(messages), found), Counter({"messages and blocks": found}))
-        for k, event in enumerate(ledger):  # what no message has
+        for event in ledger:  # what no message has
             tokens = as_dict(event.get("tokens"))
-            usage = Usage.whole(tokens.get("input"), tokens.get("output"))
-            if usage:
-                extra = {"stated_by": "usageLedger", "operation": string(event.get("operationType"))}
-                model, at = string(event.get("model")), seconds(event.get("timestamp"))
-                step = Entry("assistant", "", f"{name}.ledger{k}", at, usage=usage, model=model, extra=extra)
-                later = (i for i, e in enumerate(dialogue.entries) if at is not None and e.at is not None and e.at > at)
-                dialogue.entries.insert(next(later, len(dialogue.entries)), step)
+            self.others += (count(tokens.get("input")) or 0) + (count(tokens.get("output")) or 0)
+            self.draft.report.lacks[_OTHERS] += 1
 
     def _message(self, dialogue: Dialogue, message: dict[str, Any], name: str, ledger: list[dict[str, Any]]) -> None:
         role = string(message.get("role"))
@@ -215,6 +213,9 @@ class _Reader:
         self.draft.meta.update({"amp_credits": round(self.credits, 6)} if self.credits else {})
         play(self.draft, list(self.dialogues.values()))
         self.draft.lane(MAIN).stops()
+        if self.others:
+            rows = self.draft.rows.values()
+            self.draft.costs["tokens"] = self.others + sum(r.get("tokens_in", 0) + r.get("tokens_out", 0) for r in rows)
         if left_out := {kind: n for kind, n in sorted(self.left_out.items()) if n}:
             self.draft.meta["left_out"] = left_out
         yield from self.draft.traces()

@@ -33,6 +33,7 @@ from counterpoint.trace import Trace
 
 _KINDS = frozenset({b'"Prompt"', b'"AssistantMessage"', b'"ToolResults"', b'"Compaction"', b'"ResetTo"', b'"CancelledPrompt"'})
 _LOG = re.compile(r"(?:^|/)(?:amazon-q|kiro(?:-cli)?)/data\.sqlite3-wal$")
+_PAIR = re.compile(rb'"user"\s*:\s*\{|"Prompt"\s*:\s*\{|"valid_history_range"\s*:|"transcript"\s*:\s*\[')
 _TABLES = ("conversations_v2", "conversations")
 
 
@@ -41,7 +42,7 @@ def _sniff(head: bytes) -> bool:
         return True
     keys = first_keys(head)
     if keys.keys() >= {"conversation_id", "history"}:
-        return b'"user"' in head or b'"Prompt"' in head or b'"valid_history_range"' in head or b'"transcript"' in head
+        return _PAIR.search(head) is not None
     if keys.keys() >= {"key", "value"}:
         return b'conversation_id\\"' in head and b'history\\"' in head
     if keys.keys() >= {"version", "kind", "data"}:

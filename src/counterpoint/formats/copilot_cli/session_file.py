@@ -39,8 +39,8 @@ def older_session(session: Session, value: dict[str, Any]) -> Iterator[Trace]:
 
 
 def _messages(messages: list[dict[str, Any]], timeline: list[dict[str, Any]], unknown: Counter[str]) -> list[Entry]:
-    done = {string(item.get("callId")): item for item in timeline if string(item.get("callId"))}
-    said = [item for item in timeline if item.get("type") in _PERSON | _MODEL]
+    done = {call: item for item in timeline if (call := string(item.get("callId")))}
+    said = [item for item in timeline if string(item.get("type")) in _PERSON | _MODEL]
     entries: list[Entry] = []
     for k, raw in enumerate(messages):
         message = message_of(raw)
@@ -50,7 +50,7 @@ def _messages(messages: list[dict[str, Any]], timeline: list[dict[str, Any]], un
         role = "system" if message.role == "developer" else message.role
         entry = Entry(role, message.text, f"m{k}", thinking=message.thinking, calls=message.calls)
         if role == "tool":
-            item = done.get(message.call, {})
+            item = done.get(message.call or "", {})
             entry.answers = [_answer(item, message.text, message.call)]
             entry.at, entry.text = entry.answers[0].at, ""
         else:
@@ -64,7 +64,7 @@ def _date(entry: Entry, said: list[dict[str, Any]]) -> None:
     kinds = _PERSON if entry.role == "user" else _MODEL
     for k, item in enumerate(said):
         text = text_of(item.get("text") or item.get("content"))
-        if item.get("type") in kinds and text and text in entry.text:
+        if string(item.get("type")) in kinds and text and text in entry.text:
             entry.at = seconds(item.get("timestamp"))
             entry.text = text if entry.role == "user" else entry.text
             del said[: k + 1]
@@ -76,7 +76,7 @@ def _answer(item: dict[str, Any], text: str, call: str | None) -> Answer:
     ok = _OK.get(str(result.get("type")))
     text = text or text_of(result.get("log") or "")
     error = (text[:500] or str(result.get("type"))) if ok is False else None
-    extra = {"is_rejected": True} if result.get("type") in ("rejected", "denied") else {}
+    extra = {"is_rejected": True} if string(result.get("type")) in ("rejected", "denied") else {}
     return Answer(text, call, string(item.get("name")), ok, error, seconds(item.get("timestamp")), extra)
 
 
