@@ -49,7 +49,7 @@ def _sniff(head: bytes) -> bool:
         return keys["kind"].strip() in _KINDS
     if keys.keys() >= {"session_id", "session_state"} or keys.keys() >= {"executionId", "chat"}:
         return True
-    return keys.keys() >= {"sessionId", "workspaceDirectory", "history"}
+    return keys.keys() >= {"sessionId", "workspaceDirectory", "history"} and b'"executionId"' in head
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
