@@ -1,4 +1,4 @@
-"""Amazon Q Developer CLI and Kiro: saved conversations, their database, sessions of Kiro's CLI and of its editor.
+"""Amazon Q Developer CLI and Kiro: saved conversations, their database, sessions of Kiro's CLI and editor.
 
 | record | becomes |
 |---|---|

@@ -1,4 +1,4 @@
-"""VS Code's chat with GitHub Copilot: its session files, their newer logs of changes, and "Chat: Export Chat...".
+"""VS Code's chat with GitHub Copilot: session files, their newer logs of changes, and exports.
 
 | record | becomes |
 |---|---|
