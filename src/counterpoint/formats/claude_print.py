@@ -1,4 +1,4 @@
-"""What `claude -p` prints with `--output-format json` or `stream-json`, and Amp's `--stream-json`, which is alike.
+"""What `claude -p` prints (`--output-format json` or `stream-json`), and Amp's `--stream-json`, which is alike.
 
 | record | becomes |
 |---|---|
