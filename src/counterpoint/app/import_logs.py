@@ -58,8 +58,26 @@ def homes() -> list[tuple[str, Path]]:
         ("OpenHands", home / ".openhands" / "conversations"),
         ("OpenHands", home / ".openhands" / "sessions"),
         ("Strands", home / ".strands" / "sessions"),
+        *_of_editors(home),
     ]
     return [(name, path) for name, path in known if path.exists()]
+
+
+def _of_editors(home: Path) -> Iterator[tuple[str, Path]]:
+    """Those of GitHub Copilot, Amp, Amazon Q and Kiro, whichever system it is."""
+    copilot = Path(os.environ.get("COPILOT_HOME") or home / ".copilot")
+    yield from (("Copilot CLI", copilot / name) for name in ("session-state", "history-session-state"))
+    settings, shared = home / ".config", Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    support, roaming = home / "Library" / "Application Support", home / "AppData" / "Roaming"
+    for editor in ("Code", "Code - Insiders", "VSCodium"):
+        for user in (place / editor / "User" for place in (settings, support, roaming)):
+            yield from (("VS Code", path) for path in sorted(user.glob("workspaceStorage/*/chatSessions")))
+            yield "VS Code", user / "globalStorage" / "emptyWindowChatSessions"
+    yield "Amp", shared / "amp" / "threads"
+    for place in (shared, support):
+        for name in ("data.sqlite3", "data.sqlite3-wal"):
+            yield from (("Amazon Q, Kiro", place / shop / name) for shop in ("amazon-q", "kiro-cli"))
+    yield "Kiro", home / ".kiro" / "sessions" / "cli"
 
 
 def span(text: str) -> float:

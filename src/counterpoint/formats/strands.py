@@ -201,7 +201,7 @@ def _link(child: Dialogue, dialogues: Sequence[Dialogue]) -> None:
     calls = (c for d in dialogues if d is not child for e in d.entries for c in e.calls if c.tool == child.agent and c.id)
     match = next((c for c in calls if first and first in [v for v in as_dict(c.arguments).values() if isinstance(v, str)]), None)
     if match is not None:
-        child.call, child.rule, child.is_inferred = match.id, _RULE, True
+        child.call, child.rule, child.is_exact = match.id, _RULE, False
 
 
 def _said(part: dict[str, Any]) -> str:
