@@ -113,6 +113,7 @@ def _watch(
     finally:
         for outbox in outboxes:
             outbox.stop()
+        ledger.close()
     return watcher.told
 
 

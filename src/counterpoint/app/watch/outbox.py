@@ -17,6 +17,7 @@ from counterpoint.errors import CounterpointError
 
 _FIRST_S, _LONGEST_S = 1.0, 300.0
 """Pauses between tries, which double."""
+_END_S = 2.0
 _PATIENCE_S = 3 * 86_400.0
 _AT_ONCE = 10_000
 """Alerts that wait in memory; more wait in the ledger."""
@@ -43,9 +44,11 @@ class Outbox:
         self._new.set()
 
     def stop(self) -> None:
-        """End after the alert that is under way."""
+        """End after the alert that is under way, where that is soon."""
         self._is_over = True
         self._new.set()
+        if self._thread.is_alive():
+            self._thread.join(_END_S)
 
     def wait(self, seconds: float) -> None:
         """Until everything was taken or tried in vain once, or so long."""
