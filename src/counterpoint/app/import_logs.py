@@ -13,9 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from counterpoint.app.discover import LogFiles, find, importer
@@ -114,6 +112,9 @@ def import_in_parallel(
 
     The large sessions go first, so that none of them is left for the end.
     """
+    from concurrent.futures import ProcessPoolExecutor  # as slow to import as a format, and seldom wanted
+    from multiprocessing import get_context
+
     with Store(store) as opened:
         memory = ImportMemory(opened)
         changed = []

@@ -19,7 +19,6 @@ from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from counterpoint.trace.records import Edge, Event
-from counterpoint.trace.vocabulary import EDGE_TYPES
 
 NUMBERS = ("t", "dur", "cost_usd", "logp", "at")
 """Integer or float: float64, with a bit of `ints` in this order."""
@@ -48,8 +47,6 @@ EDGE_SCHEMA = pa.schema([("src", pa.int32()), ("dst", pa.int32()), ("type", pa.s
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _INT64 = 2**63
-_EDGE_TYPES = pa.array(EDGE_TYPES)
-_EDGE_CODE = {name: code for code, name in enumerate(EDGE_TYPES)}
 
 Column = Sequence[Any]
 Exact = dict[int, dict[str, int]]
@@ -132,8 +129,7 @@ def _counts(name: str, values: Column, exact: Exact) -> pa.Array:
 
 def edge_table(edges: Sequence[Edge], src: NDArray[np.int32], dst: NDArray[np.int32]) -> pa.Table:
     """Edges as event numbers, in order."""
-    codes = np.frombuffer(bytes([_EDGE_CODE[e.type] for e in edges]), np.uint8)
-    types = _EDGE_TYPES.take(pa.array(codes))
+    types = pa.array([e.type for e in edges], pa.string())
     return pa.table([pa.array(src, pa.int32()), pa.array(dst, pa.int32()), types], schema=EDGE_SCHEMA)
 
 
