@@ -64,10 +64,15 @@ def event_table(events: Sequence[Event]) -> pa.Table:
     arrays = {}
     for name, values in zip(Event.__struct_fields__, columns, strict=True):
         arrays[name] = _array(name, values, ints, exact)
-    arrays["ints"] = pa.array(ints)
+    arrays["ints"] = array_of(ints, pa.uint8())
     notes = [None] * n if not exact else [_encode(exact[i]).decode() if i in exact else None for i in range(n)]
     arrays["exact"] = pa.array(notes, pa.string())
     return pa.table([arrays[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+
+
+def array_of(values: NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """An array of numpy as a column: `pa.array` looks for masked ones, which are slow to import."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values, type_.to_pandas_dtype()))])
 
 
 def present(table: pa.Table) -> int:
@@ -130,7 +135,7 @@ def _counts(name: str, values: Column, exact: Exact) -> pa.Array:
 def edge_table(edges: Sequence[Edge], src: NDArray[np.int32], dst: NDArray[np.int32]) -> pa.Table:
     """Edges as event numbers, in order."""
     types = pa.array([e.type for e in edges], pa.string())
-    return pa.table([pa.array(src, pa.int32()), pa.array(dst, pa.int32()), types], schema=EDGE_SCHEMA)
+    return pa.table([array_of(src, pa.int32()), array_of(dst, pa.int32()), types], schema=EDGE_SCHEMA)
 
 
 # -- columns to records ------------------------------------------------------------------------------------------
