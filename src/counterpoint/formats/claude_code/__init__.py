@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
-from counterpoint.formats.claude_code.several import parts_of
+from counterpoint.formats.claude_code.several import SeenRecords, parts_of
 from counterpoint.formats.claude_code.transcript import Transcript
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
@@ -243,23 +243,23 @@ def _read(session: Session) -> Iterator[Trace]:
     for key, mate in mates.items():
         lead = (_lead_of(mate, "", leads) or ("", own[0]))[1]
         led.setdefault(lead, []).extend(parts[key])
-    copied: dict[str, dict[int, str]] = {}
+    seen = SeenRecords()
     before = None
     for key in own:
         files = [f for f in parts[key] if key not in mates]
-        for trace in _trace(session, key or "session", files, led.get(key, []), copied):
+        for trace in _trace(session, key or "session", files, led.get(key, []), seen):
             # A resumed session copies the records of the first, which is the smaller: here are those it added.
             if before is not None:
                 trace.meta["resumed_from"] = before
             before = trace.trace_id
             yield trace
+        if key != own[-1]:
+            seen.settle()
 
 
-def _trace(
-    session: Session, key: str, files: Sequence[File], mates: Sequence[File], copied: dict[str, dict[int, str]]
-) -> Iterator[Trace]:
+def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: SeenRecords) -> Iterator[Trace]:
     """The trace of a session, with the transcripts of its teammates and of all their sub-agents."""
-    conversations = Conversations(session, copied)
+    conversations = Conversations(session, seen)
     runs = _read_agents(session, conversations, [*files, *mates])
     for file in files:
         if _is_main(file):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from counterpoint.formats.claude_code.several import digest_of
+from counterpoint.formats.claude_code.several import SeenRecords
 from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -83,8 +83,8 @@ class Conversation:
 class Conversations:
     """All conversations of a session."""
 
-    def __init__(self, session: Session, records_by_file: dict[str, dict[int, str]]) -> None:
-        """`seen` holds the records that a session this one was resumed from has already: by uuid, then by what they say."""
+    def __init__(self, session: Session, seen: SeenRecords) -> None:
+        """`seen` holds the records that a session this one was resumed from has already."""
         self.session = session
         self.main = Conversation("main")
         self.others: dict[str, Conversation] = {}
@@ -93,7 +93,7 @@ class Conversations:
         self.titled: dict[str, str] = {}
         """Kind of title to the latest of that kind."""
         self.facts: dict[str, Any] = {}
-        self._names_by_record = records_by_file
+        self._seen = seen
         self._messages: dict[tuple[str, str], Reply] = {}
         self._owner: dict[str, str] = {}
         self._roots: dict[str, str] = {}
@@ -150,11 +150,13 @@ class Conversations:
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), record.get("uuid")
         if isinstance(uuid, str):
-            name = self._first_seen(uuid, digest_of(record))
+            name = self._seen.name_of(uuid, record)
             if name is None:
                 self.copied += 1
                 return
-            record = record if name == uuid else {**record, "uuid": name}
+            if name != uuid:
+                self.session.report.mended["records that share the uuid of another and differ: kept under another"] += 1
+                record = {**record, "uuid": name}
         if kind == "assistant":
             self._assistant(record, conversation)
         elif kind in ("user", "system", "attachment"):
@@ -166,16 +168,6 @@ class Conversations:
             return
         if conversation is self.main and not self.facts and record.get("version"):
             self.facts = {k: record[k] for k in ("cwd", "gitBranch", "version", "entrypoint", "slug") if record.get(k)}
-
-    def _first_seen(self, uuid: str, digest: int) -> str | None:
-        """What a record is called here: by its uuid, or by another where one that differs has that; None for a copy."""
-        names = self._names_by_record.setdefault(uuid, {})
-        if digest in names:
-            return None
-        names[digest] = name = uuid if not names else f"{uuid}~{len(names) + 1}"
-        if name != uuid:
-            self.session.report.mended["records that share the uuid of another and differ: kept under another"] += 1
-        return name
 
     def _assistant(self, record: dict[str, Any], conversation: Conversation) -> None:
         inner = as_dict(record.get("message"))
