@@ -169,13 +169,12 @@ def _owner(file: File, before: str | None) -> str | None:
     if (beside := _by_place(file, plain)) is not None:
         return beside
     head = file.head() if file.size else b""
-    is_schema = _is_schema(head)
-    for name in dict.fromkeys((before, *plain) if before in plain else plain) if head and not is_schema else ():
+    for name in dict.fromkeys((before, *plain) if before in plain else plain) if head else ():
         if plain[name].sniff(head):
             return name
     if (beside := _by_place(file, importers())) is not None:
         return beside
-    if is_schema:
+    if _is_schema(head):
         return None  # it names the keys of a source's records, and holds none
     if head and before is not None and importer(before).rank >= 0 and importer(before).sniff(head):
         return before

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -219,7 +219,7 @@ def user_text(record: dict[str, Any]) -> str:
 SPAWNS = ("Task", "Agent")
 _TAIL = re.compile(r"^agentId:\s*([A-Za-z0-9_-]+)|^agent_id:\s*(\S+@\S+)", re.M)
 _NOTICE = re.compile(r"<task-notification>(.*?)(?:</task-notification>|\Z)", re.S)
-_FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result|usage)>(.*?)</\1>", re.S)
+_FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result|usage)>")
 _TASK = re.compile(r"Task ID:\s*(\S+)")
 _LETTER = re.compile(r"<teammate-message\s[^>]*>\s*(.*?)\s*</teammate-message>", re.S)
 
@@ -309,12 +309,22 @@ def notices(text: str) -> list[Notice]:
     """The task notifications in a text. Each is asked for twice: to link, and to play."""
     listed = []
     for body in _NOTICE.findall(text):
-        got = {name: value.strip() for name, value in _FIELD.findall(body)}
+        got = dict(_fields(body))
         if "task-id" in got:
             words = got.get("result") or got.get("summary", "")
             usage = got.get("usage", "")
             listed.append(Notice(got["task-id"], got.get("tool-use-id"), got.get("status", ""), words, usage))
     return listed
+
+
+def _fields(body: str) -> Iterator[tuple[str, str]]:
+    """The fields of a notification: each from its mark to the next end of that mark, which is much behind it in a long result."""
+    at = 0
+    while begin := _FIELD.search(body, at):
+        end = body.find(f"</{begin[1]}>", begin.end())
+        at = begin.start() + 1 if end < 0 else end + len(begin[1]) + 3
+        if end >= 0:
+            yield begin[1], body[begin.end() : end].strip()
 
 
 class SpawnLinks:

@@ -110,7 +110,12 @@ ANTHROPIC = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_
 
 def odd_counts(got: Mapping[str, Any], names: Iterable[str]) -> int:
     """How many of some counts of tokens are stated and are none: negative, not whole, or beyond 63 bits."""
-    return sum(1 for name in names if (value := got.get(name)) is not None and count(value) is None)
+    odd = 0
+    for name in names:
+        value = got.get(name)
+        if value is not None and count(value) is None:
+            odd += 1
+    return odd
 
 
 class Price(NamedTuple):
