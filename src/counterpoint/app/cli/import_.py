@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 HEADING = "Look"
 
-# Starting a process costs about half a second: it pays from here on.
-_LARGE = 64 << 20
+# Each process costs its start and its memory once more: below this one does all, and asking for more is `--workers`.
+_LARGE = 1 << 30
 
 
 @click.command(
