@@ -71,6 +71,9 @@ class Draft(DraftRows):
         """The trace, or nothing when no event was put down."""
         if self.rows:
             yield self._trace()
+            # Lanes and their draft hold each other: without this they would stay in memory until somebody looks for loops.
+            for held in (self.rows, self.edges, self.lanes):
+                held.clear()
 
     def _trace(self) -> Trace:
         self._settle_kinds()

@@ -36,6 +36,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
 from counterpoint.formats.claude_code.several import SeenRecords, parts_of
 from counterpoint.formats.claude_code.transcript import Transcript
+from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, decode, seconds, string
@@ -247,18 +248,18 @@ def _read(session: Session) -> Iterator[Trace]:
     before = None
     for key in own:
         files = [f for f in parts[key] if key not in mates]
-        for trace in _trace(session, key or "session", files, led.get(key, []), seen):
+        draft = _draft(session, key or "session", files, led.get(key, []), seen)
+        seen.let_go(more_come=key != own[-1])  # the records themselves are not needed to make the trace
+        for trace in draft.traces():
             # A resumed session copies the records of the first, which is the smaller: here are those it added.
             if before is not None:
                 trace.meta["resumed_from"] = before
             before = trace.trace_id
             yield trace
-        if key != own[-1]:
-            seen.settle()
 
 
-def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: SeenRecords) -> Iterator[Trace]:
-    """The trace of a session, with the transcripts of its teammates and of all their sub-agents."""
+def _draft(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: SeenRecords) -> Draft:
+    """The trace to be of a session, with the transcripts of its teammates and of all their sub-agents."""
     conversations = Conversations(session, seen)
     runs = _read_agents(session, conversations, [*files, *mates])
     for file in files:
@@ -278,7 +279,7 @@ def _trace(session: Session, key: str, files: Sequence[File], mates: Sequence[Fi
         draft.report.mended["copied records"] += conversations.copied
     left_out = {**conversations.notes, **transcript.left_out}
     draft.meta = {**conversations.about(), "left_out": left_out}
-    yield from draft.traces()
+    return draft
 
 
 def _read_agents(session: Session, conversations: Conversations, files: Sequence[File]) -> dict[str, list[str]]:

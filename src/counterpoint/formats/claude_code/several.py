@@ -109,11 +109,12 @@ class SeenRecords:
         names[digest] = name = f"{uuid}~{len(names) + 1}"
         return name
 
-    def settle(self) -> None:
-        """Keep digests alone of what was seen: the records themselves need not stay in memory."""
-        while self._says:
+    def let_go(self, *, more_come: bool) -> None:
+        """Let go of the records themselves; where more come, digests of them stay."""
+        while more_come and self._says:
             uuid, says = self._says.popitem()
             self._names[uuid] = {_digest_of(says): uuid}
+        self._says.clear()
 
 
 def _said_by(record: dict[str, Any]) -> list[Any]:
