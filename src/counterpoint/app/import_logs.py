@@ -138,12 +138,20 @@ def import_in_parallel(
                 memory.save()
 
 
+def save_memory() -> None:
+    """Let Arrow take its memory from where Python gives back its own: a process that reads and stores in turn needs less."""
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
 _Part = tuple[list[tuple[str, Session]], dict[str, SessionRecord]]
 
 
 def _part(folder: Path, prices: Prices, given: _Part) -> tuple[list[Outcome], dict[str, SessionRecord]]:
     """In a worker: import some sessions; gives what became of them, and what there is to remember."""
     sessions, known = given
+    save_memory()
     with Store(folder, create=False) as store:
         memory = ImportMemory(store, known)
         outcomes = list(_import(sessions, store, memory, prices=prices, is_strict=False, is_again=True))
