@@ -151,6 +151,10 @@ class Conversations:
 
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), record.get("uuid")
+        if kind == "assistant":  # what vouches for a thought is as long as the thought
+            for block in as_list(as_dict(record.get("message")).get("content")):
+                if isinstance(block, dict):
+                    block.pop("signature", None)
         if isinstance(uuid, str):
             name = self._seen.name_of(uuid, record)
             if name is None:
@@ -185,8 +189,9 @@ class Conversations:
             message = Reply(name, string(inner.get("model")), at, at, record=record)
             self._messages[conversation.agent, name] = message
             conversation.items.append(message)
-        usage = Usage.anthropic(inner.get("usage"))
-        self.session.report.note_odd_counts(odd_counts(as_dict(inner.get("usage")), ANTHROPIC))
+        stated = inner.pop("usage", None)
+        usage = Usage.anthropic(stated)
+        self.session.report.note_odd_counts(odd_counts(as_dict(stated), ANTHROPIC))
         if usage is not None and (message.usage is None or usage.output >= message.usage.output):
             message.usage = usage
         message.stop_reason = string(inner.get("stop_reason")) or message.stop_reason
