@@ -124,7 +124,7 @@ def _scan(file: File) -> _Scan:
                 session, root = session or _SESSION.search(block), root or _UUID.search(block)
                 first, last = first or _TIME.search(block), _last_time(block) or last
                 named.update(_SESSION.findall(block))
-                if b'"teamName"' in block or b'"team_name"' in block:
+                if b'"team' in block and (b'"teamName"' in block or b'"team_name"' in block):
                     mate = _read_teams(block, teams) or mate
     except (InputError, OSError, EOFError, ValueError):
         pass
