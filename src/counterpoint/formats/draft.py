@@ -73,8 +73,10 @@ class Draft(DraftRows):
         """The trace, or nothing when no event was put down."""
         if self.rows:
             yield self._trace()
-            # Lanes and their draft hold each other: without this they would stay in memory until somebody looks for loops.
-            self.lanes.clear()
+            # Lanes and their draft hold each other, and would stay in memory until somebody looks for loops.
+            nowhere = DraftRows(self.prices)
+            for lane in self.lanes.values():
+                lane.draft = nowhere
 
     def _trace(self) -> Trace:
         self._settle_kinds()
