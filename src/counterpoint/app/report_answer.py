@@ -13,6 +13,7 @@ from counterpoint.app.api.mix import Change
 from counterpoint.app.api.report import Pattern, Report, WasteSum
 from counterpoint.app.api.sums import Sum
 from counterpoint.app.price_file import cost_words
+from counterpoint.app.side_words import sides_words
 from counterpoint.display import at_least, compact, counted, duration, local_day, local_moment, money, number, percent
 from counterpoint.trace.naming import short_model
 
@@ -45,6 +46,9 @@ def _all(report: Report) -> Section:
     if report.reward is not None:
         words.append(f"team reward {number(report.reward, 3)} over {counted(report.rewarded, 'trace')}")
     text = " · ".join(words)
+    unpriced, unknown = total.unpriced, total.uncounted
+    if total.sides and (sides := sides_words(total.sides, total.tokens, total.cost_usd, unpriced=unpriced, unknown=unknown)):
+        text += f". Sub-agents: {sides}"
     if total.uncounted:
         who = f"{total.uncounted:,} agents or model calls have no true count"
         text += f". A plus: there is more, since {who}, or since some have no price"

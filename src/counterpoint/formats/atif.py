@@ -85,6 +85,7 @@ class _TrajectoryTree:
             if id(trajectory) not in self._played:
                 lane = self._lane(trajectory, trajectory.id or trajectory.session or f"{name}/sub")
                 self.draft.report.loose(f"the agent {lane.agent}: no step refers to its trajectory")
+                self.draft.unspawned.add(lane.agent)
                 self._play(trajectory, lane, None, 1)
         self._finish(root)
 

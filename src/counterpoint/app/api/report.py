@@ -150,6 +150,9 @@ class Report(Struct, kw_only=True):
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint report --json` prints."""
         told: dict[str, Any] = msgspec.to_builtins(self)
+        for name in ("projects", "days", "costliest", "models"):
+            told[name] = [line.as_dict() for line in getattr(self, name)]
+        told |= {"total": self.total.as_dict(), "outside": self.outside.as_dict()}
         for row, pattern in zip(told["patterns"], self.patterns, strict=True):
             row["reward"] = pattern.reward
         return told

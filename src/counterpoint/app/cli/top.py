@@ -17,6 +17,7 @@ from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, s
 from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.load_save import about
 from counterpoint.app.price_file import cost_words
+from counterpoint.app.side_words import sides_of_trace, sides_words
 from counterpoint.app.terminal.options import full_option, group_option, ids_option, most_rows, rows_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.terminal.selection import Selection, select
@@ -99,6 +100,8 @@ def _one(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     )
     click.echo(_table(lines, told.by, group, most, with_ids=with_ids))
     click.echo(_accounted(told.coverage))
+    if words := sides_of_trace(trace):
+        click.echo(f"sides     {words}")
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         click.echo(f"cost      {cost_words(trace.cost_usd, trace.unpriced)}; --prices FILE prices them")
 
@@ -149,6 +152,10 @@ def sums_table(told: Sums, most: int | None, *, with_ids: bool = False) -> str:
         text += f"\ndays      are of {zone()}; a trace is in the line of every day on which it was at work"
     if told.total.uncounted:
         text += f"\ntokens    and cost are at least that: {told.total.uncounted:,} agents or model calls have no true count"
+    words = told.total.sides and sides_words(
+        told.total.sides, told.total.tokens, told.total.cost_usd, unpriced=left, unknown=told.total.uncounted
+    )
+    text += f"\nsides     {words}" if words else ""
     return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}; --prices FILE prices them" if has_words else "")
 
 

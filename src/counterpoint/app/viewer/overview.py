@@ -12,6 +12,7 @@ import numpy as np
 
 from counterpoint.app.forks import fork_refusal, parent_of
 from counterpoint.app.price_file import cost_words
+from counterpoint.app.side_words import sides_of_trace
 from counterpoint.app.viewer.credit_tab import credit, default_method, team_work
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.app.viewer.trace_view import TraceView, finite, injected_orders, is_dear, sinks, view_of
@@ -273,6 +274,8 @@ def notes(view: TraceView) -> list[str]:
     covered = coverage(trace)
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
+    if sides := sides_of_trace(trace):
+        out.append(f"Sub-agents: {sides}.")
     if covered.no_record and covered.total:
         without = counted(covered.no_record, "event that used a model has", "events that used a model have")
         out.append(f"Tokens are at least {covered.accounted:,}: {without} no token count.")

@@ -290,6 +290,8 @@ class Threads:
             head = member.head
             if member.is_stopped:
                 member.lane.stops()
+            if head.kind not in ("root", "fork") and member.spawn is None:
+                self.draft.unspawned.add(member.id)
             if not member.has_log:
                 self.report.lacks[NO_TRANSCRIPT] += 1
                 self.report.loose(f"agent {member.id}: it was spawned, and its log is not here")
