@@ -97,6 +97,8 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """The session that this run belongs to, where it is a trace of its own."""
     sides: Sides | None = None
     """What its main transcript and its sub-agents spent; None in rows that were written before this was kept."""
+    further: str | None = None
+    """The words of what was asked that stand behind the title."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

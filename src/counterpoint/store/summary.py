@@ -23,7 +23,7 @@ from counterpoint.trace import Trace
 from counterpoint.trace.activity import QUARTER_S, Quarter, Waiting, quarters_of, waiting_of
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.lines import LineReader
-from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
+from counterpoint.trace.naming import further_of, models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.quantities import money_total, uncounted
 from counterpoint.trace.sides import NO_SIDES, Side, Sides, sides_of
 from counterpoint.trace.steering import is_steered, order_of
@@ -94,6 +94,8 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     """The session that this run belongs to, where it is a trace of its own."""
     sides: Sides | None = None
     """What its main transcript and its sub-agents spent; None where the store did not keep it yet."""
+    further: str | None = None
+    """The words of what was asked that stand behind the title."""
 
     @property
     def active(self) -> float:
@@ -210,6 +212,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             waiting=row.waiting,
             parent=row.parent,
             sides=row.sides,
+            further=row.further,
         )
 
     @classmethod
@@ -254,6 +257,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             waiting=waiting_of(trace),
             parent=parent_session(trace.meta),
             sides=sides_of(trace),
+            further=further_of(trace),
         )
 
 
