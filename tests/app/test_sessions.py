@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from app.sessions_made import HELPER, Session, mend, paint, stored
 from counterpoint.app.api.report import changes
-from counterpoint.app.price_file import cost_words, read_prices, reprice
+from counterpoint.app.price_file import cost_words, price_file, read_prices, reprice
 from counterpoint.app.search import matcher, span_of
 from counterpoint.audits.failures import failures, kind_of_reason
 from counterpoint.errors import InputError
@@ -38,9 +39,60 @@ def test_the_list_is_in_peoples_words(run: Ends, store: Path) -> None:
     code, out, _ = run("ls", "--store", store)
     lines = out.splitlines()
     assert code == 0
-    assert lines[0].split() == ["id", "active", "(UTC)", "↑", "title", "project", "model", "agents", "events", "tokens", "cost", "time", "R", "team", "errors"]
-    assert lines[1].split() == ["0a7b1c2d", "2026-11-15", "00:03", "Mend", "the", "door", "shop", "claude-opus-4-5", "+2", "3", "19", "4.64", "k", "$1.22+", "3m10", "1", "2"]
-    assert lines[2].split() == ["0b7b1c2d", "2026-11-16", "00:00", "Paint", "the", "door", "green.", "shop", "claude-opus-4-5", "1", "5", "30", "M", "$93.01", "4h44", "-"]
+    assert lines[0].split() == [
+        "id",
+        "active",
+        "(UTC)",
+        "↑",
+        "title",
+        "project",
+        "model",
+        "agents",
+        "events",
+        "tokens",
+        "cost",
+        "time",
+        "R",
+        "team",
+        "errors",
+    ]
+    assert lines[1].split() == [
+        "0a7b1c2d",
+        "2026-11-15",
+        "00:03",
+        "Mend",
+        "the",
+        "door",
+        "shop",
+        "claude-opus-4-5",
+        "+2",
+        "3",
+        "19",
+        "4.64",
+        "k",
+        "$1.22+",
+        "3m10",
+        "1",
+        "2",
+    ]
+    assert lines[2].split() == [
+        "0b7b1c2d",
+        "2026-11-16",
+        "00:00",
+        "Paint",
+        "the",
+        "door",
+        "green.",
+        "shop",
+        "claude-opus-4-5",
+        "1",
+        "5",
+        "30",
+        "M",
+        "$93.01",
+        "4h44",
+        "-",
+    ]
     assert lines[3].split()[1:] == ["2026-11-22", "00:00", "Sing", "choir", "gpt-9", "1", "2", "13.2", "M", "-", "20", "s", "0"]
     handle = lines[3].split()[0]
     assert len(handle) == 7
@@ -152,6 +204,44 @@ def test_a_price_file_prices_what_it_names_anew(tmp_path: Path) -> None:
     assert reprice(stated, read_prices(file)).cost_usd == 50, "what the source states for the whole, beyond its events, stays"
 
 
+def test_a_model_without_a_price_comes_with_a_file_that_only_lacks_it(run: Ends, store: Path, tmp_path: Path) -> None:
+    told = _json(run, "top", "0a7b", "--store", store)
+    assert told["unpriced"] == {"gpt-9": 2000}
+    assert tomllib.loads(told["price_file"]).keys() == {"gpt-9"}
+    assert "more models" in price_file({f"m{k}": 5 for k in range(6)} | {"": 9}, most=4)
+    assert tomllib.loads(price_file({'a "b" ü': 5})).keys() == {'a "b" ü'}
+    file = tmp_path / "p.toml"
+    file.write_text(told["price_file"])
+    code, _, error = run("top", "0a7b", "--prices", file, "--store", store)
+    assert (code, "the price of 'gpt-9' has no input and output" in error) == (2, True)
+    file.write_text(told["price_file"].replace("nan", "10"))
+    assert _json(run, "top", "0a7b", "--prices", file, "--store", store)["price_file"] is None
+
+
+def test_a_sum_without_a_part_says_so_wherever_it_is_printed(run: Ends, store: Path) -> None:
+    """Two agents: what w2 spent with gpt-9 has no price, so that every sum it is in is at least that."""
+    tree = run("top", "0a7b", "--store", store)[1]
+    assert next(line for line in tree.splitlines() if "w2" in line).split()[6] == "-", "nothing that w2 did has a price"
+    assert run("ls", "--store", store)[1].count("$1.22+") == 1
+    for words in (
+        ["top"],
+        ["top", "--group", "agent"],
+        ["top", "--group", "role"],
+        ["top", "--group", "project"],
+        ["report"],
+        ["audit"],
+    ):
+        out = run(*words, "--store", store)[1]
+        assert "$94.23+" in out or "$94.23 and" in out, (words, out)
+    assert "$1.22 and 2 k tokens without a price: gpt-9" in " ".join(run("show", "0a7b", "--store", store)[1].split())
+    assert "$1.22+" in run("credit", "0a7b", "--store", store)[1]
+    rows = _json(run, "top", "--group", "role", "--store", store)["rows"]
+    assert {row["name"]: row["unpriced"] for row in rows if row["unpriced"]} == {
+        "Explore": {"gpt-9": 2000},
+        None: {"gpt-9": 13_234_567},
+    }
+
+
 # -- failures ------------------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +249,23 @@ def test_failures_of_a_trace_say_who_what_and_why(run: Ends, store: Path) -> Non
     code, out, _ = run("audit", "--failures", "0a7b", "--store", store)
     lines = out.splitlines()
     assert code == 0
-    assert lines[1].split() == ["e12", "2m00", "Find", "the", "hinge", "Bash", "make", "door", "exit", "2:", "make:", "no", "rule", "for", "door"]
+    assert lines[1].split() == [
+        "e12",
+        "2m00",
+        "Find",
+        "the",
+        "hinge",
+        "Bash",
+        "make",
+        "door",
+        "exit",
+        "2:",
+        "make:",
+        "no",
+        "rule",
+        "for",
+        "door",
+    ]
     assert lines[-1] == "2 failures, 0 of them in a tool that worked later"
     code, out, _ = run("audit", "--failures", "0a7b", "--store", store, "--json")
     found = [json.loads(line) for line in out.splitlines()]
@@ -223,7 +329,10 @@ def test_top_of_a_store_by_each_group(run: Ends, store: Path) -> None:
         assert sum(r["errors"] for r in told["rows"]) == told["total"]["errors"] == 2, group
     text = run("top", "project:shop", "--store", store)[1].splitlines()
     assert text[1].split() == ["Paint", "the", "door", "green.", "1", "5", "0", "30", "M", "$93.01", "4h44"]
-    assert text[-1] == "cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE prices them"
+    assert text[-4].startswith(
+        "cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE with this in it prices them"
+    )
+    assert text[-3:] == ['["gpt-9"]  # 2 k tokens', "input = nan", "output = nan"]
 
 
 def test_top_says_names_and_takes_them(run: Ends, store: Path) -> None:
@@ -255,7 +364,12 @@ def test_the_report_counts_spend_failures_and_waste(run: Ends, store: Path) -> N
         ("Bash", "exit #: make: no rule for door", 1), ("Read", "no such file", 1),
     ]  # fmt: skip
     waste = {w["kind"]: (w["count"], w["traces"], w["tokens"], round(w["cost_usd"], 6)) for w in told["waste"]}
-    assert waste == {"unused_agents": (1, 1, 2000, 0), "after_goal": (1, 1, 40, 0.02), "repeated_reads": (2, 1, 0, 0), "unread_results": (0, 0, 0, 0)}
+    assert waste == {
+        "unused_agents": (1, 1, 2000, 0),
+        "after_goal": (1, 1, 40, 0.02),
+        "repeated_reads": (2, 1, 0, 0),
+        "unread_results": (0, 0, 0, 0),
+    }
     (explore,) = [p for p in told["patterns"] if p["kind"] == "sub-agent"]
     assert (explore["name"], explore["runs"], explore["judged"], explore["reward"]) == ("Explore", 2, 2, 1.0)
     assert explore["used"] == 0, "nobody says again, or acts on, what these two found"
@@ -267,7 +381,16 @@ def test_the_report_in_the_terminal_and_as_a_page(run: Ends, store: Path, tmp_pa
     code, out, _ = run("report", "--store", store)
     assert code == 0
     assert out.startswith("Report: All traces, 2026-11-15 to 2026-11-22\n")
-    for title in ("In all", "Spend by project", "Spend by model", "Day by day", "Failures", "Waste", "Sub-agents: the largest spend", "Trends"):
+    for title in (
+        "In all",
+        "Spend by project",
+        "Spend by model",
+        "Day by day",
+        "Failures",
+        "Waste",
+        "Sub-agents: the largest spend",
+        "Trends",
+    ):
         assert f"\n{title}\n" in out
     assert "$94.23 and 13.2 M tokens without a price: gpt-9" in " ".join(out.split())
     page = tmp_path / "r.html"
@@ -310,7 +433,10 @@ def test_audit_of_a_store_by_each_group(run: Ends, store: Path) -> None:
     for group in ("trace", "project", "model", "day", "system", "role", "tool"):
         told = _json(run, "audit", "--group", group, "--store", store)
         assert (told["group"], told["traces"], told["failed"]) == (group, 3, 1)
-    by_tool = {r["name"]: (r["runs"], r["errors"], r["repeated"]) for r in _json(run, "audit", "--group", "tool", "--store", store)["rows"]}
+    by_tool = {
+        r["name"]: (r["runs"], r["errors"], r["repeated"])
+        for r in _json(run, "audit", "--group", "tool", "--store", store)["rows"]
+    }
     assert by_tool == {"Read": (4, 1, 2), "Bash": (2, 1, 0)}
     by_role = {r["name"]: (r["runs"], r["errors"]) for r in _json(run, "audit", "--group", "role", "--store", store)["rows"]}
     assert by_role == {"Explore": (2, 2), "(no role)": (3, 0)}

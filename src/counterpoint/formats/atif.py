@@ -441,5 +441,7 @@ atif = Importer(
         "observation": ("tool_result",),
         "subagent_trajectory_ref": ("spawn", "return"),
     },
-    lost="token ids, log-probabilities per token, tool definitions, images; a task has no id, its first words stand for one",
+    versions="1.0 to 1.8",
+    exact="tokens, cost, sub-agents, rewards",
+    lost="token ids, tool definitions, images, the task's name",
 )

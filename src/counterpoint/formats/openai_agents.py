@@ -161,5 +161,7 @@ openai_agents = Importer(
         "handoff span": ("message",),
         "guardrail span": ("safety_event",),
     },
-    lost="what response spans said (the export holds only an id), and what was cut at 100 kB",
+    versions="unstated",
+    exact="nesting, handoffs, tokens",
+    lost="what response spans said, fields beyond 100 kB, unrepeated human words",
 )

@@ -312,6 +312,8 @@ opencode = Importer(
         ),
         "session": ("meta",),
     },
+    versions="storage, export; 1.2",
+    exact="tokens, costs, child sessions",
     lost="snapshots, patches, files, permissions",
 )
 """Sessions of OpenCode."""

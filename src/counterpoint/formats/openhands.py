@@ -194,6 +194,8 @@ openhands = Importer(
         "ObservationEvent, AgentErrorEvent, UserRejectObservation": ("tool_result",),
         "ConversationErrorEvent": ("error",),
     },
-    lost="tokens of each call, other state, images",
+    versions="SDK 1",
+    exact="calls, the run's tokens and cost",
+    lost="tokens per call, other state, images",
 )
 """Conversations of the OpenHands SDK."""

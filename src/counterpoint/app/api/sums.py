@@ -8,13 +8,14 @@ states beyond its events is of no day where it was at work on several. With a pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
 
+from counterpoint.app.price_file import price_file
 from counterpoint.app.search import facet
 from counterpoint.app.side_words import sides_dict
 from counterpoint.audits.rollups import By, rollup
@@ -96,7 +97,7 @@ class Sums(Tabular):
         """What `counterpoint top --json` prints of many traces."""
         rows, total = [row.as_dict() for row in self.rows], self.total.as_dict()
         about = {"group": self.group, "by": self.by} | ({"zone": zone()} if self.group == "day" else {})
-        return about | {"rows": rows, "total": total}
+        return about | {"rows": rows, "total": total, "price_file": price_file(self.total.unpriced) or None}
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per line."""
@@ -155,12 +156,12 @@ def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None, *,
     total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
     for whole in traces:
         trace = whole if period is None else sliced(whole, *period)
-        count, unpriced = 0, _unpriced(trace, group)
+        count = 0
         for row in rollup(trace, group):
             name = row.label or row.name
             piece = Sum(
                 name=name, traces=1, events=row.events, calls=row.calls, errors=row.errors, tokens=row.tokens_own,
-                cost_usd=row.cost_own, unpriced=unpriced(row.name), seconds=row.busy_s,
+                cost_usd=row.cost_own, unpriced=dict(row.unpriced), seconds=row.busy_s,
             )  # fmt: skip
             found.setdefault(name, Sum(name=name)).add(piece)
             total.add(piece)
@@ -170,12 +171,6 @@ def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None, *,
         sides = sides_of(trace)
         total.sides = sides if total.sides is None else total.sides.plus(sides)
     return _ranked(group, by, found, total)
-
-
-def _unpriced(trace: Trace, group: By) -> Callable[[str | None], dict[str, int]]:
-    """Tokens without a price of a line: where lines are models, those of the model."""
-    left = trace.unpriced if group == "model" else {}
-    return lambda name: {name or "": left[name or ""]} if (name or "") in left else {}
 
 
 def _ranked(group: str, by: str | None, found: dict[str | None, Sum], total: Sum) -> Sums:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import one_trace
+from counterpoint.app.price_file import price_file
 from counterpoint.app.side_words import sides_dict
 from counterpoint.audits.facts import facts_of
 from counterpoint.audits.rollups import By, Coverage, Row, behind, coverage, rollup
@@ -75,7 +76,7 @@ class Top(Tabular):
         about: dict[str, Any] = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
         about |= {"critical_path": {"length": length, "unit": unit}}
         about |= {"tokens": self.trace.tokens, "cost_usd": self.trace.cost_usd, "unpriced": self.trace.unpriced}
-        about |= {"sides": sides_dict(sides_of(self.trace))}
+        about |= {"sides": sides_dict(sides_of(self.trace)), "price_file": price_file(self.trace.unpriced) or None}
         return about | {"rows": msgspec.to_builtins(self.rows), "coverage": msgspec.to_builtins(self.coverage)}
 
     def picture(self) -> list[Bar]:

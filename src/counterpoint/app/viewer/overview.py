@@ -22,7 +22,7 @@ from counterpoint.audits.overhead import overhead
 from counterpoint.audits.parallelism import parallelism
 from counterpoint.audits.records import Measure
 from counterpoint.audits.rollups import coverage
-from counterpoint.display import compact, counted, local_moment, money, percent, zone
+from counterpoint.display import at_least, compact, counted, local_moment, money, percent, zone
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
@@ -54,7 +54,7 @@ _SHORT_ID = 12
 
 def facts(view: TraceView, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
-    out = [*_slowest(view, agents), *_costliest(agents), *_credit_fact(view), *_first_failure(view)]
+    out = [*_slowest(view, agents), *_costliest(view, agents), *_credit_fact(view), *_first_failure(view)]
     out += _counted(view, found)
     if view.untrusted_E.any() and not is_dear(view) and injected_orders(view):
         reached = int(view.tainted_E.sum())
@@ -113,12 +113,20 @@ def _slowest(view: TraceView, agents: list[Agent]) -> Iterable[Fact]:
         yield Fact(kind="slowest", text=f"slowest: {name} ({percent(share)} of {unit})", event=n, agent=who)
 
 
-def _costliest(agents: list[Agent]) -> Iterable[Fact]:
+def _has_unpriced(view: TraceView, agent: int) -> bool:
+    """Whether an agent has tokens that no cost covers."""
+    facts = view.facts
+    return bool((~facts.has_cost_E & (facts.tokens_E > 0) & (view.team.agent_E == agent)).any())
+
+
+def _costliest(view: TraceView, agents: list[Agent]) -> Iterable[Fact]:
     found, is_paid = _most(agents, [a.cost_own or 0.0 for a in agents]), True
     if found is None:
         found, is_paid = _most(agents, [a.tokens_own for a in agents]), False
     if found is not None and _is_team(agents):
-        word, amount = ("most expensive", money(found[2])) if is_paid else ("most tokens", compact(found[2]))
+        members = _groups(agents)[found[0]]
+        is_more = bool(view.trace.unpriced) and any(_has_unpriced(view, a) for a in members)
+        word, amount = ("most expensive", at_least(money(found[2]), is_more)) if is_paid else ("most tokens", compact(found[2]))
         yield Fact(kind="costliest", text=f"{word}: {found[0]} ({amount})", agent=found[1])
 
 
