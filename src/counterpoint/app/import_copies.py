@@ -3,7 +3,7 @@
 A session that was resumed or forked under a new id begins with the records of the one it came from. Where both are read at once
 their importer leaves the copy out; here it is found in what the store has already. Copies are known by the first event, which
 `source_of` keeps of every trace, and then event by event: the same id, moment, words and tokens. Runs that only do the same task
-have other moments; a source without a clock has no copies.
+have other moments; a source without a clock has no copies, and runs that stand in one file are none.
 
 Always true: the shorter of two sessions keeps what both have, the one that is stored where they are as long; the other holds what
 it added, and names it in `meta.resumed_from`.
@@ -76,12 +76,18 @@ def _mark(source: str) -> str:
 
 def _settled(trace: Trace, other: Trace) -> tuple[Trace, Trace]:
     """A new trace and one that is there, with what both have in one of them."""
-    both = _copies(trace, other)
+    both = _copies(trace, other) if _files(trace) != _files(other) else set()
     if not both:
         return trace, other
     if len(trace.events) < len(other.events):
         return trace, _cut(other, trace, both)
     return _cut(trace, other, both), other
+
+
+def _files(trace: Trace) -> object:
+    """The files that a trace was read from: of the runs in one file none is a copy, or their importer has seen to it."""
+    about = trace.meta.get("import")
+    return (about.get("files") if isinstance(about, dict) else None) or trace.trace_id
 
 
 def _copies(trace: Trace, other: Trace) -> set[str]:
