@@ -273,13 +273,7 @@ def test_a_bomb_and_a_huge_record_stay_within_their_limits(tmp_path: Path, monke
 
 
 def test_a_record_of_fifty_megabytes_is_read(tmp_path: Path) -> None:
-    big = {
-        "type": "user",
-        "sessionId": "s",
-        "uuid": "u",
-        "timestamp": "2026-01-01T00:00:00Z",
-        "message": {"content": "x" * (50 << 20)},
-    }
+    big = {"type": "user", "sessionId": "s", "uuid": "u", "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "x" * (50 << 20)}}
     (tmp_path / "big.jsonl").write_text(json.dumps(big) + "\n")
     (trace,) = read_logs(tmp_path / "big.jsonl")
     assert len(trace.text(trace.events[0]) or "") == 50 << 20
@@ -364,10 +358,7 @@ def put_in(folder: Path, *paths: str | Path, **options: Any) -> list[str]:
         return [o.status for o in import_sessions(sessions_under(paths).sessions, store, **options)]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["who_and_when", "inspect", "autogen", "marble", "verifiers", "claude_code", "codex", "otel", "agentdojo", "mast", "atif"],
-)
+@pytest.mark.parametrize("name", ["who_and_when", "inspect", "autogen", "marble", "verifiers", "claude_code", "codex", "otel", "agentdojo", "mast", "atif"])
 def test_the_same_source_is_the_same_trace_wherever_it_lies(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Typed relative, typed absolute, moved, or in a zip archive."""
     monkeypatch.chdir(SAMPLES)
@@ -401,15 +392,8 @@ def test_runs_of_one_name_keep_apart_and_nothing_is_lost(tmp_path: Path) -> None
     assert set(statuses) <= {"added", "unchanged"}
     names = stored(tmp_path / "s")
     assert len(names) == 5 + 6  # the first of the lines is a run that is there already
-    assert (
-        sum(name.startswith("hand-crafted/same") for name in names)
-        + sum(name.startswith("algorithm-generated/same") for name in names)
-        == 6
-    )
-    assert set(put_in(tmp_path / "s", tmp_path / "logs", is_again=True)) <= {
-        "unchanged",
-        "updated",
-    }  # a file's name may be another
+    assert sum(name.startswith("hand-crafted/same") for name in names) + sum(name.startswith("algorithm-generated/same") for name in names) == 6
+    assert set(put_in(tmp_path / "s", tmp_path / "logs", is_again=True)) <= {"unchanged", "updated"}  # a file's name may be another
     assert stored(tmp_path / "s") == names
 
 
@@ -422,9 +406,7 @@ def test_a_log_without_an_id_that_grows_stays_one_trace(tmp_path: Path) -> None:
         file.write("---------- WebSurfer ----------\nA page.\n")
     assert put_in(tmp_path / "s", log) == ["updated"]
     assert stored(tmp_path / "s") == before
-    log.write_text(
-        "---------- user ----------\nAnother.\n---------- MagenticOneOrchestrator ----------\nGo.\n---------- WebSurfer ----------\nB.\n"
-    )
+    log.write_text("---------- user ----------\nAnother.\n---------- MagenticOneOrchestrator ----------\nGo.\n---------- WebSurfer ----------\nB.\n")
     put_in(tmp_path / "s", log)
     assert len(stored(tmp_path / "s")) == 2
 
@@ -461,13 +443,7 @@ def test_what_tells_a_source_may_stand_far_into_the_file(tmp_path: Path) -> None
     (tmp_path / "late.json").write_text(json.dumps(late))
     assert [name for name, _ in find([tmp_path]).sessions] == ["who_and_when"]
     first = {"type": "summary", "summary": "s", "leafUuid": "l"}
-    long = {
-        "type": "user",
-        "uuid": "u",
-        "sessionId": SHOP,
-        "timestamp": "2026-01-01T00:00:00Z",
-        "message": {"content": "x" * 200_000},
-    }
+    long = {"type": "user", "uuid": "u", "sessionId": SHOP, "timestamp": "2026-01-01T00:00:00Z", "message": {"content": "x" * 200_000}}
     (tmp_path / "late.json").write_text(json.dumps(first) + "\n" + json.dumps(long) + "\n")
     assert [name for name, _ in find([tmp_path]).sessions] == ["claude_code"]
 
@@ -543,9 +519,7 @@ def test_totals_that_are_not_all_have_a_plus(cpt: Run, tmp_path: Path) -> None:
     listed = {row["id"]: row["uncounted"] for row in map(json.loads, cpt("ls", "--json", cwd=tmp_path).stdout.splitlines())}
     assert listed == {name: row.uncounted for name, row in rows.items()}
     lines = cpt("ls", cwd=tmp_path).stdout.splitlines()[1:]
-    assert sum("+ " in line for line in lines) == sum(
-        bool(row.tokens and (row.uncounted or row.unpriced)) for row in rows.values()
-    )
+    assert sum("+ " in line for line in lines) == sum(bool(row.tokens and (row.uncounted or row.unpriced)) for row in rows.values())
     many = sum(row.uncounted for row in rows.values())
     assert f"{many:,} agents or model calls have no true count" in " ".join(cpt("report", cwd=tmp_path).stdout.split())
     assert f"at least that: {many:,} agents or model calls" in cpt("top", "--group", "project", cwd=tmp_path).stdout

@@ -39,60 +39,9 @@ def test_the_list_is_in_peoples_words(run: Ends, store: Path) -> None:
     code, out, _ = run("ls", "--store", store)
     lines = out.splitlines()
     assert code == 0
-    assert lines[0].split() == [
-        "id",
-        "active",
-        "(UTC)",
-        "↑",
-        "title",
-        "project",
-        "model",
-        "agents",
-        "events",
-        "tokens",
-        "cost",
-        "time",
-        "R",
-        "team",
-        "errors",
-    ]
-    assert lines[1].split() == [
-        "0a7b1c2d",
-        "2026-11-15",
-        "00:03",
-        "Mend",
-        "the",
-        "door",
-        "shop",
-        "claude-opus-4-5",
-        "+2",
-        "3",
-        "19",
-        "4.64",
-        "k",
-        "$1.22+",
-        "3m10",
-        "1",
-        "2",
-    ]
-    assert lines[2].split() == [
-        "0b7b1c2d",
-        "2026-11-16",
-        "00:00",
-        "Paint",
-        "the",
-        "door",
-        "green.",
-        "shop",
-        "claude-opus-4-5",
-        "1",
-        "5",
-        "30",
-        "M",
-        "$93.01",
-        "4h44",
-        "-",
-    ]
+    assert lines[0].split() == ["id", "active", "(UTC)", "↑", "title", "project", "model", "agents", "events", "tokens", "cost", "time", "R", "team", "errors"]
+    assert lines[1].split() == ["0a7b1c2d", "2026-11-15", "00:03", "Mend", "the", "door", "shop", "claude-opus-4-5", "+2", "3", "19", "4.64", "k", "$1.22+", "3m10", "1", "2"]
+    assert lines[2].split() == ["0b7b1c2d", "2026-11-16", "00:00", "Paint", "the", "door", "green.", "shop", "claude-opus-4-5", "1", "5", "30", "M", "$93.01", "4h44", "-"]
     assert lines[3].split()[1:] == ["2026-11-22", "00:00", "Sing", "choir", "gpt-9", "1", "2", "13.2", "M", "-", "20", "s", "0"]
     handle = lines[3].split()[0]
     assert len(handle) == 7
@@ -223,23 +172,13 @@ def test_a_sum_without_a_part_says_so_wherever_it_is_printed(run: Ends, store: P
     tree = run("top", "0a7b", "--store", store)[1]
     assert next(line for line in tree.splitlines() if "w2" in line).split()[6] == "-", "nothing that w2 did has a price"
     assert run("ls", "--store", store)[1].count("$1.22+") == 1
-    for words in (
-        ["top"],
-        ["top", "--group", "agent"],
-        ["top", "--group", "role"],
-        ["top", "--group", "project"],
-        ["report"],
-        ["audit"],
-    ):
+    for words in (["top"], ["top", "--group", "agent"], ["top", "--group", "role"], ["top", "--group", "project"], ["report"], ["audit"]):
         out = run(*words, "--store", store)[1]
         assert "$94.23+" in out or "$94.23 and" in out, (words, out)
     assert "$1.22 and 2 k tokens without a price: gpt-9" in " ".join(run("show", "0a7b", "--store", store)[1].split())
     assert "$1.22+" in run("credit", "0a7b", "--store", store)[1]
     rows = _json(run, "top", "--group", "role", "--store", store)["rows"]
-    assert {row["name"]: row["unpriced"] for row in rows if row["unpriced"]} == {
-        "Explore": {"gpt-9": 2000},
-        None: {"gpt-9": 13_234_567},
-    }
+    assert {row["name"]: row["unpriced"] for row in rows if row["unpriced"]} == {"Explore": {"gpt-9": 2000}, None: {"gpt-9": 13_234_567}}
 
 
 # -- failures ------------------------------------------------------------------------------------------------------------
@@ -249,23 +188,7 @@ def test_failures_of_a_trace_say_who_what_and_why(run: Ends, store: Path) -> Non
     code, out, _ = run("audit", "--failures", "0a7b", "--store", store)
     lines = out.splitlines()
     assert code == 0
-    assert lines[1].split() == [
-        "e12",
-        "2m00",
-        "Find",
-        "the",
-        "hinge",
-        "Bash",
-        "make",
-        "door",
-        "exit",
-        "2:",
-        "make:",
-        "no",
-        "rule",
-        "for",
-        "door",
-    ]
+    assert lines[1].split() == ["e12", "2m00", "Find", "the", "hinge", "Bash", "make", "door", "exit", "2:", "make:", "no", "rule", "for", "door"]
     assert lines[-1] == "2 failures, 0 of them in a tool that worked later"
     code, out, _ = run("audit", "--failures", "0a7b", "--store", store, "--json")
     found = [json.loads(line) for line in out.splitlines()]
@@ -329,9 +252,7 @@ def test_top_of_a_store_by_each_group(run: Ends, store: Path) -> None:
         assert sum(r["errors"] for r in told["rows"]) == told["total"]["errors"] == 2, group
     text = run("top", "project:shop", "--store", store)[1].splitlines()
     assert text[1].split() == ["Paint", "the", "door", "green.", "1", "5", "0", "30", "M", "$93.01", "4h44"]
-    assert text[-4].startswith(
-        "cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE with this in it prices them"
-    )
+    assert text[-4].startswith("cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE with this in it prices them")
     assert text[-3:] == ['["gpt-9"]  # 2 k tokens', "input = nan", "output = nan"]
 
 
@@ -364,12 +285,7 @@ def test_the_report_counts_spend_failures_and_waste(run: Ends, store: Path) -> N
         ("Bash", "exit #: make: no rule for door", 1), ("Read", "no such file", 1),
     ]  # fmt: skip
     waste = {w["kind"]: (w["count"], w["traces"], w["tokens"], round(w["cost_usd"], 6)) for w in told["waste"]}
-    assert waste == {
-        "unused_agents": (1, 1, 2000, 0),
-        "after_goal": (1, 1, 40, 0.02),
-        "repeated_reads": (2, 1, 0, 0),
-        "unread_results": (0, 0, 0, 0),
-    }
+    assert waste == {"unused_agents": (1, 1, 2000, 0), "after_goal": (1, 1, 40, 0.02), "repeated_reads": (2, 1, 0, 0), "unread_results": (0, 0, 0, 0)}
     (explore,) = [p for p in told["patterns"] if p["kind"] == "sub-agent"]
     assert (explore["name"], explore["runs"], explore["judged"], explore["reward"]) == ("Explore", 2, 2, 1.0)
     assert explore["used"] == 0, "nobody says again, or acts on, what these two found"
@@ -381,16 +297,7 @@ def test_the_report_in_the_terminal_and_as_a_page(run: Ends, store: Path, tmp_pa
     code, out, _ = run("report", "--store", store)
     assert code == 0
     assert out.startswith("Report: All traces, 2026-11-15 to 2026-11-22\n")
-    for title in (
-        "In all",
-        "Spend by project",
-        "Spend by model",
-        "Day by day",
-        "Failures",
-        "Waste",
-        "Sub-agents: the largest spend",
-        "Trends",
-    ):
+    for title in ("In all", "Spend by project", "Spend by model", "Day by day", "Failures", "Waste", "Sub-agents: the largest spend", "Trends"):
         assert f"\n{title}\n" in out
     assert "$94.23 and 13.2 M tokens without a price: gpt-9" in " ".join(out.split())
     page = tmp_path / "r.html"
@@ -433,10 +340,7 @@ def test_audit_of_a_store_by_each_group(run: Ends, store: Path) -> None:
     for group in ("trace", "project", "model", "day", "system", "role", "tool"):
         told = _json(run, "audit", "--group", group, "--store", store)
         assert (told["group"], told["traces"], told["failed"]) == (group, 3, 1)
-    by_tool = {
-        r["name"]: (r["runs"], r["errors"], r["repeated"])
-        for r in _json(run, "audit", "--group", "tool", "--store", store)["rows"]
-    }
+    by_tool = {r["name"]: (r["runs"], r["errors"], r["repeated"]) for r in _json(run, "audit", "--group", "tool", "--store", store)["rows"]}
     assert by_tool == {"Read": (4, 1, 2), "Bash": (2, 1, 0)}
     by_role = {r["name"]: (r["runs"], r["errors"]) for r in _json(run, "audit", "--group", "role", "--store", store)["rows"]}
     assert by_role == {"Explore": (2, 2), "(no role)": (3, 0)}

@@ -59,13 +59,7 @@ def test_the_long_and_the_dear_ones_have_prices_of_their_own() -> None:
     assert PRICES.of("o3-pro-max") is PRICES.of("gpt-5-prod") is PRICES.of("claude-opus-4-66") is None
 
 
-DEAR = {
-    "o3": (2.0, 8.0),
-    "o3-pro": (20.0, 80.0),
-    "gpt-5": (1.25, 10.0),
-    "gpt-5-pro": (15.0, 120.0),
-    "claude-opus-4-6": (5.0, 25.0),
-}
+DEAR = {"o3": (2.0, 8.0), "o3-pro": (20.0, 80.0), "gpt-5": (1.25, 10.0), "gpt-5-pro": (15.0, 120.0), "claude-opus-4-6": (5.0, 25.0)}
 
 
 def test_one_way_to_write_a_name() -> None:
@@ -82,9 +76,7 @@ def test_one_way_to_write_a_name() -> None:
 
 
 def test_a_file_of_ones_own_wins_by_the_exact_name() -> None:
-    own = Prices.with_file(
-        {"as_of": "2027-01-01", "GPT-5.5": {"input": 1, "output": 2}, "qwen/qwen3-8b": {"input": 0, "output": 0}}, where="p.toml"
-    )
+    own = Prices.with_file({"as_of": "2027-01-01", "GPT-5.5": {"input": 1, "output": 2}, "qwen/qwen3-8b": {"input": 0, "output": 0}}, where="p.toml")
     assert [own.is_own(n) for n in ("gpt-5.5", "openai/gpt-5.5-2026-04-01", "gpt-5-5", "Qwen/Qwen3-8B")] == [True] * 4
     assert [own.is_own(n) for n in ("gpt-5", "gpt-5.5-pro", "nobody", None)] == [False] * 4
     assert own.cost("gpt-5.5", Usage(1_000_000, output=1_000_000)) == 3
@@ -158,11 +150,7 @@ def _checked(cost: Any, table: dict[str, Any]) -> int:
             for usage, at in _usages(rng, row.get("context"), since):
                 theirs = cost(provider, row, usage, at)
                 if theirs is not None:
-                    assert PRICES.cost(f"{provider}/{name}", usage, at=at) == pytest.approx(theirs, rel=1e-9, abs=1e-12), (
-                        provider,
-                        name,
-                        usage,
-                    )
+                    assert PRICES.cost(f"{provider}/{name}", usage, at=at) == pytest.approx(theirs, rel=1e-9, abs=1e-12), (provider, name, usage)
                     calls += 1
     return calls
 
@@ -180,12 +168,8 @@ def test_every_model_costs_what_its_row_says() -> None:
 
         fresh = of("input", 0.0)
         wrote = of("cache_write", fresh)
-        tokens = (
-            usage.fresh * fresh + usage.cache_read * of("cache_read", fresh) + (usage.cache_write - usage.cache_write_1h) * wrote
-        )
-        return (tokens + usage.cache_write_1h * of("cache_write_1h", wrote) + usage.output * of("output", 0.0)) / 1e6 + of(
-            "per_1000_calls", 0.0
-        ) / 1000
+        tokens = usage.fresh * fresh + usage.cache_read * of("cache_read", fresh) + (usage.cache_write - usage.cache_write_1h) * wrote
+        return (tokens + usage.cache_write_1h * of("cache_write_1h", wrote) + usage.output * of("output", 0.0)) / 1e6 + of("per_1000_calls", 0.0) / 1000
 
     assert _checked(cost, price_list()) > 6000
 
