@@ -66,7 +66,7 @@ def test_it_conforms(kind: str, name: str, tmp_path: Path) -> None:
 def test_an_importer_says_what_was_seen_what_is_exact_and_what_is_lost(name: str) -> None:
     """In a few words each, that stand in a cell of the table in docs/import.md."""
     one = importers()[name]
-    for text, most in ((one.versions, 8), (one.exact, 12), (one.lost, 24)):
+    for text, most in ((one.versions, 20), (one.exact, 20), (one.lost, 24)):
         assert 0 < len(text.split()) <= most, text
         assert not set("|\n") & set(text)
         assert text == text.strip(" .")
