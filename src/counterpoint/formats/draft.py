@@ -295,9 +295,7 @@ def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> EventOr
     close a cycle is dropped, the latest first.
     """
     n = len(times)
-    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(
-        times[i] <= times[i + 1] for i in range(n - 1)
-    ):
+    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(times[i] <= times[i + 1] for i in range(n - 1)):
         return EventOrder(list(range(n)), list(times), set())
     after: list[list[int]] = [[] for _ in range(n)]
     waiting = [0] * n

@@ -48,8 +48,10 @@ def _sniff(head: bytes) -> bool:
     keys = first_keys(head).keys()
     if "history" not in keys:
         return False
-    return bool(keys & {"mistake_agent", "mistake_step"}) or keys >= {"question", "ground_truth"} or (
-        keys == {"history"} and _MAGENTIC.search(head) is not None
+    return (
+        bool(keys & {"mistake_agent", "mistake_step"})
+        or keys >= {"question", "ground_truth"}
+        or (keys == {"history"} and _MAGENTIC.search(head) is not None)
     )
 
 

@@ -85,9 +85,7 @@ class CallNote:
             self.learn(answer_of({"text": self.answer.text or "", **{name: _listed(value) for name, value in told.items()}}))
         return own, {name: value for name, value in fields.items() if name not in own}
 
-    def note(
-        self, text: str | None, failure: str | None, before: LastCall | None, keep: Callable[[str], str]
-    ) -> dict[str, Any]:
+    def note(self, text: str | None, failure: str | None, before: LastCall | None, keep: Callable[[str], str]) -> dict[str, Any]:
         """The note, once the call has ended; `text` is its event's, `failure` says how the call failed."""
         answer, asked = self.answer, self.question
         note: dict[str, Any] = {}

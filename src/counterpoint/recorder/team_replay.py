@@ -166,9 +166,7 @@ async def _awaited(value: Any) -> Any:
 class TeamReplay:
     """Forks traces of the team that `team` runs: a `FILE:FUNCTION`, or the function itself."""
 
-    def __init__(
-        self, team: str | Callable[..., Any], *, allow: Collection[str] = (), model: Any = None
-    ) -> None:
+    def __init__(self, team: str | Callable[..., Any], *, allow: Collection[str] = (), model: Any = None) -> None:
         """`allow` names tools with effects that may run; `model`, a function or a model of LangChain, or the name of one, answers
         new calls."""
         self._team = TeamFile(team) if isinstance(team, str) else None

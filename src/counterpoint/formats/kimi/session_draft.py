@@ -256,9 +256,7 @@ class _Telling:
         )
         self.draft.edge(called, event, "causal")
         if is_human and not verdict.ok:
-            denied = self.draft.event(
-                "safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=True, extra=verdict.extra
-            )
+            denied = self.draft.event("safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=True, extra=verdict.extra)
             self.draft.edge(event, denied, "causal")
             event = denied
         lane.hears(event, "message" if event == id else "causal")
