@@ -31,7 +31,7 @@ from counterpoint.formats.importing.chat import Call
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.usage import Usage, odd_counts
-from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, count, folder_name, number, seconds, string, text_of
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import BEGAN, PROJECT
 
@@ -188,8 +188,8 @@ class _Reader:
     def traces(self, days: dict[str, float]) -> Iterator[Trace]:
         if (title := string(self.record.get("title"))) and title not in _UNTITLED:
             self.draft.meta["title"] = title
-        if folder := string(self.record.get("workspaceDirectory")):
-            self.draft.meta[PROJECT] = folder.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+        if folder := folder_name(self.record.get("workspaceDirectory")):
+            self.draft.meta[PROJECT] = folder
         if self.name in days:
             self.draft.meta[BEGAN] = days[self.name]
         yield from _played(self.draft, self.entries, self.left_out)

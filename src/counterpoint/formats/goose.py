@@ -27,12 +27,13 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Call
+from counterpoint.formats.importing.database import Database, has_tables
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
-from counterpoint.formats.importing.sqlite import is_sqlite, tables_of
 from counterpoint.formats.importing.usage import Usage, odd_counts
-from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, count, decode, folder_name, number, seconds, string, text_of
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import PROJECT
 
 _PARENT = re.compile(rb'"parent_session_id"\s*:\s*"([^"\\]+)"')
 _CHILD = re.compile(rb'"session_type"\s*:\s*"sub_agent"')
@@ -46,12 +47,13 @@ _DROPPED = frozenset(
         "summarizationRequested", "conversationCompacted", "frontendToolRequest",
     }
 )  # fmt: skip
+_LOG = re.compile(r"(?:^|/)sessions\.db-wal$")
 _EVENTS = frozenset({"message", "notification", "error", "complete", "model_change"})
 
 
 def _sniff(head: bytes) -> bool:
-    if is_sqlite(head):
-        return b"CREATE TABLE" in head and b"content_json" in head and b"created_timestamp" in head
+    if has_tables(head, "sessions", "messages", "content_json", "created_timestamp"):
+        return True
     keys = first_keys(head)
     if keys.keys() >= {"working_dir"} and keys.keys() & {
         "message_count",
@@ -73,6 +75,8 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     """A session with those of its sub-agents, which name it."""
     parents: dict[str, str] = {}
     names: dict[str, str] = {}
+    logs = {file.name.removesuffix("-wal"): file for file in files if _LOG.search(file.name)}
+    files = [file for file in files if not _LOG.search(file.name)]
     for file in files:
         head = file.head()
         own = _OWN_ID.search(head)
@@ -92,7 +96,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
         while parents.get(name) in known and name not in met:
             met.add(name)
             name = parents[name]
-        groups.setdefault(name, []).append(file)
+        groups.setdefault(name, []).extend([file, *([log] if (log := logs.get(file.name)) else [])])
     return [Session(name, some) for name, some in groups.items()]
 
 
@@ -111,9 +115,10 @@ def _read(session: Session) -> Iterator[Trace]:
     chats: dict[str, _Chat] = {}
     unknown: Counter[str] = Counter()
     records = 0
-    for file in session.files:
-        if is_sqlite(file.head(16)):
-            records += _database(session, file, chats)
+    logs = {file.name.removesuffix("-wal"): file for file in session.files if _LOG.search(file.name)}
+    for file in [file for file in session.files if not _LOG.search(file.name)]:
+        if has_tables(file.head(16)):
+            records += _database(session, Database(file, logs.get(file.name)), chats)
             continue
         chat = _Chat(file.stem)
         for value in session.documents(file):
@@ -146,7 +151,7 @@ def _record(record: dict[str, Any], chat: _Chat, chats: dict[str, _Chat]) -> boo
         chat.messages += [
             m for m in as_list(record.get("conversation")) or as_list(record.get("messages")) if isinstance(m, dict)
         ]
-    elif record.get("type") in _EVENTS:
+    elif string(record.get("type")) in _EVENTS:
         _printed(record, chat)
     else:
         return False
@@ -189,9 +194,10 @@ def _json(value: Any) -> Any:
         return None
 
 
-def _database(session: Session, file: File, chats: dict[str, _Chat]) -> int:
+def _database(session: Session, base: Database, chats: dict[str, _Chat]) -> int:
     """The sessions in a database."""
-    tables = tables_of(session, file, ("sessions", "messages", "usage_ledger"))
+    there = base.tables()
+    tables = {name: list(base.table(name)) if name in there else [] for name in ("sessions", "messages", "usage_ledger")}
     for row in tables["sessions"]:
         chat = chats.setdefault(str(row.get("id")), _Chat(str(row.get("id"))))
         chat.about = {**row, "model_config": _json(row.get("model_config_json"))}
@@ -235,6 +241,8 @@ def _traces(session: Session, chats: dict[str, _Chat]) -> Iterator[Trace]:
         play(draft, dialogues)
         if (title := string(chats[root].about.get("name")) or string(chats[root].about.get("description"))) and _is_title(title):
             draft.meta["title"] = title
+        if folder := folder_name(chats[root].about.get("working_dir")):
+            draft.meta[PROJECT] = folder
         draft.lane(MAIN).stops()
         if kept := {kind: n for kind, n in sorted(left_out.items()) if n}:
             draft.meta["left_out"] = kept
@@ -306,7 +314,7 @@ class _Reader:
                 entry.error = error
         elif kind == "toolResponse":
             entry.answers += self._answer(part)
-        elif kind in _DROPPED:
+        elif string(kind) in _DROPPED:
             self.left_out[str(kind)] += 1
         else:
             self.unknown[f"content of type {kind}"] += 1
@@ -362,6 +370,8 @@ class _Reader:
             return
         total, whose = (_sum(rows), "the run") if rows else _stated(self.chat.about)
         if total and steps:
+            for step in steps if len({row.get("model") for row in rows}) == 1 else []:
+                step.model = string(rows[0].get("model")) or step.model
             about = {"cost": sum(number(row.get("cost")) or 0.0 for row in rows)} if rows else self.chat.about
             self._cost(steps[-1], total, about)
             steps[-1].extra["tokens_of"] = whose
@@ -400,6 +410,7 @@ def _stated(about: dict[str, Any]) -> tuple[Usage | None, str]:
 goose = Importer(
     suffixes=(".goose.json",),
     sniff=_sniff,
+    sidecar=lambda name: bool(_LOG.search(name)),
     signs=("working_dir", "session_type", "conversation", "message_count", "accumulated_total_tokens", "toolRequest"),
     system="goose",
     group=_group,

@@ -1,4 +1,4 @@
-"""Cline, Roo Code and Kilo Code: their task folders, the sessions of Cline's CLI and SDK, and tasks saved as Markdown.
+"""Cline, Roo Code and Kilo Code: their tasks, sessions of Cline's CLI and SDK, tasks saved as Markdown.
 
 | record | becomes |
 |---|---|

@@ -20,8 +20,9 @@ from counterpoint.formats.importing.chat import Call
 from counterpoint.formats.importing.dialogue import MAIN, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import odd_counts
-from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string
+from counterpoint.formats.importing.values import as_dict, as_list, count, folder_name, number, seconds, string
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import PROJECT
 
 _NAMES = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 _SPAWNS = frozenset({"spawn_agent", "team_run_task", "team_spawn_teammate", "use_subagents", "agent"})
@@ -67,6 +68,8 @@ def read_sdk(session: Session) -> Iterator[Trace]:
     stated = _link([dialogues[lead.name], *(d for n, d in dialogues.items() if n != lead.name)])
     if title := string(as_dict(lead.about.get("metadata")).get("title")):
         draft.meta["title"] = title
+    if folder := folder_name(lead.about.get("workspace_root") or lead.about.get("cwd")):
+        draft.meta[PROJECT] = folder
     play(draft, [*dialogues.values(), *stated])
     if stated:
         draft.report.lacks[_LOST] += len(stated)

@@ -22,8 +22,9 @@ from counterpoint.formats.importing.blocks import Blocks, blocks_of
 from counterpoint.formats.importing.chat import Call
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string
+from counterpoint.formats.importing.values import as_dict, as_list, count, folder_name, number, seconds, string
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import PROJECT
 
 DELEGATION = ("new_task", "newTask")
 _MADE = re.compile(r"Successfully created new task|Delegated to child task|^\s*\{\s*\"status\"\s*:\s*\"delegated\"")
@@ -63,9 +64,12 @@ def read_tasks(session: Session, tasks: dict[str, Task]) -> Iterator[Trace]:
         require_half(name, len(named[name].api) or len(named[name].ui), reader.unknown)
         session.report.unknown.update(reader.unknown)
     for name in named:
-        _link(named[name], dialogues, {child: named[child] for child in named if made[child] == name}, draft)
+        _link(named[name], dialogues[name], dialogues, {child: named[child] for child in named if made[child] == name}, draft)
     if title := string(named[root].item.get("task")):
         draft.meta["title"] = " ".join(title.split())[:160]
+    item = named[root].item
+    if folder := folder_name(item.get("workspace") or item.get("cwdOnTaskInitialization")):
+        draft.meta[PROJECT] = folder
     play(draft, [*dialogues.values(), *made_here])
     draft.lane(MAIN).stops()
     if left_out := Counter({kind: n for kind, n in sorted(left_out.items()) if n}):
@@ -78,9 +82,8 @@ def _system(tasks: Any) -> str:
     return "roo-code" if any("number" in task.item for task in tasks) else "cline"
 
 
-def _link(task: Task, dialogues: dict[str, Dialogue], children: dict[str, Task], draft: Draft) -> None:
+def _link(task: Task, own: Dialogue, dialogues: dict[str, Dialogue], children: dict[str, Task], draft: Draft) -> None:
     """Say which call of a task made which of its children."""
-    own = next(d for name, d in dialogues.items() if d.agent == task.name or (d.agent == MAIN and task.name == name))
     calls = [call for entry in own.entries for call in entry.calls if call.tool in DELEGATION]
     stated = {str(a.extra["child"]): a.call for e in own.entries for a in e.answers if "child" in a.extra and a.call}
     listed = [name for name in map(str, as_list(task.item.get("childIds"))) if name in children]
@@ -90,9 +93,10 @@ def _link(task: Task, dialogues: dict[str, Dialogue], children: dict[str, Task],
         dialogues[name].call, dialogues[name].rule = stated[name], "the task that the answer of the call states"
         taken.add(str(stated[name]))
     for name in [n for n in left if n not in stated]:
-        words = string(children[name].item.get("task")) or next((e.text for e in dialogues[name].entries if e.role == "user"), "")
+        first = next((e.text for e in dialogues[name].entries if e.role == "user"), "")
+        words = {text.strip() for text in (string(children[name].item.get("task")), first) if text}
         free = [call for call in calls if call.id not in taken]
-        alike = [call for call in free if _message(call).strip() and _message(call).strip() == words.strip()]
+        alike = [call for call in free if _message(call).strip() in words]
         chosen = next(iter(alike or free), None)
         if chosen is not None and chosen.id is not None:
             taken.add(chosen.id)
@@ -135,8 +139,12 @@ class _Conversation:
             if message.get("role") == "assistant":
                 entries.append(self._answer(k, message, request))
             elif message.get("role") in ("user", "tool"):
-                following = next((placed[n] for n in range(k, len(self.task.api)) if n in placed), None)
-                entries += self._asked(k, message, following.at if following else None)
+                sent = (
+                    r.at
+                    for n in range(k + 1, len(self.task.api))
+                    for r in [*before.get(n, []), *([placed[n]] if n in placed else [])]
+                )
+                entries += self._asked(k, message, next(sent, None))
             elif message.get("type") == "reasoning":
                 self.left_out["reasoning that is encrypted"] += 1
             else:

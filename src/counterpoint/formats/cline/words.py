@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from counterpoint.formats.importing.chat import Call
+from counterpoint.formats.importing.values import as_list
 
 _TOOLS = (
     "write_to_file|read_file|simple_read_file|replace_in_file|apply_diff|multi_apply_diff|insert_content|search_and_replace|"
@@ -139,6 +140,6 @@ def spoken_by(calls: list[Call]) -> str:
 
 def model_in(content: Any) -> str | None:
     """The model that the client's notes name."""
-    texts = [content] if isinstance(content, str) else [b.get("text") for b in content or () if isinstance(b, dict)]
+    texts = [content] if isinstance(content, str) else [b.get("text") for b in as_list(content) if isinstance(b, dict)]
     found = [m[1].strip() for text in texts if isinstance(text, str) and (m := _MODEL.search(text))]
     return found[-1] if found else None

@@ -1,4 +1,4 @@
-"""Cursor: transcripts of its agents, what `cursor-agent` prints, chats exported as Markdown, and the editor's own database.
+"""Cursor: its agents' transcripts, what `cursor-agent` prints, chats saved as Markdown, the editor's database.
 
 | record | becomes |
 |---|---|
@@ -32,6 +32,7 @@ from counterpoint.formats.importing.dialogue import MAIN, Dialogue, play, requir
 from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
 
+_LOG = re.compile(r"(?:^|/)state\.vscdb-wal$")
 _SUBAGENT = re.compile(r"(?:^|/)([^/]+)/subagents/[^/]+\.(?:jsonl|txt)$")
 
 
@@ -43,6 +44,9 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     """A transcript with those of its sub-agents, which lie in a folder `subagents` of its own."""
     groups: dict[str, list[File]] = {}
     for file in files:
+        if _LOG.search(file.name):
+            groups.setdefault(file.name.removesuffix("-wal"), []).append(file)
+            continue
         folder = file.name.rpartition("/")[0]
         match = _SUBAGENT.search(file.name)
         own = folder.removesuffix("/subagents") if match else folder
@@ -54,11 +58,15 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    head = session.files[0].head()
+    logs = [file for file in session.files if _LOG.search(file.name)]
+    files = [file for file in session.files if file not in logs]
+    head = files[0].head() if files else b""
     if is_store(head):
-        yield from read_store(session, session.files[0])
+        yield from read_store(session, files[0], logs[0] if logs else None)
     elif is_stream(head):
-        yield from read_stream(session, session.files[0])
+        yield from read_stream(session, files[0])
+    elif not files:
+        return
     else:
         yield from _transcripts(session)
 
@@ -92,6 +100,7 @@ def _transcripts(session: Session) -> Iterator[Trace]:
 cursor = Importer(
     suffixes=(".cursor.jsonl",),
     sniff=_sniff,
+    sidecar=lambda name: bool(_LOG.search(name)),
     signs=("role", "message", "tool_call", "call_id", "session_id", "apiKeySource", "duration_api_ms", "request_id"),
     system="cursor",
     group=_group,

@@ -12,16 +12,16 @@ from counterpoint.errors import InputError
 from counterpoint.formats.cursor.transcript import words_of
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.chat import Call
+from counterpoint.formats.importing.database import Database, has_tables
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play
 from counterpoint.formats.importing.files import File
-from counterpoint.formats.importing.sqlite import is_sqlite, tables_of
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, as_list, count, decode, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, count, decode, folder_name, seconds, string, text_of
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import PROJECT
 
 _TABLE = "cursorDiskKV"
-_CHOSEN = "WHERE key LIKE 'composerData:%' OR key LIKE 'bubbleId:%'"
+_CHOSEN = f"SELECT key, value FROM {_TABLE} WHERE key LIKE 'composerData:%' OR key LIKE 'bubbleId:%'"
 _USER = 1
 _ENDED = {"completed": True, "success": True, "error": False, "cancelled": False, "rejected": False}
 _MISSING = "messages that the editor has removed"
@@ -29,14 +29,14 @@ _MISSING = "messages that the editor has removed"
 
 def is_store(head: bytes) -> bool:
     """Whether a file is such a database."""
-    return is_sqlite(head) and _TABLE.encode() in head
+    return has_tables(head, _TABLE)
 
 
-def read_store(session: Session, file: File) -> Iterator[Trace]:
+def read_store(session: Session, file: File, log: File | None) -> Iterator[Trace]:
     """One trace for each composer that has messages."""
     composers: dict[str, dict[str, Any]] = {}
     bubbles: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in tables_of(session, file, (_TABLE,), _CHOSEN)[_TABLE]:
+    for row in Database(file, log).rows(_CHOSEN):
         kind, _, rest = str(row.get("key")).partition(":")
         value = _object(row.get("value"))
         session.report.records += 1
@@ -76,8 +76,8 @@ def _composer(
         return
     if title := string(about.get("name")):
         draft.meta["title"] = title
-    if folder := string(as_dict(as_dict(about.get("workspaceIdentifier")).get("uri")).get("fsPath")):
-        draft.meta[PROJECT] = folder.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+    if folder := folder_name(as_dict(as_dict(about.get("workspaceIdentifier")).get("uri")).get("fsPath")):
+        draft.meta[PROJECT] = folder
     play(draft, [Dialogue(entries=entries)])
     draft.lane(MAIN).stops()
     yield from draft.traces()

@@ -80,7 +80,7 @@ class _Run:
 
     def record(self, record: dict[str, Any], name: str) -> bool:
         """Take a record; False where its kind is not known."""
-        kind, at = record.get("type"), seconds(record.get("timestamp_ms"))
+        kind, at = string(record.get("type")), seconds(record.get("timestamp_ms"))
         if kind == "system":
             self.model = string(record.get("model")) or self.model
         elif kind == "user":

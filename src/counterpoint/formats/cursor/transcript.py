@@ -1,6 +1,7 @@
 """Transcripts that Cursor keeps of its agents: JSON lines of messages, and the text of older versions.
 
-Always true: no result of a tool is in the lines; a call of theirs has none. Nothing raises on a strange line.
+Always true: no result of a tool is in the lines. A sub-agent that does not run in the background gives its last words back before
+the next answer of the one that called it, which is inferred. Nothing raises on a strange line.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from counterpoint.formats.importer import Session
@@ -30,6 +32,10 @@ _ROLE = re.compile(r"^(user|assistant):[ \t]*$", re.M)
 _MARK = re.compile(r"^\[(Thinking|Tool call|Tool result)\][ \t]*(.*)$", re.M)
 _FIELD = re.compile(r"^  ([\w.-]+): ?", re.M)
 _BEGINS = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*(?:user|assistant):[ \t]*\r?\n")
+_CLOCK = re.compile(
+    r"([A-Z][a-z]{2,8}) (\d{1,2}), (\d{4}),? (\d{1,2}):(\d\d)\s*(AM|PM)(?: \(UTC([+-]\d{1,2})?(?::(\d\d))?\))?", re.I
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _REDACTED = "[REDACTED]"
 _SPAWNS = frozenset({"Task", "task", "TaskV2", "Subagent", "task_v2"})
 
@@ -65,7 +71,7 @@ def transcript_entries(session: Session, file: File, unknown: Counter[str]) -> t
         if record.get("role") == "user":
             when = _WHEN.search(blocks.text)
             words = words_of(blocks.text)
-            entries += [Entry("user", words, name, seconds(when[1]) if when else None)] if words else []
+            entries += [Entry("user", words, name, _moment(when[1]) if when else None)] if words else []
             entries += [Entry("tool", id=f"{name}.t", answers=blocks.answers)] if blocks.answers else []
         elif record.get("role") == "assistant":
             calls = [Call(call.id or f"{name}.{k}", call.tool, call.arguments) for k, call in enumerate(blocks.calls)]
@@ -78,6 +84,20 @@ def transcript_entries(session: Session, file: File, unknown: Counter[str]) -> t
         else:
             unknown[f"record of type {record.get('type') or record.get('role')}"] += 1
     return entries, records
+
+
+def _moment(text: str) -> float | None:
+    """Seconds of a time such as "Monday, Mar 2, 2026, 9:05 AM (UTC+1)"."""
+    match = _CLOCK.search(text)
+    if match is None or match[1][:3].title() not in _MONTHS:
+        return seconds(text.strip())
+    hour = int(match[4]) % 12 + (12 if match[6].upper() == "PM" else 0)
+    zone = timedelta(hours=int(match[7] or 0), minutes=int(f"{(match[7] or '+')[0]}{match[8] or 0}"))
+    try:
+        moment = datetime(int(match[3]), _MONTHS.index(match[1][:3].title()) + 1, int(match[2]), hour, int(match[5]), tzinfo=UTC)
+    except ValueError:
+        return None
+    return (moment - zone).timestamp()
 
 
 def _ended(record: dict[str, Any], name: str) -> list[Entry]:
@@ -127,15 +147,20 @@ def _fields(body: str) -> dict[str, str]:
 
 def linked(dialogues: Sequence[Dialogue]) -> None:
     """Say which call made which agent: the one whose prompt its transcript begins with."""
-    calls = [call for dialogue in dialogues for entry in dialogue.entries for call in entry.calls if call.tool in _SPAWNS]
+    rows = [(e, call) for dialogue in dialogues for e in dialogue.entries for call in e.calls if call.tool in _SPAWNS]
     taken: set[str | None] = set()
     for child in dialogues[1:]:
         words = next((entry.text for entry in child.entries if entry.role == "user"), "").strip()
-        for call in calls:
+        for entry, call in rows:
             prompt = (string(as_dict(call.arguments).get("prompt")) or "").strip()
             if call.id not in taken and prompt and words and (prompt in words or words in prompt):
                 child.call, child.rule, child.is_exact = call.id, "the words of its prompt", False
                 child.role = string(as_dict(call.arguments).get("subagent_type"))
                 child.name = string(as_dict(call.arguments).get("description"))
                 taken.add(call.id)
+                if as_dict(call.arguments).get("run_in_background") is not True and call.id not in {
+                    a.call for a in entry.answers
+                }:
+                    last = next((e.text for e in reversed(child.entries) if e.role == "assistant" and e.text), "")
+                    entry.answers.append(Answer(last, call.id))
                 break

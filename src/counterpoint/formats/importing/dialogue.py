@@ -76,7 +76,7 @@ class Dialogue:
     rule: str = "the call that made it"
     """How that is known."""
     is_exact: bool = True
-    """Whether the source states it, or the rule found it."""
+    """Whether the source states it, and no rule of ours found it."""
 
 
 def play(draft: Draft, dialogues: Sequence[Dialogue]) -> None:
