@@ -13,6 +13,7 @@ import pytest
 
 import logs
 from counterpoint.app.discover import find, importers
+from counterpoint.app.editor_homes import editor_homes
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.files import File
 from counterpoint.trace import Trace
@@ -547,3 +548,24 @@ def test_the_editors_database_gives_each_composer_in_the_order_of_its_list(tmp_p
     assert (said(trace), calls(trace), failures(trace)) == (["Read a."], ["read_file_v2"], [("read_file_v2", "gone")])
     assert trace.meta["import"]["lacks"]["messages that the editor has removed"] == 1
     assert trace.meta["models"] == ["gpt-5"]
+
+
+# -- where they are ----------------------------------------------------------------------------------------------------------
+
+
+def test_their_sessions_are_found_where_they_keep_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLINE_DIR", "CLINE_DATA_DIR", "CLINE_SESSION_DATA_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "GOOSE_PATH_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CONTINUE_GLOBAL_DIR", str(tmp_path / "other"))
+    there = [
+        ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
+        "Library/Application Support/Cursor/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
+        ".cline/data/sessions",
+        ".local/share/goose/sessions",
+        "other/sessions",
+        ".cursor/projects/home-ada-bees/agent-transcripts",
+    ]
+    for folder in [*there, ".continue/sessions", ".cursor/projects/home-ada-bees/terminals"]:
+        (tmp_path / folder).mkdir(parents=True)
+    found = {path.relative_to(tmp_path).as_posix(): name for name, path in editor_homes(tmp_path)}
+    assert found == dict(zip(there, ["Cline", "Roo Code", "Cline", "Goose", "Continue", "Cursor"], strict=True))

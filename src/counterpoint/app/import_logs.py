@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from counterpoint.app.discover import LogFiles, find, importer
+from counterpoint.app.editor_homes import editor_homes
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
 from counterpoint.app.import_memory import ImportMemory, SessionRecord, fingerprint
@@ -41,7 +42,7 @@ _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def homes() -> list[tuple[str, Path]]:
-    """Where Claude Code, Codex and Kimi keep their sessions on this machine: the folders that are there."""
+    """Where coding agents keep their sessions on this machine: the folders that are there."""
     env, home = os.environ.get, Path.home()
     claude = Path(env("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env("CODEX_HOME") or home / ".codex")
@@ -53,7 +54,7 @@ def homes() -> list[tuple[str, Path]]:
         ("Kimi", home / ".kimi" / "sessions"),
         ("Kimi", kimi / "sessions"),
     ]
-    return [(name, path) for name, path in known if path.is_dir()]
+    return [*((name, path) for name, path in known if path.is_dir()), *editor_homes(home)]
 
 
 def span(text: str) -> float:
