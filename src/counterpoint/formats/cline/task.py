@@ -15,7 +15,7 @@ from typing import Any
 from counterpoint.formats.cline.requests import COUNTS, Request, requests_of, usage_of
 from counterpoint.formats.cline.screen import screen_entries, unknown_kinds
 from counterpoint.formats.cline.subagents import shown_subagents
-from counterpoint.formats.cline.words import Said, model_in, outcome, said_in, split_calls, spoken_by
+from counterpoint.formats.cline.words import Speech, model_in, outcome, said_in, split_calls, spoken_by
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.blocks import Blocks, blocks_of
@@ -229,7 +229,7 @@ class _Conversation:
             entries.append(Entry("user", words, name if n == 0 else f"{name}.{n}", at))
         return entries
 
-    def _results(self, blocks: Blocks, said: Said) -> list[Answer]:
+    def _results(self, blocks: Blocks, said: Speech) -> list[Answer]:
         answers: list[Answer] = []
         for answer in blocks.answers:
             said.words += said_in([answer.text]).words if "<feedback>" in answer.text or "<answer>" in answer.text else []

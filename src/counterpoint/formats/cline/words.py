@@ -50,7 +50,7 @@ _SPOKEN = {
 
 
 @dataclass
-class Said:
+class Speech:
     """What a message of the user holds, in the order in which it is dealt with."""
 
     results: list[tuple[str, str]] = field(default_factory=list)
@@ -63,9 +63,9 @@ class Said:
     """Results of tasks that were delegated."""
 
 
-def said_in(texts: list[str]) -> Said:
+def said_in(texts: list[str]) -> Speech:
     """The texts of one message of the user."""
-    said = Said()
+    said = Speech()
     open_tool: str | None = None
     for raw in texts:
         text = _INJECTED.sub("", raw).strip()

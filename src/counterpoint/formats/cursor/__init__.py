@@ -14,7 +14,7 @@ Tokens: only what is printed states them, for the run; they stand on its last st
 
 What is lost: results of tools and times in a transcript, tool calls in Markdown, images.
 
-Always true: a transcript's sub-agents are linked by the words of their prompt, which is counted as inferred.
+Always true: a transcript's sub-agents are link_agents by the words of their prompt, which is counted as inferred.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from counterpoint.formats.cursor.markdown import is_markdown, markdown_chat
 from counterpoint.formats.cursor.store import is_store, read_store
 from counterpoint.formats.cursor.stream import is_stream, read_stream
-from counterpoint.formats.cursor.transcript import is_text, is_transcript, linked, text_entries, transcript_entries
+from counterpoint.formats.cursor.transcript import is_text, is_transcript, link_agents, text_entries, transcript_entries
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.dialogue import MAIN, Dialogue, play, require_half
 from counterpoint.formats.importing.files import File
@@ -91,7 +91,7 @@ def _transcripts(session: Session) -> Iterator[Trace]:
             require_half(file.name, records, unknown)
         session.report.unknown.update(unknown)
         dialogues.append(dialogue)
-    linked(dialogues)
+    link_agents(dialogues)
     play(draft, dialogues)
     draft.lane(MAIN).stops()
     yield from draft.traces()

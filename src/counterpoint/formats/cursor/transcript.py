@@ -145,7 +145,7 @@ def _fields(body: str) -> dict[str, str]:
     return {name: value.strip("\n") for name, value in zip(parts[1::2], parts[2::2], strict=False)}
 
 
-def linked(dialogues: Sequence[Dialogue]) -> None:
+def link_agents(dialogues: Sequence[Dialogue]) -> None:
     """Say which call made which agent: the one whose prompt its transcript begins with."""
     rows = [(e, call) for dialogue in dialogues for e in dialogue.entries for call in e.calls if call.tool in _SPAWNS]
     taken: set[str | None] = set()
