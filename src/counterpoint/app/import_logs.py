@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from counterpoint.app.discover import LogFiles, find, importer
+from counterpoint.app.editor_homes import editor_homes
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
 from counterpoint.app.import_memory import ImportMemory, SessionRecord, fingerprint
@@ -59,6 +60,7 @@ def homes() -> list[tuple[str, Path]]:
         ("OpenHands", home / ".openhands" / "sessions"),
         ("Strands", home / ".strands" / "sessions"),
         *_of_editors(home),
+        *editor_homes(home),
     ]
     return [(name, path) for name, path in known if path.exists()]
 

@@ -343,8 +343,6 @@ opencode = Importer(
         ),
         "session": ("meta",),
     },
-    versions="storage, export; 1.2",
-    exact="tokens, costs, child sessions",
     lost="snapshots, patches, files, permissions",
     versions="storage and exports of 0.3 to 1.1, the database since 1.2",
     exact="tokens and costs of each step, tools, errors, sub-agents, times",
