@@ -65,7 +65,14 @@ def _answer(path: str, asked: dict[str, Any], text: str, calls: Calls, number: i
         ]
         reason = "tool_use" if calls else "end_turn"
         usage = {"input_tokens": 100, "output_tokens": 10, "cache_read_input_tokens": 5}
-        return {"type": "message", "role": "assistant", "model": asked["model"], "content": blocks, "stop_reason": reason, "usage": usage}
+        return {
+            "type": "message",
+            "role": "assistant",
+            "model": asked["model"],
+            "content": blocks,
+            "stop_reason": reason,
+            "usage": usage,
+        }
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
         message["tool_calls"] = [

@@ -411,8 +411,9 @@ class _Chat:
         """Answers to the latest calls, then what was heard since."""
         if self.open:
             for told, event in zip(self.messages[-1]["tool_calls"], self.open.values(), strict=True):
-                self.count("unanswered", int(event.id not in self.given))
-                text = self.given.get(event.id, NO_ANSWER)
+                text = self.given.get(event.id) if event.id in self.given else event.error  # a spawn that failed says why itself
+                self.count("unanswered", int(text is None))
+                text = NO_ANSWER if text is None else text
                 self.messages.append({"role": "tool", "tool_call_id": told["id"], "content": text})
         if self.words:
             if self.messages and self.messages[-1]["role"] == "user":  # what the agent said in between had no words

@@ -30,6 +30,8 @@ def print_messages(trace: Trace, at: str, do: Do | None, *, as_json: bool) -> No
     messages = start.conversation.asked(start.turn)
     functions, told = tools_of(start.conversation)
     notes = [*start.conversation.notes(start.turn), *told]
+    if keys := _keys_in(messages):
+        notes.append(f"{counted(keys, 'key')} in these texts would be sent as the agent had read them")
     said = start.forced
     if as_json:
         about: dict[str, Any] = {"schema": SCHEMA_VERSION, "trace_id": trace.trace_id, "at": at}
@@ -58,6 +60,9 @@ def confirm(replay: Any, trace: Trace, at: str, do: Do | None, caps: dict[str, A
     first = f"the first prompt has about {plan.prompt:,}"
     asks = f"{plan.model} is asked up to {counted(plan.calls, 'time')}, for up to {plan.tokens:,} tokens{cost}{price}; {first}"
     note(plain_text(asks), quiet=quiet)
+    start = start_of(trace, at, do)
+    if keys := _keys_in(start.conversation.asked(start.turn)):
+        note(f"{counted(keys, 'key')} in these texts: {plan.model} reads what the agent had read", quiet=quiet)
     if plan.is_free or yes or "tokens" in caps or "usd" in caps:
         return
     if sys.stdin.isatty() and sys.stderr.isatty():
@@ -85,6 +90,13 @@ def lines_of(found: Forked) -> list[str]:
     spent = about["spent"]
     lines.append(f"spent  {spent['tokens']:,} tokens" + (f", {money(spent['usd'])}" if spent["usd"] else ""))
     return [*lines, *(f"note   {one}" for one in about["notes"])]
+
+
+def _keys_in(messages: list[dict[str, Any]]) -> int:
+    """Keys and passwords in what would be sent."""
+    from counterpoint.formats.masking import mask
+
+    return mask("\n\n".join(str(message["content"]) for message in messages))[1]["key"]
 
 
 def _short(text: str | None) -> str:

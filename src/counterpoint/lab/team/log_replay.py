@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,6 +144,7 @@ class _Run:
         self.rows = _Rows()
         self.asked, self.recorded, self.answered = 0, 0, 0
         self.held: list[str] = []
+        self.seconds = 0.0
         self.ended = ""
         self.failed: str | None = None
 
@@ -163,6 +165,7 @@ class _Run:
             self.ended = "the calls that were allowed are made"
             return None
         self.left -= 1
+        begun = time.monotonic()
         try:
             answer = await self.model.complete(call_of(messages, self.functions, self.seed + self.asked))
         except ModelFailed as failed:
@@ -171,6 +174,7 @@ class _Run:
             self.ended = self.failed = failed.one_line()
             return None
         self.asked += 1
+        self.seconds = round(time.monotonic() - begun, 3)
         return Said(answer.text, tuple((str(c["name"]), str(c["arguments"])) for c in answer.tool_calls)), answer
 
     async def _as_recorded(self) -> tuple[int, Said, Completion | None] | None:
@@ -243,22 +247,36 @@ class _Run:
 
     def _step(self, said: Said, answer: Completion | None, reads: list[str]) -> Event:
         agent, is_model = self.conversation.agent, answer is not None
-        kind: Any = "orchestrator_decision" if self._leads() else "message"
+        seconds = self.seconds if is_model else 0.0
+        sources = [self._event(src) for src in reads]
+        kind = self._kind(said, sources)
+        last = self.conversation.turns[-1].step
+        to = last.to if kind == "return" and last is not None else None
         extra: dict[str, Any] = {"aloud": True} if kind == "message" else {}
         extra |= {} if is_model else {"edited": True}
         step = Event(
-            id=self._fresh("step"), t=0, type=kind, agent=agent, turn=self.start.turn + self.asked,
+            id=self._fresh("step"), t=0, type=kind, agent=agent, turn=self.start.turn + self.asked, to=to,
             role=self._role(), model=self.model.name.partition(":")[2] or self.model.name if is_model else None,
             tokens_in=answer.tokens_in if answer else None, tokens_out=answer.tokens_out if answer else None,
-            cost_usd=answer.cost_usd if answer else None, extra=extra,
+            cost_usd=answer.cost_usd if answer else None, dur=seconds if is_model else None, extra=extra,
         )  # fmt: skip
-        made = self.rows.add(step, said.text, badge="re-run", seconds=1.0)
-        for src in reads:
-            kind_of = "message" if self._event(src).agent != agent else "causal"
-            self.rows.link(src, made.id, kind_of)
-            if self._event(src).trusted is False:
-                self.rows.link(src, made.id, "safety_flow")
+        made = self.rows.add(step, said.text, badge="re-run", seconds=seconds)
+        for read in sources:
+            is_return = read.type == "return" and read.agent != agent
+            back = "aggregate" if kind == "aggregate" else "return"
+            self.rows.link(read.id, made.id, "causal" if read.agent == agent else back if is_return else "message")
+            if read.trusted is False:
+                self.rows.link(read.id, made.id, "safety_flow")
         return made
+
+    def _kind(self, said: Said, sources: list[Event]) -> Any:
+        """What an importer would call such a step."""
+        if sum(e.type == "return" and e.agent != self.conversation.agent for e in sources) >= 2:
+            return "aggregate"
+        last = self.conversation.turns[-1].step
+        if not said.calls and last is not None and last.type == "return":
+            return "return"
+        return "orchestrator_decision" if self._leads() else "message"
 
     def _call(self, step: Event, tool: str, arguments: str, answers: RecordedAnswers) -> Event:
         """The event of a call: the recorded one where it is answered by the recording."""

@@ -129,7 +129,8 @@ class RecordedAnswers:
         out = []
         for k, turn in enumerate(self._of.turns):
             for event in turn.calls:
-                if tool_of(event, self._of.trace) == tool and (result := self._answer_to(event, k)) is not None:
+                result = self._answer_to(event, k) if tool_of(event, self._of.trace) == tool else None
+                if result is not None and result.type != "human_intervention":  # a refusal is a person's, not the tool's
                     out.append((self._of.arguments(event), self._of.trace.text(result) or ""))
         return out[-_EXAMPLES:]
 
