@@ -54,7 +54,7 @@ def test_the_messages_at_every_event_of_every_sample_pass_the_rules_of_chats() -
             conversation = Conversation(trace, agent)
             for i in range(len(conversation.turns)):
                 try:
-                    messages = conversation.asked(i)
+                    messages = conversation.prompt(i)
                 except NotIdentified:
                     refused += 1
                     continue
@@ -67,9 +67,9 @@ def test_the_messages_at_every_event_of_every_sample_pass_the_rules_of_chats() -
 def test_every_answer_of_a_sample_with_words_is_a_message_of_a_later_turn() -> None:
     trace = sample("claude_code", "0a")
     conversation = Conversation(trace, "main")
-    last = conversation.asked(len(conversation.turns) - 1)
+    last = conversation.prompt(len(conversation.turns) - 1)
     said = [m["content"] for m in last if m["role"] == "assistant"]
-    assert said == [conversation.said(i).text for i in range(len(conversation.turns) - 1)]
+    assert said == [conversation.reply(i).text for i in range(len(conversation.turns) - 1)]
     results = [m["content"] for m in last if m["role"] == "tool"]
     assert results[:2] == ["Table orders has no index on customer.", "The page loads 4 MB of pictures."]
     assert results[4].startswith("The user doesn't want to proceed")  # a refusal answers the call
@@ -82,7 +82,7 @@ def test_every_answer_of_a_sample_with_words_is_a_message_of_a_later_turn() -> N
 def test_messages_by_hand() -> None:
     conversation, turn = conversation_at(small(), "s2")
     assert turn == 1
-    assert conversation.asked(turn) == [
+    assert conversation.prompt(turn) == [
         {"role": "user", "content": "Mend it."},
         {
             "role": "assistant",
@@ -117,7 +117,7 @@ def test_a_pending_answer_of_calls_alone_is_one_turn() -> None:
     )  # fmt: skip
     conversation = Conversation(trace, "a")
     assert [[e.id for e in turn.calls] for turn in conversation.turns] == [["c1", "c2"], ["c3"]]
-    assert [m["role"] for m in conversation.asked(1)] == ["user", "assistant", "tool", "tool"]
+    assert [m["role"] for m in conversation.prompt(1)] == ["user", "assistant", "tool", "tool"]
 
 
 def test_a_compaction_leaves_its_summary_alone() -> None:
@@ -130,19 +130,19 @@ def test_a_compaction_leaves_its_summary_alone() -> None:
     ]
     edges = (("q", "s1", "message"), ("m", "s2", "message"), ("q2", "s2", "message"), ("s1", "s2", "causal"))
     conversation = Conversation(session(*rows, edges=edges), "main")
-    assert conversation.asked(1) == [{"role": "user", "content": "So far: nothing.\n\nGo on."}]
+    assert conversation.prompt(1) == [{"role": "user", "content": "So far: nothing.\n\nGo on."}]
     assert "the conversation begins with the summary of a compaction, as the model read it" in conversation.notes(1)
     # a client that keeps the latest words names the first of them
     rows[2] = ("m", "message", "client", "Sum.", {"source": "system", "extra": {"is_compaction": True, "kept_from": "s1"}})
     kept = Conversation(session(*rows, edges=edges), "main")
-    assert [m["content"] for m in kept.asked(1)] == ["Sum.", "I look.", "Go on."]
+    assert [m["content"] for m in kept.prompt(1)] == ["Sum.", "I look.", "Go on."]
     # in Codex the agent's own summary stands behind what people had said
     own = ("m", "orchestrator_decision", "main", "Sum.", {"turn": 1, "extra": {"is_compaction": True}})
     edges = (("q", "s1", "message"), ("s1", "m", "causal"), ("q2", "s2", "message"), ("m", "s2", "causal"))
     codex = session(rows[0], rows[1], own, rows[3], rows[4], edges=edges)
-    assert Conversation(codex, "main").asked(2) == [{"role": "user", "content": "Sum.\n\nGo on."}]
+    assert Conversation(codex, "main").prompt(2) == [{"role": "user", "content": "Sum.\n\nGo on."}]
     named = Trace(**{name: getattr(codex, name) for name in codex.__struct_fields__} | {"system": "codex"})
-    assert Conversation(named, "main").asked(2) == [{"role": "user", "content": "Mend it.\n\nSum.\n\nGo on."}]
+    assert Conversation(named, "main").prompt(2) == [{"role": "user", "content": "Mend it.\n\nSum.\n\nGo on."}]
 
 
 def test_turns_that_were_taken_back_are_not_read_again() -> None:
@@ -158,7 +158,7 @@ def test_turns_that_were_taken_back_are_not_read_again() -> None:
             ("q", "s1", "message"), ("s1", "s2", "causal"), ("q2", "s2", "message"), ("b", "s3", "message"), ("q3", "s3", "message"),
         ),
     )  # fmt: skip
-    assert [m["content"] for m in Conversation(trace, "a").asked(2)] == ["One.", "1", "Three."]
+    assert [m["content"] for m in Conversation(trace, "a").prompt(2)] == ["One.", "1", "Three."]
 
 
 def test_two_answers_without_a_word_between_them_say_so() -> None:
@@ -169,7 +169,7 @@ def test_two_answers_without_a_word_between_them_say_so() -> None:
         edges=(("q", "s1", "message"), ("s1", "s2", "causal")),
     )
     conversation = Conversation(trace, "a")
-    assert [m["content"] for m in conversation.asked(1)] == ["One.", "1", CONTINUE]
+    assert [m["content"] for m in conversation.prompt(1)] == ["One.", "1", CONTINUE]
     assert f"nothing was heard between two answers: the user says {CONTINUE!r}" in conversation.notes(1)
 
 
@@ -177,14 +177,14 @@ def test_texts_that_are_absent_are_refused() -> None:
     whole = small()
     cut = Trace(**{n: getattr(whole, n) for n in whole.__struct_fields__} | {"contents": {}})
     with pytest.raises(NotIdentified, match="no text for"):
-        Conversation(cut, "main").asked(1)
+        Conversation(cut, "main").prompt(1)
     bare = session(("s1", "orchestrator_decision", "a", None, {"turn": 0, "tokens_out": 5}), edges=())
     with pytest.raises(NotIdentified, match="what this agent was asked is not in the log"):
-        Conversation(bare, "a").asked(0)
+        Conversation(bare, "a").prompt(0)
     quiet = Trace(**{n: getattr(whole, n) for n in whole.__struct_fields__} | {
         "events": [e if e.id != "r1" else Event(id="r1", t=4, type="tool_result", agent="main", tool="Read") for e in whole.events]
     })  # fmt: skip
-    assert Conversation(quiet, "main").asked(1)[2]["content"] == NO_TEXT  # a log of results without their texts
+    assert Conversation(quiet, "main").prompt(1)[2]["content"] == NO_TEXT  # a log of results without their texts
 
 
 def test_masks_and_images_are_told() -> None:
@@ -224,13 +224,13 @@ def test_tools_are_the_logs_or_inferred() -> None:
 def test_a_changed_result_is_read_by_the_next_turn() -> None:
     start = start_of(small(), "r1", Substitute("B"))
     assert (start.turn, start.forced) == (1, None)
-    assert start.conversation.asked(1)[2]["content"] == "B"
+    assert start.conversation.prompt(1)[2]["content"] == "B"
     assert small().contents[content_ref("A")] == "A"
 
 
 def test_a_message_can_be_added_and_taken_away() -> None:
     start = start_of(small(), "s2", Insert("Be brief."))
-    assert start.conversation.asked(start.turn)[-1] == {"role": "user", "content": "Be brief."}
+    assert start.conversation.prompt(start.turn)[-1] == {"role": "user", "content": "Be brief."}
     assert INSERTED in start.trace.index
     trace = session(
         ("q", "human_intervention", "user", "One.", {"source": "user"}),
@@ -239,7 +239,7 @@ def test_a_message_can_be_added_and_taken_away() -> None:
         edges=(("q", "s1", "message"), ("q2", "s1", "message")),
     )
     start = start_of(trace, "q2", Delete())
-    assert start.conversation.asked(start.turn) == [{"role": "user", "content": "One."}]
+    assert start.conversation.prompt(start.turn) == [{"role": "user", "content": "One."}]
 
 
 def test_another_decision_is_taken_as_it_is_written() -> None:

@@ -3,10 +3,10 @@
 A turn is one answer of the model: a step and the calls that follow from it, or calls alone that read the same. What a turn read
 are the edges that lead into it. A message has the form of OpenAI's chat completions.
 
-Always true of what `asked` gives: at most one system message, and it is first; then the user; user and assistant take turns; each
-call has exactly one tool message, right after its message and in order; no call's id comes twice; the last message is the user's
-or a tool's. What the log does not have is told in `notes` or refused, never made up: a call without an answer gets a text that
-says so. After a compaction the chat begins with its summary, and a turn that was taken back is not in it.
+Always true of what `prompt` gives: at most one system message, and it is first; then the user; user and assistant take turns;
+each call has exactly one tool message, right after its message and in order; no call's id comes twice; the last message is the
+user's or a tool's. What the log does not have is told in `notes` or refused, never made up: a call without an answer gets a text
+that says so. After a compaction the chat begins with its summary, and a turn that was taken back is not in it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """What the model answered: its words, and its calls as (tool, arguments)."""
 
     text: str
@@ -146,10 +146,10 @@ class Conversation:
         """The turn that read an event first; None where none did."""
         return next((i for i, heard in enumerate(self.heard) if any(e.id == event for e in heard)), None)
 
-    def said(self, i: int) -> Said:
+    def reply(self, i: int) -> Reply:
         """What the model answered in a turn, as the log has it."""
         turn = self.turns[i]
-        return Said(self._words(turn), tuple((tool_of(e, self.trace), self.arguments(e)) for e in turn.calls))
+        return Reply(self._words(turn), tuple((tool_of(e, self.trace), self.arguments(e)) for e in turn.calls))
 
     def _words(self, turn: Turn) -> str:
         is_thought = turn.step is None or (turn.step.extra or {}).get("is_thinking")
@@ -175,7 +175,7 @@ class Conversation:
     def _has_results(self) -> bool:
         return any(e.content_ref for e in self.trace.events if e.type == "tool_result")
 
-    def asked(self, i: int) -> list[dict[str, Any]]:
+    def prompt(self, i: int) -> list[dict[str, Any]]:
         """The messages that the model was asked with in turn `i`."""
         return self._chat(i).messages
 

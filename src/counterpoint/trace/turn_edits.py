@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from counterpoint.errors import InputError, NotFound
-from counterpoint.trace.conversation import Conversation, Said, conversation_at, object_text, tool_of
+from counterpoint.trace.conversation import Conversation, Reply, conversation_at, object_text, tool_of
 from counterpoint.trace.records import Edge, Event
 from counterpoint.trace.replay import Delete, Do, Force, Insert, Substitute
 from counterpoint.trace.trace import Trace, content_ref
@@ -33,7 +33,7 @@ class Start:
     """With what was changed."""
     conversation: Conversation
     turn: int
-    forced: Said | None = None
+    forced: Reply | None = None
     """What is answered in this turn; None asks the model."""
 
 
@@ -104,16 +104,16 @@ def _with_message(trace: Trace, at: str, text: str) -> Start:
     ref = content_ref(text)
     said = Event(
         id=INSERTED, t=trace.events[place].t, type="human_intervention", agent="user", role="user", from_="user", to=agent,
-        content_ref=ref, trusted=True, source="user", extra={"edited": True},
+        content_ref=ref, trusted=True, source="user", key=INSERTED, extra={"edited": True},
     )  # fmt: skip
     events = [*trace.events[:place], said, *trace.events[place:]]
     edges = [*trace.edges, Edge(INSERTED, first, "message")]
     return _start(replace(trace, events=events, edges=edges, contents={**trace.contents, ref: text}), agent, first)
 
 
-def _forced(conversation: Conversation, turn: int, at: str, do: Any) -> Said | None:
+def _forced(conversation: Conversation, turn: int, at: str, do: Any) -> Reply | None:
     """The answer that an edit gives in place of the model's."""
-    said = conversation.said(turn)
+    said = conversation.reply(turn)
     if isinstance(do, Force):
         return _decided(dict(do.action))
     if isinstance(do, Substitute) and do.value is None:
@@ -125,10 +125,10 @@ def _forced(conversation: Conversation, turn: int, at: str, do: Any) -> Said | N
         calls = [call for k, call in enumerate(calls) if k != place]
         if not text and not calls:
             raise InputError("nothing would be left of this answer", where=at, fix="--do redraw asks the model again")
-        return Said(text, tuple(calls))
+        return Reply(text, tuple(calls))
     text = do.value if isinstance(do.value, str) else json.dumps(do.value, ensure_ascii=False)
     if place is None:
-        return Said(text, said.calls)
+        return Reply(text, said.calls)
     event = conversation.turns[turn].calls[place]
     if event.type == "tool_call":
         arguments = object_text(text)
@@ -137,10 +137,10 @@ def _forced(conversation: Conversation, turn: int, at: str, do: Any) -> Said | N
         word = next((name for name in ("prompt", "message") if name in fields), "message")
         arguments = json.dumps({**fields, word: text}, ensure_ascii=False)
     calls[place] = (tool_of(event, conversation.trace), arguments)
-    return Said(said.text, tuple(calls))
+    return Reply(said.text, tuple(calls))
 
 
-def _decided(action: dict[str, Any]) -> Said:
+def _decided(action: dict[str, Any]) -> Reply:
     """An answer as `--decide` writes it: `text`, one `tool` with `arguments`, or a list of such `calls`."""
     calls = action.pop("calls", None) or ([action] if "tool" in action else [])
     text = action.get("text", "")
@@ -153,4 +153,4 @@ def _decided(action: dict[str, Any]) -> Said:
         if not isinstance(tool, str) or not tool or not isinstance(arguments, dict):
             raise InputError(f"no call: {json.dumps(call)[:120]}", where="--decide", fix=_FORCE)
         out.append((tool, json.dumps(arguments, ensure_ascii=False)))
-    return Said(text, tuple(out))
+    return Reply(text, tuple(out))

@@ -54,11 +54,11 @@ def _in_words(conversation: Conversation) -> list[int]:
     turns = range(len(conversation.turns))
     try:
         for i in turns:
-            conversation.asked(i)
+            conversation.prompt(i)
     except NotIdentified:
         return []
     said = [i for i in turns if not is_compaction(conversation.turns[i])]
-    return [i for i in said if conversation.said(i).text or conversation.said(i).calls]
+    return [i for i in said if conversation.reply(i).text or conversation.reply(i).calls]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_the_same_answers_part_nowhere_and_are_asked_for_with_the_same_messages(
             turns = _in_words(conversation)
             if not turns:
                 continue
-            said = [(conversation.said(i).text, list(conversation.said(i).calls)) for i in turns]
+            said = [(conversation.reply(i).text, list(conversation.reply(i).calls)) for i in turns]
             first = conversation.turns[turns[0]].events[0].id
             found, endpoint = fork(trace, first, said, cap={"calls": 100})
             assert found.diff.is_same, found.diff.first
-            assert [r["messages"] for r in endpoint.requests] == [conversation.asked(i) for i in turns]
+            assert [r["messages"] for r in endpoint.requests] == [conversation.prompt(i) for i in turns]
             assert found.trace.meta["fork"]["calls"] == {"recorded": len(turns), "re-run": 0, "tools": 0}
             count += 1
     assert count
@@ -84,7 +84,7 @@ def test_the_same_answers_part_nowhere_and_are_asked_for_with_the_same_messages(
 
 def test_going_along_with_the_log_ends_where_the_calls_do(checkout: Trace) -> None:
     conversation = Conversation(checkout, "main")
-    said = [(conversation.said(i).text, list(conversation.said(i).calls)) for i in range(2)]
+    said = [(conversation.reply(i).text, list(conversation.reply(i).calls)) for i in range(2)]
     found, _ = fork(checkout, "msg_a1", said, cap={"calls": 2})
     assert found.trace.meta["fork"]["ended"] == "the calls that were allowed are made"
     assert found.diff.first is not None
@@ -287,7 +287,7 @@ def test_the_messages_at_every_event_of_every_sample_pass_the_rules_of_anthropic
         for conversation in (Conversation(trace, agent) for agent in trace.agents):
             for i in range(len(conversation.turns)):
                 try:
-                    messages = conversation.asked(i)
+                    messages = conversation.prompt(i)
                 except NotIdentified:
                     continue
                 assert_anthropic(messages)

@@ -27,7 +27,7 @@ _SHOWN = 160
 def print_messages(trace: Trace, at: str, do: Do | None, *, as_json: bool) -> None:
     """What a model would be asked first, and with which tools."""
     start = start_of(trace, at, do)
-    messages = start.conversation.asked(start.turn)
+    messages = start.conversation.prompt(start.turn)
     functions, told = tools_of(start.conversation)
     notes = [*start.conversation.notes(start.turn), *told]
     if keys := _keys_in(messages):
@@ -61,7 +61,7 @@ def confirm(replay: Any, trace: Trace, at: str, do: Do | None, caps: dict[str, A
     asks = f"{plan.model} is asked up to {counted(plan.calls, 'time')}, for up to {plan.tokens:,} tokens{cost}{price}; {first}"
     note(plain_text(asks), quiet=quiet)
     start = start_of(trace, at, do)
-    if keys := _keys_in(start.conversation.asked(start.turn)):
+    if keys := _keys_in(start.conversation.prompt(start.turn)):
         note(f"{counted(keys, 'key')} in these texts: {plan.model} reads what the agent had read", quiet=quiet)
     if plan.is_free or yes or "tokens" in caps or "usd" in caps:
         return

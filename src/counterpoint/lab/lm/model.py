@@ -72,7 +72,7 @@ class Message:
         return f"{self.role} {self.ref} {content_ref(_ENCODE(more))}" if more else f"{self.role} {self.ref}"
 
     @property
-    def spoken(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, Any]:
         """As OpenAI's protocol has it."""
         told: dict[str, Any] = {"role": self.role, "content": self.text.encode("utf-8", "replace").decode()}
         told |= {"tool_calls": [dict(call) for call in self.calls]} if self.calls else {}

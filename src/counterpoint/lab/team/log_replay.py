@@ -27,7 +27,7 @@ from counterpoint.lab.lm.budget import Budget, Meter, Metered, prompt_tokens_of
 from counterpoint.lab.lm.model import Call, Completion, Message, Model, ModelFailed
 from counterpoint.lab.team.log_tools import LogTools, RecordedAnswers
 from counterpoint.trace import Edge, Event, Trace, summed_costs
-from counterpoint.trace.conversation import Conversation, Said, call_id, is_compaction
+from counterpoint.trace.conversation import Conversation, Reply, call_id, is_compaction
 from counterpoint.trace.replay import Do
 from counterpoint.trace.tool_signatures import tools_of
 from counterpoint.trace.trace import content_ref
@@ -79,7 +79,7 @@ class LogReplay:
     def plan(self, trace: Trace, at: str, do: Do | None = None) -> LogPlan:
         """What a fork may take: the first prompt, and one answer longer with each call."""
         start = start_of(trace, at, do)
-        call = call_of(start.conversation.asked(start.turn), tools_of(start.conversation)[0])
+        call = call_of(start.conversation.prompt(start.turn), tools_of(start.conversation)[0])
         prompt, calls = prompt_tokens_of(call), int(self._caps.get("calls", _CALLS))
         most = calls * (prompt + _ANSWER) + _ANSWER * calls * max(calls - 1, 0) // 2
         tokens = min(most, int(self._caps.get("tokens", most)))
@@ -159,7 +159,7 @@ class _Run:
             await self.model.close()
         return self._whole(None if place is None else self.conversation.turns[place[0]].place)
 
-    async def _ask(self, messages: list[dict[str, Any]]) -> tuple[Said, Completion] | None:
+    async def _ask(self, messages: list[dict[str, Any]]) -> tuple[Reply, Completion] | None:
         """The model's answer; None where it may not be asked again, or gave none."""
         if self.left < 1:
             self.ended = "the calls that were allowed are made"
@@ -175,38 +175,38 @@ class _Run:
             return None
         self.asked += 1
         self.seconds = round(time.monotonic() - begun, 3)
-        return Said(answer.text, tuple((str(c["name"]), str(c["arguments"])) for c in answer.tool_calls)), answer
+        return Reply(answer.text, tuple((str(c["name"]), str(c["arguments"])) for c in answer.tool_calls)), answer
 
-    async def _as_recorded(self) -> tuple[int, Said, Completion | None] | None:
+    async def _as_recorded(self) -> tuple[int, Reply, Completion | None] | None:
         """Go along with the log while the answers are its own; the first turn that is not, and its answer."""
         forced, turns = self.start.forced, self.conversation.turns
         for i in range(self.start.turn, len(turns)):
-            said, is_first = self.conversation.said(i), i == self.start.turn
+            said, is_first = self.conversation.reply(i), i == self.start.turn
             if not is_first and (is_compaction(turns[i]) or not (said.text or said.calls)):
                 continue
             if is_first and is_compaction(turns[i]):
                 what = "the client asked for a summary there, in words that the log does not have"
                 raise InputError(what, where=self.at, fix="fork at an event before or after the compaction")
             if is_first and forced is not None:
-                found: tuple[Said, Completion | None] | None = (forced, None)
+                found: tuple[Reply, Completion | None] | None = (forced, None)
             else:
-                found = await self._ask(self.conversation.asked(i))
+                found = await self._ask(self.conversation.prompt(i))
             if found is None:
-                return (i, Said(""), None)
+                return (i, Reply(""), None)
             if found[0].key != said.key:
                 return (i, *found)
             self.recorded += found[1] is not None
         self.ended = "as recorded, to the end"
         return None
 
-    async def _anew(self, turn: int, said: Said, answer: Completion | None) -> None:
+    async def _anew(self, turn: int, said: Reply, answer: Completion | None) -> None:
         """Go on by ourselves from a turn that is not the log's."""
         turns = self.conversation.turns
         kept = self.conversation.order[: turns[turn].place]
         self.rows.t = max((float(e.t) for e in kept), default=0.0)
         if not (said.text or said.calls):
             return
-        messages = self.conversation.asked(turn)
+        messages = self.conversation.prompt(turn)
         answers = RecordedAnswers(self.conversation, self.start.turn, turn)
         reads = [e.id for e in self.conversation.heard[turn]]
         last = next((e.id for e in reversed(kept) if e.agent == self.conversation.agent), None)
@@ -221,7 +221,7 @@ class _Run:
             said, answer = found
 
     async def _turn(
-        self, messages: list[dict[str, Any]], said: Said, answer: Completion | None, answers: RecordedAnswers, reads: list[str]
+        self, messages: list[dict[str, Any]], said: Reply, answer: Completion | None, answers: RecordedAnswers, reads: list[str]
     ) -> list[str] | None:
         """Put an answer down, and answer its calls; None at the end."""
         step = self._step(said, answer, reads)
@@ -245,7 +245,7 @@ class _Run:
             messages.append({"role": "tool", "tool_call_id": call_id(event), "content": result[1]})
         return None if self.held else results
 
-    def _step(self, said: Said, answer: Completion | None, reads: list[str]) -> Event:
+    def _step(self, said: Reply, answer: Completion | None, reads: list[str]) -> Event:
         agent, is_model = self.conversation.agent, answer is not None
         seconds = self.seconds if is_model else 0.0
         sources = [self._event(src) for src in reads]
@@ -269,7 +269,7 @@ class _Run:
                 self.rows.link(read.id, made.id, "safety_flow")
         return made
 
-    def _kind(self, said: Said, sources: list[Event]) -> Any:
+    def _kind(self, said: Reply, sources: list[Event]) -> Any:
         """What an importer would call such a step."""
         if sum(e.type == "return" and e.agent != self.conversation.agent for e in sources) >= 2:
             return "aggregate"

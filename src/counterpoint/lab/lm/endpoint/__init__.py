@@ -321,7 +321,7 @@ class EndpointModel:
 
     def _request(self, asking: _Asking) -> dict[str, Any]:
         call, left_out = asking.call, asking.left_out
-        messages = [m.spoken for m in call.messages]
+        messages = [m.wire for m in call.messages]
         length = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         empties = sum(fault.kind == "empty" for fault in asking.faults)
         request: dict[str, Any] = {

@@ -79,7 +79,7 @@ class MessagesModel(EndpointModel):
 
     def request_of(self, call: Call, left_out: Sequence[str] = ()) -> dict[str, Any]:
         """What is sent for a call."""
-        system, messages = messages_of([m.spoken for m in call.messages])
+        system, messages = messages_of([m.wire for m in call.messages])
         request: dict[str, Any] = {"model": self._model, "messages": messages, "max_tokens": call.max_tokens}
         request |= {"system": system} if system else {}
         request |= {"tools": [tool_of(tool) for tool in call.tools]} if call.tools else {}

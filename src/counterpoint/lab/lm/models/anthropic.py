@@ -1,4 +1,4 @@
-"""`anthropic:NAME`: a model behind an endpoint that speaks Anthropic's Messages API, of the vendor or a gateway.
+"""`anthropic:NAME`: a model behind an endpoint that speaks Anthropic's Messages API.
 
 Always true: nothing is asked of the endpoint before the first call; an option that does not exist is an error that names the
 nearest one.
