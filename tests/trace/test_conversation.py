@@ -96,7 +96,7 @@ def test_messages_by_hand() -> None:
         {"role": "tool", "tool_call_id": "c2", "content": NO_ANSWER},
     ]
     assert conversation.notes(turn) == [
-        "the log has no system prompt: the model answers without one",
+        "the trace has no system prompt: the model answers without one",
         "1 call had no answer when the agent went on; a text says so in its place",
     ]
     assert conversation_at(small(), "c2")[1] == 0  # a call is part of the answer that made it

@@ -431,7 +431,7 @@ class _Chat:
     def _sentences(self) -> Iterator[str]:
         n = self.counts.get
         if not self.system:
-            yield "the log has no system prompt: the model answers without one"
+            yield "the trace has no system prompt: the model answers without one"
         if n("summary"):
             yield "the conversation begins with the summary of a compaction, as the model read it"
         if n("micro"):

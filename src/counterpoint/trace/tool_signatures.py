@@ -13,9 +13,8 @@ import msgspec
 
 from counterpoint.display import counted
 from counterpoint.trace.conversation import Conversation, tool_of
+from counterpoint.trace.keys import TOOLS
 
-TOOLS = "tools"
-"""In `meta`: the functions that the agents were offered, as the log defines them, in the form of OpenAI's chat completions."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object", type(None): "null"}
 

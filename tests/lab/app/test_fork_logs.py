@@ -43,7 +43,7 @@ def test_a_dry_run_prints_what_the_model_reads_and_asks_nothing(run: Run, store:
     code, out, _ = run("fork", SESSION, "--at", "toolu_a4:result", "--substitute", "No rights.", "--dry-run", "--store", store)
     assert code == 0
     assert "[tool] of toolu_a4\nNo rights." in out
-    assert "note   the log has no system prompt" in out
+    assert "note   the trace has no system prompt" in out
 
 
 def test_a_fork_says_its_price_before_and_stands_beside_its_parent(run: Run, store: Path, endpoint: ChatEndpoint) -> None:
