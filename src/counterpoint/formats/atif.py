@@ -443,5 +443,5 @@ atif = Importer(
         "observation": ("tool_result",),
         "subagent_trajectory_ref": ("spawn", "return"),
     },
-    lost="token ids, log-probabilities per token, images, tool definitions of sub-agents; a task has no id, its first words stand for one",
+    lost="token ids, log-probabilities per token, images, tools of sub-agents; the first words stand for a task id",
 )
