@@ -355,3 +355,24 @@ def test_a_model_of_anthropic_answers_as_any_other() -> None:
 
 def _ref(trace: Trace, event: str) -> str:
     return str(trace.events[trace.index[event]].content_ref)
+
+
+def test_the_projects_own_endpoint_answers_a_logged_session(checkout: Trace, tmp_path: Any) -> None:
+    """A tiny random model reads the whole conversation, calls and results in it, and says something that no log says."""
+    pytest.importorskip("torch")
+    from serving_help import served
+    from tiny_help import make_tiny
+
+    folder = make_tiny(tmp_path / "tiny", context=8192, texts=("Add the index on customer. The page is slow.",))
+    with served(folder) as end:
+        found = cpt.fork(checkout, "msg_a4", model="openai:tiny", base_url=end.url, cap={"calls": 1})
+    with served(make_tiny(tmp_path / "small", context=512)) as end, pytest.raises(NotIdentified, match="longer than the model's"):
+        cpt.fork(checkout, "msg_a4", model="openai:tiny", base_url=end.url, cap={"calls": 1})
+    assert_sound(found.trace)
+    about = found.trace.meta["fork"]
+    assert about["calls"] == {"recorded": 0, "re-run": 1, "tools": 0}
+    assert found.diff.first is not None
+    assert found.diff.first.event.a == "msg_a4"
+    step = next(e for e in found.trace.events if e.id == "fork_step1")
+    assert step.tokens_in is not None
+    assert step.tokens_in > 400
