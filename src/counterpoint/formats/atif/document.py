@@ -21,13 +21,14 @@ from counterpoint.trace import Event, Trace
 from counterpoint.trace.keys import BEGAN
 from counterpoint.trace.model_calls import Ints, model_call, prompt_ids_of
 from counterpoint.trace.quantities import has_times
+from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
 OURS = "counterpoint"
 """The key in `extra` of what only we say: who acts and what else came of it."""
 _NEST = 40
 _LATEST = 253402300799.0
 _STEPS = frozenset({"orchestrator_decision", "message", "aggregate", "return"})
-_OUTSIDE = frozenset({"user", "system", "memory", "tool"})
+_OUTSIDE = frozenset({"user", "system", "memory"})
 _DETAILS = {"tokens_cache_write": "cache_creation_input_tokens", "tokens_reasoning": "reasoning_tokens"}
 _TOTALS = {"prompt_tokens": "total_prompt_tokens", "completion_tokens": "total_completion_tokens",
            "cached_tokens": "total_cached_tokens", "cost_usd": "total_cost_usd"}  # fmt: skip
@@ -250,7 +251,7 @@ class _Steps:
                 self._told("user", event, {"from": event.agent, "event": event.id})
         elif event.type == "human_intervention":
             self._told("user", event, {"person": event.agent})
-        elif event.type in _STEPS and event.agent in self.team.acts and event.source not in _OUTSIDE:
+        elif event.type in _STEPS and event.agent in self.team.acts and not _is_from_outside(event):
             if self.team.trace.text(event):
                 self._told("user", event, {"from": event.agent, "event": event.id})
         elif event.type == "message":
@@ -280,12 +281,12 @@ class _Steps:
             self._spawn(event)
         elif event.type == "tool_result":
             self._result(event)
-        elif event.type == "safety_event":
+        elif event.type == "safety_event" and not _is_model_step(event):
             self._told("system", event, {"type": event.type})
-        elif event.type == "human_intervention" or event.source in _OUTSIDE:
+        elif event.type == "human_intervention" or _is_from_outside(event):
             is_user = event.source in (None, "user")
             self._told("user" if is_user else "system", event, {"person": event.agent} if is_user else {})
-        elif event.type in _STEPS:
+        elif event.type in _STEPS or event.type == "safety_event":
             self._speak(event)
         else:
             self.team.unsaid += 1
@@ -390,6 +391,11 @@ class _Steps:
             step["tool_calls"][-1]["extra"] = {OURS: {k: v for k, v in made.items() if v is not None}}
         known = {k: v for k, v in result.items() if v is not None}
         self._sub_agents.setdefault(step["step_id"], []).append(known)
+
+
+def _is_from_outside(event: Event) -> bool:
+    """Whether words that stand under an agent are not its own: a user's or the system's, and no model's."""
+    return event.source in _OUTSIDE and (event.role is None or event.role in OUTSIDE_ROLES) and not _is_model_step(event)
 
 
 def _is_model_step(event: Event) -> bool:
