@@ -21,6 +21,17 @@ from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.values import decode
 from counterpoint.formats.otel.dialects import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
 from counterpoint.formats.spans.raw_records import Records
+from counterpoint.formats.spans.spellings import (
+    HANDOFF_SOURCE,
+    HANDOFF_TARGET,
+    ITERATION,
+    KEPT,
+    PARENT_PROMPT,
+    PLAN,
+    TURN,
+    handoff_of,
+    written_of,
+)
 from counterpoint.trace import Event, Trace, lines
 
 _UNDATED = 946684800.0
@@ -98,11 +109,13 @@ class _Writer:
             named = e.to if e.type == "spawn" else e.agent
             if e.role and named:
                 roles.setdefault(named, e.role)
+        kept = {e.agent: written_of(e.extra) for e in reversed(self.trace.events)}
         for agent, life in lives.items():
             name = roles.get(agent) or agent
             parent = self.parents[agent]
             above = self.root if parent is None else self._agent_id(parent)
             attrs = [("gen_ai.operation.name", "invoke_agent"), ("gen_ai.agent.name", name), ("gen_ai.agent.id", agent)]
+            attrs += [pair for pair in kept[agent].items() if pair[0] not in _OF_STEPS]
             yield self._span(self._agent_id(agent), above, f"invoke_agent {name}", life, attrs)
 
     def _agent_id(self, agent: str) -> str:
@@ -123,10 +136,18 @@ class _Writer:
     def _event(self, i: int, e: Event, time: tuple[float, float], into: list[tuple[int, str, str]]) -> dict[str, Any]:
         is_call = e.type == "tool_call"
         is_chat = not is_call and (e.model is not None or e.tokens_in is not None or e.tokens_out is not None)
-        name = f"execute_tool {e.tool or ''}" if is_call else f"chat {e.model or ''}" if is_chat else f"{e.type} {e.to or ''}"
+        handed = handoff_of(e.agent, e.to) if e.to and (e.extra or {}).get("is_handoff") is True else {}
+        does = "execute_tool" if is_call else self._speaks(e) if is_chat else _OPERATIONS.get(e.type)
+        of = e.tool or "" if is_call else e.agent if does == PLAN else e.model or ""
+        title = f"{does} {of}" if is_call or is_chat else f"{e.type} {e.to or ''}"
+        name = f"execute_tool {handed['gen_ai.tool.name']}" if handed else title
         attrs: list[tuple[str, Any]] = [
-            ("gen_ai.operation.name", "execute_tool" if is_call else "chat" if is_chat else _OPERATIONS.get(e.type)),
-            ("gen_ai.tool.name", e.tool if is_call else None),
+            ("gen_ai.operation.name", None if handed else does),
+            *handed.items(),
+            ("gen_ai.tool.name", e.tool if is_call and not handed else None),
+            ("gen_ai.tool.call.id", e.id if is_call else None),
+            *((("gen_ai.agent.id", e.agent), ("gen_ai.agent.name", e.role or e.agent)) if is_call or is_chat or handed else ()),
+            *written_of(e.extra).items(),
             ("gen_ai.request.model", e.model),
             ("gen_ai.usage.input_tokens", e.tokens_in),
             ("gen_ai.usage.output_tokens", e.tokens_out),
@@ -148,6 +169,10 @@ class _Writer:
         if e.ok is not None or e.error is not None:
             span["status"] = {"code": 1, "message": ""} if e.ok and e.error is None else {"code": 2, "message": e.error or ""}
         return span
+
+    def _speaks(self, e: Event) -> str:
+        """What a model was asked for: a plan, or an answer."""
+        return PLAN if (e.extra or {}).get("operation") == PLAN else "chat"
 
     def _text(self, e: Event, is_chat: bool) -> str | None:
         text = self.trace.text(e)
@@ -180,6 +205,7 @@ def _nanoseconds(base: float, t: float) -> str:
 
 
 _OPERATIONS = {"safety_event": "run_guardrail"}
+_OF_STEPS = frozenset({TURN[0], ITERATION[0], PARENT_PROMPT[0]})
 
 
 def _text_attribute(e: Event, is_chat: bool) -> str:
@@ -212,10 +238,14 @@ otlp = Format(
     fields={
         "resource": (TRACE, "service.name"),
         "root span": ("gen_ai.operation.name", FINISH, REST),
-        "agent span": ("gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.agent.id"),
+        "agent span": (
+            "gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.agent.version", "gen_ai.conversation.id",
+        ),
         "event span": (
-            "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.request.model", "gen_ai.usage.input_tokens",
-            "gen_ai.usage.output_tokens", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result",
+            "gen_ai.operation.name", "gen_ai.agent.id", "gen_ai.agent.name", *(names[0] for names in KEPT.values()),
+            HANDOFF_SOURCE[0], HANDOFF_TARGET[0], "gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.request.model",
+            "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
+            "gen_ai.tool.call.result",
             "counterpoint.id", "counterpoint.type", ORDER, EVENT, EDGES, TEXT,
         ),
         "link": ("counterpoint.edge",),

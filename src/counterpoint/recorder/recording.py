@@ -34,6 +34,7 @@ from typing import Any
 import counterpoint.recorder.sealing as sealing
 import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
+from counterpoint.formats.spans.spellings import written_of
 from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
@@ -133,6 +134,8 @@ class Recording(Acts):
         points = SafePoints(control_path(place.path, self.trace_id), meta[BEGAN])
         self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path), points=points, tracer=self._tracer)
         self._where, self._problems = (place, journal), self.session.problems
+        if self.session.spans is not None:
+            self.session.spans.run = written_of(meta)
         self.session.kept = kept
 
     def _refuse(self, why: str, kind: str) -> None:
