@@ -11,7 +11,6 @@ Always true: the same trace gives the same bytes, span ids included (they are ha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +32,7 @@ from counterpoint.formats.spans.spellings import (
     written_of,
 )
 from counterpoint.trace import Event, Trace, lines
+from counterpoint.trace.hops import hash_of, run_key, span_key
 
 _UNDATED = 946684800.0
 _LATEST = (1 << 63) - 1
@@ -68,9 +68,9 @@ class _Writer:
 
     def __init__(self, trace: Trace, rows: list[str]) -> None:
         self.trace, self.rows = trace, rows
-        self.trace_id = _hash("trace", trace.trace_id, 16)
-        self.root = _hash("root", trace.trace_id, 8)
-        self.ids = {e.id: _hash("event", f"{trace.trace_id}\0{e.id}", 8) for e in trace.events}
+        self.trace_id = run_key(trace.trace_id)
+        self.root = hash_of("root", trace.trace_id, 8)
+        self.ids = {e.id: span_key(trace.trace_id, e.id) for e in trace.events}
         dated = next((e for e in trace.events if e.at is not None and 0 < e.at < 1e10), None)
         self.base = _UNDATED if dated is None or dated.at is None else max(dated.at - dated.t, 0.0)
         self.parents = self._parents()
@@ -119,7 +119,7 @@ class _Writer:
             yield self._span(self._agent_id(agent), above, f"invoke_agent {name}", life, attrs)
 
     def _agent_id(self, agent: str) -> str:
-        return _hash("agent", f"{self.trace.trace_id}\0{agent}", 8)
+        return hash_of("agent", f"{self.trace.trace_id}\0{agent}", 8)
 
     def _into(self) -> dict[str, list[tuple[int, str, str]]]:
         into: dict[str, list[tuple[int, str, str]]] = {}
@@ -224,10 +224,6 @@ def _attributes(pairs: list[tuple[str, Any]]) -> list[dict[str, Any]]:
         elif isinstance(value, int) and value <= _LATEST:
             out.append({"key": key, "value": {"intValue": str(value)}})
     return out
-
-
-def _hash(kind: str, text: str, size: int) -> str:
-    return hashlib.sha256(f"{kind}\0{text}".encode()).digest()[:size].hex()
 
 
 otlp = Format(
