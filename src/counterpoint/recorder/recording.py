@@ -220,8 +220,8 @@ class Recording(Acts):
     def trace_context(self) -> dict[str, str]:
         """W3C trace context of what acts here (`traceparent`, `tracestate`), for the headers of a request or MCP's `_meta`.
 
-        What the other side records with it (`record(meta=caller_meta(headers))`, the adapters for MCP and A2A) is, in one store, a
-        sub-agent of the event that is under way here.
+        What the other side records with it (`record(meta=caller_meta(headers))`, the adapters for MCP and A2A) is, in one store,
+        a sub-agent of the event that is under way here.
         """
         scope = self.here()
         return {} if scope is None else scope.session.do(hops.context_of, scope) or {}
