@@ -23,8 +23,6 @@ from counterpoint.errors import InputError
 from counterpoint.recorder.hops import caller_meta
 from counterpoint.recorder.recording import Recording, record
 
-__all__ = ["client", "server"]
-
 Http = TypeVar("Http")
 Message = dict[str, Any]
 _METHODS = frozenset({"message/send", "message/stream", "SendMessage", "SendStreamingMessage"})

@@ -21,8 +21,6 @@ from counterpoint.recorder.hops import caller_meta, propagation
 from counterpoint.recorder.recording import Recording, record
 from counterpoint.recorder.values import text_of
 
-__all__ = ["client", "server"]
-
 Session = TypeVar("Session")
 
 
