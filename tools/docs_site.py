@@ -1,4 +1,4 @@
-"""What the documentation site takes from the code: commands, the Python API, the changes, notebooks, and `llms.txt`.
+"""What the documentation site takes from the code: commands, the Python API, rules, problems, changes, notebooks, and `llms.txt`.
 
 Always true: nothing here is written twice: `mkdocs.yml` is the one list of pages, and what is made here comes from the package,
 the repository's own files and the docstrings. MkDocs calls the functions `on_...`; run by itself it writes `llms.txt` and
@@ -30,6 +30,8 @@ _ABOUT = (
 )
 _ENOUGH = 60
 """Characters that say what a page is about."""
+_RULES = "src/counterpoint/lab/worlds/teamworld/__init__.py"
+"""Where the rules of TeamWorld stand."""
 
 
 # -- llms.txt ------------------------------------------------------------------------------------------------------------
@@ -157,6 +159,28 @@ def decisions_page() -> str:
     return "# Decisions\n\n" + re.sub(r"\]\(\d{4}-[\w-]+\.md\)", "](decisions.md)", text)
 
 
+def rules_page() -> str:
+    """The rules of TeamWorld, which are the docstring of its package."""
+    from counterpoint.lab.worlds import teamworld
+
+    return f"# The rules of TeamWorld\n\n{teamworld.__doc__}"
+
+
+def problems_page() -> str:
+    """The fifteen open problems, as `counterpoint papers show problems` has them."""
+    from counterpoint.lab.papers.problems import PROBLEMS
+
+    about = (
+        "`counterpoint papers show problems` prints this. None is solved. *Measured*: the number bears on the problem itself, "
+        "under its conditions ([results](../lab/results.md), [bench](../lab/bench.md)). *In part*: it bears on a piece of it, "
+        "or on a simulated stand-in. *Not*: nothing that bears on it came out."
+    )
+    head = ("problem", "measured", "command", "number", "answered", "open")
+    rows = [(f"{p.id} {p.name}", p.measured, f"`{p.command}`", p.number, p.answer, p.open) for p in PROBLEMS]
+    lines = [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]
+    return "\n".join(["# Fifteen open problems", "", about, "", *lines, ""])
+
+
 def _moved(text: str) -> str:
     """A file of the repository's root as a page of `reference/`: links to docs lead there from the new place."""
     text = re.sub(r"\]\(docs/", "](../", text)
@@ -219,6 +243,8 @@ def on_files(files: Any, config: Any) -> Any:
         "reference/commands.md": commands_page(),
         "reference/api.md": api_page(),
         "reference/decisions.md": decisions_page(),
+        "reference/teamworld.md": rules_page(),
+        "reference/problems.md": problems_page(),
         "reference/changes.md": _moved((ROOT / "CHANGELOG.md").read_text()),
         "reference/contributing.md": _moved((ROOT / "CONTRIBUTING.md").read_text()),
         "llms.txt": llms(config["nav"], link="{}.html").replace("README.html", "index.html").replace("docs/cli.md", "cli.html"),
@@ -252,6 +278,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links to notebooks lead to their pages; files of the repository that are no pages become their names."""
     markdown = re.sub(r"\]\(([\w/.-]+)\.ipynb\)", r"](\1.md)", markdown)
     up = "../" * page.file.src_uri.count("/")
+    markdown = markdown.replace(f"]({up}../{_RULES})", f"]({up}reference/teamworld.md)")
     outside = re.compile(r"\[([^\]]+)\]\(" + re.escape(f"{up}../") + r"((?:examples|src|benchmarks|tools|tests)/[^)]+)\)")
     markdown = outside.sub(r"\1 (`\2`)", markdown)
     return re.sub(r"\]\((\.\./)*decisions(/[^)]*)?\)", f"]({up}reference/decisions.md)", markdown)

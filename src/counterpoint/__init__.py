@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from counterpoint.app.api.blame import blame
     from counterpoint.app.api.credit import credit, reward, rows
     from counterpoint.app.api.fork import diff, fork
+    from counterpoint.app.api.gate import gate
+    from counterpoint.app.api.issues import issues
     from counterpoint.app.api.top import top
     from counterpoint.app.discover import read_logs
     from counterpoint.app.load_save import load, save
@@ -83,6 +85,8 @@ _HOME = {
     "dataset": "app.api.annotate",
     "diff": "app.api.fork",
     "fork": "app.api.fork",
+    "gate": "app.api.gate",
+    "issues": "app.api.issues",
     "load": "app.load_save",
     "notes": "app.api.annotate",
     "problems": "trace",

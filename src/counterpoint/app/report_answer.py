@@ -19,8 +19,8 @@ from counterpoint.trace.naming import short_model
 _LINES, _DAYS = 8, 21
 
 
-def report_answer(report: Report) -> Answer:
-    """Everything the report says, in order."""
+def report_answer(report: Report, recurs: Sequence[Section] = ()) -> Answer:
+    """Everything the report says, in order; `recurs` says what recurs."""
     first, last = local_day(report.first), local_day(report.last)
     heading = f"Report: {report.query or 'All traces'}, {first}" + (f" to {last}" if first != last else "")
     sections = [
@@ -29,6 +29,7 @@ def report_answer(report: Report) -> Answer:
         _spend("Spend by project", "project", report.projects, lambda s: s.name or "(none)"),
         _spend("Spend by model", "model", report.models, lambda s: short_model(s.name) if s.name else "(none)"),
         _days(report),
+        *recurs,
         _failures(report),
         _waste(report),
         *_patterns(report),

@@ -1,4 +1,4 @@
-"""What people say about the traces of a store, and the collections they make of them: one file beside the lake.
+"""What people say about the traces and issues of a store, and the collections they make: one file beside the lake.
 
 Always true: what `append` has acknowledged survives a power cut and a killed writer, whoever else writes; a group of records is
 there whole or not at all. A writer holds the file's lock from reading the end to writing it; readers take none. Every group
@@ -46,6 +46,18 @@ class Dataset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
 
+class IssueMark(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What somebody decided about an issue: one key, the newest mark counts."""
+
+    key: str
+    state: str
+    """`open`, `resolved` or `ignored`."""
+    by: str
+    at: float
+    """When, seconds since the epoch."""
+    note: str | None = None
+
+
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One record of the file; one of the fields is set."""
 
@@ -62,6 +74,8 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Traces that a list loses."""
     drop: str | None = None
     """A collection that is no more."""
+    issue: IssueMark | None = None
+    """A decision about an issue, in place of the one before."""
 
 
 _decode = msgspec.json.Decoder(list[Change]).decode
@@ -75,6 +89,8 @@ class AnnotationState:
         """By id, the oldest first."""
         self.by_trace: dict[str, dict[str, Annotation]] = {}
         self.datasets: dict[str, Dataset] = {}
+        self.issues: dict[str, IssueMark] = {}
+        """By the issue's key."""
         self.withdrawn: set[str] = set()
         """Annotations that were taken back: who brings them again, with a file, does not bring them back."""
         self.is_stale = False
@@ -96,6 +112,9 @@ class AnnotationState:
                 self.datasets[name] = msgspec.structs.replace(known, ids=tuple(i for i in known.ids if i != change.forget))
         elif change.drop is not None:
             self.datasets.pop(change.drop, None)
+        elif change.issue is not None:
+            self.is_stale |= change.issue.key in self.issues
+            self.issues[change.issue.key] = change.issue
         else:
             self._collect(change)
 
@@ -125,7 +144,8 @@ class AnnotationState:
 
     def changes(self) -> list[Change]:
         """The least that says the same."""
-        return [Change(annotate=a) for a in self.annotations.values()] + [Change(dataset=d) for d in self.datasets.values()]
+        said = [Change(annotate=a) for a in self.annotations.values()] + [Change(dataset=d) for d in self.datasets.values()]
+        return said + [Change(issue=mark) for mark in self.issues.values()]
 
 
 class _Place(NamedTuple):

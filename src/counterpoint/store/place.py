@@ -23,16 +23,16 @@ def store_path(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 def _projects() -> Path | None:
-    if _is_store(Path(PROJECT)):
+    if is_store(Path(PROJECT)):
         return Path(PROJECT)  # as people write it
     try:
         above = Path.cwd().parents
     except OSError:  # the working folder was deleted
         return None
-    return next((folder / PROJECT for folder in above if _is_store(folder / PROJECT)), None)
+    return next((folder / PROJECT for folder in above if is_store(folder / PROJECT)), None)
 
 
-def _is_store(path: Path) -> bool:
+def is_store(path: Path) -> bool:
     """Whether a folder is a store, also one whose mark is lost: then its readers say so."""
     try:
         return (path / MARK).is_file() or all((path / name).is_dir() for name in FOLDERS)

@@ -13,6 +13,7 @@ Percentiles of bootstrap draws are too narrow for few numbers: 95 % ones hold th
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 Ends = tuple[float | None, float | None]
 NORMAL_95 = 1.959964
 """A normal number is within so many standard deviations of its mean in 95 % of the cases."""
+_ALL_SIGNS, _ALL_WAYS = 13, 5_000
+"""Pairs of which every choice of signs, and ways to deal two samples out, that are all gone through."""
 
 
 def mean_ends(values: Sequence[float], level: float = 0.95) -> Ends:
@@ -47,6 +50,52 @@ def difference_ends(a: Sequence[float], b: Sequence[float]) -> Ends:
         return mean, mean
     half = student_quantile(square * square / doubt) * math.sqrt(square)
     return mean - half, mean + half
+
+
+def flip_p(differences: Sequence[float], *, draws: int = 9_999, seed: int = 0) -> float:
+    """How often paired differences with signs at random sum to at least this much: a one-sided test that they are not positive.
+
+    Fisher's randomisation test of pairs: exact where the two of a pair could as well have been exchanged. All 2^n signs up to 13
+    pairs, else `draws` of them and the one that was seen.
+    """
+    values = np.asarray(differences, np.float64)
+    n, seen = len(values), float(np.sum(values))
+    if not n:
+        return 1.0
+    slack = 1e-9 * float(np.sum(np.abs(values)))
+    if n <= _ALL_SIGNS:
+        signs = 1.0 - 2.0 * ((np.arange(1 << n)[:, None] >> np.arange(n)) & 1)
+        return float(np.mean(signs @ values >= seen - slack))
+    signs = np.random.default_rng(seed).integers(0, 2, (draws, n)) * 2.0 - 1.0
+    return (1 + int(np.sum(signs @ values >= seen - slack))) / (draws + 1)
+
+
+def shuffle_p(a: Sequence[float], b: Sequence[float], *, draws: int = 9_999, seed: int = 0) -> float:
+    """How often the mean of `a` is above that of `b` by at least this much when who is in which is drawn at random.
+
+    The permutation test of two samples, one-sided: exact where both are drawn alike. All ways up to 5,000, else `draws` of them
+    and the one that was seen.
+    """
+    both, n = np.concatenate([np.asarray(a, np.float64), np.asarray(b, np.float64)]), len(a)
+    if not n or n == len(both):
+        return 1.0
+    seen, slack = float(np.sum(both[:n])), 1e-9 * float(np.sum(np.abs(both)))
+    if math.comb(len(both), n) <= _ALL_WAYS:
+        ways = np.array(list(itertools.combinations(range(len(both)), n)))
+        return float(np.mean(both[ways].sum(axis=1) >= seen - slack))
+    dealt = np.random.default_rng(seed).permuted(np.broadcast_to(both, (draws, len(both))), axis=1)
+    return (1 + int(np.sum(dealt[:, :n].sum(axis=1) >= seen - slack))) / (draws + 1)
+
+
+def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
+    """Which of several tests reject, so that one of those that hold is rejected with a chance of at most `level` (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=lambda k: p_values[k])
+    out = [False] * len(p_values)
+    for rank, k in enumerate(order):
+        if p_values[k] > level / (len(order) - rank):
+            break
+        out[k] = True
+    return out
 
 
 def normal_ends(mean: float, se: float) -> tuple[float, float]:

@@ -1,8 +1,9 @@
-"""The fifteen open problems: each once, with commands that exist, and the page says what the command says."""
+"""The fifteen open problems: each once, with commands that exist, and the site's page says what the command says."""
 
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -11,7 +12,7 @@ from counterpoint import registry
 from counterpoint.lab.app.cli.papers.show import show
 from counterpoint.lab.papers.problems import PROBLEMS
 
-PAGE = Path(__file__).parents[3] / "docs" / "lab" / "problems.md"
+SITE = Path(__file__).parents[3] / "tools" / "docs_site.py"
 
 
 def test_every_problem_stands_once_with_commands_that_exist() -> None:
@@ -33,7 +34,7 @@ def test_what_is_not_answered_is_said_and_has_no_bare_command_for_a_number() -> 
 
 
 def test_the_page_and_the_command_say_the_same() -> None:
-    page = PAGE.read_text()
+    page = runpy.run_path(str(SITE))["problems_page"]()
     told = [json.loads(line) for line in CliRunner().invoke(show, ["problems", "--json"]).output.splitlines()]
     assert len(told) == 15
     for one in told:

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from msgspec.structs import replace
 
 import counterpoint
 from counterpoint.answer import page
+from counterpoint.app.api.issues import issues
 from counterpoint.app.api.report import Report, Reporting
+from counterpoint.app.issue_answer import masked, needed, report_section
 from counterpoint.app.report_answer import report_answer
 from counterpoint.app.terminal.options import mask_option, output_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, say
@@ -42,14 +45,17 @@ def report(
     Without QUERY: all of the store. Waste is work that led to nothing: sub-agents whose return nobody used, work after the
     goal was met, repeated reads, results never read.
     """
-    whole = _report(select(words, store, prices), quiet=as_json)
+    chosen = select(words, store, prices)
+    whole = _report(chosen, quiet=as_json)
+    board = issues(chosen.query, store=store) if chosen.is_query else None
     if mask != "off":
         whole = _masked(whole, is_personal=mask == "personal")
-    answer = report_answer(whole)
+    answer = report_answer(whole, [] if board is None else [report_section(board)])
     if output is not None:
         put([(output, page(answer, f"counterpoint {counterpoint.__version__}").encode())], overwrite=True)
     if as_json:
-        emit({"schema": SCHEMA_VERSION, **whole.as_dict(), "file": None if output is None else str(output)})
+        recurs = [] if board is None else msgspec.to_builtins(masked(needed(board)))
+        emit({"schema": SCHEMA_VERSION, **whole.as_dict(), "issues": recurs, "file": None if output is None else str(output)})
     elif output is not None:
         click.echo(f"Wrote {output}: {whole.total.traces:,} traces")
     else:

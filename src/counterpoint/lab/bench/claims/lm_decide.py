@@ -44,7 +44,7 @@ PRICES = {"agent": 0.03, "second": 0.08}
 COIN = {"explore": 0.0, "hires": 0.5, "crew": 0.5}
 _WIDTHS = {"alone": 0, "1 worker": 1, "2 workers": 2, "4 workers": 4}
 _RATE = 5e-5
-"""Half of the usual one, which earned 0.03 less on other seeds (docs/lab/results.md)."""
+"""Half of the usual one, which earned 0.03 less on other seeds (docs/log.md)."""
 Rewards = NDArray[np.float64]
 
 

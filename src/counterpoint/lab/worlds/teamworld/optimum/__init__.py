@@ -1,8 +1,8 @@
 """Certified optima of TeamWorld: what the best policy can expect, from the rules alone.
 
-Always true: nothing here imports the simulator; `docs/lab/teamworld-rules.md` and the config are all that both sides share, so
-that an agreement of the two is evidence. One file per kind of item (`vote`, `pool`, `draft`, `chain`, `node`) on the terms of the
-`offer`; `bound` puts them together.
+Always true: nothing here imports the simulator; the rules (`teamworld/__init__.py`) and the config are all that both sides share,
+so that an agreement of the two is evidence. One file per kind of item (`vote`, `pool`, `draft`, `chain`, `node`) on the terms
+of the `offer`; `bound` puts them together.
 """
 
 from __future__ import annotations

@@ -1,0 +1,299 @@
+"""`cpt.issues`: what recurs over a store: each cause once, with how often, since when, what it cost, and what people decided.
+
+Always true: an issue's id and name are made of what is alike in all its runs, so that a new run neither renames nor splits one
+(`audits.symptoms`); what somebody decided is in the store, under the issue's id, with the sums and the lock of all that people
+say there. A resolved issue that happens again after it was resolved, by the run's own clock, is a regression. What runs showed is
+remembered beside them, by their digests: the memory is a copy that can be deleted.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+
+import counterpoint.store.disk as disk
+from counterpoint.app.human_scores import author
+from counterpoint.app.load_save import store_path
+from counterpoint.app.search import matcher
+from counterpoint.audits.symptoms import KINDS, VERSION, Symptom, symptom_key, symptoms
+from counterpoint.display import counted, local_day, money
+from counterpoint.errors import CounterpointError, InputError, NotFound, did_you_mean
+from counterpoint.store import Store
+from counterpoint.store.annotations import AnnotationFile, Change, IssueMark
+from counterpoint.store.disk import SumError
+from counterpoint.store.summary import Summary
+from counterpoint.trace.tabular import Tabular
+
+if TYPE_CHECKING:
+    from counterpoint.app.api.inputs import StorePlace
+
+STATES = ("open", "resolved", "ignored")
+"""What people decide; `regressed` follows from it."""
+_MEMORY = "issues.cache"
+_EXAMPLES, _WEEKS, _WEEK_S = 3, 8, 7 * 86400.0
+_EARLIER, _FEWEST = 30, 5
+"""Earlier runs of a project that a run's cost is held against: at most, and at least."""
+_TIMES, _DEVIATIONS = 3.0, 6.0
+"""A cost jump: this many times the median, and this many deviations above it."""
+
+
+class Example(Struct, frozen=True):
+    """One run with the issue."""
+
+    trace_id: str
+    title: str | None
+    event: str | None
+    words: str
+
+
+class Issue(Struct, kw_only=True):
+    """What recurs."""
+
+    id: str
+    kind: str
+    name: str
+    state: str
+    """`open`, `regressed`, `resolved` or `ignored`."""
+    runs: int
+    count: int
+    open: int
+    """How many of them nothing mended later in the run."""
+    first: float | None
+    last: float | None
+    """When it was first and last seen, seconds since the epoch."""
+    tokens: int
+    cost_usd: float | None
+    """Of the model calls that led to it: at least this much."""
+    projects: dict[str, int]
+    """Runs by project, the most first; "" where a run names none."""
+    examples: list[Example]
+    """Of the newest runs."""
+    trend: list[int]
+    """Runs in each of the last eight weeks of the board, the oldest first."""
+    decided: IssueMark | None = None
+    """What somebody decided last."""
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether it happened in one run alone, twice at most, and nobody decided anything."""
+        return self.runs < 2 and self.open < 3 and self.decided is None and self.kind not in ("injection", "runaway", "cost_jump")
+
+
+@dataclass(frozen=True)
+class Board(Tabular):
+    """The issues of a store, those that need somebody first."""
+
+    TABLE: ClassVar = {
+        "id": "string", "kind": "string", "name": "string", "state": "string", "runs": "int64", "count": "int64", "open": "int64",
+        "first": "double", "last": "double", "tokens": "int64", "cost_usd": "double", "projects": "list:string",
+        "traces": "list:string",
+    }  # fmt: skip
+
+    issues: tuple[Issue, ...] = field(repr=False)
+    runs: int
+    """Runs that were looked at."""
+    unread: tuple[str, ...] = ()
+    """Runs that could not be read, with the reason."""
+
+    def __iter__(self) -> Iterator[Issue]:
+        return iter(self.issues)
+
+    def __len__(self) -> int:
+        return len(self.issues)
+
+    def one(self, name: str) -> Issue:
+        """The issue with this id, or the unique beginning of one."""
+        found = [one for one in self.issues if name and one.id.startswith(name)]
+        if len(found) > 1:
+            raise InputError(f"{len(found)} issues have ids that begin with {name!r}", fix="give more of the id")
+        if not found:
+            raise NotFound(f"no issue {name!r}", fix="counterpoint issues --full lists all")
+        return found[0]
+
+    def as_dicts(self) -> Iterator[dict[str, Any]]:
+        """What `counterpoint issues --json` prints, a line each."""
+        for one in self.issues:
+            yield msgspec.to_builtins(one)
+
+    def table_rows(self) -> Iterator[Sequence[Any]]:
+        """A row per issue."""
+        for i in self.issues:
+            yield (i.id, i.kind, i.name, i.state, i.runs, i.count, i.open, i.first, i.last, i.tokens, i.cost_usd,
+                   [*i.projects], [e.trace_id for e in i.examples])  # fmt: skip
+
+    def caption(self) -> str:
+        """How many, in how many runs."""
+        open_ = sum(one.state in ("open", "regressed") for one in self.issues)
+        return f"{counted(len(self.issues), 'issue')}, {open_:,} of them open, in {counted(self.runs, 'run')}"
+
+
+Track = Callable[[Sequence[Summary]], Iterable[Summary]]
+"""Goes through runs, and may show how far it is."""
+
+
+def issues(query: str = "", *, store: StorePlace = None, remember: bool = True, track: Track = iter) -> Board:
+    """The board of a store, or of those of its runs that match a query of `counterpoint ls`.
+
+    With `remember`, what the runs showed is kept beside them, so that the next board reads only those that are new.
+    """
+    if isinstance(store, Store):
+        return _board(store, query, remember, track)
+    path = store_path(store)
+    if not path.exists():
+        raise NotFound("there are no traces yet", where=str(path), fix="counterpoint import brings sessions in")
+    with Store(path, create=False, read_only=True) as opened:
+        return _board(opened, query, remember, track)
+
+
+def decide(key: str, state: str, *, note: str | None = None, by: str | None = None, store: StorePlace = None) -> IssueMark:
+    """Keep what somebody decides about an issue, by its whole id: `open`, `resolved` or `ignored`."""
+    if state not in STATES:
+        raise InputError(f"an issue cannot be {state!r}", fix=did_you_mean(state, STATES))
+    path = store.path if isinstance(store, Store) else store_path(store)
+    if not path.exists():
+        raise NotFound("there is no store", where=str(path), fix="counterpoint import brings sessions in")
+    mark = IssueMark(key=key, state=state, by=by or author(), at=time.time(), note=note or None)
+    AnnotationFile(path).append(lambda _: [Change(issue=mark)])
+    return mark
+
+
+def _board(store: Store, query: str, remember: bool, track: Track) -> Board:
+    matches = matcher(query, store.datasets())
+    every = store.rows()
+    rows = [row for row in every if matches(row)]
+    if query and not rows:
+        raise NotFound(f"no run matches {query!r}", where=str(store.path), fix="counterpoint ls shows what there is")
+    memory = _Memory(store)
+    unread: list[str] = []
+    found: dict[str, list[tuple[Summary, Symptom]]] = {}
+    for row in track(rows):
+        try:
+            shown = memory.of(row.id)
+        except (CounterpointError, OSError) as error:
+            unread.append(f"{row.id}: {error.one_line() if isinstance(error, CounterpointError) else error}")
+            continue
+        for symptom in shown:
+            found.setdefault(symptom.key, []).append((row, symptom))
+    wanted = {row.id for row in rows}
+    for row, symptom in _cost_jumps(every):
+        if row.id in wanted:
+            found.setdefault(symptom.key, []).append((row, symptom))
+    if remember:
+        memory.save({row.id for row in every})
+    marks, newest = AnnotationFile(store.path).refresh().issues, max((row.active for row in every), default=0.0)
+    board = [_issue(of, marks.get(key), newest) for key, of in found.items()]
+    return Board(tuple(sorted(board, key=_place)), len(rows) - len(unread), tuple(unread))
+
+
+def _place(issue: Issue) -> tuple[Any, ...]:
+    """Regressions first, then what is open; the most runs in which nothing mended it, then the gravest kind."""
+    states = ("regressed", "open", "ignored", "resolved")
+    return (states.index(issue.state), -min(issue.open, 3 * issue.runs), [*KINDS].index(issue.kind), -issue.runs, issue.id)
+
+
+def _issue(of: list[tuple[Summary, Symptom]], mark: IssueMark | None, newest: float) -> Issue:
+    first = of[0][1]
+    begins = [begin for row, s in of if (begin := s.first if s.first is not None else row.started) is not None]
+    lasts = [s.last if s.last is not None else row.active for row, s in of]
+    newest_first = sorted(zip(lasts, of, strict=True), key=lambda one: (-one[0], one[1][0].id))
+    costs = [s.cost_usd for _, s in of if s.cost_usd is not None]
+    trend = [0] * _WEEKS
+    for last in lasts:
+        if 0 <= (weeks := int((newest - last) // _WEEK_S)) < _WEEKS:
+            trend[_WEEKS - 1 - weeks] += 1
+    state = "open" if mark is None else mark.state
+    if mark is not None and mark.state == "resolved" and max(lasts) > mark.at:
+        state = "regressed"
+    return Issue(
+        id=first.key, kind=first.kind, name=first.name, state=state, runs=len({row.id for row, _ in of}),
+        count=sum(s.count for _, s in of), open=sum(s.open for _, s in of), first=min(begins, default=None), last=max(lasts),
+        tokens=sum(s.tokens for _, s in of), cost_usd=math.fsum(costs) if costs else None,
+        projects=dict(Counter(row.project or "" for row, _ in of).most_common()),
+        examples=[
+            Example(row.id, row.title, s.events[0] if s.events else None, s.words) for _, (row, s) in newest_first[:_EXAMPLES]
+        ],
+        trend=trend, decided=mark,
+    )  # fmt: skip
+
+
+# -- runs that cost far more -------------------------------------------------------------------------------------------
+
+
+def _cost_jumps(every: Iterable[Summary]) -> Iterator[tuple[Summary, Symptom]]:
+    """Runs whose cost is far above that of the runs of their project before them; a project needs five of them first."""
+    before: dict[str, list[float]] = {}
+    dated = [row for row in every if row.started is not None and row.cost_usd is not None and row.project and not row.is_open]
+    for row in sorted(dated, key=lambda row: (row.started or 0.0, row.id)):
+        project, cost = row.project or "", float(row.cost_usd or 0.0)
+        costs = before.setdefault(project, [])
+        earlier = costs[-_EARLIER:]
+        costs.append(cost)
+        if len(earlier) < _FEWEST:
+            continue
+        middle = statistics.median(earlier)
+        spread = 1.4826 * statistics.median(abs(c - middle) for c in earlier)
+        if middle > 0 and cost > max(_TIMES * middle, middle + _DEVIATIONS * spread):
+            words = f"{money(cost)}; the {len(earlier)} runs before it had a median of {money(middle)}"
+            name = f"{project}: a run that costs far more than those before it"
+            key = symptom_key("cost_jump", project)
+            yield row, Symptom("cost_jump", key, name, 1, 1, (), row.started, row.active, int(row.tokens or 0), cost, words)
+
+
+# -- what runs showed --------------------------------------------------------------------------------------------------
+
+
+class _Kept(Struct, array_like=True):
+    """The file: the version of the detectors, and each run's digest with its symptoms."""
+
+    version: int
+    runs: dict[str, tuple[str, list[Symptom]]]
+
+
+class _Memory:
+    """What the finished runs of a store showed, by their digests; runs that are open are looked at each time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._path = store, Path(store.path) / _MEMORY
+        self._digests = {summary.id: digest for digest, summary in store.latest(len(store))}
+        self._runs: dict[str, tuple[str, list[Symptom]]] = {}
+        self._is_new = False
+        with suppress(OSError, SumError, msgspec.MsgspecError):
+            kept = msgspec.msgpack.decode(disk.without_sum(self._path.read_bytes(), _MEMORY), type=_Kept)
+            if kept.version == VERSION:
+                self._runs = kept.runs
+
+    def of(self, name: str) -> list[Symptom]:
+        """What a run showed."""
+        digest = self._digests.get(name)
+        if digest is not None and (known := self._runs.get(name)) is not None and known[0] == digest:
+            return known[1]
+        shown = symptoms(self._store.get(name))
+        if digest is not None:
+            self._runs[name] = (digest, shown)
+            self._is_new = True
+        return shown
+
+    def save(self, names: set[str]) -> None:
+        """Keep it for the next board, where the store can be written."""
+        if self._is_new:
+            kept = _Kept(VERSION, {name: value for name, value in self._runs.items() if name in names})
+            with suppress(OSError, CounterpointError):
+                disk.replace_file(self._path, disk.with_sum(msgspec.msgpack.encode(kept), _MEMORY))
+
+
+def since_words(issue: Issue) -> str:
+    """When it was seen, in words."""
+    if issue.first is None or issue.last is None:
+        return "-"
+    first, last = local_day(issue.first), local_day(issue.last)
+    return first if first == last else f"{first} to {last}"
