@@ -57,7 +57,7 @@ _LARGE = 64 << 20
 @store_option
 @json_option
 def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: bool, **options: Any) -> None:
-    """Import recorded team runs. Without a PATH: this user's Claude Code, Codex and Kimi sessions.
+    """Import recorded team runs. Without a PATH: the sessions of agents in this user's home.
 
     The source is found by content; traces that `counterpoint export` wrote come back as they were. Sessions that
     grew since the last import are updated, the others are left as they are.
@@ -164,7 +164,7 @@ def _homes() -> list[str]:
     found = homes()
     if not found:
         fix = "name a file or folder: counterpoint import PATH"
-        raise NotFound("no Claude Code, Codex or Kimi sessions in this user's home", fix=fix)
+        raise NotFound("no sessions of an agent that we know in this user's home", fix=fix)
     note("reading " + ", ".join(f"{path} ({name})" for name, path in found))
     return [os.fspath(path) for _, path in found]
 
