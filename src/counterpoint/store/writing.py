@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -35,6 +35,7 @@ from counterpoint.trace.steering import is_steered
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
 _UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}
 _PART_TRACES, _PART_EVENTS = 1024, 2_000_000
+_TEXTS_AT_ONCE = 256
 _NOWHERE = Span(0, 0, 0)
 _MOST = 1 << 62
 _encode = msgspec.json.Encoder().encode
@@ -61,10 +62,29 @@ def check(trace: Trace) -> int:
     return problems.error_count
 
 
+def _texts_of(contents: dict[str, str]) -> Iterator[bytes]:
+    """What a JSON encoder writes for some texts, piece by piece, so that they are not all in memory once more."""
+    yield b"{"
+    rows = iter(contents.items())
+    for k in itertools.count():
+        piece = dict(itertools.islice(rows, _TEXTS_AT_ONCE))
+        if not piece:
+            break
+        yield b"," if k else b""
+        yield _encode(piece)[1:-1]
+    yield b"}"
+
+
 def digest_of(trace: Trace) -> str:
     """One hash of all that a trace says: events, edges, maps, meta and texts. `InvalidTrace` when a text cannot be written."""
+    said = hashlib.sha256(b"[")
     try:
-        return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
+        for k, name in enumerate(trace.__struct_fields__):
+            said.update(b"," if k else b"")
+            for data in _texts_of(trace.contents) if name == "contents" else [_encode(getattr(trace, name))]:
+                said.update(data)
+        said.update(b"]")
+        return said.hexdigest()
     except UnicodeEncodeError as error:
         where, fix = f"trace {trace.trace_id!r}", "write valid Unicode"
         raise InvalidTrace(f"cannot be stored: {error}", where=where, fix=fix) from error
