@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from counterpoint import registry
+from counterpoint.app.discover import importers
 from counterpoint.errors import Refused
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.testing import checks
@@ -59,6 +60,16 @@ def test_it_conforms(kind: str, name: str, tmp_path: Path) -> None:
             CHECKS[kind](plugin, *given, **named)
         except Refused as error:
             pytest.skip(f"this machine lacks what it needs: {error}")
+
+
+@pytest.mark.parametrize("name", importers())
+def test_an_importer_says_what_was_seen_what_is_exact_and_what_is_lost(name: str) -> None:
+    """In a few words each, that stand in a cell of the table in docs/import.md."""
+    one = importers()[name]
+    for text, most in ((one.versions, 20), (one.exact, 20), (one.lost, 24)):
+        assert 0 < len(text.split()) <= most, text
+        assert not set("|\n") & set(text)
+        assert text == text.strip(" .")
 
 
 @pytest.mark.parametrize("name", registry.ids("mechanism"))

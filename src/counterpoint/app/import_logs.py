@@ -47,12 +47,18 @@ def homes() -> list[tuple[str, Path]]:
     claude = Path(env("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env("CODEX_HOME") or home / ".codex")
     kimi = Path(env("KIMI_CODE_HOME") or home / ".kimi-code")
+    opencode = Path(env("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+    databases = ("opencode.db", "opencode.db-wal")  # what is in the storage folder was taken over into it
     known = [
         ("Claude Code", claude / "projects"),
         ("Codex", codex / "sessions"),
         ("Codex", codex / "archived_sessions"),
         ("Kimi", home / ".kimi" / "sessions"),
         ("Kimi", kimi / "sessions"),
+        *(("OpenCode", opencode / name) for name in (databases if (opencode / databases[0]).exists() else ("storage",))),
+        ("OpenHands", home / ".openhands" / "conversations"),
+        ("OpenHands", home / ".openhands" / "sessions"),
+        ("Strands", home / ".strands" / "sessions"),
         *_of_editors(home),
         *editor_homes(home),
     ]

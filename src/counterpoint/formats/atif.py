@@ -85,6 +85,7 @@ class _TrajectoryTree:
             if id(trajectory) not in self._played:
                 lane = self._lane(trajectory, trajectory.id or trajectory.session or f"{name}/sub")
                 self.draft.report.loose(f"the agent {lane.agent}: no step refers to its trajectory")
+                self.draft.unspawned.add(lane.agent)
                 self._play(trajectory, lane, None, 1)
         self._finish(root)
 
@@ -440,5 +441,7 @@ atif = Importer(
         "observation": ("tool_result",),
         "subagent_trajectory_ref": ("spawn", "return"),
     },
-    lost="token ids, log-probabilities per token, tool definitions, images; a task has no id, its first words stand for one",
+    versions="1.0 to 1.8",
+    exact="tokens, cost, sub-agents, rewards",
+    lost="token ids, tool definitions, images, the task's name",
 )

@@ -144,6 +144,8 @@ pi = Importer(
         "message": ("human_intervention", "message", "orchestrator_decision", "tool_call", "tool_result"),
         "compaction, branch_summary, custom_message": ("message",),
     },
+    versions="session 3",
+    exact="tokens, costs, calls",
     lost="images, settings, labels",
 )
 """Sessions of pi."""

@@ -25,9 +25,10 @@ from counterpoint.trace import Trace, findings
 from counterpoint.trace.activity import quarters_of, waiting_of
 from counterpoint.trace.columns import edge_table, event_table, present
 from counterpoint.trace.link import link
-from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
+from counterpoint.trace.naming import further_of, models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.outcome import Outcome, carried_over, outcomes_of, with_outcomes
 from counterpoint.trace.quantities import uncounted
+from counterpoint.trace.sides import sides_of
 from counterpoint.trace.steering import is_steered
 
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
@@ -107,6 +108,8 @@ def unit_of(trace: Trace, source: str | None, digest: str, problems: int) -> Uni
         quarters=quarters_of(trace),
         waiting=waiting_of(trace),
         parent=parent_session(trace.meta),
+        sides=sides_of(trace),
+        further=further_of(trace),
     )
     meta = msgspec.json.encode(trace.meta).decode() if trace.meta else None
     events = event_table(trace.events)

@@ -193,12 +193,13 @@ def _list(*, as_json: bool) -> None:
     import counterpoint.registry as registry
     from counterpoint.app.discover import importers
 
-    for name in sorted(importers()):
+    for name, one in sorted(importers().items()):
         line = registry.summary("format", name)
         if as_json:
-            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, "lost": importers()[name].lost})
+            about = {"system": one.system, "versions": one.versions, "exact": one.exact, "lost": one.lost}
+            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, **about, "becomes": one.becomes})
         else:
-            click.echo(f"{name:16} {line}")
+            click.echo(f"{name:16} {line}\n{'':16} versions {one.versions} · exact: {one.exact} · lost: {one.lost}")
 
 
 # -- following -------------------------------------------------------------------------------------------------------------
