@@ -6,7 +6,7 @@ agent, and the result is its return. A continuation goes on in the same lane, wi
 
 References are only compared with the names and ids of the files at hand: no path that a trajectory names is ever opened.
 
-What is lost: token ids, log-probabilities per token (their sum is kept), tool definitions, images.
+What is lost: token ids, log-probabilities per token (their sum is kept), images, tool definitions of sub-agents.
 
 Always true: a trajectory is played once; a sub-agent that cannot be found is reported as missing, and its answer is kept; a
 reference that fits several trajectories, or none, leads nowhere.
@@ -30,6 +30,7 @@ from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import TOOLS
 
 _DEEPEST = 50
 
@@ -72,6 +73,8 @@ class _TrajectoryTree:
         self.draft: Draft = session.draft(
             name, task, system=string(as_dict(root.data.get("agent")).get("name")) or "atif", run=run
         )
+        if stated := as_list(as_dict(root.data.get("agent")).get("tool_definitions")):
+            self.draft.meta[TOOLS] = stated
         self.draft.meta["agent"] = {
             k: v for k, v in as_dict(root.data.get("agent")).items() if k in ("name", "version", "model_name")
         }
@@ -443,5 +446,5 @@ atif = Importer(
     },
     versions="1.0 to 1.8",
     exact="tokens, cost, sub-agents, rewards",
-    lost="token ids, tool definitions, images, the task's name",
+    lost="token ids, log-probabilities per token, images, tools of sub-agents, the task's name",
 )

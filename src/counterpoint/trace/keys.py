@@ -66,6 +66,8 @@ NAMES = "names"
 """In `meta`: agent id to what people call the agent: a nickname, the description of its task, a span's name."""
 BEGAN = "began"
 """In `meta`: when its work began, seconds since the epoch; absent where the source has no times."""
+TOOLS = "tools"
+"""In `meta`: the functions that the agents were offered, as the log defines them: as OpenAI, Anthropic or MCP do."""
 PARENT = "parent_session"
 """In `meta` of a run that a session made for itself, such as a review of its next call, and whose records are a trace of their
 own: the session's id."""
