@@ -22,7 +22,7 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, TITLE
+from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, SUB_AGENTS, TITLE
 from counterpoint.trace.quantities import AROUND, NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
@@ -64,6 +64,8 @@ class Draft(DraftRows):
         """Totals that the source states: they count where they are more than what the events carry."""
         self.meta: dict[str, Any] = {}
         self.report = Report()
+        self.unspawned: set[str] = set()
+        """Sub-agents of which there is a transcript and no spawn."""
         self._records = records
         self._has_times = True
         self.has_one_clock = True
@@ -135,6 +137,7 @@ class Draft(DraftRows):
             MODELS: [model for model, _ in by_model.most_common()],
             NAMES: names,
             BEGAN: round(min(times), 3) if times else None,
+            SUB_AGENTS: sorted(self.unspawned),
         }
         return {key: value for key, value in fields.items() if value}
 
@@ -302,9 +305,7 @@ def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> EventOr
     close a cycle is dropped, the latest first.
     """
     n = len(times)
-    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(
-        times[i] <= times[i + 1] for i in range(n - 1)
-    ):
+    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(times[i] <= times[i + 1] for i in range(n - 1)):
         return EventOrder(list(range(n)), list(times), set())
     after: list[list[int]] = [[] for _ in range(n)]
     waiting = [0] * n

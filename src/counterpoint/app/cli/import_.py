@@ -57,7 +57,7 @@ _LARGE = 1 << 30
 @store_option
 @json_option
 def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: bool, **options: Any) -> None:
-    """Import recorded team runs. Without a PATH: this user's Claude Code, Codex and Kimi sessions.
+    """Import recorded team runs. Without a PATH: the sessions of agents in this user's home.
 
     The source is found by content; traces that `counterpoint export` wrote come back as they were. Sessions that
     grew since the last import are updated, the others are left as they are.
@@ -165,7 +165,7 @@ def _homes() -> list[str]:
     found = homes()
     if not found:
         fix = "name a file or folder: counterpoint import PATH"
-        raise NotFound("no Claude Code, Codex or Kimi sessions in this user's home", fix=fix)
+        raise NotFound("no sessions of an agent that we know in this user's home", fix=fix)
     note("reading " + ", ".join(f"{path} ({name})" for name, path in found))
     return [os.fspath(path) for _, path in found]
 
@@ -194,12 +194,13 @@ def _list(*, as_json: bool) -> None:
     import counterpoint.registry as registry
     from counterpoint.app.discover import importers
 
-    for name in sorted(importers()):
+    for name, one in sorted(importers().items()):
         line = registry.summary("format", name)
         if as_json:
-            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, "lost": importers()[name].lost})
+            about = {"system": one.system, "versions": one.versions, "exact": one.exact, "lost": one.lost}
+            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, **about, "becomes": one.becomes})
         else:
-            click.echo(f"{name:16} {line}")
+            click.echo(f"{name:16} {line}\n{'':16} versions {one.versions} · exact: {one.exact} · lost: {one.lost}")
 
 
 # -- following -------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, decode, seconds, string
 from counterpoint.trace import Trace
+from counterpoint.trace.keys import RESUMED_FROM
 
 _AGENT = re.compile(r"(?:^|/)agent-([A-Za-z0-9_-]+)\.jsonl$")
 _META = re.compile(r"(?:^|/)agent-[A-Za-z0-9_-]+\.meta\.json$")
@@ -253,7 +254,7 @@ def _read(session: Session) -> Iterator[Trace]:
         for trace in draft.traces():
             # A resumed session copies the records of the first, which is the smaller: here are those it added.
             if before is not None:
-                trace.meta["resumed_from"] = before
+                trace.meta[RESUMED_FROM] = before
             before = trace.trace_id
             yield trace
 
@@ -326,5 +327,7 @@ claude_code = Importer(
         "attachment": ("message", "human_intervention", "return", "safety_event"),
         "progress": ("message", "tool_call", "tool_result"),
     },
-    lost="client bookkeeping (counted), images, overflowed tool outputs, encrypted thinking",
+    versions="1.0.98 to 2.1.219",
+    exact="tokens, sub-agents, calls",
+    lost="when a call began, encrypted thinking, pictures, deleted transcripts, true outputs in older logs",
 )

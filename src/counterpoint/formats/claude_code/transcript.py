@@ -109,6 +109,7 @@ class Transcript:
         for conversation in self.conversations.others.values():
             if conversation.items and conversation.agent not in self.links.linked() and conversation.agent not in self._parent:
                 self.draft.report.loose(f"{conversation.agent}: no spawn names it")
+                self.draft.unspawned.add(conversation.agent)
             self.advance(conversation)
         lost = sum(child not in self.conversations.others for child in self.links.child.values())
         if lost:

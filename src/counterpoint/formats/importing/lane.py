@@ -70,9 +70,7 @@ class DraftRows:
         """Say more about an event: what is None says nothing, a value of the wrong kind is kept in `extra`."""
         self._say(self.rows[id], end, text, usage, fields)
 
-    def _say(
-        self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]
-    ) -> None:
+    def _say(self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]) -> None:
         for field, value in fields.items():
             if value is None:
                 continue

@@ -200,6 +200,12 @@ def text_of(content: Any) -> str:
     return "" if content is None else str(content)
 
 
+def folder_name(path: Any) -> str | None:
+    """The last part of a folder's path or address, whichever way its slashes lean."""
+    parts = path.replace("\\", "/").rstrip("/").rsplit("/", 1) if isinstance(path, str) else [""]
+    return parts[-1] or None
+
+
 def writable(text: str) -> str:
     """Text that UTF-8 can hold: lone surrogates become question marks."""
     if text.isascii():

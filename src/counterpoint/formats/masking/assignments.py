@@ -98,20 +98,101 @@ _ID = lazy(
     r"[\w-]{0,40}[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|"
     r"[0-9A-HJKMNP-TV-Z]{26}"
 )
-_SENTENCE = frozenset([
-    "enter", "must", "please", "should", "required", "characters", "character", "least", "invalid", "password",
-    "passphrase", "your", "the", "is", "are", "incorrect", "wrong", "expired", "failed",
-]
+_SENTENCE = frozenset(
+    [
+        "enter",
+        "must",
+        "please",
+        "should",
+        "required",
+        "characters",
+        "character",
+        "least",
+        "invalid",
+        "password",
+        "passphrase",
+        "your",
+        "the",
+        "is",
+        "are",
+        "incorrect",
+        "wrong",
+        "expired",
+        "failed",
+    ]
 )
-_LENGTHS = frozenset(["minimum", "maximum", "min", "max", "length", "chars", "digits", "letters", "string", "optional", "zeichen",
-    "days", "hash"])
-_STOP = frozenset([
-    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "enter", "expired", "failed", "field", "file", "for",
-    "from", "has", "have", "if", "in", "input", "invalid", "is", "it", "its", "must", "my", "no", "not", "of", "on",
-    "or", "please", "prompt", "required", "should", "so", "that", "the", "this", "to", "type", "use", "used", "user",
-    "was", "when", "where", "which", "will", "with", "you", "your", "option", "options", "argument", "arguments", "args",
-    "flag", "flags", "parameter", "parameters", "authentication", "based", "manager",
-]
+_LENGTHS = frozenset(
+    ["minimum", "maximum", "min", "max", "length", "chars", "digits", "letters", "string", "optional", "zeichen", "days", "hash"]
+)
+_STOP = frozenset(
+    [
+        "a",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "by",
+        "can",
+        "do",
+        "enter",
+        "expired",
+        "failed",
+        "field",
+        "file",
+        "for",
+        "from",
+        "has",
+        "have",
+        "if",
+        "in",
+        "input",
+        "invalid",
+        "is",
+        "it",
+        "its",
+        "must",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "please",
+        "prompt",
+        "required",
+        "should",
+        "so",
+        "that",
+        "the",
+        "this",
+        "to",
+        "type",
+        "use",
+        "used",
+        "user",
+        "was",
+        "when",
+        "where",
+        "which",
+        "will",
+        "with",
+        "you",
+        "your",
+        "option",
+        "options",
+        "argument",
+        "arguments",
+        "args",
+        "flag",
+        "flags",
+        "parameter",
+        "parameters",
+        "authentication",
+        "based",
+        "manager",
+    ]
 )
 
 
@@ -320,10 +401,8 @@ def is_secret(value: str, level: int, *, is_quoted: bool, is_wide: bool = False)
         return is_signed(value, "") or (not _WORDS.fullmatch(value) and _PLAIN.fullmatch(value) is not None)
     if level == SECRET:
         return (
-            (has_digit(value)
-            and (is_quoted or not _WORDS.fullmatch(value)))
-            or (is_quoted
-            and (chance or (size >= 12 and value.isalnum())))
+            (has_digit(value) and (is_quoted or not _WORDS.fullmatch(value)))
+            or (is_quoted and (chance or (size >= 12 and value.isalnum())))
             or is_signed(value, "" if is_wide else "+&" if is_quoted else CODE_JOINS)
         )
     if level == TOKEN and is_quoted and is_signed(value, CODE_JOINS):
