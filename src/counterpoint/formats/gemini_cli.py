@@ -296,6 +296,8 @@ gemini_cli = Importer(
         "gemini": ("orchestrator_decision", "aggregate", "message", "tool_call", "tool_result", "spawn", "return"),
         "info, warning, error": ("message", "error", "meta"),
     },
-    lost="images, notes of the client, the end of a tool call; printed runs: tokens of each call, what was asked",
+    versions="unstated",
+    exact="tokens, calls, sub-agents",
+    lost="images, client notes, when a call ended; printed runs: tokens per call",
 )
 """Sessions and printed runs of Gemini CLI."""

@@ -86,6 +86,7 @@ def play(draft: Draft, dialogues: Sequence[Dialogue]) -> None:
         if dialogue.agent not in team.begun:
             if dialogue is not dialogues[0]:
                 draft.report.loose(f"agent {dialogue.agent}: no call made it")
+                draft.unspawned.add(dialogue.agent)
             team.play(dialogue)
     steps = [e for dialogue in dialogues for e in dialogue.entries if e.role == "assistant"]
     if missing := sum(e.usage is None for e in steps):
