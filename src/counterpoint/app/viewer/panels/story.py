@@ -21,10 +21,10 @@ from counterpoint.trace.naming import title_of
 _AGENTS, _TEXT, _TOOLS = 400, 700, 3
 _LARGE = 200_000
 _SAID = ("message", "aggregate", "orchestrator_decision", "return")
-_LOOKS = frozenset("grep glob search websearch web_search search_files file_search toolsearch".split())
-_READS = frozenset("read ls webfetch web_fetch fetch read_file view notebookread open".split())
+_LOOKS = {"grep", "glob", "search", "websearch", "web_search", "search_files", "file_search", "toolsearch"}
+_READS = {"read", "ls", "webfetch", "web_fetch", "fetch", "read_file", "view", "notebookread", "open"}
 _KINDS = (("looked something up", _LOOKS), ("read files or pages", _READS))
-_ELSEWHERE = frozenset("bash shell exec_command edit write multiedit notebookedit apply_patch task agent".split())
+_ELSEWHERE = {"bash", "shell", "exec_command", "edit", "write", "multiedit", "notebookedit", "apply_patch", "task", "agent"}
 """Tools that are told of as files, commands and helpers."""
 
 
