@@ -96,6 +96,20 @@ def test_tasks_of_one_side_are_left_out_and_said_and_without_shared_tasks_sets_a
 
 
 @pytest.mark.usefixtures("place")
+def test_runs_that_lack_a_score_more_often_than_the_base_are_not_measured() -> None:
+    base = [made(f"b{k}", project="old", score=1.0) for k in range(20)]
+    crashed = [made(f"n{k}", score=None if k < 3 else 1.0) for k in range(5)]  # C(5, 3) / C(25, 3) = 0.0043
+    once = [made(f"o{k}", project="once", score=None if k == 0 else 1.0) for k in range(5)]  # 5 / 25
+    keep(*base, *crashed, *once)
+    score = gate("project:new", against="project:old").checks[0]
+    assert score.ok is None
+    assert "not all known of 3 runs here and 0 of the base, more than in the base" in score.words
+    score = gate("project:once", against="project:old").checks[0]
+    assert score.ok is True
+    assert "not all known of 1 run here" in score.words
+
+
+@pytest.mark.usefixtures("place")
 def test_a_base_is_a_query_a_store_or_a_file() -> None:
     keep(made("a"), made("b"))
     keep(made("c", project="old"), made("d", project="old"), store="before")
