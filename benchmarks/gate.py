@@ -1,8 +1,8 @@
 """The gate against a base: how often runs that are alike break it, and how often a drop of score or a rise of cost does.
 
-Drawn teams, not a clock: each task has its own chance of success (a mean of 0.7), cost has a heavy tail (lognormal, sigma 1), calls fail
-now and then. Paired: both sides have one run of each task. All three figures are asked for at once, as `counterpoint gate
---against` does. The shares have Wilson's 95 % intervals.
+Drawn teams, not a clock: each task has its own chance of success (a mean of 0.7), cost has a heavy tail (lognormal, sigma 1) and
+calls fail now and then. Paired: both sides have one run of each task. All three figures are asked for at once, as `counterpoint
+gate --against` does. The shares have Wilson's 95 % intervals.
 """
 
 from __future__ import annotations

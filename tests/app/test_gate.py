@@ -88,7 +88,9 @@ def test_shared_tasks_are_compared_task_by_task() -> None:
 @pytest.mark.usefixtures("place")
 def test_tasks_of_one_side_are_left_out_and_said_and_without_shared_tasks_sets_are_compared() -> None:
     keep(*[made(f"n{k}", task=f"t{k}") for k in range(4)], *[made(f"b{k}", task=f"t{k}", project="old") for k in range(2, 9)])
-    assert "2 shared tasks (7 of one side alone left out)" in gate("project:new", against="project:old").checks[0].words
+    score = gate("project:new", against="project:old").checks[0]
+    assert "2 shared tasks (7 of one side alone left out)" in score.words
+    assert "too few to find a difference, however large" in score.words  # 1/4 is the least p of two pairs
     keep(*[made(f"n{k}", score=0.0) for k in range(5)], *[made(f"b{k}", score=1.0, project="old") for k in range(5)], store="apart")
     (score, *_) = gate("project:new", against="project:old", store="apart").checks
     assert (score.ok, score.p) == (False, pytest.approx(1 / 252))
@@ -106,6 +108,7 @@ def test_runs_that_lack_a_score_more_often_than_the_base_are_not_measured() -> N
     assert "not all known of 3 runs here and 0 of the base, more than in the base" in score.words
     score = gate("project:once", against="project:old").checks[0]
     assert score.ok is True
+    assert "too few" not in score.words  # 1 / C(25, 5)
     assert "not all known of 1 run here" in score.words
 
 

@@ -1,12 +1,12 @@
 """`cpt.gate`: limits for a set of runs, and a comparison with another set: for a build that must not make a team worse.
 
 Always true: what was not measured breaks the limit that needs it, and says so; nothing is stored. Against a base, figures are
-tested one-sided (score lower, cost higher, failures higher, and each lacking in more runs): tasks are the units (their runs are averaged first; of one task
-alone the runs), shared tasks are compared task by task by signs at random, else the two sets by permutation, and Holm's rule
-holds over them all (`trace.statistics`). An issue that the base does not have is new where chance would hardly have put all its
-runs on one side: k runs of n + m all among the n with probability C(n, k) / C(n + m, k), at Tarone's (1990) bound over all
-issues. Both tests are exact where the two sets are drawn alike; figures and issues have half of the 5 % each where both are asked
-for.
+tested one-sided (score lower, cost higher, failures higher, and each lacking in more runs): tasks are the units (their runs are
+averaged first; of one task alone the runs), shared tasks are compared task by task by signs at random, else the two sets by
+permutation, and Holm's rule holds over them all (`trace.statistics`). An issue that the base does not have is new where chance
+would hardly have put all its runs on one side: k runs of n + m all among the n with probability C(n, k) / C(n + m, k), at
+Tarone's (1990) bound over all issues. Both tests are exact where the two sets are drawn alike; figures and issues have half of
+the 5 % each where both are asked for.
 """
 
 from __future__ import annotations
@@ -230,28 +230,39 @@ _FIGURES = (("score", "team_reward", -1.0), ("cost", "cost_usd", 1.0), ("failure
 """What is compared, where a line has it, and which way is worse."""
 
 
+class _Figure(NamedTuple):
+    check: Check
+    least: float
+    """The smallest p that so few runs could have."""
+    lack_p: float | None
+    """How often runs as those of the base would lack the figure at least this much more."""
+
+
 def base_checks(rows: Sequence[Summary], base: Sequence[Summary], level: float) -> list[Check]:
     """One check for each figure that either side has: broken where it is worse, not measured where more of it is lacking."""
-    made = [check for name, field, sign in _FIGURES if (check := _figure(name, field, sign, rows, base)) is not None]
-    fields = {f"{name} against": field for name, field, _ in _FIGURES}
-    p_values = [(k, False, check.p) for k, check in enumerate(made) if check.p is not None]
-    p_values += [(k, True, p) for k, _, _ in tuple(p_values) if (p := _lack_p(rows, base, fields[made[k].name])) is not None]
-    found = {key[:2] for key, worse in zip(p_values, holm([p for *_, p in p_values], level), strict=True) if worse}
-    for k, check in enumerate(made):
+    made = [figure for name, field, sign in _FIGURES if (figure := _figure(name, field, sign, rows, base)) is not None]
+    tests = [(k, False, one.check.p) for k, one in enumerate(made) if one.check.p is not None]
+    tests += [(k, True, one.lack_p) for k, one in enumerate(made) if one.lack_p is not None]
+    found = {test[:2] for test, worse in zip(tests, holm([p for *_, p in tests], level), strict=True) if worse}
+    out = []
+    for k, (check, least, _) in enumerate(made):
         if (k, False) in found:
-            made[k] = msgspec.structs.replace(check, ok=False)
+            check = msgspec.structs.replace(check, ok=False)
         elif (k, True) in found:
-            made[k] = msgspec.structs.replace(check, ok=None, words=f"{check.words}, more than in the base")
-    return made
+            check = msgspec.structs.replace(check, ok=None, words=f"{check.words}, more than in the base")
+        elif check.p is not None and least > level / len(tests):
+            check = msgspec.structs.replace(check, words=f"{check.words}; too few to find a difference, however large")
+        out.append(check)
+    return out
 
 
-def _figure(name: str, field: str, sign: float, rows: Sequence[Summary], base: Sequence[Summary]) -> Check | None:
+def _figure(name: str, field: str, sign: float, rows: Sequence[Summary], base: Sequence[Summary]) -> _Figure | None:
     values, others = _by_task(rows, field), _by_task(base, field)
     if not values and not others:
         return None
     if not values or not others:
         where = "these runs" if not values else "the base"
-        return Check(name=f"{name} against", ok=None, words=f"no {name} is known of {where}")
+        return _Figure(Check(name=f"{name} against", ok=None, words=f"no {name} is known of {where}"), 1.0, None)
     apart = _apart(values, others, sign)
     low, high = apart.ends
     show = money if name == "cost" else lambda one: number(one, 3)
@@ -261,8 +272,10 @@ def _figure(name: str, field: str, sign: float, rows: Sequence[Summary], base: S
     lacks = sum(_lacks(row, field) for row in rows), sum(_lacks(row, field) for row in base)
     if any(lacks):
         words += f"; not all known of {counted(lacks[0], 'run')} here and {lacks[1]:,} of the base"
-    return Check(name=f"{name} against", ok=True, words=words, value=fmean(_units(values)), diff=apart.diff, low=low, high=high,
-                 p=apart.p)  # fmt: skip
+    check = Check(
+        name=f"{name} against", ok=True, words=words, value=fmean(_units(values)), diff=apart.diff, low=low, high=high, p=apart.p
+    )
+    return _Figure(check, apart.least, _lack_p(rows, base, field) if lacks[0] else None)
 
 
 class _Apart(NamedTuple):
@@ -271,6 +284,7 @@ class _Apart(NamedTuple):
     diff: float
     ends: tuple[float | None, float | None]
     p: float
+    least: float
     units: str
 
 
@@ -280,22 +294,22 @@ def _apart(values: Mapping[str, list[float]], others: Mapping[str, list[float]],
         by_task = [fmean(values[task]) - fmean(others[task]) for task in common]
         left = len(values.keys() | others.keys()) - len(common)
         units = counted(len(common), "shared task") + (f" ({left:,} of one side alone left out)" if left else "")
-        return _Apart(fmean(by_task), mean_ends(by_task), flip_p([sign * one for one in by_task]), units)
+        return _Apart(fmean(by_task), mean_ends(by_task), flip_p([sign * one for one in by_task]), 0.5 ** len(common), units)
     mine, theirs = _units(values), _units(others)
     p = shuffle_p([sign * one for one in mine], [sign * one for one in theirs])
     units = f"{len(mine):,} against {len(theirs):,} {'runs' if common else 'tasks, none shared'}"
-    return _Apart(fmean(mine) - fmean(theirs), difference_ends(mine, theirs), p, units)
+    least = 1 / math.comb(len(mine) + len(theirs), len(mine))
+    return _Apart(fmean(mine) - fmean(theirs), difference_ends(mine, theirs), p, least, units)
 
 
 def _lacks(row: Summary, field: str) -> bool:
     return getattr(row, field) is None or (field == "cost_usd" and bool(row.unpriced or row.uncounted))
 
 
-def _lack_p(rows: Sequence[Summary], base: Sequence[Summary], field: str) -> float | None:
+def _lack_p(rows: Sequence[Summary], base: Sequence[Summary], field: str) -> float:
     """How often runs as those of the base would lack a figure at least this much more: a team that crashes has no score."""
-    if not any(_lacks(row, field) for row in rows):
-        return None
-    return _apart(*(_tasks([(row, float(_lacks(row, field))) for row in side]) for side in (rows, base)), 1.0).p
+    here, there = (_tasks([(row, float(_lacks(row, field))) for row in side]) for side in (rows, base))
+    return _apart(here, there, 1.0).p
 
 
 def _by_task(rows: Sequence[Summary], field: str) -> dict[str, list[float]]:
