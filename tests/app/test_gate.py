@@ -162,9 +162,24 @@ def test_the_command_ends_with_4_and_writes_its_files_whole(place: Path, run: Ru
     assert [case.find("failure") is None for case in suite] == [True, False]
     told = (place / "gate.md").read_text()
     assert "### Counterpoint gate fails" in told
-    assert "<script>" not in told
+    assert "- score: `a|b <script>`, `c`" in told  # as it is, where nothing is markup
     assert run("gate", "--min-score", "0.2", "-o", "gate.md")[0] == 0
     assert "gate passes" in (place / "gate.md").read_text()
+
+
+def test_a_summary_says_what_failed_and_no_markup_of_it(place: Path, run: Run) -> None:
+    """The words of a failed call are somebody else's: no column, tag, link or call of a person in the table."""
+    faults = ["@octocat [here](http://x.test) | <img src=x> `code` **now**"]
+    keep(*[made(f"new_{k}", errors=faults) for k in range(5)], *[made(f"b{k}", project="old") for k in range(20)])
+    assert run("gate", "--query", "project:new", "--against", "project:old", "--no-new-issues", "-o", "gate.md")[0] == 4
+    lines = (place / "gate.md").read_text().splitlines()
+    (line,) = [one for one in lines if "new issues |" in one]
+    assert len(line.replace("\\|", "").split("|")) == 5
+    assert "<img" not in line
+    assert "\\[here\\](" in line
+    assert "`" not in line
+    assert "@octocat" not in line
+    assert any("`new_0`" in one for one in lines)
 
 
 @pytest.mark.usefixtures("place")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -301,6 +305,25 @@ def test_a_store_that_a_test_names_keeps_its_run_and_a_copy_is_made(pytester: py
     assert len(ids) == 2
     assert ids[0] == "run-1"
     assert re.fullmatch(r"run-1-[0-9a-f]{6}", ids[1])
+
+
+@pytest.mark.usefixtures("tests")
+def test_the_example_runs_as_its_workflow_says(pytester: pytest.Pytester) -> None:
+    """Both runs of the tests and the gate over them, as `examples/gate/workflow.yml` has them."""
+    example = Path(__file__).parents[2] / "examples" / "gate"
+    commands = re.findall(r"run: ((?:pytest|counterpoint gate) .*)", (example / "workflow.yml").read_text())
+    assert len(commands) == 3
+    for command, place in zip(commands[:2], ("base", "new"), strict=True):
+        shutil.copytree(example, pytester.path / place)
+        words = shlex.split(command.removesuffix(" || true").replace("$GITHUB_WORKSPACE", str(pytester.path)))
+        done = subprocess.run([sys.executable, "-m", *words], cwd=pytester.path / place, capture_output=True, text=True, check=False)
+        assert "6 passed" in done.stdout, done.stdout
+    words = [sys.executable, "-m", "counterpoint", *shlex.split(commands[2])[1:]]
+    done = subprocess.run(words, cwd=pytester.path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 shared tasks" in done.stdout
+    assert (pytester.path / "junit.xml").exists()
+    assert "gate passes" in (pytester.path / "gate.md").read_text()
 
 
 def test_workers_of_xdist_keep_in_one_store(pytester: pytest.Pytester, tests: Pytest) -> None:
