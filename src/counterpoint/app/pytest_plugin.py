@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("counterpoint"):
         from counterpoint.app.pytest_teams import Teams
 
-        config.pluginmanager.register(Teams(config), TEAMS)
+        config.pluginmanager.register(Teams(config, LIMITS), TEAMS)
     elif config.getoption("counterpoint_store"):
         raise pytest.UsageError("--counterpoint-store is where --counterpoint keeps runs: give both")
 

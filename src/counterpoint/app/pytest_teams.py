@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 import counterpoint.recorder.witness as witness
 from counterpoint.app.api.gate import limit_checks
-from counterpoint.app.pytest_plugin import LIMITS
 from counterpoint.display import counted, money
 from counterpoint.errors import CounterpointError
 from counterpoint.recorder.recording import Recording
@@ -43,9 +42,10 @@ class _Ended(NamedTuple):
 class Teams:
     """The teams of a session of tests, in one process."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        """Open the store, which programs use that name no other."""
-        self._limits = _of_settings(config)
+    def __init__(self, config: pytest.Config, limits: Collection[str]) -> None:
+        """Open the store, which programs use that name no other; `limits` are the names of those there are."""
+        self._names = tuple(limits)
+        self._settings = _of_settings(config, self._names)
         named = config.getoption("counterpoint_store")
         folder = config.invocation_params.dir
         if not named and (named := config.getini("counterpoint_store")):
@@ -104,7 +104,7 @@ class Teams:
         self._test, self.own = item.nodeid, None
         self._runs, self._lost, self._running = {}, [], set()
         self._is_due = self._is_past = False
-        _limits_of(item, self._limits)  # a marker that says nothing fails before a team costs anything
+        _limits_of(item, self._settings, self._names)  # a marker that says nothing fails before a team costs anything
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -180,13 +180,14 @@ class Teams:
 
     def _hold(self, item: pytest.Item) -> None:
         """Fail the test where its runs break a limit, or nothing says whether they do."""
-        limits = _limits_of(item, self._limits)
+        limits = _limits_of(item, self._settings, self._names)
         is_marked = any(True for _ in item.iter_markers("counterpoint"))
         if not limits or not (is_marked or self._runs or self._lost):
             return  # a test without a team
         if not self._runs:
             pytest.fail(f"counterpoint: not measured: no run ended in this test ({', '.join(limits)})", pytrace=False)
-        broken = [one for one in limit_checks(list(self._runs.values()), **{**dict.fromkeys(LIMITS), **limits}) if not one.passed]
+        checks = limit_checks(list(self._runs.values()), **{**dict.fromkeys(self._names), **limits})
+        broken = [one for one in checks if not one.passed]
         lines = []
         for one in broken:
             lines.append(f"counterpoint: {one.name} {'not measured' if one.ok is None else 'broken'}: {one.words}")
@@ -225,9 +226,9 @@ class Teams:
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 
-def _of_settings(config: pytest.Config) -> dict[str, float]:
+def _of_settings(config: pytest.Config, names: Sequence[str]) -> dict[str, float]:
     out = {}
-    for name in LIMITS:
+    for name in names:
         if text := config.getini(f"counterpoint_{name}"):
             try:
                 out[name] = float(text)
@@ -238,13 +239,13 @@ def _of_settings(config: pytest.Config) -> dict[str, float]:
     return out
 
 
-def _limits_of(item: pytest.Item, settings: Mapping[str, float]) -> dict[str, float]:
+def _limits_of(item: pytest.Item, settings: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """The limits of a test: what its nearest marker says, then those around it, then the settings; None lifts a limit."""
     out: dict[str, Any] = {}
     for marker in item.iter_markers("counterpoint"):
-        if marker.args or (strange := [name for name in marker.kwargs if name not in LIMITS]):
+        if marker.args or (strange := [name for name in marker.kwargs if name not in names]):
             what = repr(marker.args[0]) if marker.args else strange[0]
-            pytest.fail(f"@pytest.mark.counterpoint: no limit {what}: name {', '.join(LIMITS)}", pytrace=False)
+            pytest.fail(f"@pytest.mark.counterpoint: no limit {what}: name {', '.join(names)}", pytrace=False)
         for name, value in marker.kwargs.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)):
                 pytest.fail(f"@pytest.mark.counterpoint({name}={value!r}): give a finite number, or None", pytrace=False)
