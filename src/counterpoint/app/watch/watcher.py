@@ -36,7 +36,7 @@ _IDLE_SHARE, _BUSY_SHARE = 0.0025, 0.1
 _BEFORE_S = 3600.0
 _TOGETHER_S = 2 * 86_400.0
 """Files of so long are read together: those of one team lie in several folders."""
-_SLICE = 8
+_SLICE = 64
 _AGAIN_S = 10.0
 
 
