@@ -70,7 +70,7 @@ class Issue(Struct, kw_only=True):
     """How many of them nothing mended later in the run."""
     first: float | None
     last: float | None
-    """When it was first and last seen, seconds since the epoch."""
+    """When it was first and last seen, seconds since the epoch; where no run says, None and when the last was added."""
     tokens: int
     cost_usd: float | None
     """Of the model calls that led to it: at least this much."""
@@ -293,7 +293,9 @@ class _Memory:
 
 def since_words(issue: Issue) -> str:
     """When it was seen, in words."""
-    if issue.first is None or issue.last is None:
+    if issue.last is None:
         return "-"
+    if issue.first is None:
+        return f"added {local_day(issue.last)}"
     first, last = local_day(issue.first), local_day(issue.last)
     return first if first == last else f"{first} to {last}"
