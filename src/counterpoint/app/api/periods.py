@@ -3,7 +3,8 @@
 Always true: only what was done in each time counts, to the quarter of an hour; a run whose time is not known is in neither and is
 counted; a figure that no run has is None, and has no change. The difference per run is that of the means over tasks, for runs of
 one task are not independent (a run of no named task is a task of its own), with a 95 % interval where both sides have `ENOUGH`
-tasks, else none: Student's of the differences where they share so many, and only these are compared, else Welch's. A run's reward counts where the run was last at work.
+tasks, else none: Student's of the differences where they share so many, and only these are compared, else Welch's. A run's reward
+counts where the run was last at work.
 """
 
 from __future__ import annotations
