@@ -45,6 +45,7 @@ def test_an_issue_leads_to_its_events_and_a_decision_is_kept(page: Any, viewer: 
     page.get_by_role("link", name=wanted.name, exact=True).click()
     page.wait_for_url(re.compile(f"/issues/{wanted.id}"))
     region = page.get_by_role("region", name="Runs")
+    region.locator("tbody tr").first.wait_for()
     assert region.locator("tbody tr").count() == wanted.runs
     region.locator("td.events a").first.click()
     page.wait_for_url(re.compile(r"/t/[^?]+\?e=e\d+"))
