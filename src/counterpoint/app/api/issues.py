@@ -102,7 +102,7 @@ class Issue(Struct, kw_only=True):
 
     @property
     def is_rare(self) -> bool:
-        """Whether it happened in one run alone, twice at most, and nobody decided anything; orders that were followed never are."""
+        """Whether it happened in one run alone, twice at most, and nobody decided anything; what is grave never is."""
         is_grave = self.open > 0 and self.kind in ("injection", "runaway", "cost_jump")
         return self.runs < 2 and self.open < 3 and self.decided is None and not is_grave
 
