@@ -291,7 +291,7 @@ def test_a_kill_between_sending_and_noting_sends_the_same_key_again(tmp_path: Pa
         assert again.note([an_alert()], [who]) == []
         for alert in again.waiting(who):
             Webhook(hook.url).send(alert)
-            again.told(alert, who)
+            again.note_delivery(alert, who)
         assert hook.ids() == {an_alert().id: 2}
         assert again.waiting(who) == []
         again.close()
@@ -304,7 +304,7 @@ def test_a_torn_ledger_keeps_what_was_whole_and_is_held_by_one(tmp_path: Path) -
     ledger = Ledger(tmp_path / "watch")
     ledger.begin({"/old": 5.0})
     ledger.note([an_alert("r1"), an_alert("r2")], ["terminal"])
-    ledger.told(an_alert("r1"), "terminal")
+    ledger.note_delivery(an_alert("r1"), "terminal")
     with pytest.raises(TryAgain):
         Ledger(tmp_path / "watch")
     ledger.close()

@@ -148,13 +148,13 @@ class Ledger:
                 self._take(line)
             return new
 
-    def told(self, alert: Alert, who: str) -> None:
+    def note_delivery(self, alert: Alert, who: str) -> None:
         """Somebody has taken an alert."""
         with self._lock:
             self._append(_Line(told=(alert.id, who)))
             self._settle(alert.id, who)
 
-    def lost(self, alert: Alert, who: str, why: str) -> None:
+    def note_loss(self, alert: Alert, who: str, why: str) -> None:
         """Nobody tries any more."""
         with self._lock:
             self._append(_Line(lost=(alert.id, who, why)))
@@ -171,7 +171,7 @@ class Ledger:
         """Whether this version of a run was judged; it only saves work."""
         return version is not None and self._judged.get(trace_id) == version
 
-    def judged(self, trace_id: str, version: str | None) -> None:
+    def note_judgement(self, trace_id: str, version: str | None) -> None:
         """This version of a run was judged, and its alerts are kept."""
         if version is not None:
             with self._lock:

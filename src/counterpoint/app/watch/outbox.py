@@ -83,14 +83,14 @@ class Outbox:
             self._later(alert, f"{type(error).__name__}: {error}", 0.0)
         else:
             self._tries.pop(alert.id, None)
-            self._kept(lambda: self._ledger.told(alert, self.channel.who))
+            self._kept(lambda: self._ledger.note_delivery(alert, self.channel.who))
 
     def _later(self, alert: Alert, why: str, wait_s: float) -> None:
         count = self._tries.get(alert.id, (0, 0.0))[0] + 1
         if time.time() - alert.at > _PATIENCE_S and count > 1:
             self._tries.pop(alert.id, None)
             self._note(f"{self.channel.label}: not told of {alert.id} for three days: {why}")
-            self._kept(lambda: self._ledger.lost(alert, self.channel.who, why))
+            self._kept(lambda: self._ledger.note_loss(alert, self.channel.who, why))
             return
         self._tries[alert.id] = count, time.monotonic() + max(wait_s, min(_FIRST_S * 2 ** min(count - 1, 20), _LONGEST_S))
         if count in (1, 5):

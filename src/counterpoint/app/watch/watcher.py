@@ -187,7 +187,7 @@ class Watcher:
             self._stuck[name] = due, [file for file, _ in files], found.stuck
         else:  # a run that may be stuck is judged again when the watch begins anew
             self._stuck.pop(name, None)
-            self.ledger.judged(name, version)
+            self.ledger.note_judgement(name, version)
 
     def _tell_stuck(self) -> None:
         """Runs of which nothing grew for long enough; what grew meanwhile is judged anew."""
@@ -213,7 +213,7 @@ class Watcher:
     def _to_terminal(self, alert: Alert) -> None:
         self.tell_alert(alert)
         self.told += 1
-        self.ledger.told(alert, TERMINAL)
+        self.ledger.note_delivery(alert, TERMINAL)
 
 
 def _is_of(name: str, changed: set[str]) -> bool:
