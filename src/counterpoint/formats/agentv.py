@@ -6,7 +6,8 @@
 | role assistant | one `orchestrator_decision`, with a `tool_call` and a `tool_result` for each call |
 | role system, tool | `message` of `system`, `tool_result` |
 
-Tokens: `token_usage` of a row; what `transcript_token_usage` has beyond these is the last step's. So is `transcript_cost_usd`.
+Tokens: `token_usage` of a row; what `transcript_token_usage` has beyond these is the last step's. `transcript_cost_usd` is the
+cost of the trace.
 
 What is lost: which call was of which span, what the transcript was made from (kept in `meta`).
 
@@ -70,13 +71,16 @@ def _trace(session: Session, test: str, target: str, name: str, rows: list[dict[
     if total and steps and (rest := without(total, (step.usage for step in steps if step.usage))):
         steps[-1].usage = steps[-1].usage.plus(rest) if steps[-1].usage else rest
         steps[-1].extra = {**steps[-1].extra, **RUN}
-    if steps and (cost := number(rows[-1].get("transcript_cost_usd"))) is not None:
-        steps[-1].cost = cost
+    cost = number(rows[-1].get("transcript_cost_usd"))
     about = {"target": target, "provider": source.get("provider"), "version": source.get("version")}
     draft.meta.update({key: value for key, value in about.items() if string(value)})
     if project := folder_name(source.get("cwd")):
         draft.meta["project"] = project
     play(draft, [Dialogue(entries=entries)])
+    if cost is not None:  # the run's own, where list prices would say what each step cost
+        for fields in draft.rows.values():
+            fields.pop("cost_usd", None)
+        draft.costs["cost_usd"] = cost
     draft.lane(MAIN).stops()
     yield from draft.traces()
 
@@ -87,7 +91,8 @@ def _entry(row: dict[str, Any], name: str, model: str | None) -> Entry:
     text = text_of(content) if content is not None else ""
     at = seconds(row.get("end_time")) or seconds(row.get("start_time"))
     if role == "tool":
-        return Entry("tool", id=name, at=at, answers=[Answer(text, string(row.get("tool_call_id")), string(row.get("name")), at=at)])
+        answer = Answer(text, string(row.get("tool_call_id")), string(row.get("name")), at=at)
+        return Entry("tool", id=name, at=at, answers=[answer])
     if role not in ("user", "system", "assistant"):
         return Entry("user", text, name, at, by=role)
     entry = Entry(role, text, name, at)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from counterpoint.errors import InputError
@@ -260,10 +261,8 @@ def _calls(record: dict[str, Any], name: str) -> list[Call]:
     for k, raw in enumerate(map(as_dict, as_list(record.get("tool_calls")))):
         arguments = raw.get("args", raw.get("arguments"))
         if isinstance(arguments, str):
-            try:
+            with suppress(InputError):
                 arguments = decode(arguments)
-            except InputError:
-                pass
         if tool := string(raw.get("name")):
             calls.append(Call(string(raw.get("id")) or f"{name}.{k}", tool, arguments))
     return calls

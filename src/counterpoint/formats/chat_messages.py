@@ -95,7 +95,8 @@ class _Chat:
     def __init__(self, session: Session, around: dict[str, Any]) -> None:
         messages = as_list(around.get("messages"))
         name = string(around.get("id")) or f"chat-{run_of(messages[:2])}"
-        self.draft = session.draft(name, name, system="chat", run=run_of(around))
+        is_logged = bool(messages) and "session_id" in as_dict(messages[0])
+        self.draft = session.draft(name, name, system="chat", run=run_of(messages[:2] if is_logged else around))
         self.model = string(around.get("model"))
         self.entries: list[Entry] = []
         self.records = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from counterpoint.formats.importer import Session
@@ -247,13 +248,15 @@ class AcpConversation:
         draft.report.lacks[_STEPS] += 1
         if open_calls := len(self._of.keys() - self._answers.keys()):
             draft.report.lacks["how a tool call ended"] += open_calls
-        if len(self._turns) > 1 and all(a.input <= b.input and a.output <= b.output for a, b in zip(self._turns, self._turns[1:])):
+        if len(self._turns) > 1 and all(a.input <= b.input and a.output <= b.output for a, b in pairwise(self._turns)):
             draft.report.lacks[_GROWING] += 1
         draft.report.note_odd_counts(self._odd)
         draft.report.mended.update({"what a loaded session told again": self._again} if self._again else {})
         play(draft, list(self.dialogues.values()))
         draft.lane(MAIN).stops()
-        if self._cost is not None:
+        if self._cost is not None:  # the session's own, where list prices would say what each step cost
+            for row in draft.rows.values():
+                row.pop("cost_usd", None)
             draft.costs["cost_usd"] = self._cost
         draft.meta.update({**self.meta, **about})
         if left_out := {kind: n for kind, n in sorted(self.left_out.items()) if n}:

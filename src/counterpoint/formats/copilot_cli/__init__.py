@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoint.formats.copilot_cli.events import SessionEvents
 from counterpoint.formats.copilot_cli.hook_events import hook_log, is_hook_log
-from counterpoint.formats.copilot_cli.session_file import is_history, oldest_history, older_session
+from counterpoint.formats.copilot_cli.session_file import is_history, older_session, oldest_history
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.dialogue import require_half
 from counterpoint.formats.importing.files import File, first_keys

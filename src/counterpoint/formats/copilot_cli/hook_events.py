@@ -18,13 +18,14 @@ from counterpoint.formats.importing.values import as_dict, decode, folder_name, 
 from counterpoint.trace import Trace
 
 _KINDS = {
-    **{"userpromptsubmitted": "prompt", "userpromptsubmit": "prompt", "userprompt": "prompt"},
-    **{"assistantresponse": "answer", "assistantmessage": "answer"},
-    **{"pretooluse": "call", "posttooluse": "result", "posttoolusefailure": "result"},
-    **{"sessionstart": "start", "sessionend": "end", "erroroccurred": "error"},
-    **{"agentstop": "note", "subagentstart": "note", "subagentstop": "note", "notification": "note", "precompact": "note"},
-}
+    "userpromptsubmitted": "prompt", "userpromptsubmit": "prompt", "userprompt": "prompt",
+    "assistantresponse": "answer", "assistantmessage": "answer",
+    "pretooluse": "call", "posttooluse": "result", "posttoolusefailure": "result",
+    "sessionstart": "start", "sessionend": "end", "erroroccurred": "error",
+    "agentstop": "note", "subagentstart": "note", "subagentstop": "note", "notification": "note", "precompact": "note",
+}  # fmt: skip
 _SURE = frozenset({"prompt", "answer", "call", "result"})
+_ARGUMENTS = ("toolArgs", "tool_args", "tool_input", "toolInput", "args", "input")
 _OK = {"success": True, "failure": False, "error": False, "denied": False, "rejected": False, "timeout": False}
 
 
@@ -129,7 +130,7 @@ def _tool(event: dict[str, Any]) -> str:
 
 
 def _arguments(event: dict[str, Any]) -> Any:
-    found = next((event[key] for key in ("toolArgs", "tool_args", "tool_input", "toolInput", "args", "input") if key in event), None)
+    found = next((event[key] for key in _ARGUMENTS if key in event), None)
     if isinstance(found, str):
         try:
             return decode(found)
