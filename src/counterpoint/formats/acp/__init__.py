@@ -44,7 +44,7 @@ _LOOKED_AT = 50
 
 
 def _sniff(head: bytes) -> bool:
-    if b'"sessionUpdate"' not in head and b'"session/' not in head:
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{" or (b'"sessionUpdate"' not in head and b'"session/' not in head):
         return False
     lines = head.split(b"\n")
     for k, line in enumerate(lines[:_LOOKED_AT]):

@@ -342,7 +342,7 @@ claude_code = Importer(
         "attachment": ("message", "human_intervention", "return", "safety_event"),
         "progress": ("message", "tool_call", "tool_result"),
     },
-    versions="1.0.98 to 2.1.219",
+    versions="1.0.98 to 2.1.219, records without ids",
     exact="tokens, sub-agents, calls",
     lost="when a call began, encrypted thinking, pictures, deleted transcripts, true outputs in older logs",
 )

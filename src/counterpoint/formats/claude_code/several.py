@@ -56,6 +56,7 @@ def _read(line: Line, data: bytes) -> _Record:
     about = string(got.get("messageId")) or string(got.get("leafUuid"))
     is_message = isinstance(got.get("message"), dict)
     uuid = string(got.get("uuid")) or (f"line {line.start}" if is_message else None)
+    is_message = is_message or got.get("type") == "progress"
     return _Record(line, string(got.get("sessionId")), uuid, above, about, is_message)
 
 
