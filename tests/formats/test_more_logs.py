@@ -303,6 +303,14 @@ def test_what_only_looks_like_theirs_is_nobody_s(data: bytes, tmp_path: Path) ->
     assert find([tmp_path]).sessions == []
 
 
+def test_a_blank_line_before_json_is_no_protobuf() -> None:
+    """The fuzz found it: a file of TRAIL's with a blank line before it went to OpenInference."""
+    files = logs.files_of(logs.SAMPLES / "trail")
+    heads = [data for file in files if b'"span_name"' in (data := file.head())]
+    assert heads
+    assert all([n for n in ("openinference", "trail") if logs.importer(n).sniff(b"\n\n" + d)] == ["trail"] for d in heads)
+
+
 def test_a_file_of_which_less_than_half_is_known_is_refused() -> None:
     data = lines(update("agent_message_chunk", content=words("hi")), *({"a": k} for k in range(9)))
     with pytest.raises(InputError, match="less than half"):
