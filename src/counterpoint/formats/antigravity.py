@@ -139,7 +139,7 @@ def _link(talks: Sequence[_Talk]) -> None:
                 said = child.words or answer.text
                 if k:
                     step.calls.append(own)
-                    talk.dialogue.entries.append(Entry("tool", at=child.ended, answers=[Answer(said, own.id, own.tool, True)]))
+                    talk.dialogue.entries.append(Entry("tool", at=child.end, answers=[Answer(said, own.id, own.tool, True)]))
                 else:
                     answer.text = said
                 child.dialogue.call, child.dialogue.rule = own.id, "the conversation that the call's answer names"
@@ -166,7 +166,7 @@ class _Talk:
         return next((e.text for e in reversed(self.dialogue.entries) if e.role == "assistant" and e.text), "")
 
     @property
-    def ended(self) -> float | None:
+    def end(self) -> float | None:
         """When it said it."""
         return next((e.at for e in reversed(self.dialogue.entries) if e.at is not None), None)
 

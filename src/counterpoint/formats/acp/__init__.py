@@ -1,4 +1,4 @@
-"""Agent Client Protocol: what a client and an agent told each other, as logs of JSON-RPC and events of daemons keep it.
+"""Agent Client Protocol: what a client and an agent told each other, in logs of JSON-RPC and of daemons.
 
 | message | becomes |
 |---|---|
@@ -155,12 +155,12 @@ class _Log:
             return one.update(as_dict(params.get("update")), at, f"r{number}")
         if method == "session/prompt":
             self._waiting["prompt", request] = name
-            one.asked(params.get("prompt"), at, f"r{number}")
+            one.prompt(params.get("prompt"), at, f"r{number}")
         elif method == "session/cancel":
-            one.cancelled(at, f"r{number}")
+            one.cancel(at, f"r{number}")
         else:
             self._waiting["permission", request] = name
-            one.wants(request, params, at, f"r{number}")
+            one.request(request, params, at, f"r{number}")
         return True
 
     def _of(self, name: str) -> AcpConversation:
@@ -177,12 +177,12 @@ class _Log:
         if "result" not in message and error is None:
             return False
         if "outcome" in result and ("permission", request) in self._waiting:
-            self._of(self._waiting.pop(("permission", request)) or "").decided(request, result, at)
+            self._of(self._waiting.pop(("permission", request)) or "").decide(request, result, at)
         elif ("stopReason" in result or error is not None) and ("prompt", request) in self._waiting:
-            self._of(self._waiting.pop(("prompt", request)) or "").ended(result, as_dict(error), at)
+            self._of(self._waiting.pop(("prompt", request)) or "").end_turn(result, as_dict(error), at)
         elif string(result.get("sessionId")):
             self._waiting.pop(("new", request), None)
-            self._of(result["sessionId"]).chose(result)
+            self._of(result["sessionId"]).choose(result)
         elif ("load", request) in self._waiting:
             self._of(self._waiting.pop(("load", request)) or "").is_told_again = False
         elif agent := string(as_dict(result.get("agentInfo")).get("name")):

@@ -58,23 +58,23 @@ class AcpConversation:
 
     # -- what the person did -----------------------------------------------------------------------------------------------
 
-    def asked(self, prompt: Any, at: float | None, name: str) -> None:
+    def prompt(self, prompt: Any, at: float | None, name: str) -> None:
         """A prompt."""
         self._begun = len(self.dialogue.entries)
         self.dialogue.entries.append(Entry("user", self._text(prompt), name, at, extra={"is_prompt": True}))
 
-    def cancelled(self, at: float | None, name: str) -> None:
+    def cancel(self, at: float | None, name: str) -> None:
         """The person stops the turn."""
         self.dialogue.entries.append(Entry("user", "cancelled", name, at, extra={"interrupted": True}))
 
-    def wants(self, request: str, params: dict[str, Any], at: float | None, name: str) -> None:
+    def request(self, request: str, params: dict[str, Any], at: float | None, name: str) -> None:
         """The agent asks whether it may; the call is one that was told of, or is told of here."""
         call = as_dict(params.get("toolCall"))
         self._wanted[request] = params
         if string(call.get("toolCallId")):
             self._tool({**call, "status": None}, at, name)
 
-    def decided(self, request: str, result: dict[str, Any], at: float | None) -> None:
+    def decide(self, request: str, result: dict[str, Any], at: float | None) -> None:
         """What the person said to that."""
         params = self._wanted.pop(request, {})
         outcome = as_dict(result.get("outcome")) or {"outcome": result.get("outcome"), **result}
@@ -216,11 +216,11 @@ class AcpConversation:
             return Usage(into or 0, read or 0, wrote or 0, out or 0, thought or 0)  # the input leaves the cache out
         return Usage.whole(into, out, cached=read, written=wrote, reasoning=thought)
 
-    def chose(self, result: dict[str, Any]) -> None:
+    def choose(self, result: dict[str, Any]) -> None:
         """What a new session says about itself."""
         self.model = string(as_dict(result.get("models")).get("currentModelId")) or self.model
 
-    def ended(self, result: dict[str, Any], error: dict[str, Any], at: float | None) -> None:
+    def end_turn(self, result: dict[str, Any], error: dict[str, Any], at: float | None) -> None:
         """A turn ends: with its tokens where no piece of it stated any, or with an error."""
         steps = [e for e in self.dialogue.entries[self._begun :] if e.role == "assistant"]
         usage = self._usage(as_dict(result.get("usage")))
