@@ -315,3 +315,16 @@ def test_a_file_of_which_less_than_half_is_known_is_refused() -> None:
     data = lines(update("agent_message_chunk", content=words("hi")), *({"a": k} for k in range(9)))
     with pytest.raises(InputError, match="less than half"):
         logs.imported("acp", {"x.jsonl": data})
+
+
+@pytest.mark.parametrize("odd", [{"a": 1}, [1]])
+def test_a_kind_that_is_no_text_raises_nothing(odd: object) -> None:
+    """The fuzz found these: kinds were looked up before anybody asked what they are."""
+    history = json.dumps([{"role": odd, "content": "x", "name": "y"}]).encode()
+    assert not logs.importer("autogen").sniff(history)
+    (trace,) = logs.imported("claude_code", {"x.jsonl": lines(message("user", "Hi", sessionId="one"), {"type": odd})})
+    assert said(trace) == ["Hi"]
+    use = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    chat = [{"role": "user", "content": [{"type": odd}]}, {"role": "assistant", "content": [use]}]
+    (trace,) = logs.imported("chat_messages", {"x.json": json.dumps(chat).encode()})
+    assert calls(trace) == [("t", "look")]

@@ -1,4 +1,4 @@
-"""Google Antigravity: transcripts of conversations (`brain/<id>/.system_generated/logs/`), and the steps of its SDK.
+"""Google Antigravity: transcripts (`brain/<id>/.system_generated/logs/`), and the steps of its SDK.
 
 | step | becomes |
 |---|---|

@@ -68,15 +68,15 @@ def _read(session: Session) -> Iterator[Trace]:
         elif len(values) == 1 and isinstance(values[0], list) and all("messages" in as_dict(v) for v in values[0]):
             values = values[0]
         for value in values:
-            around = value if isinstance(value, dict) else {"messages": value, "id": _session_of(value)}
+            around = value if isinstance(value, dict) else {"messages": value}
             chat = _Chat(session, around)
             require_half(file.name, chat.records, chat.unknown)
             session.report.unknown.update(chat.unknown)
             yield from chat.traces()
 
 
-def _session_of(messages: Any) -> str | None:
-    return string(as_dict(messages[0]).get("session_id")) if isinstance(messages, list) and messages else None
+def _session_of(messages: list[Any]) -> str | None:
+    return string(as_dict(messages[0]).get("session_id")) if messages else None
 
 
 def _by_session(messages: list[Any]) -> list[list[Any]]:
@@ -94,9 +94,9 @@ class _Chat:
 
     def __init__(self, session: Session, around: dict[str, Any]) -> None:
         messages = as_list(around.get("messages"))
-        name = string(around.get("id")) or f"chat-{run_of(messages[:2])}"
-        is_logged = bool(messages) and "session_id" in as_dict(messages[0])
-        self.draft = session.draft(name, name, system="chat", run=run_of(messages[:2] if is_logged else around))
+        name = string(around.get("id")) or _session_of(messages) or f"chat-{run_of(messages[:2])}"
+        run = run_of(messages[:2] if _session_of(messages) else around)
+        self.draft = session.draft(name, name, system="chat", run=run)
         self.model = string(around.get("model"))
         self.entries: list[Entry] = []
         self.records = 0
@@ -111,8 +111,10 @@ class _Chat:
 
     def _message(self, raw: dict[str, Any], name: str) -> None:
         blocks = [p for p in map(as_dict, as_list(raw.get("content"))) if _is_tool(p)]
-        rest = [p for p in as_list(raw.get("content")) if not _is_tool(as_dict(p)) and as_dict(p).get("type") not in _MEDIA]
-        self.left_out.update(str(as_dict(p)["type"]) for p in as_list(raw.get("content")) if as_dict(p).get("type") in _MEDIA)
+        kinds = [string(as_dict(p).get("type")) for p in as_list(raw.get("content"))]
+        parts = zip(as_list(raw.get("content")), kinds, strict=True)
+        rest = [p for p, kind in parts if not _is_tool(as_dict(p)) and kind not in _MEDIA]
+        self.left_out.update(kind for kind in kinds if kind in _MEDIA)
         message = message_of({**raw, "content": rest} if isinstance(raw.get("content"), list) else raw)
         if message is None or message.role not in _ROLES:
             self.unknown[f"message of role {raw.get('role')}"] += 1
@@ -145,7 +147,7 @@ class _Chat:
 
     def _block(self, block: dict[str, Any], entry: Entry) -> None:
         call = string(block.get("id"))
-        if block.get("type") in _CALLS:
+        if string(block.get("type")) in _CALLS:
             entry.calls.append(Call(call, string(block.get("name")) or "unnamed", block.get("input")))
             return
         text, failed = text_of(block.get("content") or ""), block.get("is_error")

@@ -68,7 +68,7 @@ def _is_sure(message: dict[str, Any]) -> bool:
     params = as_dict(message.get("params"))
     if message.get("method") == "session/update":
         return isinstance(as_dict(params.get("update")).get("sessionUpdate"), str)
-    return message.get("method") in _SURE and bool(params)
+    return string(message.get("method")) in _SURE and bool(params)
 
 
 def _unwrapped(record: dict[str, Any], depth: int = 0) -> dict[str, Any] | None:

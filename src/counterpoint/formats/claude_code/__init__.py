@@ -101,7 +101,7 @@ def _is_bare(record: dict[str, Any]) -> bool:
     content = message.get("content")
     if isinstance(content, str):
         return string(record.get("sessionId")) is not None
-    return isinstance(content, list) and any(as_dict(block).get("type") in _BLOCKS for block in content)
+    return isinstance(content, list) and any(string(as_dict(block).get("type")) in _BLOCKS for block in content)
 
 
 def _sidecar(name: str) -> bool:
