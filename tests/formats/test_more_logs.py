@@ -328,3 +328,9 @@ def test_a_kind_that_is_no_text_raises_nothing(odd: object) -> None:
     chat = [{"role": "user", "content": [{"type": odd}]}, {"role": "assistant", "content": [use]}]
     (trace,) = logs.imported("chat_messages", {"x.json": json.dumps(chat).encode()})
     assert calls(trace) == [("t", "look")]
+
+
+def test_a_name_that_is_no_text_raises_nothing() -> None:
+    thread = b'{"id":"T-b2\xdbb2","created":1700000000000,"messages":[{"role":"user","content":"Hi"}]}'
+    (trace,) = logs.imported("amp", {"x.json": thread})
+    assert said(trace) == ["Hi"]

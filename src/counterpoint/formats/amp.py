@@ -64,8 +64,8 @@ def _is_plain(head: bytes, keys: Mapping[str, bytes]) -> bool:
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
     """A thread with the threads of its sub-agents, wherever they lie."""
-    names = {file.name: match[1].decode() for file in files if (match := _ID.search(file.head()))}
-    parents = {names[f.name]: m[1].decode() for f in files if f.name in names and (m := _PARENT.search(f.head()))}
+    names = {file.name: _text(match) for file in files if (match := _ID.search(file.head()))}
+    parents = {names[f.name]: _text(m) for f in files if f.name in names and (m := _PARENT.search(f.head()))}
     there = set(names.values())
     groups: dict[str, list[File]] = {}
     for file in files:
@@ -75,6 +75,10 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
             name = parents[name]
         groups.setdefault(name, []).append(file)
     return [Session(name, sorted(some, key=lambda f: names.get(f.name) != name)) for name, some in groups.items()]
+
+
+def _text(match: re.Match[bytes]) -> str:
+    return match[1].decode("utf-8", "replace")
 
 
 def _read(session: Session) -> Iterator[Trace]:
