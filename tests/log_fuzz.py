@@ -27,7 +27,7 @@ from logs import SAMPLES
 
 _LARGEST = 200_000
 _JOINED = "joined"
-_VALUES = (None, True, 0, -1, 1e308, 2**70, "", "x", "\ud800", [], {}, [None], {"a": 1}, [[]], "1", [1, "a", {}])
+_VALUES: tuple[Any, ...] = (None, True, 0, -1, 1e308, 2**70, "", "x", "\ud800", [], {}, [None], {"a": 1}, [[]], "1", [1, "a", {}])
 Damage = Callable[[random.Random, bytes], bytes]
 
 

@@ -35,12 +35,12 @@ def failures(trace: Trace) -> list[tuple[str, str | None]]:
 
 def said(trace: Trace) -> list[str]:
     """What people said."""
-    return [trace.text(e) for e in trace.events if e.type == "human_intervention"]
+    return [trace.text(e) or "" for e in trace.events if e.type == "human_intervention"]
 
 
 def steps(trace: Trace) -> list[str]:
     """What the main agent said."""
-    return [trace.text(e) for e in trace.events if e.type == "orchestrator_decision" and trace.text(e)]
+    return [text for e in trace.events if e.type == "orchestrator_decision" and (text := trace.text(e))]
 
 
 # -- Agent Client Protocol ---------------------------------------------------------------------------------------------------
