@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import msgspec
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from counterpoint.display import BARS
 from counterpoint.errors import CounterpointError, InputError, Refused
@@ -123,7 +124,7 @@ def _plain(values: list[Any]) -> list[Any]:
     return [one(v) for v in values] if any(isinstance(v, (Decimal, float)) for v in values) else values
 
 
-Mask = Callable[[Sequence[str]], Sequence[str]]
+Mask = Callable[[Sequence[str | None]], Sequence[str | None]]
 """Texts to what may be shown of them, one for one."""
 
 
@@ -140,7 +141,7 @@ class Query:
         self._connection = _connect()
         if mask is not None:
             self._connection.create_function(
-                "masked", _of_columns(mask), ["VARCHAR"], "VARCHAR", type="arrow", null_handling="special"
+                "masked", _of_columns(mask), ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
             )
             self._connection.execute("SET temp_directory = ''")
             self._connection.execute("SET memory_limit = '2GB'")

@@ -139,5 +139,5 @@ def _plain(section: Section) -> Section:
     for label, words, between in (Line(*line) for line in section.lines):
         shown = short(words, 600) if isinstance(words, str) else [short(one) for one in words]
         lines.append(Line(short(label, 30), shown, between))
-    texts = {name: short(getattr(section, name), 1000) for name in ("title", "words", "more")}
-    return section._replace(rows=rows, lines=lines, bars=(), **texts)
+    title, words, more = (short(one, 1000) for one in (section.title, section.words, section.more))
+    return section._replace(title=title, words=words, rows=rows, lines=lines, bars=(), more=more)

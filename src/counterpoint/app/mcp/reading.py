@@ -10,7 +10,7 @@ import re
 import statistics
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,15 +99,21 @@ class Reading:
         return sorted((row for row in self.store.rows() if matches(row)), key=lambda row: -row.active)
 
     def sessions(self) -> list[Summary]:
-        """Sessions of this folder's project, the newest first; of every project where it has none. Runs that a session made for
-        itself are part of it."""
-        every = [row for row in self.rows() if not row.parent]
-        here = [row for row in every if self.is_here(row)]
-        return here or every
+        """Sessions of this folder's project, the newest first, those without a date last; of every project where it has none.
+        Runs that a session made for itself are no sessions."""
+        every = sorted((row for row in self.rows() if not row.parent), key=lambda row: row.started is None and not row.is_open)
+        return [row for row in every if self.is_here(row)] or every
 
     def is_here(self, row: Summary) -> bool:
         """Whether a session is of this folder's project."""
         return bool(self.project) and (row.project or "").lower() == self.project.lower()
+
+    def remarks(self, names: Iterable[object]) -> list[str]:
+        """What to say about names that count from the newest session."""
+        is_counted = any(isinstance(name, str) and _LAST.fullmatch(name.strip()) for name in names)
+        if not is_counted or any(map(self.is_here, self.rows())):
+            return []
+        return ["no session here is of this folder's project: last:N counts those of all projects"]
 
     def one(self, name: str) -> str:
         """The id of the one trace that a name stands for."""
@@ -169,6 +175,8 @@ class Reading:
 
     def usual(self, row: Summary) -> tuple[float, int] | None:
         """The median cost of the sessions of a project before this one, and how many they are; None for fewer than three."""
+        if not row.project:
+            return None
         before = [
             float(one.cost_usd) for one in self.rows()
             if one.cost_usd is not None and one.id != row.id and one.project == row.project and not one.parent
