@@ -141,8 +141,9 @@ class Query:
         self._connection = _connect()
         if mask is not None:
             self._connection.create_function(
-                "masked", _of_columns(mask), ["VARCHAR"], "VARCHAR", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
-            )
+                "masked", _of_columns(mask), ["VARCHAR"], "VARCHAR",
+                type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+            )  # fmt: skip
             self._connection.execute("SET temp_directory = ''")
             self._connection.execute("SET memory_limit = '2GB'")
         self._names = _connect()

@@ -141,7 +141,7 @@ def _agents(trace: Trace) -> Section:
 
 def _event(trace: Trace, name: str, offset: int) -> Told:
     if name not in trace.index:
-        raise NotFound("no such event", where=trace.trace_id, fix=did_you_mean(name, list(trace.index)[:5000]))
+        raise NotFound(f"no event {name[:80]!r} in this session", fix="search with trace lists its events")
     event = trace.events[trace.index[name]]
     fields = event_dict(event)
     lines = [("event", f"{name} of {trace.trace_id}")]

@@ -119,7 +119,7 @@ class Reading:
         """The id of the one trace that a name stands for."""
         last = _LAST.fullmatch(name.strip())
         if last is None:
-            return self.store.find(name.strip())
+            return self._found(name.strip())
         number, rows = int(last[1]), self.sessions()
         if not rows:
             raise NotFound("there are no sessions yet", fix=IMPORT)
@@ -132,7 +132,7 @@ class Reading:
         if _LAST.fullmatch(which.strip()):
             return self.one(which)
         try:
-            return self.store.find(which.strip())
+            return self._found(which.strip())
         except NotFound:
             if which and not is_narrow(which) and " " not in which:
                 raise
@@ -140,6 +140,15 @@ class Reading:
         if not found:
             raise NotFound("no session matches the query", fix="search finds what there is" if len(self.store) else IMPORT)
         return found
+
+    def _found(self, name: str) -> str:
+        """The id that a name begins; errors quote what was asked alone, for ids are texts of logs."""
+        try:
+            return self.store.find(name)
+        except NotFound:
+            raise NotFound(f"no session {name[:80]!r}", fix="search lists them") from None
+        except InputError:
+            raise InputError(f"several sessions have ids that begin with {name[:80]!r}", fix="give more of the id") from None
 
     # -- what they are -----------------------------------------------------------------------------------------------------
 
