@@ -37,6 +37,15 @@ def test_every_page_stands_once_in_the_nav_and_llms_txt_is_made_from_it() -> Non
     assert links.findall((ROOT / "llms.txt").read_text()) == links.findall(site().llms(nav)), "run `python tools/docs_site.py`"
 
 
+def test_the_table_of_sources_is_that_of_the_importers() -> None:
+    """Every importer has a line, and every page of a source is in it."""
+    page = (ROOT / "docs" / "import.md").read_text()
+    assert page == site().with_sources(page), "run `python tools/docs_site.py`"
+    linked = re.findall(r"^\|\[[^]]+\]\(sources/(\w+)\.md\)", page, re.M)
+    assert sorted(linked) == sorted(path.stem for path in (ROOT / "docs" / "sources").glob("*.md"))
+    assert "|[pi](sources/pi.md)|session 3|tokens, costs, calls|images, settings, labels|\n" in page
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_runs_and_is_kept_without_outputs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

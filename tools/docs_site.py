@@ -1,8 +1,8 @@
 """What the documentation site takes from the code: commands, the Python API, rules, problems, changes, notebooks, and `llms.txt`.
 
 Always true: nothing here is written twice: `mkdocs.yml` is the one list of pages, and what is made here comes from the package,
-the repository's own files and the docstrings. MkDocs calls the functions `on_...`; run by itself it writes `llms.txt` and
-`docs/lab/methods.md`.
+the repository's own files and the docstrings. MkDocs calls the functions `on_...`; run by itself it writes `llms.txt`,
+`docs/lab/methods.md` and the table of sources in `docs/import.md`.
 """
 
 from __future__ import annotations
@@ -284,6 +284,27 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"\]\((\.\./)*decisions(/[^)]*)?\)", f"]({up}reference/decisions.md)", markdown)
 
 
+_SOURCES = re.compile(r"(<!-- sources: [^\n]*-->\n).*?(<!-- end -->)", re.S)
+
+
+def with_sources(page: str) -> str:
+    """A page with the table of sources where it stands."""
+    return _SOURCES.sub(lambda found: found[1] + sources_table() + found[2], page)
+
+
+def sources_table() -> str:
+    """What is read: each source with its page, the versions seen, what is exact and what is lost."""
+    from counterpoint.app.discover import importers
+
+    rows = []
+    for name, one in importers().items():
+        path = DOCS / "sources" / f"{name}.md"
+        title = path.read_text().partition("\n")[0].removeprefix("# ") if path.exists() else name
+        link = f"[{title}](sources/{name}.md)" if path.exists() else title
+        rows.append((title.lower(), f"|{link}|{one.versions}|{one.exact}|{one.lost}|\n"))
+    return "|source|versions seen|exact|lost|\n|---|---|---|---|\n" + "".join(row for _, row in sorted(rows))
+
+
 def methods_page() -> str:
     """The races whose rows come with the package."""
     from counterpoint.lab.app.race_page import digest
@@ -296,4 +317,5 @@ def methods_page() -> str:
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "src"))
     (DOCS / "lab" / "methods.md").write_text(methods_page())
+    (DOCS / "import.md").write_text(with_sources((DOCS / "import.md").read_text()))
     (ROOT / "llms.txt").write_text(llms(nav_of((ROOT / "mkdocs.yml").read_text())))

@@ -75,7 +75,6 @@ Seed = Annotated[int, Range(0, LARGEST_SEED)]
 Channel = Annotated[str, Shared("channel", "the reward that is read, one of those of the trace or of its events")]
 
 
-
 def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ == "bool_"  # numpy's, which is not loaded for it
 

@@ -208,7 +208,14 @@ def test_the_summary_says_that_placeholders_make_the_total_a_least() -> None:
 
 def test_list_names_every_source(cpt: Run, tmp_path: Path) -> None:
     done = cpt("import", "--format", "list", cwd=tmp_path)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(importers())
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[::2]] == sorted(importers())
+    pi = f"versions {importers()['pi'].versions} · exact: {importers()['pi'].exact} · lost: {importers()['pi'].lost}"
+    assert [line.strip() for line in lines[1::2]][sorted(importers()).index("pi")] == pi
+    told = [json.loads(line) for line in cpt("import", "--format", "list", "--json", cwd=tmp_path).stdout.splitlines()]
+    assert {one["format"]: (one["versions"], one["exact"], one["lost"]) for one in told} == {
+        name: (one.versions, one.exact, one.lost) for name, one in importers().items()
+    }
 
 
 # -- hostile trees -----------------------------------------------------------------------------------------------------

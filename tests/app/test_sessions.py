@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from app.sessions_made import HELPER, Session, mend, paint, stored
 from counterpoint.app.api.report import changes
-from counterpoint.app.price_file import cost_words, read_prices, reprice
+from counterpoint.app.price_file import cost_words, price_file, read_prices, reprice
 from counterpoint.app.search import matcher, span_of
 from counterpoint.audits.failures import failures, kind_of_reason
 from counterpoint.errors import InputError
@@ -152,6 +153,34 @@ def test_a_price_file_prices_what_it_names_anew(tmp_path: Path) -> None:
     assert reprice(stated, read_prices(file)).cost_usd == 50, "what the source states for the whole, beyond its events, stays"
 
 
+def test_a_model_without_a_price_comes_with_a_file_that_only_lacks_it(run: Ends, store: Path, tmp_path: Path) -> None:
+    told = _json(run, "top", "0a7b", "--store", store)
+    assert told["unpriced"] == {"gpt-9": 2000}
+    assert tomllib.loads(told["price_file"]).keys() == {"gpt-9"}
+    assert "more models" in price_file({f"m{k}": 5 for k in range(6)} | {"": 9}, most=4)
+    assert tomllib.loads(price_file({'a "b" ü': 5})).keys() == {'a "b" ü'}
+    file = tmp_path / "p.toml"
+    file.write_text(told["price_file"])
+    code, _, error = run("top", "0a7b", "--prices", file, "--store", store)
+    assert (code, "the price of 'gpt-9' has no input and output" in error) == (2, True)
+    file.write_text(told["price_file"].replace("nan", "10"))
+    assert _json(run, "top", "0a7b", "--prices", file, "--store", store)["price_file"] is None
+
+
+def test_a_sum_without_a_part_says_so_wherever_it_is_printed(run: Ends, store: Path) -> None:
+    """Two agents: what w2 spent with gpt-9 has no price, so that every sum it is in is at least that."""
+    tree = run("top", "0a7b", "--store", store)[1]
+    assert next(line for line in tree.splitlines() if "w2" in line).split()[6] == "-", "nothing that w2 did has a price"
+    assert run("ls", "--store", store)[1].count("$1.22+") == 1
+    for words in (["top"], ["top", "--group", "agent"], ["top", "--group", "role"], ["top", "--group", "project"], ["report"], ["audit"]):
+        out = run(*words, "--store", store)[1]
+        assert "$94.23+" in out or "$94.23 and" in out, (words, out)
+    assert "$1.22 and 2 k tokens without a price: gpt-9" in " ".join(run("show", "0a7b", "--store", store)[1].split())
+    assert "$1.22+" in run("credit", "0a7b", "--store", store)[1]
+    rows = _json(run, "top", "--group", "role", "--store", store)["rows"]
+    assert {row["name"]: row["unpriced"] for row in rows if row["unpriced"]} == {"Explore": {"gpt-9": 2000}, None: {"gpt-9": 13_234_567}}
+
+
 # -- failures ------------------------------------------------------------------------------------------------------------
 
 
@@ -223,7 +252,8 @@ def test_top_of_a_store_by_each_group(run: Ends, store: Path) -> None:
         assert sum(r["errors"] for r in told["rows"]) == told["total"]["errors"] == 2, group
     text = run("top", "project:shop", "--store", store)[1].splitlines()
     assert text[1].split() == ["Paint", "the", "door", "green.", "1", "5", "0", "30", "M", "$93.01", "4h44"]
-    assert text[-1] == "cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE prices them"
+    assert text[-4].startswith("cost      $94.23 and 2 k tokens without a price: gpt-9; --prices FILE with this in it prices them")
+    assert text[-3:] == ['["gpt-9"]  # 2 k tokens', "input = nan", "output = nan"]
 
 
 def test_top_says_names_and_takes_them(run: Ends, store: Path) -> None:

@@ -241,3 +241,10 @@ def test_grouping_reads_what_cannot_be_read_as_alone() -> None:
     assert [[f.name for f in s.files] for s in sessions] == [["a.json"], ["b.json"]]
     assert [len(list(logs.importer("atif").read_session(s))) for s in sessions] == [0, 1]
     assert sessions[0].report.broken_count == 1
+
+
+def test_the_tools_that_the_agent_was_offered_are_kept() -> None:
+    tool = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+    about = {"name": "a", "version": "1", "tool_definitions": [tool]}
+    (trace,) = read(run=trajectory([{"step_id": 1, "source": "user", "message": "Go."}, says(2, "Done.")], agent=about))
+    assert trace.meta["tools"] == [tool]

@@ -154,6 +154,15 @@ def openhands(folder: Path) -> Counts:
     total = Counts(agents=0)
     for path in sorted(folder.rglob("*.jsonl")):
         records = rows(path)
+        for run in [r for r in records if "history" in r]:  # an evaluation
+            used = run["metrics"]["accumulated_token_usage"]
+            flat = [e for row in run["history"] for e in (row if isinstance(row, list) else [row])]
+            actions = Counter(e.get("action") for e in flat if e.get("source") == "agent")
+            calls = actions["run"] + actions["edit"] + actions["delegate"] + actions["browse_interactive"]
+            total = add(total, Counts(used["prompt_tokens"], used["completion_tokens"], calls, 1 + actions["delegate"]))
+        records = [r for r in records if "history" not in r]
+        if not records:
+            continue
         stats = [r["value"]["usage_to_metrics"] for r in records if r.get("key") == "stats"]
         used = [m["accumulated_token_usage"] for m in stats[-1].values()] if stats else []
         into, out = (sum(u[f"{name}_tokens"] for u in used) for name in ("prompt", "completion"))
@@ -423,7 +432,7 @@ def test_what_a_branch_of_pi_copied_counts_where_it_came_from() -> None:
 
 
 def test_the_openhands_sample() -> None:
-    (trace,) = logs.imported("openhands", logs.files_of(logs.SAMPLES / "openhands"))
+    (trace,) = logs.imported("openhands", logs.files_of(logs.SAMPLES / "openhands" / "events.jsonl"))
     assert (logs.tokens(trace), round(trace.costs["cost_usd"], 6)) == ({"main": (950, 60)}, 0.005)
     assert [e.id for e in trace.events if e.type == "orchestrator_decision"] == ["e2", "e7", "e10"]
     assert [(e.id, e.ok) for e in trace.events if e.type == "tool_result"] == [

@@ -48,6 +48,20 @@ def test_a_longer_name_is_never_priced_as_a_shorter_one() -> None:
         assert PRICES.of(f"{name}-zzz{rng.randrange(10)}") is None, name
 
 
+def test_the_long_and_the_dear_ones_have_prices_of_their_own() -> None:
+    """By the makers' lists: dollars for a million tokens in and out, and above 200 k tokens of one call."""
+    dollars = {name: (found.input, found.output) for name in DEAR if (found := PRICES.of(name)) is not None}
+    assert dollars == DEAR
+    assert PRICES.of("claude-opus-4-6[1m]") == PRICES.of("claude-opus-4-6")
+    long, tier = PRICES.of("claude-sonnet-4-5[1m]"), Usage(300_000, output=1000)
+    assert long is not None
+    assert long.cost(tier) == pytest.approx((300_000 * 6 + 1000 * 22.5) / 1e6)
+    assert PRICES.of("o3-pro-max") is PRICES.of("gpt-5-prod") is PRICES.of("claude-opus-4-66") is None
+
+
+DEAR = {"o3": (2.0, 8.0), "o3-pro": (20.0, 80.0), "gpt-5": (1.25, 10.0), "gpt-5-pro": (15.0, 120.0), "claude-opus-4-6": (5.0, 25.0)}
+
+
 def test_one_way_to_write_a_name() -> None:
     assert canonical_name(" Claude-Sonnet-4.5[1m] ") == "claude-sonnet-4-5"
     assert canonical_name("llama-3.3.1") == "llama-3-3-1"

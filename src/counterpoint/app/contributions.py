@@ -16,7 +16,7 @@ import counterpoint.registry as registry
 from counterpoint.answer import Section
 from counterpoint.audits.work.agents import AgentWork, TeamWork, work
 from counterpoint.credits.choice import NoMechanism
-from counterpoint.display import compact, duration, money, number, percent
+from counterpoint.display import at_least, compact, duration, money, number, percent
 from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
 from counterpoint.trace.rows import Bar, Credit
@@ -64,7 +64,7 @@ def _cells(one: AgentWork, name: str) -> list[str]:
     commands += f" ({one.commands_failed:,} failed)" if one.commands_failed else ""
     used = f"{one.returns_used:,} of {one.returns:,}" if one.returns else "-"
     useful = "-" if not one.acts else f"{one.useful:,} of {one.acts:,}"
-    spent = [money(one.cost_usd), compact(one.tokens), duration(one.busy_s), percent(one.path)]
+    spent = [at_least(money(one.cost_usd), one.unpriced), compact(one.tokens), duration(one.busy_s), percent(one.path)]
     return [name, *spent, lines, tests, commands, used, useful, number(one.failures), percent(one.result)]
 
 

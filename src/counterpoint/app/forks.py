@@ -45,6 +45,19 @@ def replay_of(trace: Trace, *, model: Any = None, allow: Collection[str] = (), t
     return registry.answer("replay_of", trace, model=model, allow=allow)
 
 
+def is_log(trace: Trace) -> bool:
+    """Whether a trace says of no world, team or code that it could run it again: it was imported, or put together."""
+    return not (isinstance(trace.meta.get("team"), dict) or isinstance(trace.meta.get("world"), str) or REPLAY in trace.meta)
+
+
+def log_replay(trace: Trace, model: Any, *, tools: str, cap: Mapping[str, Any], allow: Collection[str] = ()) -> Any:
+    """What lets a model answer anew in a logged session; the laboratory has the models."""
+    found = registry.answer("replay_of", trace, model=model, allow=allow, log={"tools": tools, "caps": cap})
+    if found is None:
+        raise NotIdentified("no installed package asks a model", "pip install with the laboratory", where=trace.trace_id)
+    return found
+
+
 class OwnReplays:
     """A replay of traces that different worlds or teams made: each is forked by its own."""
 

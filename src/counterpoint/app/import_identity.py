@@ -20,6 +20,7 @@ from hashlib import blake2b
 import msgspec
 
 from counterpoint.app.import_account import Outcome
+from counterpoint.app.import_copies import without_copies
 from counterpoint.app.import_removed import without_removed
 from counterpoint.errors import InputError
 from counterpoint.store import Store, Summary
@@ -123,12 +124,14 @@ def _put_away(batch: list[tuple[Outcome, Trace]], store: Store) -> None:
         for outcome, trace, source in without_removed(batch, sources, store)
         if len(trace.events) == longest[trace.trace_id, source]  # of two copies of one run, the one that goes further
     ]
+    kept, cut = without_copies(kept, store)
     kept = _without_losses(kept, store)
     new = [trace.trace_id not in store for _, trace, _ in kept]
     try:
         done = store.add_many([trace for _, trace, _ in kept], [source for _, _, source in kept])
     except InputError:
         done = [_store_alone(outcome, trace, source, store) for outcome, trace, source in kept]
+    store.add_many([one.trace for one in cut], [one.source for one in cut])
     for (outcome, _, _), what, is_new in zip(kept, done, new, strict=True):
         if outcome.status not in ("failed", "kept") and not is_new:
             outcome.status = what

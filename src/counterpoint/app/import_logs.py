@@ -13,12 +13,11 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from counterpoint.app.discover import LogFiles, find, importer
+from counterpoint.app.editor_homes import editor_homes
 from counterpoint.app.import_account import Outcome
 from counterpoint.app.import_identity import put_away
 from counterpoint.app.import_memory import ImportMemory, SessionRecord, fingerprint
@@ -41,19 +40,44 @@ _UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def homes() -> list[tuple[str, Path]]:
-    """Where Claude Code, Codex and Kimi keep their sessions on this machine: the folders that are there."""
+    """Where agents keep their sessions on this machine: the folders that are there."""
     env, home = os.environ.get, Path.home()
     claude = Path(env("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(env("CODEX_HOME") or home / ".codex")
     kimi = Path(env("KIMI_CODE_HOME") or home / ".kimi-code")
+    opencode = Path(env("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
+    databases = ("opencode.db", "opencode.db-wal")  # what is in the storage folder was taken over into it
     known = [
         ("Claude Code", claude / "projects"),
         ("Codex", codex / "sessions"),
         ("Codex", codex / "archived_sessions"),
         ("Kimi", home / ".kimi" / "sessions"),
         ("Kimi", kimi / "sessions"),
+        *(("OpenCode", opencode / name) for name in (databases if (opencode / databases[0]).exists() else ("storage",))),
+        ("OpenHands", home / ".openhands" / "conversations"),
+        ("OpenHands", home / ".openhands" / "sessions"),
+        ("Strands", home / ".strands" / "sessions"),
+        *_of_editors(home),
+        *editor_homes(home),
     ]
-    return [(name, path) for name, path in known if path.is_dir()]
+    return [(name, path) for name, path in known if path.exists()]
+
+
+def _of_editors(home: Path) -> Iterator[tuple[str, Path]]:
+    """Those of GitHub Copilot, Amp, Amazon Q and Kiro, whichever system it is."""
+    copilot = Path(os.environ.get("COPILOT_HOME") or home / ".copilot")
+    yield from (("Copilot CLI", copilot / name) for name in ("session-state", "history-session-state"))
+    settings, shared = home / ".config", Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    support, roaming = home / "Library" / "Application Support", home / "AppData" / "Roaming"
+    for editor in ("Code", "Code - Insiders", "VSCodium"):
+        for user in (place / editor / "User" for place in (settings, support, roaming)):
+            yield from (("VS Code", path) for path in sorted(user.glob("workspaceStorage/*/chatSessions")))
+            yield "VS Code", user / "globalStorage" / "emptyWindowChatSessions"
+    yield "Amp", shared / "amp" / "threads"
+    for place in (shared, support):
+        for name in ("data.sqlite3", "data.sqlite3-wal"):
+            yield from (("Amazon Q, Kiro", place / shop / name) for shop in ("amazon-q", "kiro-cli"))
+    yield "Kiro", home / ".kiro" / "sessions" / "cli"
 
 
 def span(text: str) -> float:
@@ -114,6 +138,9 @@ def import_in_parallel(
 
     The large sessions go first, so that none of them is left for the end.
     """
+    from concurrent.futures import ProcessPoolExecutor  # as slow to import as a format, and seldom wanted
+    from multiprocessing import get_context
+
     with Store(store) as opened:
         memory = ImportMemory(opened)
         changed = []
@@ -137,12 +164,20 @@ def import_in_parallel(
                 memory.save()
 
 
+def save_memory() -> None:
+    """Let Arrow take its memory from where Python gives back its own: a process that reads and stores in turn needs less."""
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
 _Part = tuple[list[tuple[str, Session]], dict[str, SessionRecord]]
 
 
 def _part(folder: Path, prices: Prices, given: _Part) -> tuple[list[Outcome], dict[str, SessionRecord]]:
     """In a worker: import some sessions; gives what became of them, and what there is to remember."""
     sessions, known = given
+    save_memory()
     with Store(folder, create=False) as store:
         memory = ImportMemory(store, known)
         outcomes = list(_import(sessions, store, memory, prices=prices, is_strict=False, is_again=True))

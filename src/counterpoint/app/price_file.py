@@ -6,6 +6,7 @@ one; nothing that is stored is changed.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -47,6 +48,17 @@ def reprice(trace: Trace, prices: Prices) -> Trace:
     if costs.get("cost_usd", 0) <= counted * (1 + 1e-6):  # it was only the sum of what the events carried
         costs.pop("cost_usd", None)
     return replace(trace, events=events, costs=costs)
+
+
+def price_file(unpriced: Mapping[str, int], *, most: int | None = None) -> str:
+    """A price file for models without a price: each with its tokens, and `nan` where the price goes; it is refused until then."""
+    named = [(name, count) for name, count in unpriced.items() if name]
+    lines = []
+    for name, count in named[:most]:
+        lines.append(f"[{json.dumps(name, ensure_ascii=False)}]  # {compact(count)} tokens\ninput = nan\noutput = nan")
+    if left := len(named) - len(lines):
+        lines.append(f"# and {left:,} more models: `price_file` of counterpoint top --json has them all")
+    return "\n".join(lines)
 
 
 def cost_words(cost: Number | None, unpriced: Mapping[str, int]) -> str:

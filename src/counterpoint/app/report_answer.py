@@ -13,6 +13,7 @@ from counterpoint.app.api.mix import Change
 from counterpoint.app.api.report import Pattern, Report, WasteSum
 from counterpoint.app.api.sums import Sum
 from counterpoint.app.price_file import cost_words
+from counterpoint.app.side_words import sides_words
 from counterpoint.display import at_least, compact, counted, duration, local_day, local_moment, money, number, percent
 from counterpoint.trace.naming import short_model
 
@@ -46,12 +47,15 @@ def _all(report: Report) -> Section:
     if report.reward is not None:
         words.append(f"team reward {number(report.reward, 3)} over {counted(report.rewarded, 'trace')}")
     text = " · ".join(words)
+    unpriced, unknown = total.unpriced, total.uncounted
+    if total.sides and (sides := sides_words(total.sides, total.tokens, total.cost_usd, unpriced=unpriced, unknown=unknown)):
+        text += f". Sub-agents: {sides}"
     if total.uncounted:
         who = f"{total.uncounted:,} agents or model calls have no true count"
         text += f". A plus: there is more, since {who}, or since some have no price"
     if report.outside.traces:
         some, spent = counted(report.outside.traces, "trace"), compact(report.outside.tokens)
-        text += f". {some} of these also worked at other times: {spent} tokens, {money(report.outside.cost_usd)}, in no sum here"
+        text += f". {some} of these also worked at other times: {spent} tokens, {_money(report.outside)}, in no sum here"
     text += "." if ". " in text else ""
     return Section("In all", text)
 
@@ -178,7 +182,10 @@ def _pattern_table(title: str, kind: str, patterns: Sequence[Pattern], useful: f
     rows = []
     for p in patterns:
         used = f"{p.used:,} of {p.judged:,}" if p.judged else "-"
-        spent = [*([compact(p.tokens or None), money(p.cost_usd)] if is_agent else []), duration(p.busy_s or None)]
+        spent = [
+            *([compact(p.tokens or None), at_least(money(p.cost_usd), p.unpriced)] if is_agent else []),
+            duration(p.busy_s or None),
+        ]
         lines = "-" if p.lines is None else f"{p.lines_kept:,} of {p.lines:,}" if p.lines else "0"
         came = [number(p.errors), *([lines] if is_agent else []), used, *([percent(p.useful)] if is_agent else [])]
         came += [number(p.reward, 3)] if has_reward else []

@@ -98,9 +98,7 @@ def _flows(trace: Trace) -> dict[str, list[str]]:
     return out
 
 
-def _judged(
-    trace: Trace, facts: Facts, may: MayTaint, flows: Mapping[str, list[str]], voices: _Speakers, i: int
-) -> Sink | None:
+def _judged(trace: Trace, facts: Facts, may: MayTaint, flows: Mapping[str, list[str]], voices: _Speakers, i: int) -> Sink | None:
     """The strongest ground against a sink; None where nothing untrusted reaches it."""
     event = trace.events[i]
     for source in flows.get(event.id, ()):

@@ -87,7 +87,6 @@ class Diff(Struct, Tabular, frozen=True):
         a, b = self.rewards.get("team", (None, None))
         return None if a is None or b is None else b - a
 
-
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per event that is not the same in both: `changed`, `new` or `gone`, with its id in each."""
         kinds = (("changed", self.changed), ("new", self.new), ("gone", self.gone))

@@ -46,6 +46,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """With children; None where there is no such thing (tools, types, models, roles of agents with several roles)."""
     cost_own: float | None
     cost_total: float | None
+    unpriced: dict[str, int] = {}
+    """Its own tokens that no cost covers, by model ("" where none is named)."""
     busy_s: float | None
     """Seconds in which it worked; overlapping spans of one agent count once."""
     busy_total_s: float | None
@@ -202,6 +204,16 @@ def _tops(facts: Facts, of_A: list[int]) -> list[bool]:
     return top
 
 
+def _unpriced(facts: Facts, group_E: NDArray[np.int32], groups: int) -> list[dict[str, int]]:
+    """Tokens of each group that no cost covers, by model; none where the source states what the whole cost."""
+    out: list[dict[str, int]] = [{} for _ in range(groups)]
+    if facts.trace.unpriced:
+        for i in np.flatnonzero(~facts.has_cost_E & (facts.tokens_E > 0)).tolist():
+            of, model = out[group_E[i]], facts.events[i].model or ""
+            of[model] = of.get(model, 0) + int(facts.tokens_E[i])
+    return out
+
+
 class _Sums:
     """Every figure of every group, by one bincount each."""
 
@@ -220,6 +232,7 @@ class _Sums:
         self.tokens_in, self.tokens_out = self._exact(facts.tokens_in_E), self._exact(facts.tokens_out_E)
         self.has_in = self._count(np.array([e.tokens_in is not None for e in facts.events], np.bool_))
         self.has_out = self._count(np.array([e.tokens_out is not None for e in facts.events], np.bool_))
+        self.unpriced = _unpriced(facts, group_E, groups)
         self.cost, self.has_cost = self._sum(facts.cost_E), self._count(facts.has_cost_E)
         self.busy, self.has_dur = self._sum(facts.pieces.length_E), self._count(facts.has_dur_E & facts.work_E)
         self.path = self._path()
@@ -273,6 +286,7 @@ class _Sums:
             tokens_total=None if tokens_total is None else int(tokens_total),
             cost_own=float(self.cost[g]) if self.has_cost[g] else None,
             cost_total=total("cost", "has_cost"),
+            unpriced=self.unpriced[g],
             busy_s=float(self.busy[g]) if self.has_dur[g] else None,
             busy_total_s=total("busy", "has_dur"),
             path=float(self.path[g]) if self.path is not None else None,

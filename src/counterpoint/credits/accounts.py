@@ -154,9 +154,7 @@ class Ledger:
             raise InputError(f"account {_name(lost[0])} is missing", why=f"{len(lost)} were booked and are not there")
         error, size = self.error(), max(1.0, *map(abs, self.amounts.values()))
         if not error <= _TOLERANCE * size:
-            raise InputError(
-                f"the accounts miss the team reward by {error:.3g}", fix="a bug in Counterpoint: please report it"
-            )
+            raise InputError(f"the accounts miss the team reward by {error:.3g}", fix="a bug in Counterpoint: please report it")
         return error
 
 

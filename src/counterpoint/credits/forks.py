@@ -260,9 +260,7 @@ def _tokens_after(trace: Trace) -> list[int]:
     return list(accumulate(reversed(tokens)))[::-1]  # plain integers: a file may say any number
 
 
-def pair_interaction(
-    replay: Replay | None, trace: Trace, a: str, b: str, *, k: int = 1, seed: int = 0
-) -> PairCredit:
+def pair_interaction(replay: Replay | None, trace: Trace, a: str, b: str, *, k: int = 1, seed: int = 0) -> PairCredit:
     """I(a, b) = c(ab) - c(a) - c(b), c being deletion credit: negative where either suffices, positive where both are needed.
 
     Both messages are part of the prefix: up to the later one the noise is the recorded one, after it each replicate has its own,

@@ -71,9 +71,7 @@ def main_of(trace: Trace) -> str:
     """The name of the orchestrator."""
     team = team_of(trace)
     if team.main is None:
-        raise NotIdentified(
-            "this trace has no lead: no agent acts", "record the team's actions", where=trace.trace_id
-        )
+        raise NotIdentified("this trace has no lead: no agent acts", "record the team's actions", where=trace.trace_id)
     return team.names[team.main]
 
 

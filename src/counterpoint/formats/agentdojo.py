@@ -287,6 +287,8 @@ agentdojo = Importer(
         "tool message": ("tool_result", "safety_event"),
         "utility, security, duration": ("rewards", "metrics"),
     },
-    lost="the state of the environment; times and tokens are not in the source",
+    versions="published runs",
+    exact="outcome, injection, calls",
+    lost="times, tokens, the environment",
 )
 """Runs of AgentDojo."""

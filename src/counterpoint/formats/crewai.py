@@ -162,6 +162,8 @@ crewai = Importer(
         "tool_usage_started, tool_usage_finished, tool_usage_error": ("tool_call", "tool_result"),
         "crew_kickoff_completed": ("meta",),
     },
-    lost="tokens of single calls where the events do not say them, plans, memories, and what a listener did not serialise",
+    versions="unstated",
+    exact="agents, calls, the crew's tokens",
+    lost="tokens of calls without any, plans, memories, knowledge",
 )
 """Runs of CrewAI, by the events of its bus."""

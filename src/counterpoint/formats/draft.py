@@ -22,13 +22,15 @@ from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
 from counterpoint.formats.importing.values import number, writable
 from counterpoint.trace import Edge, Event, Trace
-from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, TITLE
+from counterpoint.trace.keys import BEGAN, MODELS, NAMES, STOP_REASON, SUB_AGENTS, TITLE
 from counterpoint.trace.quantities import AROUND, NO_TIMES
 from counterpoint.trace.records import FIELDS
 from counterpoint.trace.trace import summed_costs
 
 OUT_OF_ORDER = "times that contradict the order of the records"
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
+_PLAIN = frozenset({int, bool, type(None)})
+"""Types of values that JSON holds as they are."""
 _TITLE = 160
 _ERROR = 500
 # What vendors call the reason why a model stopped.
@@ -62,6 +64,8 @@ class Draft(DraftRows):
         """Totals that the source states: they count where they are more than what the events carry."""
         self.meta: dict[str, Any] = {}
         self.report = Report()
+        self.unspawned: set[str] = set()
+        """Sub-agents of which there is a transcript and no spawn."""
         self._records = records
         self._has_times = True
         self.has_one_clock = True
@@ -71,6 +75,10 @@ class Draft(DraftRows):
         """The trace, or nothing when no event was put down."""
         if self.rows:
             yield self._trace()
+            # Lanes and their draft hold each other, and would stay in memory until somebody looks for loops.
+            nowhere = DraftRows(self.prices)
+            for lane in self.lanes.values():
+                lane.draft = nowhere
 
     def _trace(self) -> Trace:
         self._settle_kinds()
@@ -129,6 +137,7 @@ class Draft(DraftRows):
             MODELS: [model for model, _ in by_model.most_common()],
             NAMES: names,
             BEGAN: round(min(times), 3) if times else None,
+            SUB_AGENTS: sorted(self.unspawned),
         }
         return {key: value for key, value in fields.items() if value}
 
@@ -247,7 +256,8 @@ def one_line(text: str) -> str:
 
 def _event(row: dict[str, Any], t: float) -> Event:
     if "extra" in row:
-        extra = {f"source_{k}" if k in _TAKEN else writable(str(k)): _safe(v) for k, v in row["extra"].items()}
+        given = row["extra"].items()
+        extra = {f"source_{k}" if k in _TAKEN else writable(str(k)): v if type(v) in _PLAIN else _safe(v) for k, v in given}
         if not extra.keys().isdisjoint(_STOPS):
             reasons = [v[0] if isinstance(v, list) and v else v for k in _STOPS if (v := extra.pop(k, None))]
             extra = {**({STOP_REASON: reasons[0]} if reasons else {}), **extra}
@@ -295,9 +305,7 @@ def ordered(times: Sequence[float], edges: Sequence[tuple[int, int]]) -> EventOr
     close a cycle is dropped, the latest first.
     """
     n = len(times)
-    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(
-        times[i] <= times[i + 1] for i in range(n - 1)
-    ):
+    if all(src < dst and times[src] <= times[dst] for src, dst in edges) and all(times[i] <= times[i + 1] for i in range(n - 1)):
         return EventOrder(list(range(n)), list(times), set())
     after: list[list[int]] = [[] for _ in range(n)]
     waiting = [0] * n

@@ -31,6 +31,7 @@ from counterpoint.formats.importing.chat import Call
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, google_usage, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.google_parts import parts_of
+from counterpoint.formats.importing.parents import root_of
 from counterpoint.formats.importing.usage import Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, count, seconds, string, text_of
 from counterpoint.trace import Trace
@@ -71,11 +72,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
         else:
             own.setdefault(name, []).append(file)
     for name, file in children:
-        met: set[str] = set()
-        while name in parents and name not in met:
-            met.add(name)
-            name = parents[name]
-        own.setdefault(name, []).append(file)
+        own.setdefault(root_of(name, parents), []).append(file)
     return [Session(name, some) for name, some in own.items()]
 
 
@@ -299,6 +296,8 @@ gemini_cli = Importer(
         "gemini": ("orchestrator_decision", "aggregate", "message", "tool_call", "tool_result", "spawn", "return"),
         "info, warning, error": ("message", "error", "meta"),
     },
-    lost="images, notes of the client, the end of a tool call; printed runs: tokens of each call, what was asked",
+    versions="unstated",
+    exact="tokens, calls, sub-agents",
+    lost="images, client notes, when a call ended; printed runs: tokens per call",
 )
 """Sessions and printed runs of Gemini CLI."""

@@ -192,6 +192,8 @@ google_adk = Importer(
         "function response": ("tool_result",),
         "usage_metadata": ("tokens_in", "tokens_out"),
     },
-    lost="state and artifacts, images, the steps of an agent that was called as a tool",
+    versions="unstated",
+    exact="tokens, calls, transfers",
+    lost="state, artifacts, steps of an agent called as a tool",
 )
 """Sessions of Google's Agent Development Kit."""

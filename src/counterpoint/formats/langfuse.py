@@ -288,5 +288,7 @@ langfuse = Importer(
         "GUARDRAIL": ("safety_event",),
         "score": ("rewards",),
     },
-    lost="prompt versions, model parameters, and comments on scores beside the trace's meta",
+    versions="SDK 3.10; older",
+    exact="tokens, costs, scores, nesting",
+    lost="prompt versions, parameters, tokens that frameworks omit",
 )

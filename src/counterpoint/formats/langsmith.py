@@ -194,5 +194,7 @@ langsmith = Importer(
         "transfer_to_X, Command(goto=...)": ("message",),
         "__interrupt__": ("human_intervention",),
     },
-    lost="prompts and parsers as steps of their own, streamed chunks, attachments, and what is sent in multipart bodies",
+    versions="unstated",
+    exact="tokens, nesting, handoffs",
+    lost="prompts and parsers as steps, streamed chunks, attachments, multipart bodies",
 )

@@ -189,6 +189,8 @@ marble = Importer(
         "summary": ("aggregate",),
         "scores, kpis, token_usage, task_evaluation": ("reward", "rewards", "metrics"),
     },
-    lost="nothing of the records; times, tokens per call and tool calls are not in the source",
+    versions="published runs",
+    exact="assignments, scores, total tokens",
+    lost="times, tokens per call, tool calls, database outcomes",
 )
 """Results of MARBLE."""

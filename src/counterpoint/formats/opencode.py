@@ -1,4 +1,4 @@
-"""OpenCode: exports of a session, the storage folder, its event log, and what `run --format json` prints.
+"""OpenCode: its database, exports, the storage folder, its event log, and what `run --format json` prints.
 
 | record | becomes |
 |---|---|
@@ -25,15 +25,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.chat import Call
+from counterpoint.formats.importing.database import Database, has_tables
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
+from counterpoint.formats.importing.parents import root_of
 from counterpoint.formats.importing.usage import Usage, odd_counts
-from counterpoint.formats.importing.values import as_dict, as_list, count, number, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
 from counterpoint.trace import Trace
 
 _PLACE = re.compile(r"(?:^|/)(session|message|part)/(?:[^/]+/)?([^/]+)/([^/]+)\.json$")
+_DATABASE = re.compile(r"(?:^|/)opencode[^/]*\.db(?:-wal)?$")
+_LOG = "-wal"
 _PARENT = re.compile(rb'"parentID"\s*:\s*"(ses_[^"\\]+)"')
 _PRINTED = frozenset({"text", "tool_use", "step_start", "step_finish", "error", "reasoning"})
 _STEPS = frozenset({"step-start", "step-finish"})
@@ -42,6 +47,8 @@ _COUNTS = ("input", "output", "reasoning")
 
 
 def _sniff(head: bytes) -> bool:
+    if has_tables(head, "session", "message", "part", "message_id", "project_id"):
+        return True
     keys = first_keys(head)
     if keys.keys() >= {"aggregate_id", "type", "data"} or keys.keys() >= {"info", "messages"}:
         return b'"sessionID"' in head or b'"projectID"' in head
@@ -54,6 +61,8 @@ def _sniff(head: bytes) -> bool:
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
     """A file is a session of its own; those of a storage folder go to the root of the session that they belong to."""
+    logs = {file.name.removesuffix(_LOG): file for file in files if file.name.endswith(_LOG)}
+    files = [file for file in files if not file.name.endswith(_LOG)]
     places = {file.name: match for file in files if (match := _PLACE.search(file.name))}
     owner = {m[3]: m[2] for m in places.values() if m[1] == "message"}
     parents: dict[str, str] = {}
@@ -67,12 +76,34 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
         name = file.name
         if match:
             name = {"session": match[3], "message": match[2], "part": owner.get(match[2], match[2])}[match[1]]
-            met: set[str] = set()
-            while name in parents and name not in met:
-                met.add(name)
-                name = parents[name]
+            name = root_of(name, parents)
         groups.setdefault(name, []).append(file)
-    return [Session(name, some) for name, some in groups.items()]
+    return [Session(name, [*some, *(logs[f.name] for f in some if f.name in logs)]) for name, some in groups.items()]
+
+
+def _is_database(name: str) -> bool:
+    """Whether a file is OpenCode's database by its name, or holds the latest pages of it."""
+    return _DATABASE.search(name) is not None
+
+
+def _rows(file: File, log: File | None) -> Iterator[dict[str, Any]]:
+    """The records in the database, as its other forms have them."""
+    database = Database(file, log)
+    for row in database.table("session", order="time_created, id"):
+        stated = {"parentID": row.get("parent_id"), "projectID": row.get("project_id")}
+        yield {**row, **stated, "time": {"created": row.get("time_created"), "updated": row.get("time_updated")}}
+    for row in database.table("message", order="time_created, id"):
+        yield {"info": {**_opened(row), "id": row.get("id"), "sessionID": row.get("session_id")}}
+    for row in database.table("part", order="message_id, id"):
+        names = {"id": row.get("id"), "messageID": row.get("message_id"), "sessionID": row.get("session_id")}
+        yield {**_opened(row), **names}
+
+
+def _opened(row: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return as_dict(decode(row.get("data") or "{}"))
+    except InputError:
+        return {}
 
 
 @dataclass
@@ -90,9 +121,14 @@ def _read(session: Session) -> Iterator[Trace]:
         unknown: Counter[str] = Counter()
         records = 0
         place = _PLACE.search(file.name)
-        for value in session.documents(file):
+        if file.name.endswith(_LOG):
+            continue
+        is_database = has_tables(file.head())
+        log = next((f for f in session.files if f.name == file.name + _LOG), None)
+        for value in _rows(file, log) if is_database else session.documents(file):
             for entry in value if isinstance(value, list) else [value]:
                 records += 1
+                session.report.records += is_database
                 if not isinstance(entry, dict) or not reader.record(entry, place[2] if place else None):
                     unknown["record with " + ", ".join(sorted(map(str, as_dict(entry)))[:3])] += 1
         require_half(file.name, records, unknown)
@@ -156,8 +192,10 @@ class _Reader:
 
     def traces(self) -> Iterator[Trace]:
         roots: dict[str, list[str]] = {}
+        named = {name: string(chat.about.get("parentID")) for name, chat in self.chats.items()}
+        parents = {name: parent for name, parent in named.items() if parent in self.chats and parent is not None}
         for name in self.chats:
-            roots.setdefault(self._root(name), []).append(name)
+            roots.setdefault(root_of(name, parents), []).append(name)
         for root, names in roots.items():
             names.sort(key=lambda name: name != root)
             draft = self.session.draft(root, root, system="opencode")
@@ -178,14 +216,6 @@ class _Reader:
             if self.left_out:
                 draft.meta["left_out"] = dict(sorted(self.left_out.items()))
             yield from draft.traces()
-
-    def _root(self, name: str) -> str:
-        met: set[str] = set()
-        while name not in met:
-            met.add(name)
-            parent = string(self.chats[name].about.get("parentID"))
-            name = parent if parent in self.chats and parent is not None else name
-        return name
 
     def _chat(self, chat: _Chat, dialogue: Dialogue, dialogues: dict[str, Dialogue]) -> None:
         names = list(dict.fromkeys([*chat.messages, *chat.parts]))
@@ -297,6 +327,7 @@ opencode = Importer(
     signs=("info", "messages", "parts", "sessionID", "messageID", "modelID", "providerID"),
     system="opencode",
     group=_group,
+    sidecar=_is_database,
     read_session=_read,
     rank=1,
     becomes={
@@ -313,5 +344,7 @@ opencode = Importer(
         "session": ("meta",),
     },
     lost="snapshots, patches, files, permissions",
+    versions="storage and exports of 0.3 to 1.1, the database since 1.2",
+    exact="tokens and costs of each step, tools, errors, sub-agents, times",
 )
 """Sessions of OpenCode."""

@@ -95,5 +95,7 @@ openinference = Importer(
         "GUARDRAIL span": ("safety_event",),
         "evaluation": ("rewards",),
     },
-    lost="documents and embeddings, tool schemas, invocation parameters, and all but the last message that a model was given",
+    versions="0.1",
+    exact="tokens, nesting, scores",
+    lost="documents, embeddings, tool schemas, parameters, all but the last message a model was given",
 )

@@ -78,7 +78,8 @@ class _Reader:
             return self._message(as_dict(record.get("message")), name, at)
         if kind in _SUMMARIES or kind == "custom_message":
             text = text_of(record.get("summary") or record.get("content"))
-            extra = {"is_compaction": True} if kind == "compaction" else {}
+            kept = {"kept_from": record.get("firstKeptEntryId")}  # from there on the model reads what was said word for word
+            extra = {"is_compaction": True, **kept} if kind == "compaction" else {}
             self.entries.append(Entry("user", text, name, at, by="client", extra=extra))
         elif kind in _NOTES:
             self.left_out[str(kind)] += 1
@@ -144,6 +145,8 @@ pi = Importer(
         "message": ("human_intervention", "message", "orchestrator_decision", "tool_call", "tool_result"),
         "compaction, branch_summary, custom_message": ("message",),
     },
+    versions="session 3",
+    exact="tokens, costs, calls",
     lost="images, settings, labels",
 )
 """Sessions of pi."""

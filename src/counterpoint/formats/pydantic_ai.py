@@ -173,6 +173,8 @@ pydantic_ai = Importer(
         "response": ("orchestrator_decision", "tool_call"),
         "tool-return, retry-prompt": ("tool_result", "message"),
     },
-    lost="pictures and files, and the messages of an agent that a tool runs, which its own run holds",
+    versions="unstated",
+    exact="tokens, calls",
+    lost="pictures, messages of agents inside tools",
 )
 """Runs of Pydantic AI, by their messages."""

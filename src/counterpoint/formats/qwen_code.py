@@ -230,6 +230,8 @@ qwen_code = Importer(
         "tool_result": ("tool_result", "return"),
         "system": ("message", "meta"),
     },
-    lost="images, client bookkeeping, rounds of a sub-agent without a word, the tokens of a compression",
+    versions="0.9",
+    exact="tokens, calls, sub-agents",
+    lost="images, client bookkeeping, a compression's tokens",
 )
 """Sessions of Qwen Code."""

@@ -160,6 +160,8 @@ smolagents = Importer(
         "observations, error": ("tool_result",),
         "final answer": ("message", "meta"),
     },
-    lost="the steps of managed agents, which their own memory holds; pictures; the prompt that every step repeats",
+    versions="unstated",
+    exact="tokens, calls, times",
+    lost="steps of managed agents, pictures, repeated prompts",
 )
 """Runs of smolagents, by their memory."""

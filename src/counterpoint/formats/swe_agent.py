@@ -197,6 +197,8 @@ swe_agent = Importer(
         "assistant message, step": ("orchestrator_decision", "tool_call", "tool_result"),
         "info": ("meta", "tokens_in", "tokens_out", "cost_usd"),
     },
-    lost="times (SWE-agent), tokens of each call (SWE-agent), the state of the environment, the configuration",
+    versions="mini 2.1; else unstated",
+    exact="calls, the run's tokens and cost",
+    lost="times and tokens per call (SWE-agent), the environment, the configuration",
 )
 """Trajectories of SWE-agent and mini-swe-agent."""

@@ -132,6 +132,8 @@ tau_bench = Importer(
         "reward": ("rewards",),
         "info": ("meta",),
     },
-    lost="the state of the shop; tokens, times and the model are not in the source",
+    versions="unstated",
+    exact="calls, reward",
+    lost="the shop's state, tokens, times, the model",
 )
 """Runs of tau-bench."""

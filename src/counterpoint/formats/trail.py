@@ -200,5 +200,7 @@ trail = Importer(
         "annotated error": ("extra.trail_errors",),
         "score": ("metrics",),
     },
-    lost="logs of functions that are not steps of agents, resource attributes, the state of the tracer",
+    versions="the published set",
+    exact="tokens, nesting, errors",
+    lost="logs of other functions, resource attributes",
 )

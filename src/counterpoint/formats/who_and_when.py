@@ -48,8 +48,10 @@ def _sniff(head: bytes) -> bool:
     keys = first_keys(head).keys()
     if "history" not in keys:
         return False
-    return bool(keys & {"mistake_agent", "mistake_step"}) or keys >= {"question", "ground_truth"} or (
-        keys == {"history"} and _MAGENTIC.search(head) is not None
+    return (
+        bool(keys & {"mistake_agent", "mistake_step"})
+        or keys >= {"question", "ground_truth"}
+        or (keys == {"history"} and _MAGENTIC.search(head) is not None)
     )
 
 
@@ -128,6 +130,8 @@ who_and_when = Importer(
         "mistake_agent, mistake_step, mistake_reason": ("extra", "metrics", "meta"),
         "is_correct": ("rewards",),
     },
-    lost="nothing of the records; times, tokens and ids of calls are not in the source",
+    versions="published sets",
+    exact="speakers, mistakes",
+    lost="times, tokens, call ids",
 )
 """Runs of Who&When."""

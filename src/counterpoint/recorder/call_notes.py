@@ -85,9 +85,7 @@ class CallNote:
             self.learn(answer_of({"text": self.answer.text or "", **{name: _listed(value) for name, value in told.items()}}))
         return own, {name: value for name, value in fields.items() if name not in own}
 
-    def note(
-        self, text: str | None, failure: str | None, before: LastCall | None, keep: Callable[[str], str]
-    ) -> dict[str, Any]:
+    def note(self, text: str | None, failure: str | None, before: LastCall | None, keep: Callable[[str], str]) -> dict[str, Any]:
         """The note, once the call has ended; `text` is its event's, `failure` says how the call failed."""
         answer, asked = self.answer, self.question
         note: dict[str, Any] = {}
@@ -117,16 +115,6 @@ class CallNote:
         """What the next call of the agent may begin with."""
         read, wrote = self.answer.prompt_ids, self.answer.token_ids
         return LastCall(event, self.read, None if read is None else np.asarray([*read, *(wrote or ())], np.int64))
-
-
-def renamed_call(note: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The same note in a trace whose events have other names."""
-    out = dict(note)
-    if "of" in (prompt := out.get("prompt") or {}):
-        out["prompt"] = {**prompt, "of": names[prompt["of"]]}
-    if "prompt_ids" in out:
-        out["prompt_ids"] = [[names[x[0]], *x[1:]] if isinstance(x, list) else x for x in out["prompt_ids"]]
-    return out
 
 
 def _listed(value: Any) -> Any:

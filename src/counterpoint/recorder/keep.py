@@ -177,6 +177,7 @@ def agent_stand_in(
 
 def _returning(function: Fn, player: Any, value: Any) -> Fn:
     """An agent's function, with other arguments where `value` is not None, and with the result that a replay gives it."""
+
     def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if value is not None:
             args, kwargs = arguments_of(function, args, kwargs, value)
@@ -226,5 +227,3 @@ def told_time(scope: Scope) -> float:
     moment = time.time() if again is None else again
     session.kept.setdefault("now", {}).setdefault(agent, []).append(moment)
     return moment
-
-

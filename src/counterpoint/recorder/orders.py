@@ -252,13 +252,16 @@ def recorded(trace: Trace) -> Iterator[tuple[Event, Order]]:
         order = order_of(event)
         if order is not None and order.get("action") in ACTIONS:
             tree = order.get("tree")
-            yield event, Order(
-                action=order["action"],
-                agent=str(order.get("agent") or ""),
-                text=trace.text(event) or "",
-                tree=tree if isinstance(tree, bool) else None,
-                id=order["id"],
-                by=str(order.get("by") or ""),
+            yield (
+                event,
+                Order(
+                    action=order["action"],
+                    agent=str(order.get("agent") or ""),
+                    text=trace.text(event) or "",
+                    tree=tree if isinstance(tree, bool) else None,
+                    id=order["id"],
+                    by=str(order.get("by") or ""),
+                ),
             )
 
 

@@ -39,9 +39,7 @@ _FROM_ELSEWHERE = frozenset(
 class Player:
     """What stands in for the outside while a team's code runs again."""
 
-    def __init__(
-        self, trace: Trace, fork: Fork, *, find: Find, allow: Collection[str] = (), model: Any = None
-    ) -> None:
+    def __init__(self, trace: Trace, fork: Fork, *, find: Find, allow: Collection[str] = (), model: Any = None) -> None:
         """`find` gives classes by name, `allow` names tools with effects that may run, `model` answers changed model calls."""
         self.trace, self._fork, self.find, self._allow, self.model = trace, fork, find, frozenset(allow), model
         self.place = trace.index[fork.at]
@@ -231,9 +229,7 @@ class Player:
 
         return later if shape_of(function) == COROUTINE else now
 
-    def _anew(
-        self, function: Callable[..., Any], scope: Any, name: str, *, is_model: bool, effects: bool
-    ) -> Callable[..., Any]:
+    def _anew(self, function: Callable[..., Any], scope: Any, name: str, *, is_model: bool, effects: bool) -> Callable[..., Any]:
         """The real thing, where that may be asked."""
         if self._fork.seed is not None:
             self.has_changed = True

@@ -42,9 +42,7 @@ class StoppedByOperator(BaseException):
 class SafePoints:
     """The orders to one recording."""
 
-    def __init__(
-        self, path: Path | None, began: float = 0.0, again: Mapping[tuple[str, str], list[Order]] | None = None
-    ) -> None:
+    def __init__(self, path: Path | None, began: float = 0.0, again: Mapping[tuple[str, str], list[Order]] | None = None) -> None:
         """`path` is where orders lie, if anybody sends one after `began`; `again` are those of a run that is replayed."""
         self._path, self._began, self._again = path, began, dict(again or {})
         self._orders: list[Order] = []

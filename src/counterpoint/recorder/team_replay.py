@@ -32,7 +32,6 @@ from counterpoint.credits.mechanism import team_reward
 from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
-from counterpoint.recorder.call_notes import renamed_call
 from counterpoint.recorder.control import orders_by_key
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.memory_run import MemoryRun
@@ -46,6 +45,7 @@ from counterpoint.recorder.sealing import end_replay
 from counterpoint.recorder.team_file import TeamFile
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.keys import REPLAY
+from counterpoint.trace.model_calls import renamed_call
 from counterpoint.trace.replay import Do, Force, Fork, Insert
 
 _one_at_a_time = threading.RLock()
@@ -166,9 +166,7 @@ async def _awaited(value: Any) -> Any:
 class TeamReplay:
     """Forks traces of the team that `team` runs: a `FILE:FUNCTION`, or the function itself."""
 
-    def __init__(
-        self, team: str | Callable[..., Any], *, allow: Collection[str] = (), model: Any = None
-    ) -> None:
+    def __init__(self, team: str | Callable[..., Any], *, allow: Collection[str] = (), model: Any = None) -> None:
         """`allow` names tools with effects that may run; `model`, a function or a model of LangChain, or the name of one, answers
         new calls."""
         self._team = TeamFile(team) if isinstance(team, str) else None

@@ -153,9 +153,7 @@ def usage_of(value: Any) -> dict[str, Any]:
     return usage
 
 
-def usage_fields(
-    make: Callable[[Any], dict[str, Any]] | None, value: Any, note: Callable[[str], None]
-) -> dict[str, Any]:
+def usage_fields(make: Callable[[Any], dict[str, Any]] | None, value: Any, note: Callable[[str], None]) -> dict[str, Any]:
     """The same as fields of an event; `make`, which may raise, reads them where they are not to be seen."""
     stated = usage_of(value) if make is None else make(value)
     return clean(stated, note) if stated else {}

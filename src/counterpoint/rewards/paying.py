@@ -91,9 +91,7 @@ def _signals(
 ) -> Signals:
     """What was paid to finer units than the team, and the team's on top where it is paid anything."""
     units = {unit for own in fine for unit, _ in own if unit in ("agent", "role") and pays_team}
-    return Signals.of(
-        {t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)}
-    )
+    return Signals.of({t.trace_id: [*_topped(t, own, units, float(x))] for t, own, x in zip(traces, fine, totals, strict=True)})
 
 
 def balanced(how: str, parts_KN: np.ndarray, weights_K: np.ndarray, task_N: np.ndarray) -> np.ndarray:
@@ -118,9 +116,7 @@ def _as_share(trace: Trace, best: float) -> Trace:
     return msgspec.structs.replace(trace, rewards={**trace.rewards, "team": trace.rewards["team"] / best})
 
 
-def _topped(
-    trace: Trace, own: Mapping[tuple[str, str], tuple[str, float]], units: set[str], total: float
-) -> Iterable[Signal]:
+def _topped(trace: Trace, own: Mapping[tuple[str, str], tuple[str, float]], units: set[str], total: float) -> Iterable[Signal]:
     """Every agent's (or role's) share of the team reward, all of it, and its own on top; of finer units, those that were paid."""
     names = {"agent": dict.fromkeys(e.agent for e in trace.events), "role": dict.fromkeys(e.role for e in trace.events if e.role)}
     for unit in sorted(units):

@@ -19,6 +19,7 @@ from counterpoint.store.log import Log
 from counterpoint.store.opening import open_folder, open_log
 from counterpoint.store.summary import Summary
 from counterpoint.store.tally import lost_runs
+from counterpoint.store.titles import told_apart
 from counterpoint.trace.annotation import Annotation, labels_of
 
 Damaged = dict[Path, CounterpointError]
@@ -51,7 +52,7 @@ def listing(journal_folder: Path, log: Log, state: AnnotationState) -> tuple[lis
     unfinished, damaged = open_summaries(journal_folder, sealed)
     by_trace = state.by_trace
     rows = [_annotated(row, by_trace[row.id].values()) if row.id in by_trace else row for row in done + unfinished]
-    return sorted(rows, key=lambda summary: summary.added), damaged | log.damaged
+    return told_apart(sorted(rows, key=lambda summary: summary.added)), damaged | log.damaged
 
 
 def _annotated(row: Summary, annotations: Collection[Annotation]) -> Summary:

@@ -25,6 +25,7 @@ import counterpoint.store.pending as pending
 from counterpoint.errors import InputError
 from counterpoint.store.head import REPAIR, Head, Position
 from counterpoint.trace.activity import Quarter, Waiting
+from counterpoint.trace.sides import Sides
 
 # A checkpoint is due when reading the commits since the last costs half of reading the state itself, counted in rows: opening a
 # commit's file costs as much as decoding eight rows. So the log grows by half between checkpoints, and all of them together
@@ -94,6 +95,10 @@ class Row(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """Calls that it waits for where its record ends."""
     parent: str | None = None
     """The session that this run belongs to, where it is a trace of its own."""
+    sides: Sides | None = None
+    """What its main transcript and its sub-agents spent; None in rows that were written before this was kept."""
+    further: str | None = None
+    """The words of what was asked that stand behind the title."""
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -26,6 +26,7 @@ from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
 from counterpoint.store.statement import check_statement
 from counterpoint.store.summary import Summary
+from counterpoint.store.titles import told_apart
 from counterpoint.trace.annotation import Annotation
 from counterpoint.trace.tabular import ROWS_SHOWN, Bar, Tabular
 
@@ -232,7 +233,7 @@ class Query:
 
     def _name_traces(self, state: State) -> None:
         """The view of traces: their files, and what the manifest says of each beyond them. `errors`: events that failed."""
-        rows = [Summary.of_row(row) for row in state.rows.values()]
+        rows = told_apart(sorted(map(Summary.of_row, state.rows.values()), key=lambda row: row.added))
         values: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in _LISTED}
         values["started"] = [None if t is None else round(t * 1e6) for t in values["started"]]
         values["unpriced"] = [min(row.unpriced_tokens, 1 << 62) for row in rows]

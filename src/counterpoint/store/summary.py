@@ -23,8 +23,9 @@ from counterpoint.trace import Trace
 from counterpoint.trace.activity import QUARTER_S, Quarter, Waiting, quarters_of, waiting_of
 from counterpoint.trace.line_records import OPEN_EVENTS, UNFINISHED
 from counterpoint.trace.lines import LineReader
-from counterpoint.trace.naming import models_of, parent_session, project_of, started, title_of
+from counterpoint.trace.naming import further_of, models_of, parent_session, project_of, started, title_of
 from counterpoint.trace.quantities import money_total, uncounted
+from counterpoint.trace.sides import NO_SIDES, Side, Sides, sides_of
 from counterpoint.trace.steering import is_steered, order_of
 from counterpoint.trace.tabular import Tabular
 
@@ -91,6 +92,10 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
     """Calls without an answer where its record ends, the longest first: it is at work, stuck, or was cut off."""
     parent: str | None = None
     """The session that this run belongs to, where it is a trace of its own."""
+    sides: Sides | None = None
+    """What its main transcript and its sub-agents spent; None where the store did not keep it yet."""
+    further: str | None = None
+    """The words of what was asked that stand behind the title."""
 
     @property
     def active(self) -> float:
@@ -124,7 +129,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
                 unpriced[model] = unpriced.get(model, 0) + count
         return replace(
             self, events=sum(q.events for q in quarters), errors=sum(q.errors for q in quarters), unpriced=unpriced,
-            quarters=quarters,
+            quarters=quarters, sides=_sides_within(self.sides, quarters),
             tokens=sum(tokens) if tokens else None, cost_usd=money_total(paid) if paid else None, started=quarters[0].first,
             wall_clock_s=None if self.wall_clock_s is None else round(quarters[-1].last - quarters[0].first, 3),
         )  # fmt: skip
@@ -148,7 +153,7 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
         if events or errors or tokens > 0 or has_cost:
             out[None] = replace(
                 self, events=events, errors=errors, tokens=tokens if tokens > 0 else None, cost_usd=cost if has_cost else None,
-                unpriced={}, uncounted=0, wall_clock_s=None, started=None, quarters=(),
+                unpriced={}, uncounted=0, wall_clock_s=None, started=None, quarters=(), sides=NO_SIDES,
             )  # fmt: skip
         return out
 
@@ -206,6 +211,8 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             quarters=row.quarters,
             waiting=row.waiting,
             parent=row.parent,
+            sides=row.sides,
+            further=row.further,
         )
 
     @classmethod
@@ -249,7 +256,26 @@ class Summary(Struct, frozen=True, kw_only=True, gc=False):
             quarters=quarters_of(trace),
             waiting=waiting_of(trace),
             parent=parent_session(trace.meta),
+            sides=sides_of(trace),
+            further=further_of(trace),
         )
+
+
+def _sides_within(whole: Sides | None, quarters: Sequence[Quarter]) -> Sides | None:
+    """The two sides in some quarters of an hour; the sub-agents are those of the whole."""
+    if whole is None:
+        return None
+    subs = Side()
+    for q in quarters:
+        subs = subs.plus(q.subs) if q.subs is not None else subs
+    tokens = [q.tokens for q in quarters if q.tokens is not None]
+    paid = [q.cost_usd for q in quarters if q.cost_usd is not None]
+    main = Side(
+        sum(tokens) - (subs.tokens or 0) if tokens else None,
+        money_total(paid) - (subs.cost_usd or 0.0) if paid else None,
+        sum(sum(q.unpriced.values()) for q in quarters) - subs.unpriced,
+    )
+    return Sides(whole.sub_agents, main, subs)
 
 
 class StoreTable(Tabular):

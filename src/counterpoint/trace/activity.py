@@ -7,7 +7,7 @@ quarters. A run without a clock's time has no quarters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from counterpoint.trace.line_records import OPEN_EVENTS
 from counterpoint.trace.naming import agent_names, first_line, started
 from counterpoint.trace.quantities import money_total
 from counterpoint.trace.records import Event
+from counterpoint.trace.sides import Side, side_of, sub_agents
 from counterpoint.trace.trace import Trace
 
 QUARTER_S = 900
@@ -44,6 +45,8 @@ class Quarter(Struct, frozen=True, array_like=True, gc=False):
     cost_usd: float | None = None
     unpriced: dict[str, int] = {}
     """Tokens that no cost covers, by model."""
+    subs: Side | None = None
+    """What sub-agents spent of it; None where there are none, and in what was written before this was kept."""
 
 
 class Waiting(Struct, frozen=True, array_like=True, gc=False):
@@ -83,8 +86,18 @@ def quarters_of(trace: Trace) -> tuple[Quarter, ...]:
     for i, moment in enumerate(when):
         if moment is not None:
             by_quarter.setdefault(int(moment // QUARTER_S), []).append(i)
-    failed, has_unpriced = set(trace.failures), bool(trace.unpriced)
-    return tuple(_quarter(trace.events, numbers, when, failed, has_unpriced) for _, numbers in sorted(by_quarter.items()))
+    failed, has_unpriced, subs = set(trace.failures), bool(trace.unpriced), sub_agents(trace)
+    quarters = (
+        (numbers, _quarter(trace.events, numbers, when, failed, has_unpriced)) for _, numbers in sorted(by_quarter.items())
+    )
+    if not subs:
+        return tuple(quarter for _, quarter in quarters)
+    return tuple(replace(quarter, subs=_subs(trace.events, numbers, subs, has_unpriced)) for numbers, quarter in quarters)
+
+
+def _subs(events: Sequence[Event], numbers: list[int], subs: Collection[str], has_unpriced: bool) -> Side | None:
+    inside = [events[i] for i in numbers if events[i].agent in subs]
+    return side_of(inside, not has_unpriced) if inside else None
 
 
 def _quarter(

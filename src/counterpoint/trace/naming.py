@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,8 +19,8 @@ from counterpoint.trace.records import Event
 from counterpoint.trace.steering import order_of
 from counterpoint.trace.trace import Trace
 
-TITLE_LENGTH, NAME_LENGTH = 90, 48
-"""How long a title and a name may be."""
+TITLE_LENGTH, NAME_LENGTH, FURTHER_LENGTH = 90, 48, 240
+"""How long a title and a name may be, and what is kept of the words behind a title."""
 _LAST_TIME = 1e11
 """Seconds since the epoch beyond which a number is no clock's time."""
 _PEOPLE = ("user", "human")
@@ -31,6 +32,14 @@ _TAG = re.compile(r"</?[a-zA-Z][\w.-]*(?:\s[^<>]*)?/?>")
 _MARKS = re.compile(r"^[\s#>*_`~=|-]+|[\s*_`]+$")
 # "Here is the task:", with the task on a line of its own behind it.
 _TASK = re.compile(r"^[^\n]{0,60}\b(?:task|question)[ \w]{0,20}:[ \t]*\n\s*(\S.*)$", re.IGNORECASE | re.MULTILINE)
+# "Here's the issue text:", with a heading or none and the issue behind it, where a text begins so; and the same in a block.
+_ISSUE = re.compile(r"\A\s*[^\n]{0,160}\b(?:issue|problem)[ \w]{0,20}:[ \t]*\n\s*(?:[A-Z ]{3,20}:\s*\n\s*)?(\S.*)$", re.I | re.M)
+_ISSUE_BLOCK = re.compile(
+    r"<(issue|issue_description|issue_statement|problem|problem_statement|pr_description|task|question)>(.*?)</\1>", re.S
+)
+# A command of a client: `/clear`, `/model opus`; and what is data and no words.
+_COMMAND = re.compile(r"/[a-zA-Z][\w:-]*(?:\s+(?P<given>.*))?", re.S)
+_DATA = re.compile(r"\s*[\[{]\s*(?:[\[{\"'\]}]|\Z)")
 _TEXT_KEYS = ("prompt", "task", "question", "query", "input", "message", "content", "text")
 _SLASH = re.compile(r"[/\\]")
 _VERSION = re.compile(r"^(?:(?:us|eu|apac|global|anthropic|openai)\.)+|-20\d\d-?\d\d-?\d\d(?=$|[-:@v])|-v\d+:\d+$")
@@ -48,14 +57,43 @@ def title_of(trace: Trace) -> str | None:
     if (simulated := _simulated(trace.meta)) is not None:
         return simulated
     stated, text = trace.meta.get(TITLE), _first_request(trace)
-    if isinstance(stated, str) and (line := first_line(stated)) and not (text and _begins(text, stated)):
+    if isinstance(stated, str) and (line := _words_line(stated)) and not (text and _begins(text, stated)):
         return line
-    if text is not None:
-        return first_line(text)
+    if text is not None and (line := _words_line(text)):
+        return line
     if not is_opaque(trace.task_id.rpartition("/")[2]):
         return first_line(trace.task_id)
     span = trace.meta.get(ROOT_SPAN)
     return first_line(span) if isinstance(span, str) and not is_opaque(span) else None
+
+
+def further_of(trace: Trace) -> str | None:
+    """The words of what was asked that stand behind its title, on one line: by them a list tells runs apart that begin alike."""
+    text, title = _first_request(trace), title_of(trace)
+    if text is None or title is None:
+        return None
+    words = " ".join(_marked_off(text).split())
+    begin = title.removesuffix("…")
+    at = words.find(begin)
+    words = words[at + len(begin) :] if at >= 0 else words
+    return words.strip(" ,;:")[:FURTHER_LENGTH].rstrip() or None
+
+
+def _marked_off(text: str) -> str:
+    """A text without a client's blocks and the marks at the begin of its lines."""
+    inner = _inner(text)[:20_000]
+    block = _ISSUE_BLOCK.search(inner)
+    plain = block[2] if block else _TAG.sub(" ", _BLOCK.sub("\n", inner))
+    return "\n".join(_MARKS.sub("", line) for line in (plain if plain.strip() else _TAG.sub(" ", inner)).splitlines())
+
+
+def _words_line(text: str) -> str | None:
+    """The first line of a text as a title; None for a command of a client, and for data."""
+    command = _COMMAND.fullmatch(text.strip())
+    if command is not None:
+        given = command["given"] or ""
+        return first_line(given) if len(given.split()) > 2 else None
+    return None if _DATA.match(_inner(text)) else first_line(text)
 
 
 def _simulated(meta: Mapping[str, Any]) -> str | None:
@@ -82,7 +120,7 @@ def _first_request(trace: Trace) -> str | None:
         if not is_person and (tasks if event.type == "spawn" else messages if event.type == "message" else True):
             continue
         text = trace.text(event)
-        if not text or order_of(event) is not None or first_line(text) is None:
+        if not text or order_of(event) is not None or _words_line(text) is None:
             continue
         if is_person:
             return text
@@ -94,12 +132,14 @@ def _is_said_by_people(event: Event) -> bool:
     return event.role in _PEOPLE or event.agent in _PEOPLE
 
 
+@lru_cache(maxsize=16)  # whoever asks for a title asks several times about the same few texts
 def first_line(text: str, length: int = TITLE_LENGTH) -> str | None:
     """The first line of a text that says something, without a client's blocks and marks, cut at a word; None for none."""
     head = _inner(text)[:20_000]
+    block = _ISSUE_BLOCK.search(head)
     plain = _TAG.sub(" ", _BLOCK.sub("\n", head))
-    task = _TASK.search(plain)
-    for text_part in (*(task.groups() if task else ()), plain, _TAG.sub(" ", head)):
+    task = _TASK.search(plain) or _ISSUE.match(plain)
+    for text_part in (*(task.groups() if task else ()), *([block[2]] if block else []), plain, _TAG.sub(" ", head)):
         for raw in text_part.splitlines():
             line = " ".join(_MARKS.sub("", raw).split())
             if any(c.isalnum() for c in line) and not line.lower().startswith(_NO_TITLE):

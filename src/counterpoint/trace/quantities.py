@@ -129,7 +129,6 @@ def cost_usd(events: Sequence[Event], costs: Mapping[str, Number]) -> Number | N
     return counted if stated is None or stated <= counted * (1 + 1e-9) else stated
 
 
-
 def money_total(amounts: Iterable[float]) -> float:
     """The sum of amounts, no further from 0 than the largest float."""
     some, most = list(amounts), sys.float_info.max

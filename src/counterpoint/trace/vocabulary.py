@@ -20,12 +20,8 @@ EventType = Literal[
     "human_intervention",
     "safety_event",
 ]
-EdgeType = Literal[
-    "temporal", "causal", "spawn", "message", "tool_dependency", "return", "aggregate", "safety_flow"
-]
-Topology = Literal[
-    "centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness", "mixed", "unknown"
-]
+EdgeType = Literal["temporal", "causal", "spawn", "message", "tool_dependency", "return", "aggregate", "safety_flow"]
+Topology = Literal["centralized", "planner_executor_critic", "debate", "swarm", "hierarchical", "harness", "mixed", "unknown"]
 Decision = Literal["spawn", "delegate", "communicate", "aggregate", "stop", "noop"]
 Source = Literal["user", "tool", "peer", "memory", "system"]
 Unit = Literal["team", "orchestrator", "role", "agent", "turn", "message", "tool", "token"]

@@ -61,7 +61,7 @@ def test_the_strip_leads_to_events_and_agents() -> None:
     assert "credit" not in facts, "nothing is identified, and no file was written"
     assert facts["slowest"].text == "slowest: lead (56 % of the critical path)"
     assert facts["slowest"].agent == 0
-    assert facts["costliest"].text == "most expensive: lead ($0.50)"
+    assert facts["costliest"].text == "most expensive: lead ($0.50+)"
     assert (facts["wrong"].text, facts["wrong"].event) == ("first failure: shell of lead (e5)", 5)
     assert not {"incident", "reach", "unlinked"} & facts.keys()  # what a team reads is no news
     facts = {fact.kind: fact for fact in overview(ordered(ok=True)).facts}

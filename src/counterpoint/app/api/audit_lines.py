@@ -8,7 +8,7 @@ have a value, and `-` where none has. Of roles and tools a line counts what thei
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from counterpoint.app.search import facet
 from counterpoint.audits.facts import Facts
 from counterpoint.audits.rollups import rollup
 from counterpoint.audits.waste import waste
-from counterpoint.display import compact, counted, duration, money, number, percent
+from counterpoint.display import at_least, compact, counted, duration, money, number, percent
 from counterpoint.store.summary import Summary
 
 AUDIT_GROUPS = ("trace", "project", "model", "day", "system", "role", "tool")
@@ -38,6 +38,8 @@ class AuditLine(Struct, kw_only=True):
     errors: int = 0
     tokens: float | None = None
     cost_usd: float | None = None
+    unpriced: int = 0
+    """Tokens that no cost covers."""
     runs: int = 0
     """Agents of a role, calls of a tool."""
     acts: int = 0
@@ -48,8 +50,14 @@ class AuditLine(Struct, kw_only=True):
     sums: dict[str, tuple[float, int]] = {}
     """Measure to the sum of its values and how many there are."""
 
-    def spend(self, tokens: float | None, cost_usd: float | None) -> None:
-        """Count tokens and money in, where they are known."""
+    @property
+    def cost(self) -> str:
+        """The cost in words, with a plus where tokens have no price."""
+        return at_least(money(self.cost_usd), self.unpriced)
+
+    def spend(self, tokens: float | None, cost_usd: float | None, unpriced: Mapping[str, int]) -> None:
+        """Count tokens and money in, where they are known, and the tokens that have no price."""
+        self.unpriced += sum(unpriced.values())
         self.tokens = self.tokens if tokens is None else (self.tokens or 0) + tokens
         self.cost_usd = self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + float(cost_usd)
 
@@ -117,7 +125,7 @@ class AuditLines:
         into.useful += facts.sub_acts[1]
         into.suspects += is_suspect
         into.errors += line.errors
-        into.spend(line.tokens, line.cost_usd)
+        into.spend(line.tokens, line.cost_usd, line.unpriced)
         for measure in said.all_measures:
             if measure.name in _MEANS and measure.value is not None:
                 total, count = into.sums.get(measure.name, (0.0, 0))
@@ -138,7 +146,7 @@ class AuditLines:
             line.runs += 1
             line.suspects += row.name in named
             line.errors += row.errors
-            line.spend(row.tokens_own, row.cost_own)
+            line.spend(row.tokens_own, row.cost_own, row.unpriced)
             line.acts += int(acts_A[a]) if facts.is_sub_A[a] else 0
             line.useful += int(useful_A[a]) if facts.is_sub_A[a] else 0
 
@@ -153,7 +161,7 @@ class AuditLines:
             line.traces += 1
             line.runs += row.calls
             line.errors += row.errors
-            line.spend(row.tokens_own, row.cost_own)
+            line.spend(row.tokens_own, row.cost_own, row.unpriced)
             line.acts += sum(bool(results[i]) for i in mine)
             line.useful += sum(bool(results[i] and facts.used_E[i]) for i in mine)
             line.repeated += sum(facts.events[i].type == "tool_call" and facts.events[i].id in again for i in mine)
@@ -170,7 +178,7 @@ class AuditLines:
         total = self._total
         success, overhead = total.mean("task_success"), total.mean("protocol_overhead")
         came = "nothing says whether the tasks were done" if success is None else f"mean success {number(success, 3)}"
-        spent = f"{compact(total.tokens)} tokens, {money(total.cost_usd)}, {duration(self._seconds)}"
+        spent = f"{compact(total.tokens)} tokens, {total.cost}, {duration(self._seconds)}"
         talk = "" if overhead is None else f"{percent(overhead)} of the tokens of a trace went into coordination on average; "
         useful = _share(total.useful, total.acts)
         led = "no trace says what came of the sub-agents' work"
@@ -190,13 +198,13 @@ class AuditLines:
         else:
             head = ["tool", "calls", "traces", "repeated", "read", "errors", "tokens", "cost"]
             made = [[number(x.runs), number(x.traces), number(x.repeated), _share(x.useful, x.acts)] for x in rows]
-        spent = [[number(x.errors), compact(x.tokens), money(x.cost_usd)] for x in rows]
+        spent = [[number(x.errors), compact(x.tokens), x.cost] for x in rows]
         return head, [[x.name, *cells, *paid] for x, cells, paid in zip(rows, made, spent, strict=True)]
 
     def _whole(self, line: AuditLine) -> list[str]:
         means = [number(line.mean(name), 3) for name in _MEANS[:2]]
         means += [percent(line.mean(_MEANS[2])), _share(line.useful, line.acts)]
-        counts = [number(line.errors), compact(line.tokens), money(line.cost_usd)]
+        counts = [number(line.errors), compact(line.tokens), line.cost]
         return [line.label or line.name, number(line.traces), number(line.suspects), *means, *counts]
 
     def as_dict(self) -> dict[str, Any]:

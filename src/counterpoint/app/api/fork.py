@@ -7,16 +7,16 @@ Always true: the trace that is given is not touched, and nothing is stored; with
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from counterpoint.app.api.inputs import one_trace
-from counterpoint.app.forks import badges, counts, effect_of, named_model, replay_for
+from counterpoint.app.forks import badges, counts, effect_of, is_log, log_replay, named_model, replay_for
 from counterpoint.audits.blast import Blast, blast_radius
 from counterpoint.audits.diff import Diff
 from counterpoint.audits.diff import diff as compared
-from counterpoint.errors import InputError
+from counterpoint.errors import InputError, NotIdentified
 from counterpoint.trace import Trace
 from counterpoint.trace.outcome import as_recorded
 from counterpoint.trace.replay import Do
@@ -77,14 +77,18 @@ def fork(
     key_env: str | None = None,
     allow: Sequence[str] = (),
     team: Any = None,
+    tools: str = "stop",
+    cap: Mapping[str, float] | None = None,
 ) -> Forked:
-    """Change the event `at` of a simulated or live run and let everybody react.
+    """Change the event `at` of a simulated or live run and let everybody react; of a logged session, let `model` answer anew.
 
     `do` is `cpt.Delete()`, `cpt.Substitute(value)`, `cpt.Insert(value)` or `cpt.Force({"spawn": 2})`; None changes nothing, so
     that with a `seed` the rest is resampled. `samples` estimates the effect on the team reward over fresh continuations.
     `model` (a name such as `openai:NAME`, or a model) answers changed calls of a live team; `allow` names irreversible tools,
     and code that the trace names, that may run. `team` is the function that ran a recorded team of your own (or `FILE:FUNCTION`):
-    it runs again over its recording, and `model` is then a function that new model calls ask. `cpt.save(forked.trace, FILE)`
+    it runs again over its recording, and `model` is then a function that new model calls ask. In an imported session the model
+    answers from the turn at `at` on; `tools` says who answers calls that the recording does not (`stop`, `model`, `python`), and
+    `cap` what it may take (`calls`, 20 unless told; `tokens`, `usd`, `seconds`). `cpt.save(forked.trace, FILE)`
     keeps the fork. A person's score is of the run as it was: the fork does not have it, and the rewards before and after are
     those that the world or the team's task gives.
 
@@ -100,11 +104,29 @@ def fork(
     loaded = as_recorded(one_trace(trace, store))
     if isinstance(model, str):
         model = named_model(loaded, {"model_name": model, "base_url": base_url, "key_env": key_env, "allow": allow, "team": team})
+    if is_log(loaded) and team is None:
+        return _log_fork(loaded, at, do, seed, samples, log_plan(loaded, model, tools=tools, cap=cap, allow=allow))
     replay = replay_for(loaded, model=model, allow=allow, team=team)
     forked = replay.fork(loaded, at, do, seed)
     blast = blast_radius(loaded, forked, at) if seed is None else None
     effect = None if samples is None or do is None else effect_of(replay, loaded, at, do, seed or 0, samples)
     return Forked(loaded, forked, at, compared(loaded, forked), blast, effect)
+
+
+def log_plan(loaded: Trace, model: Any, *, tools: str, cap: Mapping[str, float] | None, allow: Sequence[str]) -> Any:
+    """What answers anew in a logged session: its `plan` says what that may take, its `fork` does it."""
+    if model is None:
+        fix = "--model openai:NAME or anthropic:NAME lets a model answer anew from there (--dry-run shows what it reads)"
+        raise NotIdentified("nothing says how this team would have continued", fix, where=loaded.trace_id)
+    return log_replay(loaded, model, tools=tools, cap=cap or {}, allow=allow)
+
+
+def _log_fork(loaded: Trace, at: str, do: Do | None, seed: int | None, samples: int | None, replay: Any) -> Forked:
+    if samples is not None:
+        fix = "fork it once, and compare the two; an effect needs a trace of `counterpoint play`"
+        raise InputError("a logged session has no score, so no effect is estimated", where="samples", fix=fix)
+    forked = replay.fork(loaded, at, do, seed)
+    return Forked(loaded, forked, at, compared(loaded, forked), None, None)
 
 
 def diff(a: Trace | str | os.PathLike[str], b: Trace | str | os.PathLike[str], *, store: StorePlace = None) -> Diff:

@@ -76,6 +76,8 @@ class Pattern(Struct, kw_only=True):
     traces: int = 0
     tokens: int = 0
     cost_usd: float | None = None
+    unpriced: int = 0
+    """Tokens that no cost covers."""
     busy_s: float = 0.0
     errors: int = 0
     used: int = 0
@@ -150,6 +152,9 @@ class Report(Struct, kw_only=True):
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint report --json` prints."""
         told: dict[str, Any] = msgspec.to_builtins(self)
+        for name in ("projects", "days", "costliest", "models"):
+            told[name] = [line.as_dict() for line in getattr(self, name)]
+        told |= {"total": self.total.as_dict(), "outside": self.outside.as_dict()}
         for row, pattern in zip(told["patterns"], self.patterns, strict=True):
             row["reward"] = pattern.reward
         return told
@@ -192,7 +197,9 @@ class Reporting:
         if part is not line:
             cost = None if line.cost_usd is None else float(line.cost_usd) - float(part.cost_usd or 0.0)
             tokens = None if line.tokens is None else line.tokens - (part.tokens or 0)
-            self._outside.add(Sum(name=None, traces=1, events=line.events - part.events, tokens=tokens, cost_usd=cost))
+            left = {name: n for name, count in line.unpriced.items() if (n := count - part.unpriced.get(name, 0)) > 0}
+            events = line.events - part.events
+            self._outside.add(Sum(name=None, traces=1, events=events, tokens=tokens, cost_usd=cost, unpriced=left))
 
     def _take_models(self, trace: Trace, facts: Facts) -> None:
         for row in rollup(trace, "model"):
@@ -252,6 +259,7 @@ class Reporting:
             found.runs += 1
             found.tokens += row.tokens_own or 0
             found.cost_usd = found.cost_usd if row.cost_own is None else (found.cost_usd or 0.0) + row.cost_own
+            found.unpriced += sum(row.unpriced.values())
             found.busy_s += row.busy_s or 0.0
             found.errors += row.errors
             one = done[row.name or ""]
@@ -276,6 +284,7 @@ class Reporting:
             found.runs += row.calls
             found.tokens += row.tokens_own or 0
             found.cost_usd = found.cost_usd if row.cost_own is None else (found.cost_usd or 0.0) + row.cost_own
+            found.unpriced += sum(row.unpriced.values())
             found.busy_s += row.busy_s or 0.0
             found.errors += row.errors
             if is_told:

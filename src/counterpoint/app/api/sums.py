@@ -8,14 +8,16 @@ states beyond its events is of no day where it was at work on several. With a pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
 
+from counterpoint.app.price_file import price_file
 from counterpoint.app.search import facet
+from counterpoint.app.side_words import sides_dict
 from counterpoint.audits.rollups import By, rollup
 from counterpoint.display import zone
 from counterpoint.errors import InputError, did_you_mean
@@ -23,6 +25,7 @@ from counterpoint.store.summary import Summary
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import sliced
 from counterpoint.trace.quantities import uncounted
+from counterpoint.trace.sides import Sides, sides_of
 from counterpoint.trace.tabular import Tabular
 
 WHOLE = ("trace", "project", "day", "system", "topology")
@@ -53,6 +56,13 @@ class Sum(Struct, kw_only=True):
     """Agents and model calls whose tokens are not, or not truly, known: tokens and cost are then at least what is said."""
     seconds: float | None = None
     """Wall clock of whole traces; busy time of their parts."""
+    sides: Sides | None = None
+    """What main transcripts and sub-agents spent, of whole traces."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The line as JSON has it."""
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        return told | {"sides": sides_dict(self.sides)}
 
     def add(self, other: Sum) -> None:
         """Count another line in."""
@@ -60,6 +70,8 @@ class Sum(Struct, kw_only=True):
         self.events += other.events
         self.errors += other.errors
         self.uncounted += other.uncounted
+        if other.sides is not None:
+            self.sides = other.sides if self.sides is None else self.sides.plus(other.sides)
         for field in ("calls", "tokens", "cost_usd", "seconds"):
             more = getattr(other, field)
             if more is not None:
@@ -83,9 +95,9 @@ class Sums(Tabular):
 
     def as_dict(self) -> dict[str, Any]:
         """What `counterpoint top --json` prints of many traces."""
-        rows, total = msgspec.to_builtins(self.rows), msgspec.to_builtins(self.total)
+        rows, total = [row.as_dict() for row in self.rows], self.total.as_dict()
         about = {"group": self.group, "by": self.by} | ({"zone": zone()} if self.group == "day" else {})
-        return about | {"rows": rows, "total": total}
+        return about | {"rows": rows, "total": total, "price_file": price_file(self.total.unpriced) or None}
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per line."""
@@ -126,7 +138,7 @@ def _piece(line: Summary, name: str | None, group: str) -> Sum:
         name=name, label=line.title if group == "trace" else None, traces=1, events=line.events, errors=line.errors,
         calls=sum(q.calls for q in line.quarters) if line.quarters else None,
         tokens=line.tokens, cost_usd=None if line.cost_usd is None else float(line.cost_usd), unpriced=dict(line.unpriced),
-        seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), uncounted=line.uncounted,
+        seconds=None if line.wall_clock_s is None else float(line.wall_clock_s), uncounted=line.uncounted, sides=line.sides,
     )  # fmt: skip
 
 
@@ -144,25 +156,21 @@ def sums_of_traces(traces: Iterable[Trace], group: By, by: str | None = None, *,
     total, found = Sum(name=None), {}  # type: Sum, dict[str | None, Sum]
     for whole in traces:
         trace = whole if period is None else sliced(whole, *period)
-        count, unpriced = 0, _unpriced(trace, group)
+        count = 0
         for row in rollup(trace, group):
             name = row.label or row.name
             piece = Sum(
                 name=name, traces=1, events=row.events, calls=row.calls, errors=row.errors, tokens=row.tokens_own,
-                cost_usd=row.cost_own, unpriced=unpriced(row.name), seconds=row.busy_s,
+                cost_usd=row.cost_own, unpriced=dict(row.unpriced), seconds=row.busy_s,
             )  # fmt: skip
             found.setdefault(name, Sum(name=name)).add(piece)
             total.add(piece)
             count += 1
         total.traces += 1 - count
         total.uncounted += uncounted(trace.meta)
+        sides = sides_of(trace)
+        total.sides = sides if total.sides is None else total.sides.plus(sides)
     return _ranked(group, by, found, total)
-
-
-def _unpriced(trace: Trace, group: By) -> Callable[[str | None], dict[str, int]]:
-    """Tokens without a price of a line: where lines are models, those of the model."""
-    left = trace.unpriced if group == "model" else {}
-    return lambda name: {name or "": left[name or ""]} if (name or "") in left else {}
 
 
 def _ranked(group: str, by: str | None, found: dict[str | None, Sum], total: Sum) -> Sums:

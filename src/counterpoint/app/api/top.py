@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from counterpoint.app.api.inputs import one_trace
+from counterpoint.app.price_file import price_file
+from counterpoint.app.side_words import sides_dict
 from counterpoint.audits.facts import facts_of
 from counterpoint.audits.rollups import By, Coverage, Row, behind, coverage, rollup
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.trace import Event, Trace
+from counterpoint.trace.sides import sides_of
 from counterpoint.trace.tabular import Bar, Tabular
 
 if TYPE_CHECKING:
@@ -72,6 +75,8 @@ class Top(Tabular):
         length, unit = self.critical_path
         about: dict[str, Any] = {"trace_id": self.trace_id, "group": self.group, "by": self.by, "path": self.path}
         about |= {"critical_path": {"length": length, "unit": unit}}
+        about |= {"tokens": self.trace.tokens, "cost_usd": self.trace.cost_usd, "unpriced": self.trace.unpriced}
+        about |= {"sides": sides_dict(sides_of(self.trace)), "price_file": price_file(self.trace.unpriced) or None}
         return about | {"rows": msgspec.to_builtins(self.rows), "coverage": msgspec.to_builtins(self.coverage)}
 
     def picture(self) -> list[Bar]:

@@ -107,7 +107,7 @@ def _junit(found: Gate) -> str:
     """JUnit XML: a case for each check."""
     broken = [c for c in found.checks if not c.passed]
     counts = {"tests": str(len(found.checks)), "failures": str(len(broken)), "errors": "0"}
-    suite = xml.Element("testsuite", name="counterpoint gate", **counts)
+    suite = xml.Element("testsuite", {"name": "counterpoint gate", **counts})
     for c in found.checks:
         case = xml.SubElement(suite, "testcase", classname="counterpoint.gate", name=c.name)
         words = plain_text(c.words)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 HEADING = "Look"
 
-# Starting a process costs about half a second: it pays from here on.
-_LARGE = 64 << 20
+# Each process costs its start and its memory once more: below this one does all, and asking for more is `--workers`.
+_LARGE = 1 << 30
 
 
 @click.command(
@@ -57,7 +57,7 @@ _LARGE = 64 << 20
 @store_option
 @json_option
 def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: bool, **options: Any) -> None:
-    """Import recorded team runs. Without a PATH: this user's Claude Code, Codex and Kimi sessions.
+    """Import recorded team runs. Without a PATH: the sessions of agents in this user's home.
 
     The source is found by content; traces that `counterpoint export` wrote come back as they were. Sessions that
     grew since the last import are updated, the others are left as they are.
@@ -109,12 +109,13 @@ def _newest(words: tuple[str, ...]) -> dict[str, Any]:
 
 def _outcomes(found: LogFiles, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
     """What becomes of each session, one by one; a large tree is shared out over the machine's cores."""
-    from counterpoint.app.import_logs import import_in_parallel, import_sessions
+    from counterpoint.app.import_logs import import_in_parallel, import_sessions, save_memory
 
     is_dry, is_strict, is_again = options["is_dry"], options["is_strict"], options["is_again"]
     size = sum(file.size for _, session in found.sessions for file in session.files)
     workers = options["workers"] or (min(os.cpu_count() or 1, 8) if size >= _LARGE else 1)
     store = None if is_dry else open_store(options["store"], create=True)
+    save_memory()
     try:
         if store is not None and workers > 1 and not is_strict:
             done = import_in_parallel(found.sessions, store.path, workers, prices=table, is_again=is_again)
@@ -164,7 +165,7 @@ def _homes() -> list[str]:
     found = homes()
     if not found:
         fix = "name a file or folder: counterpoint import PATH"
-        raise NotFound("no Claude Code, Codex or Kimi sessions in this user's home", fix=fix)
+        raise NotFound("no sessions of an agent that we know in this user's home", fix=fix)
     note("reading " + ", ".join(f"{path} ({name})" for name, path in found))
     return [os.fspath(path) for _, path in found]
 
@@ -193,12 +194,13 @@ def _list(*, as_json: bool) -> None:
     import counterpoint.registry as registry
     from counterpoint.app.discover import importers
 
-    for name in sorted(importers()):
+    for name, one in sorted(importers().items()):
         line = registry.summary("format", name)
         if as_json:
-            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, "lost": importers()[name].lost})
+            about = {"system": one.system, "versions": one.versions, "exact": one.exact, "lost": one.lost}
+            emit({"schema": SCHEMA_VERSION, "format": name, "about": line, **about, "becomes": one.becomes})
         else:
-            click.echo(f"{name:16} {line}")
+            click.echo(f"{name:16} {line}\n{'':16} versions {one.versions} · exact: {one.exact} · lost: {one.lost}")
 
 
 # -- following -------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option
 from counterpoint.app.viewer.panel import panels
 from counterpoint.errors import InputError, NotFound, did_you_mean
 
-HEADING = "Learn"
+HEADING = ""
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _NAME = "plugin_name"
@@ -55,6 +55,7 @@ def templates() -> dict[str, tuple[Path, str]]:
 
 
 @click.command(
+    hidden=True,
     epilog="\b\nExamples:\n  counterpoint new mechanism by_tokens\n  counterpoint new world desk -o labs/review --json\n\n"
     "Exit codes: 0 written, 2 a bad name, a file that exists, or a folder that cannot be written, 3 no checkout for --ours."
 )

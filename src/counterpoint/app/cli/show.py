@@ -18,6 +18,7 @@ from counterpoint.answer import Screen, padded, span, wrapped
 from counterpoint.app.forks import free_replay, last_merge
 from counterpoint.app.load_save import about, load
 from counterpoint.app.price_file import cost_words
+from counterpoint.app.side_words import sides_dict, sides_of_trace
 from counterpoint.app.terminal.options import full_option, ids_option
 from counterpoint.app.terminal.output import emit, json_option, screen, table
 from counterpoint.app.terminal.store import store_option
@@ -38,6 +39,7 @@ from counterpoint.trace.model_calls import prompt_of
 from counterpoint.trace.naming import models_of, project_of, short_model, started, title_of
 from counterpoint.trace.outcome import as_recorded, by_hand, in_words
 from counterpoint.trace.rows import Shares
+from counterpoint.trace.sides import sides_of
 from counterpoint.trace.team import TraceTeam
 from counterpoint.trace.wire import event_dict
 
@@ -75,7 +77,7 @@ def _card(trace: Trace, facts: Facts) -> dict[str, Any]:
     named: dict[str, Any] = {"trace_id": trace.trace_id, "task_id": trace.task_id, "system": trace.system}
     named |= {"topology": trace.topology, "title": title_of(trace), "project": project_of(trace.meta)}
     named |= {"models": models_of(trace.events, trace.meta), "started": started(trace.events, trace.meta)}
-    named |= {"errors": len(trace.failures), "unpriced": trace.unpriced}
+    named |= {"errors": len(trace.failures), "unpriced": trace.unpriced, "sides": sides_dict(sides_of(trace))}
     shape = {"events": len(trace.events), "edges": len(trace.edges), "agents": len(trace.members)}
     maps = {"rewards": trace.rewards, "costs": trace.known_costs, "metrics": trace.metrics, "meta": trace.meta}
     rows = rollup(trace)
@@ -168,7 +170,8 @@ def _costs(trace: Trace) -> list[str]:
     words = [f"{compact(tokens)} tokens"] if tokens is not None else []
     words += [duration(seconds)] if seconds is not None else []
     words += [cost_words(paid, trace.unpriced if any(trace.unpriced) else {})] if paid is not None or any(trace.unpriced) else []
-    return [*words, *(f"{k} {number(v)}" for k, v in costs.items())]
+    words += [f"{k} {number(v)}" for k, v in costs.items()]
+    return [*words, *filter(None, [sides_of_trace(trace)])]
 
 
 def _hands(facts: Facts) -> list[str]:

@@ -7,7 +7,7 @@ and tokens that no event accounts for are counted in words, and siblings that di
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,8 @@ import click
 from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, Sums, sums_of_lines, sums_of_traces
 from counterpoint.app.api.top import FIGURES, rank, top_of
 from counterpoint.app.load_save import about
-from counterpoint.app.price_file import cost_words
+from counterpoint.app.price_file import cost_words, price_file
+from counterpoint.app.side_words import sides_of_trace, sides_words
 from counterpoint.app.terminal.options import full_option, group_option, ids_option, most_rows, rows_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, table
 from counterpoint.app.terminal.selection import Selection, select
@@ -30,7 +31,7 @@ from counterpoint.trace import Trace
 HEADING = "Look"
 
 _NUMBER = re.compile(r"[-_#.: ]*\d+$")
-_ROWS = 20
+_ROWS, _PRICED = 20, 4
 
 
 @dataclass
@@ -99,8 +100,16 @@ def _one(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
     )
     click.echo(_table(lines, told.by, group, most, with_ids=with_ids))
     click.echo(_accounted(told.coverage))
+    if words := sides_of_trace(trace):
+        click.echo(f"sides     {words}")
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
-        click.echo(f"cost      {cost_words(trace.cost_usd, trace.unpriced)}; --prices FILE prices them")
+        click.echo(f"cost      {cost_words(trace.cost_usd, trace.unpriced)}{_how_to_price(trace.unpriced)}")
+
+
+def _how_to_price(unpriced: Mapping[str, int]) -> str:
+    """Where prices go, and a file that only lacks them; of tokens of no named model nothing can be said."""
+    text = price_file(unpriced, most=_PRICED)
+    return f"; --prices FILE with this in it prices them, once dollars per million tokens stand for nan:\n{text}" if text else ""
 
 
 def _many(found: Selection, options: dict[str, Any], *, as_json: bool) -> None:
@@ -149,7 +158,11 @@ def sums_table(told: Sums, most: int | None, *, with_ids: bool = False) -> str:
         text += f"\ndays      are of {zone()}; a trace is in the line of every day on which it was at work"
     if told.total.uncounted:
         text += f"\ntokens    and cost are at least that: {told.total.uncounted:,} agents or model calls have no true count"
-    return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}; --prices FILE prices them" if has_words else "")
+    words = told.total.sides and sides_words(
+        told.total.sides, told.total.tokens, told.total.cost_usd, unpriced=left, unknown=told.total.uncounted
+    )
+    text += f"\nsides     {words}" if words else ""
+    return text + (f"\ncost      {cost_words(told.total.cost_usd, left)}{_how_to_price(left)}" if has_words else "")
 
 
 def _sum_cells(name: str, s: Sum, *, is_whole: bool) -> list[str]:
@@ -225,7 +238,9 @@ def _cells(lead: str, line: _Line, *, with_ids: bool) -> list[Any]:
         ("tokens_own", compact), ("tokens_total", compact), ("cost_own", money), ("busy_s", duration), ("path", _percent),
         ("events", number), ("calls", number), ("errors", number),
     ]  # fmt: skip
-    return [lead + line.label(with_ids=with_ids), *(how(line.sum(figure)) for figure, how in show)]
+    cells = [how(line.sum(figure)) for figure, how in show]
+    cells[2] = at_least(cells[2], any(row.unpriced for row in line.rows))
+    return [lead + line.label(with_ids=with_ids), *cells]
 
 
 def _percent(value: float | None) -> str:

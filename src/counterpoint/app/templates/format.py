@@ -44,6 +44,8 @@ plugin_name = Importer(
     becomes={"line": ("message",)},
     example=lambda: {"talk.chat.jsonl": _EXAMPLE},
     keeps=("contents", "meta"),
+    versions="any",
+    exact="who said what, in order",
     lost="nothing of the four keys; times and tokens are not in the source",
 )
 

@@ -80,8 +80,9 @@ class Selection:
         if self.refs or self.prices is not None:
             yield from map(Summary.of_trace, self.traces(quiet=quiet))
             return
-        old = [row for row in self.rows if row.quarters is None] if by_time else []
-        yield from (row for row in self.rows if not by_time or row.quarters is not None)
+        old = [row for row in self.rows if (by_time and row.quarters is None) or (row.sides is None and row.agents > 1)]
+        unread = {row.id for row in old}
+        yield from (row for row in self.rows if row.id not in unread)
         if old:
             yield from map(Summary.of_trace, replace(self, rows=tuple(old)).traces(quiet=quiet))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from counterpoint.app.forks import fork_refusal, parent_of
 from counterpoint.app.price_file import cost_words
+from counterpoint.app.side_words import sides_of_trace
 from counterpoint.app.viewer.credit_tab import credit, default_method, team_work
 from counterpoint.app.viewer.shapes import TYPES, VERSION, About, Agent, Alert, AlertCount, Fact
 from counterpoint.app.viewer.trace_view import TraceView, finite, injected_orders, is_dear, sinks, view_of
@@ -21,7 +22,7 @@ from counterpoint.audits.overhead import overhead
 from counterpoint.audits.parallelism import parallelism
 from counterpoint.audits.records import Measure
 from counterpoint.audits.rollups import coverage
-from counterpoint.display import compact, counted, local_moment, money, percent, zone
+from counterpoint.display import at_least, compact, counted, local_moment, money, percent, zone
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.line_records import UNFINISHED
@@ -53,7 +54,7 @@ _SHORT_ID = 12
 
 def facts(view: TraceView, agents: list[Agent], found: list[Alert]) -> list[Fact]:
     """What the strip says, most telling first."""
-    out = [*_slowest(view, agents), *_costliest(agents), *_credit_fact(view), *_first_failure(view)]
+    out = [*_slowest(view, agents), *_costliest(view, agents), *_credit_fact(view), *_first_failure(view)]
     out += _counted(view, found)
     if view.untrusted_E.any() and not is_dear(view) and injected_orders(view):
         reached = int(view.tainted_E.sum())
@@ -112,12 +113,20 @@ def _slowest(view: TraceView, agents: list[Agent]) -> Iterable[Fact]:
         yield Fact(kind="slowest", text=f"slowest: {name} ({percent(share)} of {unit})", event=n, agent=who)
 
 
-def _costliest(agents: list[Agent]) -> Iterable[Fact]:
+def _has_unpriced(view: TraceView, agent: int) -> bool:
+    """Whether an agent has tokens that no cost covers."""
+    facts = view.facts
+    return bool((~facts.has_cost_E & (facts.tokens_E > 0) & (view.team.agent_E == agent)).any())
+
+
+def _costliest(view: TraceView, agents: list[Agent]) -> Iterable[Fact]:
     found, is_paid = _most(agents, [a.cost_own or 0.0 for a in agents]), True
     if found is None:
         found, is_paid = _most(agents, [a.tokens_own for a in agents]), False
     if found is not None and _is_team(agents):
-        word, amount = ("most expensive", money(found[2])) if is_paid else ("most tokens", compact(found[2]))
+        members = _groups(agents)[found[0]]
+        is_more = bool(view.trace.unpriced) and any(_has_unpriced(view, a) for a in members)
+        word, amount = ("most expensive", at_least(money(found[2]), is_more)) if is_paid else ("most tokens", compact(found[2]))
         yield Fact(kind="costliest", text=f"{word}: {found[0]} ({amount})", agent=found[1])
 
 
@@ -273,6 +282,8 @@ def notes(view: TraceView) -> list[str]:
     covered = coverage(trace)
     if trace.unpriced and (trace.cost_usd is not None or any(trace.unpriced)):
         out.append(f"Cost: {cost_words(trace.cost_usd, trace.unpriced)}.")
+    if sides := sides_of_trace(trace):
+        out.append(f"Sub-agents: {sides}.")
     if covered.no_record and covered.total:
         without = counted(covered.no_record, "event that used a model has", "events that used a model have")
         out.append(f"Tokens are at least {covered.accounted:,}: {without} no token count.")

@@ -94,9 +94,7 @@ def _check(trace: Trace, kinds: Sequence[str], subtlety: float) -> None:
     if not 0 <= subtlety <= 1:
         raise InputError(f"subtlety is {subtlety:g}", fix="from 0, easily seen, to 1, hardly seen")
     if "team" not in trace.rewards:
-        raise NotIdentified(
-            "the run has no outcome, so the cost of a mistake is unknown", "score it first", where=trace.trace_id
-        )
+        raise NotIdentified("the run has no outcome, so the cost of a mistake is unknown", "score it first", where=trace.trace_id)
 
 
 def _marked(trace: Trace, forked: Trace, kind: str, place: Place, subtlety: float, decides: bool) -> Trace | None:

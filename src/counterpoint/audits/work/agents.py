@@ -18,7 +18,7 @@ from counterpoint.audits.rollups import Row, rollup
 from counterpoint.audits.work.edits import Edit, commands_of, edits_of, may_change_files, removed_by
 from counterpoint.audits.work.files import Files
 from counterpoint.audits.work.returns import Handover, handed_over
-from counterpoint.display import compact, counted, duration, money, percent
+from counterpoint.display import at_least, compact, counted, duration, money, percent
 from counterpoint.trace import Trace
 from counterpoint.trace.test_output import test_run
 
@@ -42,6 +42,8 @@ class AgentWork(Struct, frozen=True, kw_only=True):
     parent: str | None
     tokens: int | None
     cost_usd: float | None
+    unpriced: int
+    """Its tokens that no cost covers."""
     busy_s: float | None
     path: float | None
     """Share of the critical path."""
@@ -81,7 +83,7 @@ class AgentWork(Struct, frozen=True, kw_only=True):
     @property
     def expense(self) -> str:
         """What it cost, in words."""
-        parts = [money(self.cost_usd)] if self.cost_usd is not None else []
+        parts = [at_least(money(self.cost_usd), self.unpriced)] if self.cost_usd is not None else []
         parts += [f"{compact(self.tokens)} tokens"] if self.tokens else []
         parts += [duration(self.busy_s)] if self.busy_s else []
         parts += [f"{percent(self.path)} of the critical path"] if self.path else []
@@ -161,7 +163,7 @@ class TeamWork(Struct, frozen=True, kw_only=True):
             parts.append(f"{sum(a.returns_used for a in self.agents):,} of {counted(returns, 'return')} used")
         tokens, cost = sum(a.tokens or 0 for a in self.agents), [a.cost_usd for a in self.agents if a.cost_usd is not None]
         spent = [f"{compact(tokens)} tokens"] if tokens else []
-        spent += [money(sum(cost))] if cost else []
+        spent += [at_least(money(sum(cost)), any(a.unpriced for a in self.agents))] if cost else []
         return " · ".join([*parts, *spent]) or "nothing is recorded of what was done and what it cost"
 
 
@@ -192,7 +194,8 @@ def _agent(facts: Facts, row: Row, done: _Done, final: dict[str, int], handed: d
     returned = handed.get(a, Handover(0, 0))
     return AgentWork(
         agent=row.name or "", name=row.label or row.name or "", role=row.role, parent=row.parent, tokens=row.tokens_own,
-        cost_usd=row.cost_own, busy_s=row.busy_s, path=row.path, calls=row.calls, failures=row.errors,
+        cost_usd=row.cost_own, unpriced=sum(row.unpriced.values()),
+        busy_s=row.busy_s, path=row.path, calls=row.calls, failures=row.errors,
         acts=int(acts_A[a]) if facts.graph.m else None, useful=int(useful_A[a]) if facts.graph.m else None,
         is_recorded=is_recorded,
         files=len(touched) if is_recorded and not is_silent else None,

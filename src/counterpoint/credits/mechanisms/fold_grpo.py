@@ -147,7 +147,12 @@ def _fold_grpo_credit(
     notes: dict[str, Any] = {"ddof": ddof, "int8": int8} | ({} if rescale is None else {"rescale": rescale})
     notes["groups"] = {str(n): size for n, size in zip(names, sizes, strict=True)}
     return credit_of(
-        "fold_grpo", _ESTIMAND, traces, zip(rows, amounts.tolist(), strict=True), why_not=ALONE, fix="several traces per task",
+        "fold_grpo",
+        _ESTIMAND,
+        traces,
+        zip(rows, amounts.tolist(), strict=True),
+        why_not=ALONE,
+        fix="several traces per task",
         notes=notes,
     )
 

@@ -121,8 +121,7 @@ def results_of(trace: Trace, team: TraceTeam) -> list[int]:
         elif event.type in _SPOKEN and is_member[a] and (not is_led or a == team.main or event.to == lead):
             spoken[-1].append(i)
     last = (
-        next((i for i in reversed(own) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None)
-        for own in spoken
+        next((i for i in reversed(own) if _says_something(own_words(trace.text(trace.events[i]) or ""))), None) for own in spoken
     )
     return [i for i in last if i is not None]
 

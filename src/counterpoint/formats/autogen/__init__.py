@@ -180,5 +180,7 @@ autogen = Importer(
         "console block": ("human_intervention", "orchestrator_decision", "message", "return", "tool_call", "tool_result"),
         "chat history": ("human_intervention", "message", "tool_call", "tool_result"),
     },
-    lost="other loggers' lines, streamed pieces and pictures; console logs and chat histories have no times",
+    versions="0.2, 0.4 and later; AG2",
+    exact="event logs: tokens, messages; else speakers",
+    lost="times and tokens of console logs and histories, pictures, pieces of streams",
 )

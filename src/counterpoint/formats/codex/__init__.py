@@ -360,5 +360,7 @@ codex = Importer(
         "exec stream": ("orchestrator_decision", "message", "tool_call", "tool_result", "spawn", "return", "despawn"),
         "rollout-trace bundle": ("orchestrator_decision", "message", "tool_call", "tool_result", "spawn", "return", "despawn"),
     },
-    lost="developer instructions, world state, settings, plans and encrypted text have no place in a trace",
+    versions="0.79 to 0.144; older shapes",
+    exact="tokens, threads, calls",
+    lost="when a call began, approvals, encrypted text, old times, instructions, world state, settings, plans",
 )

@@ -16,6 +16,7 @@ from counterpoint.formats.codex.thread_head import ThreadHead
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string
+from counterpoint.trace.keys import TITLE
 from counterpoint.trace.quantities import NO_TRANSCRIPT
 
 _HIDDEN = "the text of messages between agents: it is encrypted"
@@ -206,6 +207,8 @@ class Threads:
         elif head.kind != "thread_spawn":
             is_guardian = head.kind == "guardian"
             member.action = action_of(text) if is_guardian else None
+            if is_guardian and member is next(iter(self.members.values())) and _PLANNED.search(text):
+                self.draft.meta.setdefault(TITLE, f"{head.kind}: {' '.join(str(member.action).split())[:_TITLE]}")
             member.lane.prompt(text, by="codex", at=at, id=name, source="system", trusted=not is_guardian)
         elif not self._delivered(member, text, at):
             parent = self.members.get(head.parent or "")
@@ -290,6 +293,8 @@ class Threads:
             head = member.head
             if member.is_stopped:
                 member.lane.stops()
+            if head.kind not in ("root", "fork") and member.spawn is None:
+                self.draft.unspawned.add(member.id)
             if not member.has_log:
                 self.report.lacks[NO_TRANSCRIPT] += 1
                 self.report.loose(f"agent {member.id}: it was spawned, and its log is not here")
@@ -308,6 +313,7 @@ class Threads:
 # -- reviewers -----------------------------------------------------------------------------------------------------------------
 
 
+_TITLE = 120
 _PLANNED = re.compile(r"Planned action JSON:\s*(\{.*?\n\})", re.DOTALL)
 # How Codex itself says no. Only at the very start: a file that a tool read may hold the same words.
 _REFUSED = re.compile(r"(?:exec command |patch |command )?rejected by user|This action was rejected|rejected: blocked by policy")

@@ -75,6 +75,8 @@ class Dialogue:
     """The id of the call that made the agent."""
     rule: str = "the call that made it"
     """How that is known."""
+    is_exact: bool = True
+    """Whether the source states it, and no rule of ours found it."""
 
 
 def play(draft: Draft, dialogues: Sequence[Dialogue]) -> None:
@@ -84,6 +86,7 @@ def play(draft: Draft, dialogues: Sequence[Dialogue]) -> None:
         if dialogue.agent not in team.begun:
             if dialogue is not dialogues[0]:
                 draft.report.loose(f"agent {dialogue.agent}: no call made it")
+                draft.unspawned.add(dialogue.agent)
             team.play(dialogue)
     steps = [e for dialogue in dialogues for e in dialogue.entries if e.role == "assistant"]
     if missing := sum(e.usage is None for e in steps):
@@ -181,7 +184,7 @@ class _Team:
                 task = _task(child)
                 fields: dict[str, Any] = {"id": name, "tool": call.tool, "at": entry.at, "role": child.role, "name": child.name}
                 event = lane.spawn(child.agent, text=task.text if task else call.text, **fields)
-                self.draft.report.linked(child.rule)
+                self.draft.report.linked(child.rule, exact=child.is_exact)
             else:
                 event = lane.call(call.tool, call.text, id=name, call=name, at=entry.at)
             open_calls[name] = event

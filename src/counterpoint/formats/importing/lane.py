@@ -70,9 +70,7 @@ class DraftRows:
         """Say more about an event: what is None says nothing, a value of the wrong kind is kept in `extra`."""
         self._say(self.rows[id], end, text, usage, fields)
 
-    def _say(
-        self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]
-    ) -> None:
+    def _say(self, row: dict[str, Any], end: float | None, text: str | None, usage: Usage | None, fields: dict[str, Any]) -> None:
         for field, value in fields.items():
             if value is None:
                 continue
@@ -119,7 +117,8 @@ class DraftRows:
             row["cost_usd"] = round(cost, 9)
 
     def _fresh_id(self, name: str) -> str:
-        name = writable(name)
+        if not name.isascii():
+            name = writable(name)
         if name not in self.rows:
             return name
         k = 2
@@ -140,7 +139,8 @@ class DraftRows:
 
     def text(self, text: str) -> str:
         """Keep a text and get its reference."""
-        text = writable(text)
+        if not text.isascii():
+            text = writable(text)
         ref = content_ref(text)
         self.contents[ref] = text
         return ref

@@ -162,5 +162,7 @@ inspect = Importer(
         "input, interrupt": ("human_intervention",),
         "score": ("rewards",),
     },
-    lost="state and store changes, sandbox calls, logger lines, raw requests and responses, images",
+    versions="0.3, log version 2",
+    exact="tokens, times, scores, agents' spans",
+    lost="state changes, sandbox calls, logger lines, raw requests, images",
 )

@@ -191,5 +191,7 @@ kimi = Importer(
         "HookResolved with block, turn.ended with blocked": ("safety_event",),
         "Notification, background_task": ("return", "tool_result"),
     },
-    lost="attachments, displays and modes; Kimi CLI writes no model and no tokens of its compactions",
+    versions="wire 1.1 to 1.10",
+    exact="tokens, calls, named sub-agents",
+    lost="attachments, displays, modes; CLI: main agent's model, tokens of compaction; context.jsonl: times",
 )

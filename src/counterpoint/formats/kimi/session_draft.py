@@ -43,6 +43,10 @@ class _Telling:
     def __init__(self, draft: Draft, stories: dict[str, Story]) -> None:
         self.draft, self.stories = draft, stories
         self.children = links(stories, draft.report)
+        made = {one.child for some in self.children.values() for one in some}
+        own = ("independent", "main")
+        loose = (s for s in stories.values() if s.items and s.agent not in made and s.extra.get("type") not in own)
+        draft.unspawned.update(story.agent for story in loose if story.agent != MAIN)
         self._place: dict[str, int] = {}
         self._active: set[str] = set()
         self._asked: dict[str, list[str]] = {}
@@ -256,9 +260,7 @@ class _Telling:
         )
         self.draft.edge(called, event, "causal")
         if is_human and not verdict.ok:
-            denied = self.draft.event(
-                "safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=True, extra=verdict.extra
-            )
+            denied = self.draft.event("safety_event", story.agent, id=f"{id}:denied", at=verdict.at, ok=True, extra=verdict.extra)
             self.draft.edge(event, denied, "causal")
             event = denied
         lane.hears(event, "message" if event == id else "causal")

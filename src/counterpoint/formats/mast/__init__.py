@@ -168,6 +168,8 @@ mast = Importer(
         "note": ("metrics", "meta"),
         "other_data": ("rewards", "meta"),
     },
-    lost="what a system's program says about itself; times and tokens are in few sources, the step of a failure in none",
+    versions="all three sets",
+    exact="speakers, labels",
+    lost="call ids, the step of a failure, most times and tokens",
 )
 """Runs of MAST."""

@@ -265,5 +265,7 @@ otel = Importer(
         "gen_ai.evaluation.result": ("reward",),
         "links": ("causal",),
     },
-    lost="metrics, spans of no agent, model or tool, messages that every model call repeats, and what was not captured",
+    versions="GenAI conventions to 1.43",
+    exact="tokens, nesting, agent ids",
+    lost="uncaptured contents, metrics; log records: who spawned or called",
 )

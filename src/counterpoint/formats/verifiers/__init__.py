@@ -252,5 +252,7 @@ verifiers = Importer(
         "subagent_cancel": ("despawn",),
         "reward, metrics": ("rewards", "metrics"),
     },
-    lost="token ids and masks, log-probabilities per token, tool definitions, images, times of rows without a trajectory",
+    versions="rows, v1 traces",
+    exact="tokens, rewards, linked sub-agents",
+    lost="token ids, masks, log-probabilities, tool definitions, images, routed experts; plain rows: times",
 )

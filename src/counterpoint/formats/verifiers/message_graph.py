@@ -270,6 +270,7 @@ class GraphTalk:
             return self.agent
         agent = f"{self.agent}/branch-{i}"
         self.draft.report.loose(f"the agent {agent}: nothing says who called it")
+        self.draft.unspawned.add(agent)
         return agent
 
     def _spawned(self, i: int, source: int) -> str:

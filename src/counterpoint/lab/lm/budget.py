@@ -32,7 +32,8 @@ _FREE = frozenset({"down", "rate", "refused", "too long", "budget"})
 
 def prompt_tokens_of(call: Call) -> int:
     """An estimate of the tokens of a prompt, rather too high than too low."""
-    size = sum(len(m.text.encode("utf-8", "replace")) for m in call.messages) + sum(len(str(t)) for t in call.tools)
+    size = sum(len(m.text.encode("utf-8", "replace")) + sum(len(str(c)) for c in m.calls) for m in call.messages)
+    size += sum(len(str(t)) for t in call.tools)
     return math.ceil(size / _BYTES_PER_TOKEN) + _TOKENS_PER_MESSAGE * (len(call.messages) + 1)
 
 

@@ -53,8 +53,12 @@ class BudgetExhausted(ModelFailed):
 class Message:
     """One message of a prompt."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
     text: str
+    calls: tuple[Mapping[str, Any], ...] = ()
+    """An assistant's tool calls as OpenAI's protocol has them: `id`, `type` and `function`."""
+    answers: str | None = None
+    """On a tool's message: the id of the call that it answers."""
 
     @cached_property
     def ref(self) -> str:
@@ -64,7 +68,15 @@ class Message:
     @cached_property
     def line(self) -> str:
         """Role and reference, as the address of a call has them."""
-        return f"{self.role} {self.ref}"
+        more = [*self.calls, *([self.answers] if self.answers is not None else [])]
+        return f"{self.role} {self.ref} {content_ref(_ENCODE(more))}" if more else f"{self.role} {self.ref}"
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """As OpenAI's protocol has it."""
+        told: dict[str, Any] = {"role": self.role, "content": self.text.encode("utf-8", "replace").decode()}
+        told |= {"tool_calls": [dict(call) for call in self.calls]} if self.calls else {}
+        return told | ({"tool_call_id": self.answers} if self.answers is not None else {})
 
     @cached_property
     def words(self) -> int:

@@ -149,9 +149,7 @@ def draw(
     return token, logp, torch.where(is_held, leads[here].gather(1, picked[:, None])[:, 0], FREE)
 
 
-def draw_freely(
-    logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, after_space: Tensor
-) -> tuple[Tensor, Tensor]:
+def draw_freely(logits: Tensor, temperature: Tensor, noise: Tensor, node: Tensor, after_space: Tensor) -> tuple[Tensor, Tensor]:
     """Any token of each row, or any that begins with a space where its node says so, and its log-probability."""
     import torch
 

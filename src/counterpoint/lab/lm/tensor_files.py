@@ -68,9 +68,7 @@ def check_words(chat: Chat, shape: Shape, where: str) -> None:
         raise InputError(what, where=where, fix="a tokenizer that belongs to the model")
 
 
-def read_folder(
-    folder: Path, name: str, *, device: str = "cpu", dtype: torch.dtype | None = None
-) -> tuple[Chat, Shape, Weights]:
+def read_folder(folder: Path, name: str, *, device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Chat, Shape, Weights]:
     """The tokenizer, the shape and the weights of a transformers folder; `name` is what a warning calls it."""
     from safetensors import SafetensorError
 

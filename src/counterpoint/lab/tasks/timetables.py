@@ -131,9 +131,7 @@ def _rules(dice: KeyedDice, config: Config, draft: TimetableProblem, placed: dic
     return tuple(TimetableRule(f"k{i + 5}", *rule) for i, rule in enumerate(dict.fromkeys(rules)))
 
 
-def _pairs(
-    dice: KeyedDice, config: Config, draft: TimetableProblem, placed: dict[str, Place]
-) -> Iterator[tuple[Talk, Talk]]:
+def _pairs(dice: KeyedDice, config: Config, draft: TimetableProblem, placed: dict[str, Place]) -> Iterator[tuple[Talk, Talk]]:
     """Pairs of talks of two days in one room, in a drawn order; of many talks not all pairs are looked at."""
     if config.days <= _FEW_DAYS:
         pairs = [(a, b) for a in draft.talks for b in draft.talks if a.day < b.day and placed[a.id][1] == placed[b.id][1]]

@@ -56,9 +56,7 @@ class _Lazy:
             made = self._make()
             if made.version != self.version:
                 fix = _FINISHED if self.name == "engine" else f"use the model that recorded it: {self.name} {self.version}"
-                raise NotIdentified(
-                    f"the model has changed: {made.version}", fix
-                )
+                raise NotIdentified(f"the model has changed: {made.version}", fix)
             self._made = made
         return await self._made.complete(call)
 

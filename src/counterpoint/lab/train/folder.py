@@ -195,9 +195,7 @@ class RunFolder:
         check_format(about.get("format"), path)
         missing = [name for name in (*_REQUIRED, "status") if name not in about]
         if missing:
-            raise InputError(
-                f"does not say {', '.join(missing)}", where=os.fspath(path / "about.json"), fix="restart the run"
-            )
+            raise InputError(f"does not say {', '.join(missing)}", where=os.fspath(path / "about.json"), fix="restart the run")
         return cls(path, about, write=write)
 
     def __enter__(self) -> RunFolder:

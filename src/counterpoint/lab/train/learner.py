@@ -67,7 +67,7 @@ def advance(optimizer: torch.optim.Optimizer) -> None:
 def _segments(score: Tensor, row: Tensor, picked: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Of a softmax over the candidates of each row: (rows,) log-probability of the picked one, (rows,) entropy; 0 without any.
 
-        H = log Z - sum_c p_c s_c,   s_c = score_c - max,   Z = sum_c exp(s_c),   p_c = exp(s_c) / Z
+    H = log Z - sum_c p_c s_c,   s_c = score_c - max,   Z = sum_c exp(s_c),   p_c = exp(s_c) / Z
     """
     top = torch.full((rows,), -torch.inf).scatter_reduce(0, row, score.detach(), "amax")
     height = score - top[row]

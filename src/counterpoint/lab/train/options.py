@@ -183,9 +183,7 @@ def _table(played: Sequence[Steps]) -> Table:
     }
 
 
-def held_out_episodes(
-    net: Network, world: Any, seeds: np.ndarray, *, name: str
-) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
+def held_out_episodes(net: Network, world: Any, seeds: np.ndarray, *, name: str) -> tuple[np.ndarray, dict[str, np.ndarray], Any]:
     """(returns, columns, the trace of an episode by its place) of held-out seeds, each option the likeliest."""
     policy = OptionPolicy(net, net_sizes(net))
     played = play_episodes(world, seeds, policy.choose, policy.sizes)

@@ -115,9 +115,7 @@ def try_teams(
     """
     spent: Counter[str] = Counter()
     step = _STEPS[0] + progress * (_STEPS[1] - _STEPS[0])
-    every = [
-        _WorldTrials(net, world, _tasks(seed, place, len(worlds), 1, tasks), spent) for place, world in enumerate(worlds)
-    ]
+    every = [_WorldTrials(net, world, _tasks(seed, place, len(worlds), 1, tasks), spent) for place, world in enumerate(worlds)]
     for logit in (net.stop.bias[:1], net.gate.weight[0, features.LATE : features.LATE + 1]):
         if _is_paid(every, 3, most):
             _shift(every, logit)

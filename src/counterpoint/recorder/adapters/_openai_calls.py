@@ -175,9 +175,7 @@ async def _nothing_streamed(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         yield one
 
 
-def _with_words(
-    args: tuple[Any, ...], kwargs: dict[str, Any], texts: list[str]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+def _with_words(args: tuple[Any, ...], kwargs: dict[str, Any], texts: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """An operator's words at the end of the conversation, as a user's."""
     given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}.get("input")
     if not isinstance(given, (str, list)):

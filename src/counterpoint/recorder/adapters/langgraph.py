@@ -45,9 +45,7 @@ _TRANSFER = re.compile(r"^(?:transfer|handoff|hand_off|delegate)_to_(.+)$")
 _END = "__end__"
 
 
-def handler(
-    recording: Recording, *, parts: Collection[str] = PARTS, effects: Collection[str] = ()
-) -> BaseCallbackHandler:
+def handler(recording: Recording, *, parts: Collection[str] = PARTS, effects: Collection[str] = ()) -> BaseCallbackHandler:
     """A callback handler that records into `recording`; `parts` are names of nodes that are no agents of their own, `effects`
     of tools that a replay never calls without consent."""
     return _Handler(recording, frozenset(parts), frozenset(effects))

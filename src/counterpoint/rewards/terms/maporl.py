@@ -99,9 +99,7 @@ def _maporl_signals(
         yield from (Signal("turn", f"{agent}#{turn}", "R2", value) for agent, value in zip(agents, row, strict=True))
 
 
-def _by_task(
-    trace: Trace, channel: str, gamma: float, alpha: Sequence[float] | None, as_released: bool
-) -> Iterator[Signal]:
+def _by_task(trace: Trace, channel: str, gamma: float, alpha: Sequence[float] | None, as_released: bool) -> Iterator[Signal]:
     """Of each task its own debate: a turn of it is a turn of the trace in which anybody answered, and who was not asked again
     keeps the answer, and the score, that stand; those who come later join from their first answer on."""
     answers: dict[str, dict[int, dict[str, float]]] = {}

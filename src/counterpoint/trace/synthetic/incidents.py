@@ -52,9 +52,7 @@ class _Story:
     def call(self, agent: str, tool: str, text: str, args: dict[str, str], result: str, last: tuple[int, EdgeType]) -> int:
         """A tool call and its result, whose content is untrusted; the handle of the result."""
         asked = self.say("tool_call", agent, text, [last], 900, tool=tool, extra={"args": args})
-        return self.say(
-            "tool_result", agent, result, [(asked, "causal")], 400, tool=tool, trusted=False, source="tool", ok=True
-        )
+        return self.say("tool_result", agent, result, [(asked, "causal")], 400, tool=tool, trusted=False, source="tool", ok=True)
 
     def trace(self, trace_id: str, rewards: dict[str, float]) -> Trace:
         """The run as a trace, finished and successful."""

@@ -160,9 +160,7 @@ def judge_model(name: str, rubric: Rubric, place: Store, **options: Any) -> Mode
     return make_model(name, None, **given)  # type: ignore[arg-type]  # only a fake player needs a task
 
 
-def plan_of(
-    place: Store, traces: Any, rubric: Rubric, model: Model, *, context: int = 4_000, seed: int = 0
-) -> Plan:
+def plan_of(place: Store, traces: Any, rubric: Rubric, model: Model, *, context: int = 4_000, seed: int = 0) -> Plan:
     """The questions, and which of them were answered before."""
     known = {a.basis.get("call") for a in place.annotations() if a.is_model}
     left, answered = [], 0

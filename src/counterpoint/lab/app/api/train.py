@@ -215,7 +215,6 @@ def _short_name(full: Mapping[str, Any]) -> str:
     return "-".join([folder_word(full["preset"]), next(of_suites, base)])
 
 
-
 def _recorded(config: Mapping[str, Any], folder: str, where: str) -> dict[str, Any]:
     """The settings of a run on recorded traces: which ones, and the world they are of where none is named."""
     from counterpoint.app.load_save import store_path
@@ -298,9 +297,7 @@ def _trained(folder: Path, config: Mapping[str, Any], *, resume: bool, **how: An
         if missing not in ("torch", "safetensors", "tokenizers", "jinja2"):
             raise
         extra = "llm" if is_language else "train"
-        raise InputError(
-            f"training needs {missing}, which is not installed", fix=install(extra)
-        ) from error
+        raise InputError(f"training needs {missing}, which is not installed", fix=install(extra)) from error
     return train_run(folder, config, resume=resume, **how)
 
 

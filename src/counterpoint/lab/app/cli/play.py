@@ -131,9 +131,7 @@ def _refuse(context: click.Context, is_wrong: Any, why: str, where: str) -> None
             raise InputError(f"{flag} {why}", where=where, fix=f"leave {flag} out")
 
 
-def _play_team(
-    task_name: str | None, topology: str, resume: str | None, store: str | None, options: dict[str, Any]
-) -> Trace:
+def _play_team(task_name: str | None, topology: str, resume: str | None, store: str | None, options: dict[str, Any]) -> Trace:
     """A new run of a team, or one that is resumed."""
     caps = caps_of(options["caps"], dict.fromkeys(_LIMITS, int) | _BUDGETS)
     if resume is not None:

@@ -21,9 +21,7 @@ class OneLine:
 
     async def complete(self, call: Call) -> Completion:
         """The line."""
-        return Completion(
-            text=self._text, tokens_in=sum(m.words for m in call.messages), tokens_out=len(self._text.split())
-        )
+        return Completion(text=self._text, tokens_in=sum(m.words for m in call.messages), tokens_out=len(self._text.split()))
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -65,7 +65,13 @@ class Plan:
 
 PLANS = {
     "screening": Plan(
-        name="screening", final_budget=50_000, final_seeds=5, final_worlds=1, tune_budget=12_500, tune_worlds=2, tune_seeds=1,
+        name="screening",
+        final_budget=50_000,
+        final_seeds=5,
+        final_worlds=1,
+        tune_budget=12_500,
+        tune_worlds=2,
+        tune_seeds=1,
         published_seeds=0,
     ),
     "small": Plan(name="small", final_budget=200_000, final_seeds=12, final_worlds=2, tune_budget=50_000),

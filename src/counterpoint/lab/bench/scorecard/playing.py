@@ -69,9 +69,7 @@ def play_suite(
     return mine, [c for c in chosen if c not in mine]
 
 
-def play_cell(
-    cell: Cell, seed: int, team: Contestant, caps: Caps, keep: Callable[[Trace], object] | None = None
-) -> BenchRow:
+def play_cell(cell: Cell, seed: int, team: Contestant, caps: Caps, keep: Callable[[Trace], object] | None = None) -> BenchRow:
     """One run, measured; a team that breaks is measured by what it left. `keep` is given its trace."""
     begin = time.process_time()
     try:

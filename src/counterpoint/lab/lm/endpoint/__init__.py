@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from counterpoint.errors import InputError
@@ -322,7 +321,7 @@ class EndpointModel:
 
     def _request(self, asking: _Asking) -> dict[str, Any]:
         call, left_out = asking.call, asking.left_out
-        messages = [{"role": m.role, "content": m.text.encode("utf-8", "replace").decode()} for m in call.messages]
+        messages = [m.wire for m in call.messages]
         length = "max_completion_tokens" if "max_tokens" in left_out else "max_tokens"
         empties = sum(fault.kind == "empty" for fault in asking.faults)
         request: dict[str, Any] = {
@@ -423,17 +422,23 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     return dict(tool) if tool.get("type") == "function" else {"type": "function", "function": dict(tool)}
 
 
-def _without_system(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The system's words before the first of the user's, for templates that know no system role."""
     system = "\n\n".join(m["content"] for m in messages if m["role"] == "system")
     rest = [m for m in messages if m["role"] != "system"] or [{"role": "user", "content": ""}]
     return [{**rest[0], "content": f"{system}\n\n{rest[0]['content']}".strip()}, *rest[1:]]
 
 
-def _in_turns(messages: list[dict[str, str]]) -> list[dict[str, str]]:
-    """What one role says in a row as one message: many templates want user and assistant in turn, and refuse all else."""
-    rows = groupby(messages, key=lambda message: message["role"])
-    return [{"role": role, "content": "\n\n".join(m["content"] for m in row)} for role, row in rows]
+def _in_turns(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What one role says in a row as one message: many templates want user and assistant in turn, and refuse all else. Calls and
+    their answers stay as they are."""
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if out and out[-1].keys() == message.keys() == {"role", "content"} and out[-1]["role"] == message["role"]:
+            out[-1] = {**out[-1], "content": f"{out[-1]['content']}\n\n{message['content']}"}
+        else:
+            out.append(message)
+    return out
 
 
 async def _drain(events: AsyncIterator[bytes]) -> None:

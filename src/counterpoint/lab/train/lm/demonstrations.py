@@ -36,7 +36,7 @@ def retokenised(trace: Trace, event_id: str, chat: Chat) -> CallIds | None:
     found = chat_of(trace, event)
     if found is None or any(role == "tool" for role, _ in found.prompt):
         return None
-    return chat.prompt([Message(role, text) for role, text in found.prompt]), chat.answer(found.answer)  # type: ignore[arg-type]
+    return chat.prompt([Message(role, text) for role, text in found.prompt]), chat.answer(found.answer)
 
 
 def _uses_tools(message: Mapping[str, Any]) -> bool:

@@ -385,9 +385,7 @@ class _Round:
             ids, logps = np.array(answer.token_ids, np.int32), np.array(answer.logps, np.float64)
             w.news.append(ModelAnswer(rollout, call, ids.tobytes(), logps.tobytes(), answer.finish))
         if self._tickets and not self._engine.is_busy:
-            raise CounterpointError(
-                f"the engine has lost {len(self._tickets)} calls", where="driver", fix="a bug in the engine"
-            )
+            raise CounterpointError(f"the engine has lost {len(self._tickets)} calls", where="driver", fix="a bug in the engine")
 
     def _drain(self) -> None:
         """Let the engine end what nobody waits for any more: it can take other weights only when it has nothing to do."""

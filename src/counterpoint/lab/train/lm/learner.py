@@ -470,9 +470,7 @@ def with_old(learner: LanguageLearner, sequences: Sequence[CallTokens]) -> list[
     return [replace(s, old=old) for s, old in zip(sequences, learner.logps(sequences), strict=True)]
 
 
-def less_kl(
-    sequences: Sequence[CallTokens], references: Sequence[NDArray[np.float64]], weight: float
-) -> list[CallTokens]:
+def less_kl(sequences: Sequence[CallTokens], references: Sequence[NDArray[np.float64]], weight: float) -> list[CallTokens]:
     """The sequences with a KL to the reference taken off their advantages: of each token, k1 of it and of the rest of its call.
 
         A_t <- A_t - weight sum_{l >= t} (log pi_old - log ref)_l

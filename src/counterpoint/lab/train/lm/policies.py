@@ -226,9 +226,7 @@ def _ends(files: ModelFiles) -> list[int]:
     return sorted(i for i in {*files.chat.ends, *files.chat.lines} if i < files.shape.vocabulary)
 
 
-def engine_of(
-    settings: LanguageSettings, files: ModelFiles, *, share: int = 1, device: torch.device | None = None
-) -> Engine:
+def engine_of(settings: LanguageSettings, files: ModelFiles, *, share: int = 1, device: torch.device | None = None) -> Engine:
     """An engine that speaks with a copy of the model's weights; `share` engines divide the device, which is theirs or another."""
     chat, shape = files.chat, files.shape
     device = device or next(iter(files.weights.values())).device

@@ -351,9 +351,7 @@ def _learn(learner: Learner, o: Options, out: Rollout, traces: Sequence[Trace]) 
     assert isinstance(learner.module, Mixer)
     paid = learner.outcomes(out, traces) if traces else None
     waits = learner.update < o.warm
-    return stats | learn(
-        learner.net, learner.module, learner.policy, out, o, progress=learner.progress, paid=paid, waits=waits
-    )
+    return stats | learn(learner.net, learner.module, learner.policy, out, o, progress=learner.progress, paid=paid, waits=waits)
 
 
 td = Loss(

@@ -109,9 +109,7 @@ class VoteState:
         """Calls that the state of the item forbids, beyond the limit on their number: none here."""
         return np.zeros(len(ep), np.bool_)
 
-    def look(
-        self, w: Work, what: int = _VOTE, *, gain: np.ndarray | None = None, family: np.ndarray | None = None
-    ) -> np.ndarray:
+    def look(self, w: Work, what: int = _VOTE, *, gain: np.ndarray | None = None, family: np.ndarray | None = None) -> np.ndarray:
         """What a look of each call gives, drawn for a purpose; with `gain` it is a second one, by another `family` on request."""
         family = w.family if family is None else family
         skill, misled = tables_of(w.config).skill[family, self.difficulty[w.ep, w.item]], self.misled[w.ep, w.item, family]

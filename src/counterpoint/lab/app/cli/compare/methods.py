@@ -174,5 +174,3 @@ def _print_plan(race: Race, out: Path, *, as_json: bool) -> None:
     click.echo(table(("phase", "worlds", "seeds", "runs", "done", "calls"), rows, right=(2, 3, 4, 5)))
     click.echo(f"\n{len(names)} methods: {', '.join(names)}")
     return None
-
-

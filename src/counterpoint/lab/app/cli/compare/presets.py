@@ -42,9 +42,7 @@ def presets(
     Where the runs of one preset end before the budget is spent, the others get what those were charged.
     """
     budget = counts_of(caps, "calls").get("calls")
-    planned = plan_presets(
-        names, world, lambda name: find_world(name, pairs), seeds=seeds, seed=seed, budget=budget, out=output
-    )
+    planned = plan_presets(names, world, lambda name: find_world(name, pairs), seeds=seeds, seed=seed, budget=budget, out=output)
     if is_dry:
         return _show_plan(planned, as_json=as_json)
     with progress("training", len(planned), quiet=as_json) as bar:

@@ -9,10 +9,11 @@ import click
 
 from counterpoint.app.terminal.groups import Group
 
-HEADING = "Learn"
+HEADING = ""
 
 
 @click.group(
+    hidden=True,
     cls=Group,
     epilog="\b\nExamples:\n  counterpoint papers ls reward:R7 credit:orchestrator\n  counterpoint papers show message-credit",
 )

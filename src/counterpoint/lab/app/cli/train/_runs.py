@@ -164,5 +164,3 @@ def train_folder(folder: Path, config: dict[str, Any], options: Mapping[str, Any
         table_.close()
     if not options["as_json"]:
         click.echo("\n".join(ending(run)))
-
-

@@ -27,7 +27,7 @@ from counterpoint.lab.app.cli.train._runs import EXIT_CODES, by_torchrun, run_op
 @click.option("--model", metavar="MODEL", help="A name of `counterpoint models`, a folder, a .gguf file, or a trained run.")
 @click.option("--task", "tasks", metavar="T1[,T2...]", help="The tasks that the team plays.")
 @click.option("--team", metavar="FILE:FUNCTION", help="A team of your own, as it is: a function that answers one question.")
-@click.option("--tasks", "cases", metavar="FILE", help="Its cases: {\"question\": ..., \"answer\": ...}, one in each line.")
+@click.option("--tasks", "cases", metavar="FILE", help='Its cases: {"question": ..., "answer": ...}, one in each line.')
 @click.option("--reward", metavar="FILE:FUNCTION", help="Who scores its answers: score(answer, case).  [default: an exact match]")
 @click.option("--topology", metavar="NAME", help="How the team works together.  [default: centralized]")
 @click.option("--demos", metavar="WHO", help="Whom the model imitates first: fake:0.7 (a test double) or a store.")

@@ -44,9 +44,7 @@ def net(source: Path | None, **options: Any) -> None:
     train_planned(net_plan(source, options), options)
 
 
-def net_plan(
-    source: Path | None, options: Mapping[str, Any], *, store: str | None = None, where: str | None = None
-) -> Planned:
+def net_plan(source: Path | None, options: Mapping[str, Any], *, store: str | None = None, where: str | None = None) -> Planned:
     """The runs that the options ask for; with `store`, from the recorded traces there that `where` selects."""
     from counterpoint.lab.app.api.language import is_language_file
     from counterpoint.lab.app.api.train import planned, settings_named
@@ -58,9 +56,7 @@ def net_plan(
     runner, _ = split_runner(options["runner"])
     caps = {CAPS[name]: value for name, value in counts_of(options["caps"], *CAPS).items()}
     settings = {"seed": options["seed"], "workers": options["workers"], "runner": runner, **caps}
-    config = settings_named(
-        source, options["preset"], options["world"], options["allow"], store=store, where=where, **settings
-    )
+    config = settings_named(source, options["preset"], options["world"], options["allow"], store=store, where=where, **settings)
     return planned(_with_pairs(config, options["pairs"]), out=options["output"], seeds=options["seeds"], source=source)
 
 

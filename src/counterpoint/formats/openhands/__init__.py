@@ -1,4 +1,6 @@
-"""OpenHands: the events of its SDK, on lines or one in each file of a conversation's `events` folder.
+"""OpenHands: the events of its SDK, those before it (`actions.py`), and the output of evaluations.
+
+Events are on lines, in a list, or one in each file of a conversation's `events` folder.
 
 | record | becomes |
 |---|---|
@@ -8,10 +10,12 @@
 | `ObservationEvent`, `UserRejectObservation`, `AgentErrorEvent` | `tool_result` |
 | `ConversationErrorEvent` | `error` of the step before |
 | `Condensation`, `CondensationSummaryEvent` | `message` of the client |
+| action, observation (before the SDK) | `orchestrator_decision`, `tool_call`, `tool_result`; `spawn`, `return` of a delegate |
 
-Tokens: `stats` are sums since the conversation began; the last ones, of all its models together, stand on the last step.
+Tokens: `stats` of the SDK are sums since the conversation began; the last ones, of all its models together, stand on the last
+step. Before it each model response states its own.
 
-What is lost: tokens of each call, other state (counted in `left_out`), images.
+What is lost: tokens of each call (SDK), recalled knowledge and other state (counted in `left_out`), images.
 
 Always true: an event's id is read once.
 """
@@ -23,16 +27,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Call
-from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
+from counterpoint.formats.importing.dialogue import Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, number, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
+from counterpoint.formats.openhands.actions import Story, about, flat, traces_of_run
 from counterpoint.trace import Trace
 
 _KIND = re.compile(rb'"kind"\s*:\s*"(?:[A-Za-z]*Event|[A-Za-z]*Observation|Condensation)"')
-_FOLDER = re.compile(r"^(.*)/events/event-[^/]+\.json$")
+_FOLDER = re.compile(r"^(.*)/events/(?:event-[^/]+|(\d+))\.json$")
+_OLD = re.compile(rb'"(?:action|observation)"\s*:\s*"')
 _RESULTS = frozenset({"ObservationEvent", "UserRejectObservation", "AgentErrorEvent"})
 _SUMMARIES = frozenset({"Condensation", "CondensationSummaryEvent"})
 _STATE = frozenset(
@@ -43,7 +50,14 @@ _ONLY = ("prompt_tokens", "completion_tokens")
 
 def _sniff(head: bytes) -> bool:
     keys = first_keys(head)
-    return keys.keys() >= {"kind", "id", "timestamp", "source"} and _KIND.search(head) is not None
+    if keys.keys() >= {"kind", "id", "timestamp", "source"}:
+        return _KIND.search(head) is not None
+    if "instance_id" in keys and ("history" in keys or "trajectory" in keys):
+        is_old = b'"cause"' in head or b'"tool_call_metadata"' in head or (b'"is_demo"' not in head and b'"extras"' in head)
+        return (is_old and _OLD.search(head) is not None) or (b'"test_result"' in head and _KIND.search(head) is not None)
+    if not {"source", "timestamp"} <= keys.keys():
+        return False
+    return {"action", "args"} <= keys.keys() or {"observation", "content", "extras"} <= keys.keys()
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
@@ -51,22 +65,29 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     for file in files:
         match = _FOLDER.match(file.name)
         groups.setdefault(match[1] if match else file.name, []).append(file)
-    return [Session(name, sorted(some, key=lambda f: f.name)) for name, some in groups.items()]
+    return [Session(name, sorted(some, key=_order)) for name, some in groups.items()]
+
+
+def _order(file: File) -> tuple[int, str]:
+    """Events by their number: 10 comes after 9."""
+    match = _FOLDER.match(file.name)
+    return int(match[2]) if match and match[2] else -1, file.name
 
 
 def _read(session: Session) -> Iterator[Trace]:
     reader = _Reader(session)
-    unknown: Counter[str] = Counter()
-    records = 0
     for file in session.files:
         for value in session.documents(file):
             for event in value if isinstance(value, list) else [value]:
-                records += 1
-                if not reader.event(as_dict(event)):
-                    unknown[f"event of kind {as_dict(event).get('kind')}"] += 1
-    require_half(session.files[0].name, records, unknown)
-    session.report.unknown.update(unknown)
-    yield from reader.traces()
+                run = as_dict(event)
+                history = as_list(run.get("history")) or as_list(run.get("trajectory"))
+                if not history:
+                    reader.take(run)
+                elif any("kind" in event for event in flat(history)):
+                    yield from _Reader(session).evaluation(run, file.name)
+                else:
+                    yield from traces_of_run(session, run, file.name)
+    yield from reader.all(session.files[0].name)
 
 
 class _Reader:
@@ -74,6 +95,8 @@ class _Reader:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.run: dict[str, Any] = {}
+        """What an evaluation says of it."""
         self.entries: list[Entry] = []
         self.responses: dict[str, Entry] = {}
         self.seen: set[str] = set()
@@ -81,6 +104,43 @@ class _Reader:
         """The id of its first event."""
         self.stats: dict[str, Any] = {}
         self.left_out: Counter[str] = Counter()
+        self.old = Story()
+        self.records = 0
+        self.unknown: Counter[str] = Counter()
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Take an event of the SDK or of what was before it."""
+        self.records += 1
+        is_old = "kind" not in event and ("action" in event or "observation" in event)
+        self.first = self.first or (compact([event.get("timestamp"), event.get("message")]) if is_old else None)
+        if not (self.old.event(event, self.records) if is_old else self.event(event)):
+            self.unknown[f"event of kind {event.get('kind')}"] += 1
+
+    def evaluation(self, run: dict[str, Any], where: str) -> Iterator[Trace]:
+        """The trace of one run of an evaluation with the SDK."""
+        for event in flat(as_list(run.get("history"))):
+            self.take(event)
+        self.run, self.stats = run, self.stats or {"run": as_dict(run.get("metrics"))}
+        yield from self.all(where)
+
+    def all(self, where: str) -> Iterator[Trace]:
+        """The traces of what was taken."""
+        require_half(where, self.records, self.unknown)
+        self.session.report.unknown.update(self.unknown)
+        if self.entries:
+            yield from self.traces()
+        story = self.old
+        if any(d.entries for d in story.dialogues.values()):
+            draft = self._draft()
+            play(draft, list(story.dialogues.values()))
+            about(draft, {}, story.left_out)
+            yield from draft.traces()
+
+    def _draft(self) -> Draft:
+        key = self.session.key.rsplit("/", 1)[-1]
+        own = key if self.session.files and _FOLDER.match(self.session.files[0].name) and not self.entries else None
+        name = string(self.run.get("instance_id")) or own or f"openhands-{run_of(self.first)}"  # one that grew keeps its name
+        return self.session.draft(name, name, system="openhands", run=run_of(self.run) if self.run else None)
 
     def event(self, event: dict[str, Any]) -> bool:
         """Take an event; False where its kind is not known."""
@@ -111,7 +171,7 @@ class _Reader:
     def _state(self, event: dict[str, Any], kind: str) -> None:
         value = as_dict(event.get("value"))
         stats = value if event.get("key") == "stats" else as_dict(value.get("stats"))
-        if found := as_dict(stats.get("usage_to_metrics")):
+        if found := as_dict(stats.get("usage_to_metrics")) or as_dict(stats.get("service_to_metrics")):
             self.stats = found
         else:
             self.left_out[kind] += 1
@@ -152,8 +212,7 @@ class _Reader:
         self.entries.append(Entry("tool", at=at, answers=[answer]))
 
     def traces(self) -> Iterator[Trace]:
-        name = f"openhands-{run_of(self.first)}"  # a conversation that grew keeps its name
-        draft = self.session.draft(name, name, system="openhands")
+        draft = self._draft()
         metrics = [as_dict(m) for m in self.stats.values()]
         used = [u for m in metrics if (u := Usage.openai(_spelled(m.get("accumulated_token_usage"))))]
         last = next((e for e in reversed(self.entries) if e.role == "assistant"), None)
@@ -165,9 +224,7 @@ class _Reader:
             last.model = next((model for m in metrics if (model := string(m.get("model_name")))), None)
             last.extra = {**last.extra, "tokens_of": "the run"}
         play(draft, [Dialogue(entries=self.entries)])
-        draft.lane(MAIN).stops()
-        if self.left_out:
-            draft.meta["left_out"] = dict(sorted(self.left_out.items()))
+        about(draft, self.run, self.left_out)
         yield from draft.traces()
 
 
@@ -182,7 +239,7 @@ def _spelled(usage: Any) -> dict[str, Any]:
 openhands = Importer(
     suffixes=(".openhands.jsonl",),
     sniff=_sniff,
-    signs=("kind", "source", "llm_response_id", "tool_call_id", "llm_message", "observation"),
+    signs=("kind", "source", "llm_response_id", "tool_call_id", "llm_message", "observation", "tool_call_metadata"),
     system="openhands",
     group=_group,
     read_session=_read,
@@ -193,7 +250,12 @@ openhands = Importer(
         "ActionEvent": ("orchestrator_decision", "tool_call"),
         "ObservationEvent, AgentErrorEvent, UserRejectObservation": ("tool_result",),
         "ConversationErrorEvent": ("error",),
+        "action": ("orchestrator_decision", "human_intervention", "message", "tool_call", "spawn"),
+        "observation": ("tool_result", "return", "error"),
+        "test_result": ("rewards", "meta"),
     },
-    lost="tokens of each call, other state, images",
+    lost="tokens of each call (SDK), recalled knowledge and other state, images",
+    versions="SDK 1.x; events of OpenHands 0.9 to 0.6x; evaluations of either",
+    exact="tools, errors, delegations, times; tokens of each response before the SDK, of the conversation since",
 )
 """Conversations of the OpenHands SDK."""

@@ -7,6 +7,9 @@ guardrail spans safety events. Task and turn spans are wrappers; the sums of tok
 
 What is lost: the content of `response` spans, which hold only an id and token counts; what was cut at 100 kB.
 
+Conversations are read as well, where a program kept them itself (`items.py`): lists of input items, sessions in SQLite, states
+of runs, and responses.
+
 Always true: an item exported twice counts once; an item of a kind that we do not know is counted and left out.
 """
 
@@ -19,6 +22,7 @@ from typing import Any
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, compact, seconds, string, text_of
+from counterpoint.formats.openai_agents.items import holds_items, traces_of_items
 from counterpoint.formats.spans.span import Kind, Span, close_wrappers
 from counterpoint.formats.spans.trees import traces_of
 from counterpoint.trace import Trace
@@ -46,12 +50,17 @@ _NO_TOKENS = "the tokens of some model calls"
 
 def _sniff(head: bytes) -> bool:
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
-    return begins and bool(_ITEM.search(head)) and (b'"span_data"' in head or b'"workflow_name"' in head)
+    if begins and bool(_ITEM.search(head)) and (b'"span_data"' in head or b'"workflow_name"' in head):
+        return True
+    return holds_items(head)
 
 
 def _read(session: Session) -> Iterator[Trace]:
     spans: list[Span] = []
     for file in session.files:
+        if holds_items(file.head()):
+            yield from traces_of_items(session, file)
+            continue
         for record in session.documents(file):
             for item in _items(record):
                 _take(item, spans, session, file.name)
@@ -60,7 +69,7 @@ def _read(session: Session) -> Iterator[Trace]:
         if span.parent == span.trace and span.trace not in wrappers:
             span.parent = None
     close_wrappers(spans, wrappers)
-    return traces_of(spans, session, system="openai-agents")
+    yield from traces_of(spans, session, system="openai-agents")
 
 
 def _items(record: Any) -> Iterator[dict[str, Any]]:
@@ -126,6 +135,7 @@ def _fill(span: Span, kind: str, data: dict[str, Any], session: Session) -> None
         span.extra = {"mcp": data["mcp_data"]} if data.get("mcp_data") else {}
     elif kind == "handoff":
         span.agent, span.to = string(data.get("from_agent")), string(data.get("to_agent"))
+        span.extra = {"is_handoff": True}
     elif kind == "guardrail":
         span.verdict = "triggered" if data.get("triggered") is True else "allow"
     elif kind in ("custom", "task", "turn"):
@@ -160,6 +170,9 @@ openai_agents = Importer(
         "generation or response span": ("orchestrator_decision", "message"),
         "handoff span": ("message",),
         "guardrail span": ("safety_event",),
+        "item": ("human_intervention", "orchestrator_decision", "message", "tool_call", "tool_result", "spawn", "return"),
     },
-    lost="what response spans said (the export holds only an id), and what was cut at 100 kB",
+    lost="what response spans said (the export holds only an id), what was cut at 100 kB; of items images and tokens",
+    versions="openai-agents 0.1 to 0.24: spans, SQLite sessions, states of runs 1.0 to 1.21",
+    exact="spans, tokens, handoffs, agents as tools",
 )
