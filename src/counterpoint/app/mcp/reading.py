@@ -30,7 +30,7 @@ IMPORT = "counterpoint import, in a terminal, brings sessions in; these tools on
 _LAST = re.compile(r"last:(\d{1,4})")
 _KEPT, _KEPT_EVENTS = 6, 60_000
 _EARLIER = 30
-WITHIN_S = 0.6
+WITHIN_S = 0.4
 """How long traces are read for one answer."""
 _SQL_S = 5.0
 
@@ -62,6 +62,7 @@ class Reading:
         self.project = project if project is not None else _here()
         self._store: Store | None = None
         self._sql: MaskedSql | None = None
+        self._rows: list[Summary] | None = None
         self._kept: OrderedDict[tuple[str, str], Trace] = OrderedDict()
         self._masks: dict[str, str] = {}
 
@@ -93,10 +94,16 @@ class Reading:
 
     # -- which -------------------------------------------------------------------------------------------------------------
 
+    def refresh(self) -> None:
+        """Look at the store again: what one call is told is of one moment."""
+        self._rows = None
+
     def rows(self, query: str = "") -> list[Summary]:
         """What matches a query, the newest first."""
+        if self._rows is None:
+            self._rows = sorted(self.store.rows(), key=lambda row: -row.active)
         matches = matcher(query, self.store.datasets())
-        return sorted((row for row in self.store.rows() if matches(row)), key=lambda row: -row.active)
+        return [row for row in self._rows if matches(row)]
 
     def sessions(self) -> list[Summary]:
         """Sessions of this folder's project, the newest first, those without a date last; of every project where it has none.

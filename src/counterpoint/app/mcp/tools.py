@@ -140,6 +140,7 @@ def answered(reading: Reading, name: str, arguments: Mapping[str, Any] | None) -
             if tool is None:
                 raise InputError(f"no tool named {name!r}", fix=did_you_mean(name, TOOLS))
             given = checked(name, tool, arguments or {})
+            reading.refresh()
             told = tool.tell(reading, **given)
             return Answered(rendered(told._replace(more=[*told.more, *reading.remarks(given.values())])))
         except CounterpointError as error:
