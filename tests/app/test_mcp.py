@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from counterpoint import Event, Trace
-from counterpoint.app.mcp.answers import MOST_TOKENS, Told, cleaned, fitting, most_tokens, plain, rendered
+from counterpoint.app.mcp.answers import MOST_TOKENS, Reply, cleaned, fitting, most_tokens, plain, rendered
 from counterpoint.app.mcp.reading import Reading
 from counterpoint.app.mcp.tools import TOOLS, answered
 from counterpoint.store import Store
@@ -195,6 +195,18 @@ def test_a_cost_stands_beside_that_of_earlier_sessions(tmp_path: Path) -> None:
     assert "the 3 sessions of its project before it had a median cost of $2.00" in text
 
 
+def test_issues_read_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With no time at all, each call reads one run more; what an earlier call read costs nothing."""
+    with Store(tmp_path / "store") as store:
+        store.add_many([told_trace(f"s{n}", began=1.7e9 + n) for n in range(3)])
+    monkeypatch.setattr("counterpoint.app.mcp.reading.WITHIN_S", 0.0)
+    reading = Reading(tmp_path / "store")
+    said = [answered(reading, "issues", {}).text for _ in range(3)]
+    assert ["1 of 3 sessions were read so far: ask again" in said[0], "2 of 3 sessions were read so far" in said[1], "were read" in said[2]] == [True, True, False]
+    assert sorted(reading.shown) == ["s0", "s1", "s2"]
+    assert not (tmp_path / "store" / "issues.cache").exists()
+
+
 def test_a_long_text_comes_in_parts_that_join(tmp_path: Path) -> None:
     whole = "".join(f"line {n} says {n * n}\n" for n in range(2_000))
     event = Event(id="e1", t=0.0, type="message", agent="main", content_ref="r")
@@ -263,11 +275,11 @@ def test_text_is_plain_and_a_cut_word_goes() -> None:
 
 
 def test_an_answer_is_cut_at_its_lines_and_says_so() -> None:
-    text = rendered(Told(quote="\n".join(f"line {n}" for n in range(5_000))))
+    text = rendered(Reply(quote="\n".join(f"line {n}" for n in range(5_000))))
     assert most_tokens(text) <= MOST_TOKENS
     shown = text.count("\nline ")
     assert text.endswith(f"cut: {5_000 - shown:,} more lines; ask for less, or for one event")
-    assert most_tokens(rendered(Told(quote="x" * 100_000))) <= MOST_TOKENS
+    assert most_tokens(rendered(Reply(quote="x" * 100_000))) <= MOST_TOKENS
 
 
 def test_tokens_are_counted_by_hand() -> None:

@@ -15,7 +15,7 @@ from counterpoint.app.blame_answer import run_sections
 from counterpoint.app.contributions import contributions, work_section
 from counterpoint.app.failure_answer import GROUPS, counts_section, each_section, failures_of, grouped
 from counterpoint.app.issue_answer import board_section, needed, one_section
-from counterpoint.app.mcp.answers import Told, cleaned
+from counterpoint.app.mcp.answers import Reply, cleaned
 from counterpoint.app.mcp.reading import Reading
 from counterpoint.app.search import period_of
 from counterpoint.credits.choice import choose
@@ -27,7 +27,7 @@ from counterpoint.trace.outcome import in_words
 _SUSPECTS, _AGENTS, _FAILURES = 3, 8, 8
 
 
-def failures(reading: Reading, which: str, by: str, limit: int) -> Told:
+def failures(reading: Reading, which: str, by: str, limit: int) -> Reply:
     """What failed, and why: each failure of a session, or how often each kind happened in many."""
     if by and by not in GROUPS:
         raise InputError(f"cannot count failures by {by!r}", fix=did_you_mean(by, GROUPS))
@@ -41,35 +41,35 @@ def failures(reading: Reading, which: str, by: str, limit: int) -> Told:
             more = [f"and {left:,} more: ask with limit, or by='reason'"] if left > 0 else []
             counts = section.more.partition(";")[0]
             about = Section(words=f"{trace.trace_id}: {counts}" if counts else trace.trace_id)
-            return Told([about, section._replace(more="")], more=more)
-        return Told([_counts(counts_section(grouped(every, by), by, 1, limit))])
+            return Reply([about, section._replace(more="")], more=more)
+        return Reply([_counts(counts_section(grouped(every, by), by, 1, limit))])
     read = reading.read(found)
     ordered = grouped(list(failures_of(read.traces, period_of(which))), by or "reason")
     first = [(key, f"{of[0].trace.trace_id} {of[0].failure.event}") for key, of in ordered[:limit]]
     table = _counts(counts_section(ordered, by or "reason", len(read.traces), limit))
     rows = [(*row[:-1], where) for row, (_, where) in zip(table.rows, first, strict=True)]
     more = [f"and {len(ordered) - limit:,} more kinds: ask with limit"] if len(ordered) > limit else []
-    return Told([table._replace(rows=rows, head=(*table.head[:-1], "first in, at event"))], more=[*read.words, *more])
+    return Reply([table._replace(rows=rows, head=(*table.head[:-1], "first in, at event"))], more=[*read.words, *more])
 
 
 def _counts(section: Section) -> Section:
     return section._replace(more=section.more.rpartition("; ")[2])
 
 
-def blame(reading: Reading, trace: str) -> Told:
+def blame(reading: Reading, trace: str) -> Reply:
     """Which step of a failed session may have decided it; where none stands out, what failed."""
     loaded = reading.named(trace)
     try:
         result = collected(judged([loaded], most=10))
     except Refused as error:  # nothing says that it failed: what went wrong in it is known all the same
         failed = [one.failure for one in failures_of([loaded])]
-        return Told([Section(words=f"{loaded.trace_id}: {error.what}"), each_section(failed, _FAILURES)._replace(more="")],
+        return Reply([Section(words=f"{loaded.trace_id}: {error.what}"), each_section(failed, _FAILURES)._replace(more="")],
                     more=[f"{counted(len(failed), 'failure')} in it: failures lists them"])  # fmt: skip
     sections = run_sections(*result.found[0], None, _SUSPECTS, is_all=False)
-    return Told(sections, more=["shares are guesses, and the verdict says how good; a suspect's text: show with its event"])
+    return Reply(sections, more=["shares are guesses, and the verdict says how good; a suspect's text: show with its event"])
 
 
-def credit(reading: Reading, trace: str) -> Told:
+def credit(reading: Reading, trace: str) -> Reply:
     """Who earned the outcome, where that is identified without forks; and what each agent cost and what became of its work."""
     loaded = reading.named(trace)
     lines = [("outcome", words) for words in in_words(loaded)]
@@ -85,26 +85,26 @@ def credit(reading: Reading, trace: str) -> Told:
     work = work_section(contributions(loaded), _AGENTS)
     sections = [Section(words=loaded.trace_id, lines=lines)]
     sections += [Section(head=("agent", "credit"), rows=shares, right=(1,))] if shares else []
-    return Told([*sections, work._replace(more=work.more.partition(":")[0])], more=["what an event says: show with event=ID"])
+    return Reply([*sections, work._replace(more=work.more.partition(":")[0])], more=["what an event says: show with event=ID"])
 
 
-def issues(reading: Reading, query: str, issue: str, limit: int) -> Told:
+def issues(reading: Reading, query: str, issue: str, limit: int) -> Reply:
     """What recurs over many sessions, or one such issue with its newest sessions and their events."""
     seen: list[str] = []
     store = reading.store
-    board = board_of(query, store=store, remember=False, track=lambda rows: reading.in_time(rows, seen))
+    board = board_of(query, store=store, remember=False, known=reading.shown, track=lambda rows: reading.in_time(rows, seen))
     every = len(reading.rows(query))
-    known = f"only the newest {len(seen):,} of {every:,} sessions were read: counterpoint issues, in a terminal, reads all once"
+    known = f"{len(seen):,} of {every:,} sessions were read so far: ask again for more; counterpoint issues reads all, in a terminal"
     notes = [known] if len(seen) < every else []
     if issue:
-        return Told([one_section(_clean(board.one(issue)))], more=notes)
+        return Reply([one_section(_clean(board.one(issue)))], more=notes)
     found = needed(board)
     if not found:
-        return Told([Section(words=f"Nothing recurs in {counted(len(seen), 'session')}.")], more=notes)
+        return Reply([Section(words=f"Nothing recurs in {counted(len(seen), 'session')}.")], more=notes)
     more = [f"and {len(found) - limit:,} more: ask with limit"] if len(found) > limit else []
     more.append("an issue's sessions and events: ask with issue=ID")
     words = f"{counted(len(found), 'issue')} open in {counted(len(seen), 'session')}"
-    return Told([board_section([_clean(one) for one in found[:limit]])._replace(words=words)], more=[*notes, *more])
+    return Reply([board_section([_clean(one) for one in found[:limit]])._replace(words=words)], more=[*notes, *more])
 
 
 def _clean(issue: Issue) -> Issue:

@@ -13,7 +13,7 @@ from counterpoint.answer import Line, Section
 from counterpoint.app.api.fork import diff as diff_of
 from counterpoint.app.api.sums import GROUPS, WHOLE, Sum, sums_of_lines, sums_of_traces
 from counterpoint.app.api.top import rank, top_of
-from counterpoint.app.mcp.answers import Told, cleaned, fitting, short
+from counterpoint.app.mcp.answers import Reply, cleaned, fitting, short
 from counterpoint.app.mcp.reading import IMPORT, Reading
 from counterpoint.app.price_file import cost_words
 from counterpoint.app.search import period_of
@@ -47,7 +47,7 @@ _SQL_CELL = 160
 # -- sessions and events -------------------------------------------------------------------------------------------------
 
 
-def search(reading: Reading, query: str, trace: str, limit: int, offset: int) -> Told:
+def search(reading: Reading, query: str, trace: str, limit: int, offset: int) -> Reply:
     """Sessions that match a query, the newest first; with a trace, its events that do."""
     if trace:
         return _events(reading.named(trace), query, limit, offset)
@@ -65,7 +65,7 @@ def search(reading: Reading, query: str, trace: str, limit: int, offset: int) ->
     ]  # fmt: skip
     head = ("trace", "active", "title", "project", "model", "agents", "events", "tokens", "cost", "time", "errors", "")
     words = f"{counted(len(rows), 'session')}, the newest first; the newest in the store ended {local_moment(every[0].active)}"
-    return Told([Section(words=words, head=head, rows=cells, right=range(5, 11))], more=_rest(len(rows), len(shown), offset))
+    return Reply([Section(words=words, head=head, rows=cells, right=range(5, 11))], more=_rest(len(rows), len(shown), offset))
 
 
 def _cost(row: Summary) -> str:
@@ -80,12 +80,12 @@ def _rest(found: int, shown: int, offset: int) -> list[str]:
 _HEAD = ("event", "at", "type", "agent", "what", "tokens", "cost", "says")
 
 
-def _events(trace: Trace, query: str, limit: int, offset: int) -> Told:
+def _events(trace: Trace, query: str, limit: int, offset: int) -> Reply:
     order, found = view_of(trace).team.order_E, find(trace, query)
     shown = [trace.events[int(order[n])] for n in found[offset : offset + limit]]
     words = f"{counted(len(found), 'event')} of {len(trace.events):,} in {trace.trace_id}"
     rows = [_cells(trace, event) for event in shown]
-    return Told([Section(words=words, head=_HEAD, rows=rows, right=(1, 5, 6))], more=_rest(len(found), len(shown), offset))
+    return Reply([Section(words=words, head=_HEAD, rows=rows, right=(1, 5, 6))], more=_rest(len(found), len(shown), offset))
 
 
 def _cells(trace: Trace, event: Event) -> tuple[Any, ...]:
@@ -97,7 +97,7 @@ def _cells(trace: Trace, event: Event) -> tuple[Any, ...]:
     return event.id, duration(event.t), event.type, who, what, compact(spent), money(event.cost_usd), short(says, 80)
 
 
-def show(reading: Reading, trace: str, event: str, offset: int) -> Told:
+def show(reading: Reading, trace: str, event: str, offset: int) -> Reply:
     """A session on a card; or one of its events, whole, a part of its text at a time."""
     name = reading.one(trace)
     loaded = reading.trace(name)
@@ -111,7 +111,7 @@ def show(reading: Reading, trace: str, event: str, offset: int) -> Told:
     if said:
         more = f"and {len(asked) - len(said):,} more" if len(asked) > len(said) else ""
         sections.append(Section("what people asked", head=("event", "at", "says"), rows=said, more=more))
-    return Told(sections, more=["one event: show with event=ID; events: search with trace; costs: top; errors: failures, blame"])
+    return Reply(sections, more=["one event: show with event=ID; events: search with trace; costs: top; errors: failures, blame"])
 
 
 def _card(reading: Reading, trace: Trace, row: Summary | None) -> Section:
@@ -139,7 +139,7 @@ def _agents(trace: Trace) -> Section:
     return _table("agents", "agent", rows[:_AGENTS], more)
 
 
-def _event(trace: Trace, name: str, offset: int) -> Told:
+def _event(trace: Trace, name: str, offset: int) -> Reply:
     if name not in trace.index:
         raise NotFound(f"no event {name[:80]!r} in this session", fix="search with trace lists its events")
     event = trace.events[trace.index[name]]
@@ -159,13 +159,13 @@ def _event(trace: Trace, name: str, offset: int) -> Told:
     part = fitting((whole or "")[offset:], _TEXT_TOKENS)
     end = offset + len(part)
     more = [f"and {len(whole) - end:,} more characters: ask with offset={end}"] if whole and end < len(whole) else []
-    return Told([Section(lines=lines)], part, more)
+    return Reply([Section(lines=lines)], part, more)
 
 
 # -- where it went -------------------------------------------------------------------------------------------------------
 
 
-def top(reading: Reading, which: str, by: str, limit: int) -> Told:
+def top(reading: Reading, which: str, by: str, limit: int) -> Reply:
     """Where tokens, money and time went."""
     found = reading.one_or_many(which)
     if isinstance(found, str):
@@ -187,7 +187,7 @@ def top(reading: Reading, which: str, by: str, limit: int) -> Told:
     head = (*(["trace"] if keys else []), group if not keys else "title", "traces", "events", "errors", "tokens", "cost", "time")
     more = [f"and {len(told.rows) - len(rows):,} more: ask with limit"] if len(rows) < len(told.rows) else []
     section = Section(words="a plus means at least that much", head=head, rows=cells, right=range(len(head) - 6, len(head)))
-    return Told([section], more=[*notes, *more])
+    return Reply([section], more=[*notes, *more])
 
 
 def _sum_cells(s: Sum) -> list[str]:
@@ -200,7 +200,7 @@ def _known(by: str, groups: Sequence[str], what: str) -> None:
         raise InputError(f"cannot group {what} by {by!r}", fix=did_you_mean(by, groups))
 
 
-def _top_of_one(trace: Trace, by: str, limit: int) -> Told:
+def _top_of_one(trace: Trace, by: str, limit: int) -> Reply:
     told = top_of(trace, group=by)  # type: ignore[arg-type]
     ordered = sorted(told.rows, key=lambda row: -rank(row, told.by))
     spent, covered = cost_words(trace.cost_usd, trace.unpriced), told.coverage
@@ -211,7 +211,7 @@ def _top_of_one(trace: Trace, by: str, limit: int) -> Told:
     rows = [_cells(trace, e) for e in largest[:_LARGEST] if e.cost_usd or e.tokens_in or e.tokens_out]
     if rows:
         sections.append(Section("the largest single events", head=_HEAD, rows=rows, right=(1, 5, 6)))
-    return Told(sections, more=[f"and {len(ordered) - limit:,} more: ask with limit"] if len(ordered) > limit else [])
+    return Reply(sections, more=[f"and {len(ordered) - limit:,} more: ask with limit"] if len(ordered) > limit else [])
 
 
 def _table(title: str, what: str, rows: Sequence[Row], more: str) -> Section:
@@ -227,7 +227,7 @@ def _table(title: str, what: str, rows: Sequence[Row], more: str) -> Section:
 # -- two sessions --------------------------------------------------------------------------------------------------------
 
 
-def diff(reading: Reading, a: str, b: str) -> Told:
+def diff(reading: Reading, a: str, b: str) -> Reply:
     """Two sessions side by side: where they part, and what changed, came and went."""
     first, second = reading.named(a), reading.named(b)
     found: Diff = diff_of(first, second)
@@ -244,7 +244,7 @@ def diff(reading: Reading, a: str, b: str) -> Told:
     sections += [Section(head=("figure", "a", "b"), rows=figures, right=(1, 2))] if figures else []
     sections += [Section(head=("what", "event of a", "event of b", "says in a", "says in b"), rows=rows)] if rows else []
     left = sum(max(0, len(pairs) - _PAIRS) for _, pairs in kinds)
-    return Told(sections, more=[f"and {left:,} more events that differ: search with trace"] if left else [])
+    return Reply(sections, more=[f"and {left:,} more events that differ: search with trace"] if left else [])
 
 
 def _says(trace: Trace, name: str | None) -> str:
@@ -254,16 +254,16 @@ def _says(trace: Trace, name: str | None) -> str:
 # -- SQL -----------------------------------------------------------------------------------------------------------------
 
 
-def sql(reading: Reading, query: str, limit: int) -> Told:
+def sql(reading: Reading, query: str, limit: int) -> Reply:
     """The answer to a query over the masked views; without a query, the views and their columns."""
     if not query.strip():
         columns = [(view, ", ".join(_columns(reading, view))) for view in VIEWS]
-        return Told([Section("views and columns, in DuckDB's SQL; quote \"to\"", lines=columns)])
+        return Reply([Section("views and columns, in DuckDB's SQL; quote \"to\"", lines=columns)])
     answer = reading.sql(query, limit)
     rows = [[_value(value) for value in row] for row in answer.rows]
     right = [i for i in range(len(answer.columns)) if rows and all(isinstance(r[i], int | float | None) for r in answer.rows)]
     said = Section(words="" if rows else "no row", head=[short(name, 40) for name in answer.columns], rows=rows, right=right)
-    return Told([said], more=[f"only the first {limit:,} rows: ask with limit, or for less"] if answer.is_cut else [])
+    return Reply([said], more=[f"only the first {limit:,} rows: ask with limit, or for less"] if answer.is_cut else [])
 
 
 def _columns(reading: Reading, view: str) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from counterpoint.app.api.issues import Shown
 from counterpoint.app.load_save import store_path
 from counterpoint.app.mcp.answers import masks_of
 from counterpoint.app.search import is_narrow, matcher
@@ -64,6 +65,8 @@ class Reading:
         self._sql: MaskedSql | None = None
         self._rows: list[Summary] | None = None
         self._kept: OrderedDict[tuple[str, str], Trace] = OrderedDict()
+        self.shown: Shown = {}
+        """What runs showed, for boards of issues."""
         self._masks: dict[str, str] = {}
 
     def close(self) -> None:
@@ -201,11 +204,14 @@ class Reading:
         return (statistics.median(before), len(before)) if len(before) > 2 else None
 
     def in_time(self, rows: Sequence[Summary], seen: list[str]) -> Iterator[Summary]:
-        """The newest first, until the time is over; `seen` takes their ids."""
-        end = time.monotonic() + WITHIN_S
+        """The newest first: those whose symptoms are known, and of the others one, and more until the time is over. `seen` takes
+        their ids."""
+        end, fresh = time.monotonic() + WITHIN_S, 0
         for row in sorted(rows, key=lambda row: -row.active):
-            if time.monotonic() > end:
-                return
+            if row.id not in self.shown:
+                if fresh and time.monotonic() > end:
+                    continue
+                fresh += 1
             seen.append(row.id)
             yield row
 

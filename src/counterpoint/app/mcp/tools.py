@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from counterpoint.app.mcp import judgements, looks
-from counterpoint.app.mcp.answers import Told, failure, rendered
+from counterpoint.app.mcp.answers import Reply, failure, rendered
 from counterpoint.app.mcp.reading import Reading
 from counterpoint.app.words import os_error
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
@@ -39,7 +39,7 @@ class Tool(NamedTuple):
 
     words: str
     parameters: Mapping[str, Parameter]
-    tell: Callable[..., Told]
+    tell: Callable[..., Reply]
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its arguments."""
@@ -125,14 +125,14 @@ TOOLS: Mapping[str, Tool] = {
 _ONE_BY_ONE = threading.Lock()
 
 
-class Answered(NamedTuple):
+class CallResult(NamedTuple):
     """What a call gives."""
 
     text: str
     is_error: bool = False
 
 
-def answered(reading: Reading, name: str, arguments: Mapping[str, Any] | None) -> Answered:
+def answered(reading: Reading, name: str, arguments: Mapping[str, Any] | None) -> CallResult:
     """The answer of a tool, or the line that says what is wrong with the call."""
     with _ONE_BY_ONE:
         try:
@@ -142,16 +142,16 @@ def answered(reading: Reading, name: str, arguments: Mapping[str, Any] | None) -
             given = checked(name, tool, arguments or {})
             reading.refresh()
             told = tool.tell(reading, **given)
-            return Answered(rendered(told._replace(more=[*told.more, *reading.remarks(given.values())])))
+            return CallResult(rendered(told._replace(more=[*told.more, *reading.remarks(given.values())])))
         except CounterpointError as error:
-            return Answered(failure(error.one_line()), is_error=True)
+            return CallResult(failure(error.one_line()), is_error=True)
         except OSError as error:
-            return Answered(failure(os_error(error).one_line()), is_error=True)
+            return CallResult(failure(os_error(error).one_line()), is_error=True)
         except RecursionError:
-            return Answered("what was read is nested too deeply; ask about another session", is_error=True)
+            return CallResult("what was read is nested too deeply; ask about another session", is_error=True)
         except Exception as error:  # a client that loses its server could not ask anything else
             what = f"{name} failed: {type(error).__name__}: {error}; this is a bug in Counterpoint"
-            return Answered(failure(what), is_error=True)
+            return CallResult(failure(what), is_error=True)
 
 
 def checked(name: str, tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
