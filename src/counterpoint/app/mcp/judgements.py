@@ -94,7 +94,7 @@ def issues(reading: Reading, query: str, issue: str, limit: int) -> Reply:
     store = reading.store
     board = board_of(query, store=store, remember=False, known=reading.shown, track=lambda rows: reading.in_time(rows, seen))
     every = len(reading.rows(query))
-    known = f"{len(seen):,} of {every:,} sessions were read so far: ask again for more; counterpoint issues reads all, in a terminal"
+    known = f"{len(seen):,} of {every:,} sessions were read so far: ask again; counterpoint issues, in a terminal, reads all"
     notes = [known] if len(seen) < every else []
     if issue:
         return Reply([one_section(_clean(board.one(issue)))], more=notes)
