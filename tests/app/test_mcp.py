@@ -195,6 +195,15 @@ def test_a_cost_stands_beside_that_of_earlier_sessions(tmp_path: Path) -> None:
     assert "the 3 sessions of its project before it had a median cost of $2.00" in text
 
 
+def test_a_session_that_comes_later_is_seen(folder: Path) -> None:
+    reading = Reading(folder, "shop")
+    assert "2 sessions, the newest first" in answered(reading, "search", {}).text
+    with Store(folder) as store:
+        store.add(told_trace("later", began=1.81e9))
+    assert "3 sessions, the newest first" in answered(reading, "search", {}).text
+    assert reading.one("last:1") == "later"
+
+
 def test_issues_read_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With no time at all, each call reads one run more; what an earlier call read costs nothing."""
     with Store(tmp_path / "store") as store:

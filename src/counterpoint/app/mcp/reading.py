@@ -11,6 +11,7 @@ import statistics
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ IMPORT = "counterpoint import, in a terminal, brings sessions in; these tools on
 _LAST = re.compile(r"last:(\d{1,4})")
 _KEPT, _KEPT_EVENTS = 6, 60_000
 _EARLIER = 30
-WITHIN_S = 0.4
+WITHIN_S = 0.3
 """How long traces are read for one answer."""
 _SQL_S = 5.0
 
@@ -64,6 +65,7 @@ class Reading:
         self._store: Store | None = None
         self._sql: MaskedSql | None = None
         self._rows: list[Summary] | None = None
+        self._files: list[tuple[str, int, int]] = []
         self._kept: OrderedDict[tuple[str, str], Trace] = OrderedDict()
         self.shown: Shown = {}
         """What runs showed, for boards of issues."""
@@ -98,8 +100,10 @@ class Reading:
     # -- which -------------------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Look at the store again: what one call is told is of one moment."""
-        self._rows = None
+        """Look at the store again, where a file of it is another one: what one call is told is of one moment."""
+        now = _files(self.path)
+        if now != self._files:
+            self._rows, self._files = None, now
 
     def rows(self, query: str = "") -> list[Summary]:
         """What matches a query, the newest first."""
@@ -214,6 +218,17 @@ class Reading:
                 fresh += 1
             seen.append(row.id)
             yield row
+
+
+def _files(store: Path) -> list[tuple[str, int, int]]:
+    """The files that say what a store holds, each with its time and size."""
+    out = []
+    for folder in (store, store / "log", store / "journal"):
+        with suppress(OSError):
+            for one in folder.iterdir():
+                about = one.stat()
+                out.append((one.name, about.st_mtime_ns, about.st_size))
+    return sorted(out)
 
 
 def _here() -> str:
