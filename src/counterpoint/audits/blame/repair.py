@@ -177,12 +177,13 @@ def repaired(
     samples: int = 2,
     seed: int = 0,
     is_first_enough: bool = False,
-    also: Mapping[str, str] | None = None,
+    also: Mapping[str, tuple[str, bool]] | None = None,
 ) -> Repair:
     """The four arms; `named` are events by rank, of which the first that can be done again is the named step.
 
     `teller(trace, event, text)` gives the trace in which the agent of this event is told something before it, or None.
-    `is_first_enough` ends an arm at its first success; `also` names further arms, each with the event that it goes back to.
+    `is_first_enough` ends an arm at its first success; `also` names further arms, each with the event that it goes back to and
+    whether the agent hears the advice.
     """
     steps = Steps(trace)
     able = [steps.places[k] for k in able_steps(steps)]
@@ -195,8 +196,8 @@ def repaired(
     noise = [_drawn(seed, trace.trace_id, f"try {n}") for n in range(max(samples, _MOST))]
     anywhere = np.random.default_rng(_drawn(seed, trace.trace_id, "places"))
     somewhere = [able[int(k)] for k in anywhere.integers(len(able), size=_MOST)]
-    wheres = {"named step": [first] * _MOST, "random step": somewhere, "last step": [able[-1]] * _MOST}
-    wheres |= {name: [trace.index[event]] * _MOST for name, event in (also or {}).items()}
+    wheres = {"named step": ([first] * _MOST, True), "random step": (somewhere, True), "last step": ([able[-1]] * _MOST, True)}
+    wheres |= {name: ([trace.index[event]] * _MOST, is_told) for name, (event, is_told) in (also or {}).items()}
     with working("tries") as work:
         retries = []
         for drawn in noise[:samples]:
@@ -204,8 +205,8 @@ def repaired(
             work.step()
         budget = sum(one.calls for one in retries)
         arms = []
-        for name, where in wheres.items():
-            tries = (redone.again(i, drawn, is_told=True) for i, drawn in zip(where, noise, strict=False))
+        for name, (where, is_told) in wheres.items():
+            tries = (redone.again(i, drawn, is_told=is_told) for i, drawn in zip(where, noise, strict=False))
             arms.append(_arm(name, tries, budget, is_first_enough, work))
     arms.append(Arm(name="retry", tries=retries, calls=budget, cut=0))
     is_asked = isinstance(trace.meta.get("team"), dict) or REPLAY in trace.meta
