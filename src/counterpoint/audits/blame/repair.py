@@ -1,7 +1,7 @@
 """Whether a run is mended by going back to the named step, held against three controls at equal calls.
 
-Four arms do the same run again and judge it by its own reward: from the named step, from steps drawn at random, from the last
-step, and plainly from the start. From a step the team goes on with the advice: words to the agent whose step it is, just before
+Four arms do the same run again and judge it by its own reward: from the named step, from one drawn at random, from the last one,
+and plainly from the start. From a step the team goes on with the advice: words to the agent whose step it is, just before
 it acts. The retry hears none, as the team did.
 
 Always true: the retry plays first, as often as was asked; the calls that it took are the budget of each other arm. An arm tries
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import cycle
 from typing import Any
 
 import msgspec
@@ -177,13 +178,13 @@ def repaired(
     samples: int = 2,
     seed: int = 0,
     is_first_enough: bool = False,
-    also: Mapping[str, tuple[str, bool]] | None = None,
+    also: Mapping[str, tuple[Sequence[str], bool]] | None = None,
 ) -> Repair:
     """The four arms; `named` are events by rank, of which the first that can be done again is the named step.
 
     `teller(trace, event, text)` gives the trace in which the agent of this event is told something before it, or None.
-    `is_first_enough` ends an arm at its first success; `also` names further arms, each with the event that it goes back to and
-    whether the agent hears the advice.
+    `is_first_enough` ends an arm at its first success; `also` names further arms, each with the events that it goes back
+    to, in turn, and whether the agents hear the advice.
     """
     steps = Steps(trace)
     able = [steps.places[k] for k in able_steps(steps)]
@@ -194,10 +195,12 @@ def repaired(
     redone = Redone(trace, steps, replay, teller, advice, bar)
     start = next((i for i, e in enumerate(trace.events) if e.key is not None), able[0])
     noise = [_drawn(seed, trace.trace_id, f"try {n}") for n in range(max(samples, _MOST))]
-    anywhere = np.random.default_rng(_drawn(seed, trace.trace_id, "places"))
-    somewhere = [able[int(k)] for k in anywhere.integers(len(able), size=_MOST)]
-    wheres = {"named step": ([first] * _MOST, True), "random step": (somewhere, True), "last step": ([able[-1]] * _MOST, True)}
-    wheres |= {name: ([trace.index[event]] * _MOST, is_told) for name, (event, is_told) in (also or {}).items()}
+    anywhere = np.random.default_rng(_drawn(seed, trace.trace_id, "place"))
+    wheres: dict[str, tuple[list[int], bool]] = {
+        "named step": ([first], True), "random step": ([able[int(anywhere.integers(len(able)))]], True),
+        "last step": ([able[-1]], True),
+    }  # fmt: skip
+    wheres |= {name: ([trace.index[event] for event in events], is_told) for name, (events, is_told) in (also or {}).items()}
     with working("tries") as work:
         retries = []
         for drawn in noise[:samples]:
@@ -206,7 +209,7 @@ def repaired(
         budget = sum(one.calls for one in retries)
         arms = []
         for name, (where, is_told) in wheres.items():
-            tries = (redone.again(i, drawn, is_told=is_told) for i, drawn in zip(where, noise, strict=False))
+            tries = (redone.again(i, drawn, is_told=is_told) for i, drawn in zip(cycle(where), noise[:_MOST], strict=False))
             arms.append(_arm(name, tries, budget, is_first_enough, work))
     arms.append(Arm(name="retry", tries=retries, calls=budget, cut=0))
     is_asked = isinstance(trace.meta.get("team"), dict) or REPLAY in trace.meta

@@ -8,6 +8,9 @@ by the task's own checker. Intervals are over the runs, differences paired by ru
 Fakes hear the advice and do not heed it: in their rows the arms differ by the step alone. `COUNTERPOINT_LM`, a name that
 `counterpoint models` lists or a path, adds teams of that model at T1's easiest, and the named step without the advice.
 
+Two further controls name nothing: `random steps`, one drawn anew for each try, and `back from the last`, which begins there and
+goes a quarter of the steps earlier at each try.
+
 Always true: tasks, teams, mistakes and steps are drawn by the seed; the mistake is known to no arm but `planted step`, which
 shows what a perfect naming would give.
 """
@@ -20,9 +23,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from counterpoint.audits.blame.injecting import inject
 from counterpoint.audits.blame.judge import blame
 from counterpoint.audits.blame.repair import ARMS, Repair, advice_of, repaired
+from counterpoint.audits.blame.search import able_steps
+from counterpoint.audits.blame.steps import Steps
 from counterpoint.display import tracked
 from counterpoint.lab.bench.blame_cases import TEAMS, team_run
 from counterpoint.lab.bench.claim import ClaimRow, at_least, reported
@@ -41,11 +48,13 @@ _SKILLS = {
     "ledger_hunt": 0.9, "sql_audit": 0.9, "pointer_chase": 0.9, "split_evidence": 0.7, "module_dag": 0.8, "timetables": 0.8,
 }  # fmt: skip
 _GAMES = 14
-_COSTLY = {"module_dag": 5}
+_COSTLY = {"module_dag": 4}
 """Games of teams whose runs take a hundred times as long."""
 _TRIES = 3
 _PLANTED, _OWN = "planted mistakes", "failures of their own"
 _PERFECT, _SILENT = "planted step", "named step, no advice"
+_ANYWHERE, _BACK = "random steps", "back from the last"
+_SOME = 12
 _MODEL_GAMES = 24
 
 
@@ -139,7 +148,7 @@ def cases_of(team: int, base: int, games: int | None = None) -> list[Case]:
 
 
 def _broken(trace: Trace, seed: int, first: int) -> Trace | None:
-    """The run with a mistake that makes it fail: of the kind whose turn it is, or of the next one that this run has a place for."""
+    """The run with a mistake that makes it fail: of the kind whose turn it is, or of the next one that can."""
     for k in range(len(MISTAKES)):
         kind = MISTAKES[(first + k) % len(MISTAKES)]
         subtlety = (seed * 31 + k) % 101 / 100
@@ -150,13 +159,23 @@ def _broken(trace: Trace, seed: int, first: int) -> Trace | None:
 
 def _case(trace: Trace, replay: LiveReplay, task: str, seed: int, *, is_silent: bool = False) -> Case:
     found, mistake = blame(trace), mistake_of(trace)
-    named = [s.event for s in found.suspects]
-    also = {_PERFECT: (mistake.event, True)} if mistake is not None else {}
-    also |= {_SILENT: (named[0], False)} if is_silent else {}
+    able = _able(trace)
+    named = [s.event for s in found.suspects if s.event in able]
+    drawn = np.random.default_rng(child_seed(seed, purpose("random steps"))).integers(len(able), size=_SOME)
+    back = [able[round((len(able) - 1) * left / 4)] for left in (4, 3, 2, 1, 0)]
+    also: dict[str, tuple[Sequence[str], bool]] = {_ANYWHERE: ([able[int(k)] for k in drawn], True), _BACK: (back, True)}
+    also |= {_PERFECT: ([mistake.event], True)} if mistake is not None else {}
+    also |= {_SILENT: (named[:1], False)} if is_silent else {}
     made = repaired(
         trace, replay, named, advice_of(found), teller=replay.told, samples=1, seed=seed, is_first_enough=True, also=also
     )
     return _told(made, trace, task)
+
+
+def _able(trace: Trace) -> list[str]:
+    """The steps that can be done again, in the order of the run."""
+    steps = Steps(trace)
+    return [trace.events[steps.places[k]].id for k in able_steps(steps)]
 
 
 def _told(made: Repair, trace: Trace, task: str) -> Case:
