@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chat_endpoint_help import ChatEndpoint
 from counterpoint import registry
 from counterpoint.app.discover import importers
 from counterpoint.errors import Refused
@@ -47,6 +48,8 @@ def options(kind: str, name: str, folder: Path, stack: ExitStack) -> tuple[tuple
         return (str(make_tiny(folder)),), {}
     if (kind, name) == ("model", "openai"):
         return ("some-model",), {"base_url": stack.enter_context(FaultServer("RETURN: 42")).url}
+    if (kind, name) == ("model", "anthropic"):
+        return ("some-model",), {"base_url": stack.enter_context(ChatEndpoint(lambda _: ("RETURN: 42", []))).url}
     return (), {}
 
 

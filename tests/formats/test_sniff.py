@@ -116,17 +116,17 @@ def test_a_source_of_which_only_common_names_are_there_is_not_near(tmp_path: Pat
     assert "nearest" not in skipped.why
 
 
-def test_who_is_asked_before_the_others_are_imported_is_the_one_that_all_would_have_found() -> None:
-    """Their files are known by content alone; any other source that knows one of them, too, must have a lower rank."""
+def test_who_is_asked_before_the_others_are_imported_takes_its_own_files_and_none_of_a_dialect() -> None:
+    """Their files are known by content alone; another source that knows one of them, too, must have no higher rank."""
     known, plain = importers(), ("qwen_code", "claude_code", "codex")
-    claimed = []
+    claimed = set()
     for path in sorted(p for p in SAMPLES.rglob("*") if p.is_file()):
         head = path.read_bytes()[:65536]
-        first = next((name for name, one in known.items() if one.sniff(head)), None)
-        if any(known[name].sniff(head) for name in plain):
-            assert first in plain, path
-            claimed.append(first)
-    assert set(claimed) == set(plain)
+        for owner in (name for name in plain if known[name].sniff(head)):
+            assert path.relative_to(SAMPLES).parts[0] == owner, path
+            assert [name for name, one in known.items() if one.rank > known[owner].rank and one.sniff(head)] == [], path
+            claimed.add(owner)
+    assert claimed == set(plain)
 
 
 def test_logs_of_one_coding_agent_are_read_without_the_importers_of_other_sources() -> None:

@@ -33,6 +33,7 @@ from typing import Any
 
 import counterpoint.recorder.hops as hops
 import counterpoint.recorder.sealing as sealing
+import counterpoint.recorder.witness as witness
 import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
 from counterpoint.formats.spans.spellings import written_of
@@ -122,13 +123,14 @@ class Recording(Acts):
             return
         kept = {"seed": _draws.getrandbits(62), "root": self.agent_name, ORDERS: True}
         meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
+        meta |= witness.begin(self.trace_id)
         try:
             place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
         except (CounterpointError, OSError) as error:
             self._refuse(str(error), str(error))
             return
         journal = LateJournal(place, self.trace_id, {"task_id": self.task, **self._about, "meta": meta})
-        self._is_drawn = _is_drawn(self.trace_id, self._share)
+        self._is_drawn = witness.is_there() or _is_drawn(self.trace_id, self._share)
         if self._wanted_id is not None and hop is None:
             self._take_id(place, journal)
         elif self._is_drawn:
@@ -185,6 +187,7 @@ class Recording(Acts):
             self._sealed = sealing.end_replay(session, meta)
         else:
             self._sealed = sealing.end(session, *where, meta, is_kept=is_kept)
+            witness.end(session.run.trace_id, session.recorder.count, self._sealed)
 
     def __enter__(self) -> Recording:
         self._begin()
