@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from counterpoint.audits.blame.injecting import inject
 from counterpoint.audits.blame.judge import blame
-from counterpoint.audits.blame.repair import advice_of, repaired
+from counterpoint.audits.blame.repair import advice_of, repair_arms
 from counterpoint.audits.blame.search import until
 from counterpoint.errors import CounterpointError, NotIdentified, Refused
 from counterpoint.lab.bench.blame_cases import team_run
@@ -52,7 +52,7 @@ class Table:
 
 def test_no_arm_has_more_calls_than_the_retry() -> None:
     replay = Table(7)
-    made = repaired(ten_steps(), replay, ["e7", "e2"], "look", samples=2)
+    made = repair_arms(ten_steps(), replay, ["e7", "e2"], "look", samples=2)
     assert (made.budget, made.unit) == (20, "calls")  # the retry plays ten steps twice
     assert [arm.name for arm in made.arms] == ["named step", "random step", "last step", "retry"]
     named, last, retry = made.arm("named step"), made.arm("last step"), made.arm("retry")
@@ -66,28 +66,28 @@ def test_no_arm_has_more_calls_than_the_retry() -> None:
 
 
 def test_a_try_that_ends_past_the_budget_does_not_count() -> None:
-    made = repaired(ten_steps(), Table(7, extra=2), ["e7"], "look", samples=1)
+    made = repair_arms(ten_steps(), Table(7, extra=2), ["e7"], "look", samples=1)
     named = made.arm("named step")  # six calls each of ten: the second try would end at twelve
     assert (len(named.tries), named.calls, named.cut) == (1, 6, 4)
 
 
 def test_the_first_suspect_that_can_be_done_again_is_the_named_step() -> None:
     replay = Table(3)
-    made = repaired(ten_steps(), replay, ["gone", "e0", "e4"], "look", samples=1)
+    made = repair_arms(ten_steps(), replay, ["gone", "e0", "e4"], "look", samples=1)
     assert {one.event for one in made.arm("named step").tries} == {"e4"}
     assert {one.event for one in made.arm("last step").tries} == {"e10"}
     assert {one.event for one in made.arm("retry").tries} == {"e0"}
     assert len({one.event for one in made.arm("random step").tries}) <= 1, "one step for all tries, as in the other arms"
     with pytest.raises(NotIdentified, match="no suspected step"):
-        repaired(ten_steps(keys=False), replay, ["e4"], "look", samples=1)
+        repair_arms(ten_steps(keys=False), replay, ["e4"], "look", samples=1)
 
 
 def test_the_nth_try_of_every_arm_has_the_same_noise_and_a_seed_draws_all_anew() -> None:
     one, same, other = Table(7), Table(7), Table(7)
-    first = repaired(ten_steps(), one, ["e7"], "look", samples=1)
-    assert repaired(ten_steps(), same, ["e7"], "look", samples=1) == first
+    first = repair_arms(ten_steps(), one, ["e7"], "look", samples=1)
+    assert repair_arms(ten_steps(), same, ["e7"], "look", samples=1) == first
     assert one.asked == same.asked
-    repaired(ten_steps(), other, ["e7"], "look", samples=1, seed=1)
+    repair_arms(ten_steps(), other, ["e7"], "look", samples=1, seed=1)
     assert {seed for _, seed in one.asked}.isdisjoint({seed for _, seed in other.asked})
     noise = {at: [seed for where, seed in one.asked if where == at] for at in ("e7", "e10", "e0")}
     assert noise["e7"][0] == noise["e10"][0] == noise["e0"][0]
@@ -95,7 +95,7 @@ def test_the_nth_try_of_every_arm_has_the_same_noise_and_a_seed_draws_all_anew()
 
 
 def test_an_arm_can_end_at_its_first_success_and_more_arms_can_be_asked_for() -> None:
-    made = repaired(ten_steps(), Table(7), ["e9"], "look", samples=1, is_first_enough=True, also={"two": (["e9", "e7"], False)})
+    made = repair_arms(ten_steps(), Table(7), ["e9"], "look", samples=1, is_first_enough=True, also={"two": (["e9", "e7"], False)})
     assert [(one.event, one.calls, one.is_success) for one in made.arm("two").tries] == [("e9", 2, False), ("e7", 4, True)]
     assert not made.arm("named step").is_mended
     assert len(made.arm("named step").tries) == 5
@@ -109,12 +109,12 @@ def test_a_run_that_cannot_be_done_again_is_said_and_a_budget_ends_it() -> None:
             raise self.error
 
     with pytest.raises(NotIdentified, match="cannot be done again from e0: its tool is gone") as error:
-        repaired(ten_steps(), Broken(7), ["e7"], "look")
+        repair_arms(ten_steps(), Broken(7), ["e7"], "look")
     assert error.value.fix == "bring it back"
     broken = Broken(7)
     broken.error = Refused("spent")
     with pytest.raises(Refused, match="spent"):
-        repaired(ten_steps(), broken, ["e7"], "look")
+        repair_arms(ten_steps(), broken, ["e7"], "look")
 
 
 # -- a live team -----------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_a_fork_at_or_before_the_mistake_mends_and_one_after_it_does_not(broken:
     mistake = mistake_of(broken)
     assert mistake is not None
     replay, found = LiveReplay(), blame(broken)
-    made = repaired(broken, replay, [mistake.event], advice_of(found), teller=replay.told, samples=1)
+    made = repair_arms(broken, replay, [mistake.event], advice_of(found), teller=replay.told, samples=1)
     named, last, retry = made.arm("named step"), made.arm("last step"), made.arm("retry")
     assert named.successes == len(named.tries) > 1
     assert all(one.is_told for one in named.tries)
@@ -174,7 +174,7 @@ def test_a_simulated_team_is_repaired_without_words_and_counts_events() -> None:
     trace = next(iter(inject(runs.trace(0), found, seed=1, tries=30)))
     mistake = mistake_of(trace)
     assert mistake is not None
-    made = repaired(trace, found, [mistake.event], "look", bar=mistake.reward_without, samples=1)
+    made = repair_arms(trace, found, [mistake.event], "look", bar=mistake.reward_without, samples=1)
     assert made.unit == "events"
     assert not any(one.is_told for arm in made.arms for one in arm.tries)
     assert all(arm.calls <= made.budget for arm in made.arms)

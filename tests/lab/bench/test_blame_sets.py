@@ -10,7 +10,7 @@ import pytest
 
 from counterpoint.audits.blame.judge import blame
 from counterpoint.audits.blame.steps import Steps
-from counterpoint.lab.bench.blame_sets import Hits, judged, labels_of, scores
+from counterpoint.lab.bench.blame_sets import Hits, labels_of, run_hits, scores
 from counterpoint.trace import Event, Trace, content_ref
 
 Ends = Callable[..., tuple[int, str, str]]
@@ -39,18 +39,18 @@ def test_labels_are_those_of_events_and_of_the_run() -> None:
         assert known is not None
         assert (known.steps, known.agents) == (steps, agents)
     assert labels_of(talk({}, labels={"note": "modes of the whole run"}), Steps(talk({}))) is None
-    assert judged(talk({})) is None
+    assert run_hits(talk({})) is None
 
 
 def test_a_ranking_is_held_against_the_label_and_never_reads_it() -> None:
     ranked = [int(s.event[1:]) for s in blame(talk({}), anyway=True).suspects]
     for place, step in enumerate(ranked):
-        found = judged(talk({step: {"is_mistake": True, "mistake_agent": "ab"[step % 2]}}))
+        found = run_hits(talk({step: {"is_mistake": True, "mistake_agent": "ab"[step % 2]}}))
         assert found is not None
         near = abs(ranked[0] - step) <= 1
         assert (found.hits["first"], found.hits["in three"], found.hits["within one"]) == (place == 0, place < 3, near)
         assert (found.chance, found.opening, found.source) == (0.25, step == 1, "talks")
-    nowhere = judged(talk({}, labels={"mistake_agent": "a"}))
+    nowhere = run_hits(talk({}, labels={"mistake_agent": "a"}))
     assert nowhere is not None
     assert (nowhere.hits["first"], nowhere.hits["within one"], nowhere.chance) == (False, False, 0.0)
 

@@ -19,7 +19,7 @@ from counterpoint.app.api.inputs import many_traces
 from counterpoint.app.forks import is_log, named_model, replay_for
 from counterpoint.audits.blame.judge import Blame, Cause, Suspect, causes
 from counterpoint.audits.blame.judge import blame as ranked
-from counterpoint.audits.blame.repair import ARMS, Repair, advice_of, repaired
+from counterpoint.audits.blame.repair import ARMS, Repair, advice_of, repair_arms
 from counterpoint.audits.blame.search import Decisive, Redo, find_decisive
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.credits.fork_price import BudgetedReplay, CountingReplay, ForkPrice
@@ -279,7 +279,7 @@ def repair_by_forks(
     _check_failed(replay, trace, bar)
     named = [*first, *(s.event for s in found.suspects)]
     teller = getattr(replay, "told", None)
-    return repaired(trace, limited, named, advice_of(found), teller=teller, bar=bar, samples=draws, seed=seed)
+    return repair_arms(trace, limited, named, advice_of(found), teller=teller, bar=bar, samples=draws, seed=seed)
 
 
 def _replays(

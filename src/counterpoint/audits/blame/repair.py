@@ -167,7 +167,7 @@ def asked(made: Trace, i: int) -> int:
     return max(1, len(made.events) - i)
 
 
-def repaired(
+def repair_arms(
     trace: Trace,
     replay: Replay,
     named: Sequence[str],

@@ -73,7 +73,7 @@ def labels_of(trace: Trace, steps: Steps) -> Labels | None:
     return Labels(frozenset(places), frozenset(agents)) if is_labelled else None
 
 
-def judged(trace: Trace) -> Hits | None:
+def run_hits(trace: Trace) -> Hits | None:
     """Whether the ranking of a run is right; None where it has no label, or nobody in it could be blamed."""
     steps = Steps(trace)
     known = labels_of(trace, steps)

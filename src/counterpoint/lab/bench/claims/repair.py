@@ -1,4 +1,4 @@
-"""Whether going back to the named step mends a run, held against a random step, the last step and a plain retry at equal calls.
+"""A fork at the named step mends a failed run, held against a random step, the last step and a plain retry.
 
 Teams of fakes play T1 to T6 at a skill at which they often fail. A run that fails by itself is a case; one that succeeds gets a
 mistake of the next of the nine kinds that makes it fail, and is a case. The first suspect of `blame` is the named step. The plain
@@ -27,7 +27,7 @@ import numpy as np
 
 from counterpoint.audits.blame.injecting import inject
 from counterpoint.audits.blame.judge import blame
-from counterpoint.audits.blame.repair import ARMS, Repair, advice_of, repaired
+from counterpoint.audits.blame.repair import ARMS, Repair, advice_of, repair_arms
 from counterpoint.audits.blame.search import able_steps
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.display import tracked
@@ -166,7 +166,7 @@ def _case(trace: Trace, replay: LiveReplay, task: str, seed: int, *, is_silent: 
     also: dict[str, tuple[Sequence[str], bool]] = {_ANYWHERE: ([able[int(k)] for k in drawn], True), _BACK: (back, True)}
     also |= {_PERFECT: ([mistake.event], True)} if mistake is not None else {}
     also |= {_SILENT: (named[:1], False)} if is_silent else {}
-    made = repaired(
+    made = repair_arms(
         trace, replay, named, advice_of(found), teller=replay.told, samples=1, seed=seed, is_first_enough=True, also=also
     )
     return _told(made, trace, task)

@@ -28,10 +28,10 @@ def blame(folder: Path, as_json: bool) -> None:
     of a run, any of them counts. The ranker never reads the labels; the right answer is not given to it.
     """
     from counterpoint.app.discover import read_logs
-    from counterpoint.lab.bench.blame_sets import judged, scores
+    from counterpoint.lab.bench.blame_sets import run_hits, scores
 
     traces = list(read_logs(folder))
-    found = [hits for trace in tracked(traces, "runs") if (hits := judged(trace)) is not None]
+    found = [hits for trace in tracked(traces, "runs") if (hits := run_hits(trace)) is not None]
     if not found:
         what = f"none of {counted(len(traces), 'run')} has a label of a step or an agent"
         raise NotIdentified(what, "files of Who&When, AgentRx or TRAIL with their annotations", where=str(folder))
