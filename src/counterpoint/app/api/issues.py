@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -56,6 +56,23 @@ class Example(Struct, frozen=True):
     words: str
 
 
+class IssueRun(Struct, frozen=True, kw_only=True):
+    """One run with an issue, and where in it."""
+
+    trace_id: str
+    title: str | None
+    project: str | None
+    at: float
+    """When it was last seen there; where the run has no clock's time, when it was added."""
+    is_dated: bool
+    count: int
+    open: int
+    """How often, and how many of these nothing mended later in the run."""
+    events: tuple[str, ...]
+    """The first of them."""
+    words: str
+
+
 class Issue(Struct, kw_only=True):
     """What recurs."""
 
@@ -70,7 +87,7 @@ class Issue(Struct, kw_only=True):
     """How many of them nothing mended later in the run."""
     first: float | None
     last: float | None
-    """When it was first and last seen, seconds since the epoch."""
+    """When it was first and last seen, seconds since the epoch; where no run says, None and when the last was added."""
     tokens: int
     cost_usd: float | None
     """Of the model calls that led to it: at least this much."""
@@ -85,8 +102,9 @@ class Issue(Struct, kw_only=True):
 
     @property
     def is_rare(self) -> bool:
-        """Whether it happened in one run alone, twice at most, and nobody decided anything."""
-        return self.runs < 2 and self.open < 3 and self.decided is None and self.kind not in ("injection", "runaway", "cost_jump")
+        """Whether it happened in one run alone, twice at most, and nobody decided anything; what is grave never is."""
+        is_grave = self.open > 0 and self.kind in ("injection", "runaway", "cost_jump")
+        return self.runs < 2 and self.open < 3 and self.decided is None and not is_grave
 
 
 @dataclass(frozen=True)
@@ -155,6 +173,21 @@ def issues(query: str = "", *, store: StorePlace = None, remember: bool = True, 
         return _board(opened, query, remember, track)
 
 
+def issue_runs(key: str, query: str = "", *, store: StorePlace = None) -> list[IssueRun]:
+    """The runs with an issue, by its whole id, the newest first."""
+    if not isinstance(store, Store):
+        with Store(store_path(store), create=False, read_only=True) as opened:
+            return issue_runs(key, query, store=opened)
+    found = _look(store, query, True, iter).found.get(key, [])
+    runs = [
+        IssueRun(trace_id=row.id, title=row.title, project=row.project, at=row.active if s.last is None else s.last,
+                 is_dated=s.last is not None or row.started is not None, count=s.count, open=s.open, events=s.events,
+                 words=s.words)
+        for row, s in found
+    ]  # fmt: skip
+    return sorted(runs, key=lambda run: (-run.at, run.trace_id))
+
+
 def decide(key: str, state: str, *, note: str | None = None, by: str | None = None, store: StorePlace = None) -> IssueMark:
     """Keep what somebody decides about an issue, by its whole id: `open`, `resolved` or `ignored`."""
     if state not in STATES:
@@ -167,7 +200,25 @@ def decide(key: str, state: str, *, note: str | None = None, by: str | None = No
     return mark
 
 
+class _Look(NamedTuple):
+    """What the runs of a store show."""
+
+    found: dict[str, list[tuple[Summary, Symptom]]]
+    """By the issue's key."""
+    runs: int
+    unread: tuple[str, ...]
+    newest: float
+    """When any run was last at work."""
+
+
 def _board(store: Store, query: str, remember: bool, track: Track) -> Board:
+    look = _look(store, query, remember, track)
+    marks = AnnotationFile(store.path).refresh().issues
+    board = [_issue(of, marks.get(key), look.newest) for key, of in look.found.items()]
+    return Board(tuple(sorted(board, key=_place)), look.runs, look.unread)
+
+
+def _look(store: Store, query: str, remember: bool, track: Track) -> _Look:
     matches = matcher(query, store.datasets())
     every = store.rows()
     rows = [row for row in every if matches(row)]
@@ -190,9 +241,7 @@ def _board(store: Store, query: str, remember: bool, track: Track) -> Board:
             found.setdefault(symptom.key, []).append((row, symptom))
     if remember:
         memory.save({row.id for row in every})
-    marks, newest = AnnotationFile(store.path).refresh().issues, max((row.active for row in every), default=0.0)
-    board = [_issue(of, marks.get(key), newest) for key, of in found.items()]
-    return Board(tuple(sorted(board, key=_place)), len(rows) - len(unread), tuple(unread))
+    return _Look(found, len(rows) - len(unread), tuple(unread), max((row.active for row in every), default=0.0))
 
 
 def _place(issue: Issue) -> tuple[Any, ...]:
@@ -293,7 +342,9 @@ class _Memory:
 
 def since_words(issue: Issue) -> str:
     """When it was seen, in words."""
-    if issue.first is None or issue.last is None:
+    if issue.last is None:
         return "-"
+    if issue.first is None:
+        return f"added {local_day(issue.last)}"
     first, last = local_day(issue.first), local_day(issue.last)
     return first if first == last else f"{first} to {last}"
