@@ -132,7 +132,7 @@ def test_a_fork_at_or_before_the_mistake_mends_and_one_after_it_does_not(broken:
     mistake = mistake_of(broken)
     assert mistake is not None
     replay, found = LiveReplay(), blame(broken)
-    made = repair_arms(broken, replay, [mistake.event], advice_of(found), teller=replay.told, samples=1)
+    made = repair_arms(broken, replay, [mistake.event], advice_of(found), teller=replay.message_before, samples=1)
     named, last, retry = made.arm("named step"), made.arm("last step"), made.arm("retry")
     assert named.successes == len(named.tries) > 1
     assert all(one.is_told for one in named.tries)
@@ -147,7 +147,7 @@ def test_the_agent_hears_the_advice_just_before_its_step_and_nothing_else_change
     mistake = mistake_of(broken)
     assert mistake is not None
     at = broken.index[mistake.event]
-    told = LiveReplay().told(until(broken, at), mistake.event, "count again")
+    told = LiveReplay().message_before(until(broken, at), mistake.event, "count again")
     assert told is not None
     forked = LiveReplay().fork(told, mistake.event, None, 3)
     heard = [e for e in forked.events if forked.text(e) == "count again"]
@@ -156,7 +156,7 @@ def test_the_agent_hears_the_advice_just_before_its_step_and_nothing_else_change
     step = next(e for e in forked.events if e.key == broken.events[at].key)
     assert heard[0].id in {edge.src for edge in forked.edges if edge.dst == step.id}
     assert forked.rewards["team"] == 1.0
-    assert LiveReplay().told(broken, broken.events[0].id, "too early") is None
+    assert LiveReplay().message_before(broken, broken.events[0].id, "too early") is None
 
 
 def test_the_advice_quotes_nothing_that_was_said_in_the_run(broken: Trace) -> None:

@@ -278,7 +278,7 @@ def repair_by_forks(
     replay, limited = _replays(trace, lambda: repair_price(trace, draws), budget_tokens, **live)
     _check_failed(replay, trace, bar)
     named = [*first, *(s.event for s in found.suspects)]
-    teller = getattr(replay, "told", None)
+    teller = getattr(replay, "message_before", None)
     return repair_arms(trace, limited, named, advice_of(found), teller=teller, bar=bar, samples=draws, seed=seed)
 
 

@@ -116,7 +116,7 @@ class Repair(Struct, frozen=True, kw_only=True):
         return f"{'mended from: ' + ', '.join(mended) if mended else 'no arm mended the run'}; {equal}"
 
 
-class Redone(Struct, frozen=True):
+class AgainFrom(Struct, frozen=True):
     """How tries are made: the run, who does it again, and what is counted."""
 
     trace: Trace
@@ -140,7 +140,7 @@ class Redone(Struct, frozen=True):
         reward, k = float(made.rewards["team"]), self.steps.at.get(i)
         return Try(
             event=event.id, step=self.steps.numbers[k] if k is not None else i, agent=event.agent, reward=reward,
-            calls=asked(made, i), is_success=reward >= self.bar - 1e-9, is_told=told is not None,
+            calls=call_count(made, i), is_success=reward >= self.bar - 1e-9, is_told=told is not None,
         )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def advice_of(blame: Blame) -> str:
     return f"This team failed before, and this step is suspected{because}. Check it against the question and your sources."
 
 
-def asked(made: Trace, i: int) -> int:
+def call_count(made: Trace, i: int) -> int:
     """Calls of a model that a fork made; of a world's team, which asks none, the events from the fork on."""
     about = made.meta.get("fork")
     calls = about.get("calls") if isinstance(about, dict) else None
@@ -192,7 +192,7 @@ def repair_arms(
     if not able or first is None:
         what, fix = "no suspected step of this trace can be done again", "a trace of `counterpoint play` or a world"
         raise NotIdentified(what, fix, where=trace.trace_id)
-    redone = Redone(trace, steps, replay, teller, advice, bar)
+    redo = AgainFrom(trace, steps, replay, teller, advice, bar)
     start = next((i for i, e in enumerate(trace.events) if e.key is not None), able[0])
     noise = [_drawn(seed, trace.trace_id, f"try {n}") for n in range(max(samples, _MOST))]
     anywhere = np.random.default_rng(_drawn(seed, trace.trace_id, "place"))
@@ -204,12 +204,12 @@ def repair_arms(
     with working("tries") as work:
         retries = []
         for drawn in noise[:samples]:
-            retries.append(redone.again(start, drawn, is_told=False))
+            retries.append(redo.again(start, drawn, is_told=False))
             work.step()
         budget = sum(one.calls for one in retries)
         arms = []
         for name, (where, is_told) in wheres.items():
-            tries = (redone.again(i, drawn, is_told=is_told) for i, drawn in zip(cycle(where), noise[:_MOST], strict=False))
+            tries = (redo.again(i, drawn, is_told=is_told) for i, drawn in zip(cycle(where), noise[:_MOST], strict=False))
             arms.append(_arm(name, tries, budget, is_first_enough, work))
     arms.append(Arm(name="retry", tries=retries, calls=budget, cut=0))
     is_asked = isinstance(trace.meta.get("team"), dict) or REPLAY in trace.meta

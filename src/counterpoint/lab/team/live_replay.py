@@ -99,7 +99,7 @@ class LiveReplay:
         """The team reward of each fork."""
         return np.array([t.rewards["team"] for t in self.forks(trace, forks)], np.float64)
 
-    def told(self, trace: Trace, event: str, text: str) -> Trace | None:
+    def message_before(self, trace: Trace, event: str, text: str) -> Trace | None:
         """The trace in which the agent of this event is told something just before it; to be forked at the event.
 
         Its prompts are the same up to there. None where there is no moment to tell it: it has not acted or been told anything

@@ -167,7 +167,7 @@ def _case(trace: Trace, replay: LiveReplay, task: str, seed: int, *, is_silent: 
     also |= {_PERFECT: ([mistake.event], True)} if mistake is not None else {}
     also |= {_SILENT: (named[:1], False)} if is_silent else {}
     made = repair_arms(
-        trace, replay, named, advice_of(found), teller=replay.told, samples=1, seed=seed, is_first_enough=True, also=also
+        trace, replay, named, advice_of(found), teller=replay.message_before, samples=1, seed=seed, is_first_enough=True, also=also
     )
     return _told(made, trace, task)
 
