@@ -166,9 +166,8 @@ def _case(trace: Trace, replay: LiveReplay, task: str, seed: int, *, is_silent: 
     also: dict[str, tuple[Sequence[str], bool]] = {_ANYWHERE: ([able[int(k)] for k in drawn], True), _BACK: (back, True)}
     also |= {_PERFECT: ([mistake.event], True)} if mistake is not None else {}
     also |= {_SILENT: (named[:1], False)} if is_silent else {}
-    made = repair_arms(
-        trace, replay, named, advice_of(found), teller=replay.message_before, samples=1, seed=seed, is_first_enough=True, also=also
-    )
+    teller, advice = replay.message_before, advice_of(found)
+    made = repair_arms(trace, replay, named, advice, teller=teller, samples=1, seed=seed, is_first_enough=True, also=also)
     return _told(made, trace, task)
 
 
