@@ -159,18 +159,25 @@ Track = Callable[[Sequence[Summary]], Iterable[Summary]]
 """Goes through runs, and may show how far it is."""
 
 
-def issues(query: str = "", *, store: StorePlace = None, remember: bool = True, track: Track = iter) -> Board:
+Shown = dict[str, tuple[str, list[Symptom]]]
+"""Each run with its digest and what it showed."""
+
+
+def issues(
+    query: str = "", *, store: StorePlace = None, remember: bool = True, known: Shown | None = None, track: Track = iter
+) -> Board:
     """The board of a store, or of those of its runs that match a query of `counterpoint ls`.
 
-    With `remember`, what the runs showed is kept beside them, so that the next board reads only those that are new.
+    With `remember`, what the runs showed is kept beside them, so that the next board reads only those that are new; `known` keeps
+    it for a caller who writes nothing.
     """
     if isinstance(store, Store):
-        return _board(store, query, remember, track)
+        return _board(store, query, remember, known, track)
     path = store_path(store)
     if not path.exists():
         raise NotFound("there are no traces yet", where=str(path), fix="counterpoint import brings sessions in")
     with Store(path, create=False, read_only=True) as opened:
-        return _board(opened, query, remember, track)
+        return _board(opened, query, remember, known, track)
 
 
 def issue_runs(key: str, query: str = "", *, store: StorePlace = None) -> list[IssueRun]:
@@ -178,7 +185,7 @@ def issue_runs(key: str, query: str = "", *, store: StorePlace = None) -> list[I
     if not isinstance(store, Store):
         with Store(store_path(store), create=False, read_only=True) as opened:
             return issue_runs(key, query, store=opened)
-    found = _look(store, query, True, iter).found.get(key, [])
+    found = _look(store, query, True, None, iter).found.get(key, [])
     runs = [
         IssueRun(trace_id=row.id, title=row.title, project=row.project, at=row.active if s.last is None else s.last,
                  is_dated=s.last is not None or row.started is not None, count=s.count, open=s.open, events=s.events,
@@ -211,20 +218,20 @@ class _Look(NamedTuple):
     """When any run was last at work."""
 
 
-def _board(store: Store, query: str, remember: bool, track: Track) -> Board:
-    look = _look(store, query, remember, track)
+def _board(store: Store, query: str, remember: bool, known: Shown | None, track: Track) -> Board:
+    look = _look(store, query, remember, known, track)
     marks = AnnotationFile(store.path).refresh().issues
     board = [_issue(of, marks.get(key), look.newest) for key, of in look.found.items()]
     return Board(tuple(sorted(board, key=_place)), look.runs, look.unread)
 
 
-def _look(store: Store, query: str, remember: bool, track: Track) -> _Look:
+def _look(store: Store, query: str, remember: bool, known: Shown | None, track: Track) -> _Look:
     matches = matcher(query, store.datasets())
     every = store.rows()
     rows = [row for row in every if matches(row)]
     if query and not rows:
         raise NotFound(f"no run matches {query!r}", where=str(store.path), fix="counterpoint ls shows what there is")
-    memory = _Memory(store)
+    memory = _Memory(store, known)
     unread: list[str] = []
     found: dict[str, list[tuple[Summary, Symptom]]] = {}
     for row in track(rows):
@@ -305,21 +312,21 @@ class _Kept(Struct, array_like=True):
     """The file: the version of the detectors, and each run's digest with its symptoms."""
 
     version: int
-    runs: dict[str, tuple[str, list[Symptom]]]
+    runs: Shown
 
 
 class _Memory:
     """What the finished runs of a store showed, by their digests; runs that are open are looked at each time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, known: Shown | None = None) -> None:
         self._store, self._path = store, Path(store.path) / _MEMORY
         self._digests = {summary.id: digest for digest, summary in store.latest(len(store))}
-        self._runs: dict[str, tuple[str, list[Symptom]]] = {}
+        self._runs: Shown = {} if known is None else known
         self._is_new = False
         with suppress(OSError, SumError, msgspec.MsgspecError):
             kept = msgspec.msgpack.decode(disk.without_sum(self._path.read_bytes(), _MEMORY), type=_Kept)
             if kept.version == VERSION:
-                self._runs = kept.runs
+                self._runs |= kept.runs
 
     def of(self, name: str) -> list[Symptom]:
         """What a run showed."""
