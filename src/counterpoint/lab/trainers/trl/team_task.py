@@ -21,7 +21,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +42,7 @@ PRICE = 0.03
 ITEMS = [f"item{i}" for i in range(MOST)]
 ANSWERS = [f"answer{i}" for i in range(MOST)]
 COUNTS = [f"call{i}" for i in range(1, MOST + 1)]
+_ROW = ("rollout", "prompt", "agent", "name", "parent", "text", "word", "logprobs")
 WORDS = ["<pad>", "<eos>", "lead", "worker", *ITEMS, *ANSWERS, *COUNTS]
 
 
@@ -90,13 +90,12 @@ class Team:
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """The rows of one run for each prompt: the lead's, and one for each worker that it called."""
         model = trainer.accelerator.unwrap_model(trainer.model)
-        names = [f"{p}" for p in prompts]
-        said, logps = self._say(model, ["lead"] * len(names), COUNTS)
-        rows: dict[str, list[Any]] = {key: [] for key in ("rollout", "prompt", "agent", "name", "parent", "text", "word", "logprobs")}
+        said, logps = self._say(model, ["lead"] * len(prompts), COUNTS)
+        rows: dict[str, list[Any]] = {key: [] for key in _ROW}
         for i, (word, logp) in enumerate(zip(said, logps, strict=True)):
             self._row(rows, i, "lead", None, "lead", word, logp)
         asked = [(i, ITEMS[k]) for i, word in enumerate(said) for k in range(COUNTS.index(word) + 1)]
-        answers: list[dict[str, str]] = [{} for _ in names]
+        answers: list[dict[str, str]] = [{} for _ in prompts]
         for (i, item), word, logp in zip(asked, *self._say(model, [f"worker {item}" for _, item in asked], ANSWERS), strict=True):
             answers[i][item] = word
             self._row(rows, i, item, "lead", f"worker {item}", word, logp)
