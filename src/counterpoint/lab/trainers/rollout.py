@@ -74,7 +74,9 @@ class Sample:
         mask = self.mask_of()
         if mask is None:
             return [(0, self.size)] if self.size else []
-        edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
+        if not len(mask):
+            return []
+        edges = [0] * bool(mask[0]) + (np.flatnonzero(mask[1:] != mask[:-1]) + 1).tolist() + [len(mask)] * bool(mask[-1])
         return list(zip(edges[::2], edges[1::2], strict=True))
 
 
