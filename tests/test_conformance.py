@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from chat_endpoint_help import ChatEndpoint
 from counterpoint import registry
 from counterpoint.app.discover import importers
 from counterpoint.errors import Refused
+from counterpoint.formats.importer import Importer
 from counterpoint.lab.worlds.teamworld.world import TeamWorld
 from counterpoint.testing import checks
 from endpoint_help import FaultServer
@@ -33,7 +35,7 @@ def smaller(world: TeamWorld) -> TeamWorld:
 
 def options(kind: str, name: str, folder: Path, stack: ExitStack) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a check needs beyond the plug-in: samples of what we only read; where a model's weights, lines or endpoint are."""
-    if kind == "format" and registry.get(kind, name).write is None and (SAMPLES / name).is_dir():
+    if kind == "format" and (SAMPLES / name).is_dir() and isinstance(registry.get(kind, name), Importer):
         return ({f.name: f.data() for f in files_of(SAMPLES / name)},), {}
     if (kind, name) == ("tool", "outbox"):
         return (), {"path": str(folder / "sent.jsonl")}
@@ -46,6 +48,8 @@ def options(kind: str, name: str, folder: Path, stack: ExitStack) -> tuple[tuple
         return (str(make_tiny(folder)),), {}
     if (kind, name) == ("model", "openai"):
         return ("some-model",), {"base_url": stack.enter_context(FaultServer("RETURN: 42")).url}
+    if (kind, name) == ("model", "anthropic"):
+        return ("some-model",), {"base_url": stack.enter_context(ChatEndpoint(lambda _: ("RETURN: 42", []))).url}
     return (), {}
 
 

@@ -43,6 +43,8 @@ PINNED = [
     "dataset",
     "diff",
     "fork",
+    "gate",
+    "issues",
     "judge",
     "load",
     "notes", "problems", "read_logs", "record",

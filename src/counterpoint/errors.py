@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +111,8 @@ def install(extra: str = "") -> str:
     if (clone / "pyproject.toml").is_file():
         here = os.path.relpath(clone)
         return f"pip install -e '{here if not here.startswith('..') else clone}{wanted}'"
+    from importlib import metadata  # with a reader of mail
+
     try:
         origin = json.loads(metadata.distribution("counterpoint").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):

@@ -88,11 +88,28 @@ def test_shared_tasks_are_compared_task_by_task() -> None:
 @pytest.mark.usefixtures("place")
 def test_tasks_of_one_side_are_left_out_and_said_and_without_shared_tasks_sets_are_compared() -> None:
     keep(*[made(f"n{k}", task=f"t{k}") for k in range(4)], *[made(f"b{k}", task=f"t{k}", project="old") for k in range(2, 9)])
-    assert "2 shared tasks (7 of one side alone left out)" in gate("project:new", against="project:old").checks[0].words
+    score = gate("project:new", against="project:old").checks[0]
+    assert "2 shared tasks (7 of one side alone left out)" in score.words
+    assert "too few to find a difference, however large" in score.words  # 1/4 is the least p of two pairs
     keep(*[made(f"n{k}", score=0.0) for k in range(5)], *[made(f"b{k}", score=1.0, project="old") for k in range(5)], store="apart")
     (score, *_) = gate("project:new", against="project:old", store="apart").checks
     assert (score.ok, score.p) == (False, pytest.approx(1 / 252))
     assert "5 against 5 tasks, none shared" in score.words
+
+
+@pytest.mark.usefixtures("place")
+def test_runs_that_lack_a_score_more_often_than_the_base_are_not_measured() -> None:
+    base = [made(f"b{k}", project="old", score=1.0) for k in range(20)]
+    crashed = [made(f"n{k}", score=None if k < 3 else 1.0) for k in range(5)]  # C(5, 3) / C(25, 3) = 0.0043
+    once = [made(f"o{k}", project="once", score=None if k == 0 else 1.0) for k in range(5)]  # 5 / 25
+    keep(*base, *crashed, *once)
+    score = gate("project:new", against="project:old").checks[0]
+    assert score.ok is None
+    assert "not all known of 3 runs here and 0 of the base, more than in the base" in score.words
+    score = gate("project:once", against="project:old").checks[0]
+    assert score.ok is True
+    assert "too few" not in score.words  # 1 / C(25, 5)
+    assert "not all known of 1 run here" in score.words
 
 
 @pytest.mark.usefixtures("place")
@@ -145,9 +162,24 @@ def test_the_command_ends_with_4_and_writes_its_files_whole(place: Path, run: Ru
     assert [case.find("failure") is None for case in suite] == [True, False]
     told = (place / "gate.md").read_text()
     assert "### Counterpoint gate fails" in told
-    assert "<script>" not in told
+    assert "- score: `a|b <script>`, `c`" in told  # as it is, where nothing is markup
     assert run("gate", "--min-score", "0.2", "-o", "gate.md")[0] == 0
     assert "gate passes" in (place / "gate.md").read_text()
+
+
+def test_a_summary_says_what_failed_and_no_markup_of_it(place: Path, run: Run) -> None:
+    """The words of a failed call are somebody else's: no column, tag, link or call of a person in the table."""
+    faults = ["@octocat [here](http://x.test) | <img src=x> `code` **now**"]
+    keep(*[made(f"new_{k}", errors=faults) for k in range(5)], *[made(f"b{k}", project="old") for k in range(20)])
+    assert run("gate", "--query", "project:new", "--against", "project:old", "--no-new-issues", "-o", "gate.md")[0] == 4
+    lines = (place / "gate.md").read_text().splitlines()
+    (line,) = [one for one in lines if "new issues |" in one]
+    assert len(line.replace("\\|", "").split("|")) == 5
+    assert "<img" not in line
+    assert "\\[here\\](" in line
+    assert "`" not in line
+    assert "@octocat" not in line
+    assert any("`new_0`" in one for one in lines)
 
 
 @pytest.mark.usefixtures("place")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
+import pkgutil
 import re
 from collections import Counter
 from itertools import pairwise
@@ -16,7 +18,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import logs
-from counterpoint.formats.masking import glance, mask, masked, masked_all, secrets
+from counterpoint.formats import masking
+from counterpoint.formats.masking import glance, mask, masked, masked_all, patterns, secrets
 from counterpoint.testing import odd_trace, synthetic_trace
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.edges import Edges
@@ -356,3 +359,19 @@ def test_a_glance_counts_what_masking_takes_out_of_texts() -> None:
     texts = ["mail eve@example.org", "key sk-ant-api03-abcdEFGH1234ijkl5678 end", "nothing here", "größer 日本 /home/" + "ada/x"]
     trace = Trace(trace_id="t", task_id="t", events=[], contents={content_ref(text): text for text in texts})
     assert {kind: len(found) for kind, found in glance(trace).items()} == masked(trace)[1] == Counter(email=1, key=1, path=1)
+
+
+def test_every_pattern_can_be_compiled_when_it_is_asked_for() -> None:
+    names = [name for _, name, _ in pkgutil.iter_modules(masking.__path__)]
+    modules = [masking, *(importlib.import_module(f"{masking.__name__}.{name}") for name in names)]
+    lazy = [value for module in modules for value in vars(module).values() if type(value) is type(patterns.lazy(""))]
+    assert len(lazy) > 100
+    assert all(re.compile(one.pattern, one.flags) for one in lazy)
+
+
+def test_a_pattern_is_made_on_first_use_and_once() -> None:
+    made = []
+    one = patterns.lazy(lambda: made.append(1) or "a+", re.IGNORECASE)
+    assert not made
+    assert [one.findall("bAaab"), one.search("xA")[0], one.pattern] == [["Aaa"], "A", "a+"]
+    assert made == [1]

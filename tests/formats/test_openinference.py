@@ -89,7 +89,7 @@ def test_handoff_in_otlp_lines_with_a_broken_one() -> None:
     assert trace.meta["import"]["links"] == {"exact": {"a handoff span": 1}}
     handoff = trace.events[2]
     assert handoff.ok is None
-    assert handoff.extra == {"status": "error"}
+    assert handoff.extra == {"is_handoff": True, "status": "error"}
 
 
 def test_spans_that_lost_their_kind_are_told_by_their_bodies() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import logs
+from counterpoint.formats.claude_code.several import SeenRecords
 from counterpoint.formats.codex import _MIXED
 from counterpoint.formats.importing.files import File, lines_of, part_of
 from counterpoint.formats.importing.values import apart
@@ -163,3 +164,16 @@ def test_real_sessions_in_one_file_are_what_they_are_in_their_own() -> None:
         files = {f"{k}-{p.name}": p.read_bytes() for k, p in enumerate(paths)}
         data = b"".join(files.values()) if name == "codex" else b"\n".join(files.values())
         assert told(logs.imported(name, {"all.jsonl": data})) == told(logs.imported(name, files))
+
+
+@pytest.mark.parametrize("lets_go", [False, True])
+def test_a_copy_is_a_record_that_says_the_same_under_the_same_uuid(lets_go: bool) -> None:
+    seen = SeenRecords()
+    first = {"type": "user", "sessionId": "s1", "message": {"role": "user", "content": "go"}}
+    named = [seen.name_of("u1", first)]
+    if lets_go:
+        seen.let_go(more_come=True)
+    copy, other = {**first, "sessionId": "s2"}, {**first, "message": {"role": "user", "content": "stop"}}
+    named += [seen.name_of("u1", one) for one in (copy, other, other, first)]
+    assert named == ["u1", None, "u1~2", None, None]
+    assert seen.name_of("u2", first) == "u2"

@@ -114,3 +114,27 @@ def test_a_source_of_which_only_common_names_are_there_is_not_near(tmp_path: Pat
     (tmp_path / "x.json").write_text('{"type": "tick", "messages": [{"content": "x", "source": 1}]}')
     (skipped,) = find([tmp_path]).skipped
     assert "nearest" not in skipped.why
+
+
+def test_who_is_asked_before_the_others_are_imported_takes_its_own_files_and_none_of_a_dialect() -> None:
+    """Their files are known by content alone; another source that knows one of them, too, must have no higher rank."""
+    known, plain = importers(), ("qwen_code", "claude_code", "codex")
+    claimed = set()
+    for path in sorted(p for p in SAMPLES.rglob("*") if p.is_file()):
+        head = path.read_bytes()[:65536]
+        for owner in (name for name in plain if known[name].sniff(head)):
+            assert path.relative_to(SAMPLES).parts[0] == owner, path
+            assert [name for name, one in known.items() if one.rank > known[owner].rank and one.sniff(head)] == [], path
+            claimed.add(owner)
+    assert claimed == set(plain)
+
+
+def test_logs_of_one_coding_agent_are_read_without_the_importers_of_other_sources() -> None:
+    code = (
+        "import sys\nfrom counterpoint.app.discover import find\n"
+        f"print([name for name, _ in find([{str(SAMPLES / 'codex')!r}]).sessions])\n"
+        "print([m for m in sys.modules if m.startswith('counterpoint.formats.') and m.split('.')[2] in ('otel', 'kimi', 'mast')])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert set(json.loads(out[0].replace("'", '"'))) == {"codex"}
+    assert out[1] == "[]"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from counterpoint.formats.importing.values import seconds
+from counterpoint.formats.importing.values import clean_object, seconds
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,21 @@ from counterpoint.formats.importing.values import seconds
 def test_a_moment_of_any_unit(value: Any, wanted: float | None) -> None:
     found = seconds(value)
     assert found == (None if wanted is None else pytest.approx(wanted, abs=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (b'{"a": 1}\n', {"a": 1}),
+        (b"{}", {}),
+        (b"[1]", None),  # no object: whoever wants to know why asks `decode`
+        (b'{"a": NaN}', None),
+        (b'{"a": "\xff"}', None),
+        (b'{"a": 1}{"b": 2}', None),
+        (b'{"a": 1', None),
+        (b"\xef\xbb\xbf{}", None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_an_object_is_clean_or_none(line: bytes, wanted: dict[str, Any] | None) -> None:
+    assert clean_object(line) == wanted

@@ -311,3 +311,25 @@ def test_a_collector_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
             assert rec.sync()
     assert [len(rec.trace.events) for rec in recs if rec.trace is not None] == [2, 2, 2]
     goes_on.set()
+
+
+def test_plans_handoffs_and_the_conversation_have_their_names(tmp_path: Path, memory: InMemorySpanExporter) -> None:
+    meta = {"conversation_id": "c1", "agent_version": "2.1"}
+    rec = record(tmp_path, task="bridge", agent="lead", otel=provider_to(memory), meta=meta)
+    with rec:
+        with rec.model_call("m", operation="plan") as step:
+            step.result("First the page.", tokens_in=3, tokens_out=2)
+        rec.message(None, "desk", "Yours.", is_handoff=True)
+        rec.message(None, "desk", "And this.")
+        with rec.acting("desk"), rec.model_call("m", conversation_turn=2) as step:
+            step.result("Done.")
+    assert rec.problems == []
+    spans = {s.name: dict(s.attributes or {}) for s in sent(memory)}
+    assert set(spans) == {"invoke_agent lead", "invoke_agent desk", "plan lead", "execute_tool transfer_to_desk", "chat m"}
+    for told in spans.values():
+        assert (told["gen_ai.conversation.id"], told["gen_ai.agent.version"]) == ("c1", "2.1")
+    assert spans["plan lead"]["gen_ai.operation.name"] == "plan"
+    assert spans["chat m"]["gen_ai.agent.turn"] == 2
+    over = spans["execute_tool transfer_to_desk"]
+    assert (over["gen_ai.agent.handoff.source.name"], over["gen_ai.agent.handoff.target.name"]) == ("lead", "desk")
+    assert over["gen_ai.agent.id"] == "lead"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -178,3 +180,10 @@ def test_sealing_what_is_there_already_changes_nothing(store: Store) -> None:
     store._writer.seal(_trace())
     assert store._log.refresh().number == number
     assert store.rows()[0].source is None
+
+
+@pytest.mark.parametrize("texts", [0, 1, 255, 256, 257, 600])
+def test_a_digest_is_that_of_the_whole_as_json(texts: int) -> None:
+    trace = replace(_trace(), contents={f"sha256:{k:064x}": f"text {k} ü" for k in range(texts)}, meta={"k": 1})
+    whole = msgspec.json.encode([getattr(trace, name) for name in trace.__struct_fields__])
+    assert writing.digest_of(trace) == hashlib.sha256(whole).hexdigest()

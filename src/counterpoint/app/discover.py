@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +26,8 @@ from counterpoint.formats.importing.values import is_broken
 from counterpoint.trace import Trace
 
 _BUFFER = 1 << 18
+# Whose files most users have, and no other source's look like them: known without importing the importers of all sources.
+_PLAIN = ("qwen_code", "claude_code", "codex")
 # How far a file is looked into when its first part shows no source.
 _FURTHER = (1 << 20, 1 << 24)
 # How many lines in front of a log are looked past, to say what is behind them.
@@ -63,7 +65,11 @@ class LogFiles:
 @cache
 def importers() -> dict[str, Importer]:
     """Every importer by id, those that know a dialect before those that know the general form."""
-    found = {name: registry.get("format", name) for name in registry.ids("format")}
+    return _importers(registry.ids("format"))
+
+
+def _importers(names: Iterable[str]) -> dict[str, Importer]:
+    found = {name: registry.get("format", name) for name in names}
     only = [(name, format_) for name, format_ in found.items() if isinstance(format_, Importer)]
     return dict(sorted(only, key=lambda row: (-row[1].rank, row[0])))
 
@@ -132,6 +138,8 @@ def _sort(some: _Seen, forced: str | None, found: LogFiles, files: dict[str, lis
 
 def importer(name: str) -> Importer:
     """An importer by its id, or anybody's by "package.module:object"."""
+    if name in _plain():
+        return _plain()[name]
     if ":" not in name and name not in importers():
         raise NotFound(f"no importer named {name!r}", fix=did_you_mean(name, importers()))
     found = registry.get("format", name) if ":" in name else importers()[name]
@@ -145,18 +153,30 @@ def _named(name: str) -> str:
     return name
 
 
+@cache
+def _plain() -> dict[str, Importer]:
+    """The importers of `_PLAIN` in the order of all, as long as nobody has added another that may know their files."""
+    is_ours = registry.packages("format") == ("counterpoint.formats",)
+    return _importers(_PLAIN) if is_ours else {}
+
+
 def _owner(file: File, before: str | None) -> str | None:
     """The first importer that knows the file: by its place, for files whose content does not show it, then by content.
 
     Whoever took the file before is asked first, as neighbours are mostly alike; the general forms must wait for the dialects.
     """
-    for name, importer in importers().items():
-        if importer.sidecar(file.name):
-            return name
+    plain = _plain()
+    if (beside := _by_place(file, plain)) is not None:
+        return beside
     head = file.head() if file.size else b""
+    for name in dict.fromkeys((before, *plain) if before in plain else plain) if head else ():
+        if plain[name].sniff(head):
+            return name
+    if (beside := _by_place(file, importers())) is not None:
+        return beside
     if _is_schema(head):
         return None  # it names the keys of a source's records, and holds none
-    if head and before is not None and importers()[before].rank >= 0 and importers()[before].sniff(head):
+    if head and before is not None and importer(before).rank >= 0 and importer(before).sniff(head):
         return before
     for size in (HEAD, *_FURTHER):
         if not head:
@@ -166,6 +186,10 @@ def _owner(file: File, before: str | None) -> str | None:
             return found
         head = file.head(size * 16)  # what tells a source apart may stand behind a long first record
     return None
+
+
+def _by_place(file: File, known: Mapping[str, Importer]) -> str | None:
+    return next((name for name, importer in known.items() if importer.sidecar(file.name)), None)
 
 
 def _is_schema(head: bytes) -> bool:

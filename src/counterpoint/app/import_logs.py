@@ -13,9 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from counterpoint.app.discover import LogFiles, find, importer
@@ -140,6 +138,9 @@ def import_in_parallel(
 
     The large sessions go first, so that none of them is left for the end.
     """
+    from concurrent.futures import ProcessPoolExecutor  # as slow to import as a format, and seldom wanted
+    from multiprocessing import get_context
+
     with Store(store) as opened:
         memory = ImportMemory(opened)
         changed = []
@@ -163,12 +164,20 @@ def import_in_parallel(
                 memory.save()
 
 
+def save_memory() -> None:
+    """Let Arrow take its memory from where Python gives back its own: a process that reads and stores in turn needs less."""
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
 _Part = tuple[list[tuple[str, Session]], dict[str, SessionRecord]]
 
 
 def _part(folder: Path, prices: Prices, given: _Part) -> tuple[list[Outcome], dict[str, SessionRecord]]:
     """In a worker: import some sessions; gives what became of them, and what there is to remember."""
     sessions, known = given
+    save_memory()
     with Store(folder, create=False) as store:
         memory = ImportMemory(store, known)
         outcomes = list(_import(sessions, store, memory, prices=prices, is_strict=False, is_again=True))

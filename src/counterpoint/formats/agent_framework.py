@@ -35,7 +35,10 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, seconds, string, text_of
 from counterpoint.trace import Trace
 
-_CONTENTS = re.compile(rb'"(?:contents|Contents|Items|items)"\s*:\s*\[\s*\{[^{}\[\]]*"(?:\$type|type|content_type)"\s*:\s*"')
+_CONTENTS = re.compile(
+    rb'"(?:[cC]ontents"\s*:\s*\[\s*\{[^{}\[\]]*"(?:\$type|type|content_type)'
+    rb'|[iI]tems"\s*:\s*\[\s*\{[^{}\[\]]*"(?:\$type|content_type))"\s*:\s*"'
+)
 _ROLE = re.compile(rb'"[rR]ole"\s*:\s*(?:"(?:user|assistant|tool|system|developer)"|\{\s*"(?:type|value|Label|label)")')
 _ACTIVITY = {"channelId", "conversation", "from", "type", "timestamp"}
 _CHECKPOINT = (b'"checkpoint_id"', b'"workflow_')

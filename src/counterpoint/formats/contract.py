@@ -14,6 +14,7 @@ from counterpoint.errors import InputError
 from counterpoint.formats.format import Format
 from counterpoint.formats.importer import Importer
 from counterpoint.formats.importing.files import File
+from counterpoint.formats.importing.values import count
 from counterpoint.trace import Trace, encode, problems
 from counterpoint.trace.lines import encode_lines
 from counterpoint.trace.records import FIELDS
@@ -66,9 +67,34 @@ def _check_one(format_: Format, trace: Trace, require: Require) -> None:
     require(format_.write(trace) == data, "the same trace gives other bytes the second time")
     require(encode_lines(trace) == before, "`write` changed the trace")
     require(format_.sniff(data[:4096]) is True, "does not know its own file")
-    if format_.read is not None:
+    for write in format_.writes_too.values():
+        require(format_.sniff(write(trace)[:4096]) is True, "does not know its own file of another version")
+    if isinstance(format_, Importer):
+        _same_team(format_, trace, require)
+    elif format_.read is not None:
         _same(list(format_.read(data)), format_, trace, require)
         _same(list(format_.read(memoryview(data))), format_, trace, require)
+
+
+def _same_team(importer: Importer, trace: Trace, require: Require) -> None:
+    """A foreign form has no place for all of a trace: what comes back has the same agents, with what each called and spent."""
+    assert importer.write is not None
+    assert importer.read is not None
+    traces = list(importer.read(importer.write(trace)))
+    require(len(traces) == 1, f"wrote one trace and read {len(traces)}")
+    again = traces[0]
+    require(again.trace_id == trace.trace_id, f"the trace {trace.trace_id!r} comes back as {again.trace_id!r}")
+    require(again.members == trace.members, f"the agents of {trace.trace_id!r} differ when it comes back")
+    for agent in sorted(trace.members):
+        was, now = (_sums(one, agent) for one in (trace, again))
+        require(was == now, f"{agent!r} of {trace.trace_id!r} called and spent {was}, and when it comes back {now}")
+
+
+def _sums(trace: Trace, agent: str) -> tuple[list[str], int, int]:
+    """The tools that an agent called, in order, and its tokens in and out; beyond 63 bits nothing is a count."""
+    own = sorted((e for e in trace.events if e.agent == agent), key=lambda e: e.t)
+    calls = [e.tool or "tool" for e in own if e.type == "tool_call"]
+    return calls, sum(count(e.tokens_in) or 0 for e in own), sum(count(e.tokens_out) or 0 for e in own)
 
 
 def _check_tables(format_: Format, trace: Trace, require: Require) -> None:

@@ -29,6 +29,8 @@ from counterpoint.trace.trace import summed_costs
 
 OUT_OF_ORDER = "times that contradict the order of the records"
 _TAKEN = frozenset({*FIELDS, "from", "extra"})
+_PLAIN = frozenset({int, bool, type(None)})
+"""Types of values that JSON holds as they are."""
 _TITLE = 160
 _ERROR = 500
 # What vendors call the reason why a model stopped.
@@ -73,6 +75,10 @@ class Draft(DraftRows):
         """The trace, or nothing when no event was put down."""
         if self.rows:
             yield self._trace()
+            # Lanes and their draft hold each other, and would stay in memory until somebody looks for loops.
+            nowhere = DraftRows(self.prices)
+            for lane in self.lanes.values():
+                lane.draft = nowhere
 
     def _trace(self) -> Trace:
         self._settle_kinds()
@@ -250,7 +256,8 @@ def one_line(text: str) -> str:
 
 def _event(row: dict[str, Any], t: float) -> Event:
     if "extra" in row:
-        extra = {f"source_{k}" if k in _TAKEN else writable(str(k)): _safe(v) for k, v in row["extra"].items()}
+        given = row["extra"].items()
+        extra = {f"source_{k}" if k in _TAKEN else writable(str(k)): v if type(v) in _PLAIN else _safe(v) for k, v in given}
         if not extra.keys().isdisjoint(_STOPS):
             reasons = [v[0] if isinstance(v, list) and v else v for k in _STOPS if (v := extra.pop(k, None))]
             extra = {**({STOP_REASON: reasons[0]} if reasons else {}), **extra}

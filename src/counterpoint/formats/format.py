@@ -39,6 +39,8 @@ class Format:
     """The traces in the bytes of a file."""
     write: Callable[[Trace], bytes] | None = None
     """One trace as the bytes of one file."""
+    writes_too: Mapping[str, Callable[[Trace], bytes]] = field(default_factory=dict)
+    """The versions of it that can be asked for by number (`atif-1.7`), each as `write` is; `write` alone gives the newest."""
     joins: bool = False
     """Whether the bytes of several traces, one after another, are a file of it too: rows, one in a line."""
     read_tables: Callable[[Mapping[str, Data]], Iterator[Trace]] | None = None

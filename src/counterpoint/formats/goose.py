@@ -423,6 +423,6 @@ goose = Importer(
     },
     lost="images, notifications, extensions, recipes",
     versions="1.0 to 1.30 (JSON lines; databases of schema 1 to 17)",
-    exact="tools, times to the second, totals of a session, tokens of each call with a ledger, sub-agents with a stated session",
+    exact="tools, times to the second, totals, tokens of each call with a ledger, sub-agents with a stated session",
 )
 """Sessions of Goose."""

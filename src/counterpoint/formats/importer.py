@@ -20,7 +20,7 @@ from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.files import HEAD, File
 from counterpoint.formats.importing.report import Report
 from counterpoint.formats.importing.usage import PRICES, Prices
-from counterpoint.formats.importing.values import apart, compact, decode, is_utf8
+from counterpoint.formats.importing.values import apart, clean_object, compact, decode, is_utf8
 from counterpoint.trace import Trace
 
 _FEW = 4
@@ -42,6 +42,10 @@ class Session:
         """Line number and object of each record of a file of JSON lines; broken ones are counted."""
         try:
             for number, line in file.lines():
+                if line is not None and (clean := clean_object(line)) is not None:
+                    self.report.records += 1
+                    yield number, clean
+                    continue
                 pieces = [None] if line is None else apart(line)
                 if len(pieces) > 1:
                     self.report.mended["lines of several records: read apart"] += 1

@@ -11,7 +11,6 @@ Always true: the same trace gives the same bytes, span ids included (they are ha
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,19 @@ from counterpoint.formats.format import Data, Format
 from counterpoint.formats.importing.values import decode
 from counterpoint.formats.otel.dialects import EDGES, EVENT, FINISH, ORDER, REST, TEXT, TRACE, is_ours, refuse, restored
 from counterpoint.formats.spans.raw_records import Records
+from counterpoint.formats.spans.spellings import (
+    HANDOFF_SOURCE,
+    HANDOFF_TARGET,
+    ITERATION,
+    KEPT,
+    PARENT_PROMPT,
+    PLAN,
+    TURN,
+    handoff_of,
+    written_of,
+)
 from counterpoint.trace import Event, Trace, lines
+from counterpoint.trace.hops import hash_of, run_key, span_key
 
 _UNDATED = 946684800.0
 _LATEST = (1 << 63) - 1
@@ -57,9 +68,9 @@ class _Writer:
 
     def __init__(self, trace: Trace, rows: list[str]) -> None:
         self.trace, self.rows = trace, rows
-        self.trace_id = _hash("trace", trace.trace_id, 16)
-        self.root = _hash("root", trace.trace_id, 8)
-        self.ids = {e.id: _hash("event", f"{trace.trace_id}\0{e.id}", 8) for e in trace.events}
+        self.trace_id = run_key(trace.trace_id)
+        self.root = hash_of("root", trace.trace_id, 8)
+        self.ids = {e.id: span_key(trace.trace_id, e.id) for e in trace.events}
         dated = next((e for e in trace.events if e.at is not None and 0 < e.at < 1e10), None)
         self.base = _UNDATED if dated is None or dated.at is None else max(dated.at - dated.t, 0.0)
         self.parents = self._parents()
@@ -98,15 +109,17 @@ class _Writer:
             named = e.to if e.type == "spawn" else e.agent
             if e.role and named:
                 roles.setdefault(named, e.role)
+        kept = {e.agent: written_of(e.extra) for e in reversed(self.trace.events)}
         for agent, life in lives.items():
             name = roles.get(agent) or agent
             parent = self.parents[agent]
             above = self.root if parent is None else self._agent_id(parent)
             attrs = [("gen_ai.operation.name", "invoke_agent"), ("gen_ai.agent.name", name), ("gen_ai.agent.id", agent)]
+            attrs += [pair for pair in kept[agent].items() if pair[0] not in _OF_STEPS]
             yield self._span(self._agent_id(agent), above, f"invoke_agent {name}", life, attrs)
 
     def _agent_id(self, agent: str) -> str:
-        return _hash("agent", f"{self.trace.trace_id}\0{agent}", 8)
+        return hash_of("agent", f"{self.trace.trace_id}\0{agent}", 8)
 
     def _into(self) -> dict[str, list[tuple[int, str, str]]]:
         into: dict[str, list[tuple[int, str, str]]] = {}
@@ -123,10 +136,18 @@ class _Writer:
     def _event(self, i: int, e: Event, time: tuple[float, float], into: list[tuple[int, str, str]]) -> dict[str, Any]:
         is_call = e.type == "tool_call"
         is_chat = not is_call and (e.model is not None or e.tokens_in is not None or e.tokens_out is not None)
-        name = f"execute_tool {e.tool or ''}" if is_call else f"chat {e.model or ''}" if is_chat else f"{e.type} {e.to or ''}"
+        handed = handoff_of(e.agent, e.to) if e.to and (e.extra or {}).get("is_handoff") is True else {}
+        does = "execute_tool" if is_call else self._speaks(e) if is_chat else _OPERATIONS.get(e.type)
+        of = e.tool or "" if is_call else e.agent if does == PLAN else e.model or ""
+        title = f"{does} {of}" if is_call or is_chat else f"{e.type} {e.to or ''}"
+        name = f"execute_tool {handed['gen_ai.tool.name']}" if handed else title
         attrs: list[tuple[str, Any]] = [
-            ("gen_ai.operation.name", "execute_tool" if is_call else "chat" if is_chat else _OPERATIONS.get(e.type)),
-            ("gen_ai.tool.name", e.tool if is_call else None),
+            ("gen_ai.operation.name", None if handed else does),
+            *handed.items(),
+            ("gen_ai.tool.name", e.tool if is_call and not handed else None),
+            ("gen_ai.tool.call.id", e.id if is_call else None),
+            *((("gen_ai.agent.id", e.agent), ("gen_ai.agent.name", e.role or e.agent)) if is_call or is_chat or handed else ()),
+            *written_of(e.extra).items(),
             ("gen_ai.request.model", e.model),
             ("gen_ai.usage.input_tokens", e.tokens_in),
             ("gen_ai.usage.output_tokens", e.tokens_out),
@@ -148,6 +169,10 @@ class _Writer:
         if e.ok is not None or e.error is not None:
             span["status"] = {"code": 1, "message": ""} if e.ok and e.error is None else {"code": 2, "message": e.error or ""}
         return span
+
+    def _speaks(self, e: Event) -> str:
+        """What a model was asked for: a plan, or an answer."""
+        return PLAN if (e.extra or {}).get("operation") == PLAN else "chat"
 
     def _text(self, e: Event, is_chat: bool) -> str | None:
         text = self.trace.text(e)
@@ -180,6 +205,7 @@ def _nanoseconds(base: float, t: float) -> str:
 
 
 _OPERATIONS = {"safety_event": "run_guardrail"}
+_OF_STEPS = frozenset({TURN[0], ITERATION[0], PARENT_PROMPT[0]})
 
 
 def _text_attribute(e: Event, is_chat: bool) -> str:
@@ -200,10 +226,6 @@ def _attributes(pairs: list[tuple[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _hash(kind: str, text: str, size: int) -> str:
-    return hashlib.sha256(f"{kind}\0{text}".encode()).digest()[:size].hex()
-
-
 otlp = Format(
     suffixes=(".otlp.json",),
     sniff=_sniff,
@@ -212,10 +234,14 @@ otlp = Format(
     fields={
         "resource": (TRACE, "service.name"),
         "root span": ("gen_ai.operation.name", FINISH, REST),
-        "agent span": ("gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.agent.id"),
+        "agent span": (
+            "gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.agent.version", "gen_ai.conversation.id",
+        ),
         "event span": (
-            "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.request.model", "gen_ai.usage.input_tokens",
-            "gen_ai.usage.output_tokens", "gen_ai.output.messages", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result",
+            "gen_ai.operation.name", "gen_ai.agent.id", "gen_ai.agent.name", *(names[0] for names in KEPT.values()),
+            HANDOFF_SOURCE[0], HANDOFF_TARGET[0], "gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.request.model",
+            "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
+            "gen_ai.tool.call.result",
             "counterpoint.id", "counterpoint.type", ORDER, EVENT, EDGES, TEXT,
         ),
         "link": ("counterpoint.edge",),

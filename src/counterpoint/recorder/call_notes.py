@@ -117,16 +117,6 @@ class CallNote:
         return LastCall(event, self.read, None if read is None else np.asarray([*read, *(wrote or ())], np.int64))
 
 
-def renamed_call(note: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The same note in a trace whose events have other names."""
-    out = dict(note)
-    if "of" in (prompt := out.get("prompt") or {}):
-        out["prompt"] = {**prompt, "of": names[prompt["of"]]}
-    if "prompt_ids" in out:
-        out["prompt_ids"] = [[names[x[0]], *x[1:]] if isinstance(x, list) else x for x in out["prompt_ids"]]
-    return out
-
-
 def _listed(value: Any) -> Any:
     """Arrays and tensors as lists."""
     listed = getattr(value, "tolist", None)

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.errors import InputError
+from counterpoint.formats.spans.spellings import PLAN, handoff_of, written_of
 from counterpoint.recorder.recorder import Recorder, Sink, WallClock
 from counterpoint.trace import Event
 
@@ -109,6 +110,8 @@ class LiveSpans:
         self._last: dict[str, str] = {}
         self._latest_ns = self._zero_ns
         self._root, self._is_told, self._is_awake = root, False, False
+        self.run: Attributes = {}
+        """What every span says: which conversation it is, and the version of the agents, where the recording was told."""
 
     # -- in the recorded team's thread -----------------------------------------------------------------------------------
 
@@ -174,6 +177,7 @@ class LiveSpans:
         self._above[agent] = around
         name = role or agent
         about = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name, "gen_ai.agent.id": agent}
+        about |= self.run
         if agent == self._root:
             about["counterpoint.recording"] = self._trace_id
         span = self._tracer.start_span(f"invoke_agent {name}", context=around, start_time=at, attributes=about)
@@ -192,15 +196,18 @@ class LiveSpans:
         is_call = event.type == "tool_call"
         if not is_call and event.model is None and event.tokens_in is None and event.tokens_out is None:
             return None
-        about: Attributes = {"gen_ai.operation.name": "execute_tool" if is_call else "chat"}
-        about |= {"gen_ai.agent.id": event.agent, "gen_ai.agent.name": event.role or event.agent}
+        does = "execute_tool" if is_call else PLAN if (event.extra or {}).get("operation") == PLAN else "chat"
+        about: Attributes = {"gen_ai.operation.name": does}
+        about |= {"gen_ai.agent.id": event.agent, "gen_ai.agent.name": event.role or event.agent, **self.run}
+        about |= written_of(event.extra)
         if is_call:
             about |= {"gen_ai.tool.name": event.tool or "tool", "gen_ai.tool.call.id": event.id}
             self._say(about, "gen_ai.tool.call.arguments", event.content_ref)
         elif event.model is not None:
             about["gen_ai.request.model"] = event.model
         kind = self._otel.SpanKind.INTERNAL if is_call else self._otel.SpanKind.CLIENT
-        name = f"execute_tool {event.tool or 'tool'}" if is_call else f"chat {event.model or ''}".strip()
+        of = event.tool or "tool" if is_call else (event.role or event.agent) if does == PLAN else event.model or ""
+        name = f"{does} {of}".strip()
         at = self._at(float(event.t))
         context = self._agent(event.agent, at, role=event.role)
         return self._tracer.start_span(name, context=context, kind=kind, start_time=at, attributes=about)
@@ -246,6 +253,8 @@ class LiveSpans:
             self._speak(span, "gen_ai.output.messages", "assistant", event)
             self._fail(span, {"ok": event.ok, "error": event.error})
             span.end(at)
+        elif event.type == "message" and event.to and (event.extra or {}).get("is_handoff") is True:
+            self._hand_over(event, event.to, at)
         elif (span := self._begin(event)) is not None:
             self._usage(span, {"tokens_in": event.tokens_in, "tokens_out": event.tokens_out})
             self._fail(span, {"ok": event.ok, "error": event.error})
@@ -253,6 +262,14 @@ class LiveSpans:
         elif event.decision == "stop":
             self._agent(event.agent, at, role=event.role)
             self._speak(self._agents[event.agent], "gen_ai.output.messages", "assistant", event)
+
+    def _hand_over(self, event: Event, to: str, at: int) -> None:
+        """One agent passes control to another: a call of its own that is over at once."""
+        about: Attributes = {**handoff_of(event.agent, to), "gen_ai.agent.id": event.agent}
+        about |= {"gen_ai.agent.name": event.role or event.agent, **self.run}
+        context = self._agent(event.agent, at, role=event.role)
+        name = f"execute_tool {about['gen_ai.tool.name']}"
+        self._tracer.start_span(name, context=context, start_time=at, attributes=about).end(at)
 
     def _answers(self, call: str, result: str) -> None:
         """What a call gave is known: its span can end."""

@@ -31,9 +31,12 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
+import counterpoint.recorder.hops as hops
 import counterpoint.recorder.sealing as sealing
+import counterpoint.recorder.witness as witness
 import counterpoint.store.pending as pending
 from counterpoint.errors import CounterpointError, InputError, did_you_mean
+from counterpoint.formats.spans.spellings import written_of
 from counterpoint.guard.limits import GuardLimits
 from counterpoint.recorder.acts import Acts
 from counterpoint.recorder.lanes import RecordingSession, current
@@ -49,6 +52,7 @@ from counterpoint.store.flusher import Flusher
 from counterpoint.store.place import store_path
 from counterpoint.store.writing import check
 from counterpoint.trace import Trace
+from counterpoint.trace.hops import caller_of, name_for_call
 from counterpoint.trace.keys import BEGAN, REPLAY, TITLE
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
@@ -110,20 +114,24 @@ class Recording(Acts):
             self.session = replay.session(self.agent_name, None if self._limits is None else LiveGuard(self._limits))
             self.trace_id, self._problems = self.session.run.trace_id, self.session.problems
             return
+        hop = caller_of(self._about.get("meta") or {})
         self.trace_id = self._wanted_id or _fresh_id(self.task)
+        if hop is not None:
+            self.trace_id = name_for_call(self._wanted_id or _plain(self.task), hop, f"{_draws.getrandbits(32):08x}")
         if pending.count() >= sealing.MOST_WAITING:
             self._refuse(f"{sealing.MOST_WAITING} recordings that have ended wait for the disk", "crowd")
             return
         kept = {"seed": _draws.getrandbits(62), "root": self.agent_name, ORDERS: True}
         meta = {TITLE: self.task, BEGAN: round(time.time(), 3), REPLAY: kept, **(self._about.get("meta") or {})}
+        meta |= witness.begin(self.trace_id)
         try:
             place = shared(self._store if isinstance(self._store, Store) else store_path(self._store))
         except (CounterpointError, OSError) as error:
             self._refuse(str(error), str(error))
             return
         journal = LateJournal(place, self.trace_id, {"task_id": self.task, **self._about, "meta": meta})
-        self._is_drawn = _is_drawn(self.trace_id, self._share)
-        if self._wanted_id is not None:
+        self._is_drawn = witness.is_there() or _is_drawn(self.trace_id, self._share)
+        if self._wanted_id is not None and hop is None:
             self._take_id(place, journal)
         elif self._is_drawn:
             sealing.later(journal.make)
@@ -133,6 +141,9 @@ class Recording(Acts):
         points = SafePoints(control_path(place.path, self.trace_id), meta[BEGAN])
         self.session = RecordingSession(run, self.agent_name, guard, os.fspath(place.path), points=points, tracer=self._tracer)
         self._where, self._problems = (place, journal), self.session.problems
+        hops.begin(self.session, hop)
+        if self.session.spans is not None:
+            self.session.spans.run = written_of(meta)
         self.session.kept = kept
 
     def _refuse(self, why: str, kind: str) -> None:
@@ -159,7 +170,11 @@ class Recording(Acts):
         where, self._where = self._where, None
         if session is None:
             return
-        meta: dict[str, Any] | None = {REPLAY: session.kept, **({"cut": "memory"} if session.is_cut else {})}
+        meta: dict[str, Any] | None = {
+            REPLAY: session.kept,
+            **({"cut": "memory"} if session.is_cut else {}),
+            **hops.meta_of(session),
+        }
         is_kept = self._is_drawn or session.is_kept
         if (problem := untold(session.points)) is not None:
             session.note(problem)
@@ -172,6 +187,7 @@ class Recording(Acts):
             self._sealed = sealing.end_replay(session, meta)
         else:
             self._sealed = sealing.end(session, *where, meta, is_kept=is_kept)
+            witness.end(session.run.trace_id, session.recorder.count, self._sealed)
 
     def __enter__(self) -> Recording:
         self._begin()
@@ -203,6 +219,15 @@ class Recording(Acts):
                 current.reset(token)
             except ValueError:  # left in another context than it was entered in, as fixtures do
                 current.set(None)
+
+    def trace_context(self) -> dict[str, str]:
+        """W3C trace context of what acts here (`traceparent`, `tracestate`), for the headers of a request or MCP's `_meta`.
+
+        What the other side records with it (`record(meta=caller_meta(headers))`, the adapters for MCP and A2A) is, in one store,
+        a sub-agent of the event that is under way here.
+        """
+        scope = self.here()
+        return {} if scope is None else scope.session.do(hops.context_of, scope) or {}
 
     # -- durability ------------------------------------------------------------------------------------------------------
 
@@ -269,6 +294,9 @@ def _is_drawn(trace_id: str, share: float) -> bool:
     return int.from_bytes(hashlib.blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).digest(), "big") < share * 2**64
 
 
+def _plain(task: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", task).strip("-.")[:40] or "run"
+
+
 def _fresh_id(task: str) -> str:
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", task).strip("-.")[:40] or "run"
-    return f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{_draws.getrandbits(24):06x}"
+    return f"{_plain(task)}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{_draws.getrandbits(24):06x}"

@@ -32,7 +32,6 @@ from counterpoint.credits.mechanism import team_reward
 from counterpoint.display import working
 from counterpoint.errors import CounterpointError, InputError, NotFound, NotIdentified
 from counterpoint.recorder.answers import Unpackable, loaded_class, unpack
-from counterpoint.recorder.call_notes import renamed_call
 from counterpoint.recorder.control import orders_by_key
 from counterpoint.recorder.lanes import RecordingSession, current
 from counterpoint.recorder.memory_run import MemoryRun
@@ -46,6 +45,7 @@ from counterpoint.recorder.sealing import end_replay
 from counterpoint.recorder.team_file import TeamFile
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.keys import REPLAY
+from counterpoint.trace.model_calls import renamed_call
 from counterpoint.trace.replay import Do, Force, Fork, Insert
 
 _one_at_a_time = threading.RLock()

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.store.log import Part, Row, Span
-from counterpoint.trace.columns import COUNTS, EDGE_SCHEMA, EVENT_SCHEMA, WORDS
+from counterpoint.trace.columns import COUNTS, EDGE_SCHEMA, EVENT_SCHEMA, WORDS, array_of
 
 GROUP_ROWS = 4096
 _GROUP_TEXT = 1 << 20
@@ -215,7 +215,7 @@ class PartWriter:
         """Take one trace."""
         row = unit.row
         n = unit.events.num_rows
-        numbered = unit.events.add_column(0, "n", pa.array(np.arange(n, dtype=np.int32)))
+        numbered = unit.events.add_column(0, "n", array_of(np.arange(n, dtype=np.int32), pa.int32()))
         head = self._files["traces"].add(_head(row, unit.meta, n, unit.edges.num_rows), 1)
         spans = {
             "events": self._files["events"].add(_with_trace_id(row.id, numbered, "events"), n),

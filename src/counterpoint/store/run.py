@@ -7,14 +7,13 @@ says so until `drop_refused`. An event is in the journal before any edge that na
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +26,11 @@ from counterpoint.trace.line_records import Close, Content, Finish, Refusal, enc
 from counterpoint.trace.lines import LineReader
 from counterpoint.trace.records import BARE, FIELDS, wire_name
 from counterpoint.trace.wire import event_from_dict
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from counterpoint.store.disk_answer import DiskAnswer
 
 Numbers = dict[str, int | float]
 _NAMES = frozenset(map(wire_name, FIELDS)) | {"extra"}
@@ -106,7 +110,7 @@ class Run:
         self._lost: set[str] = set()
         self._done = 0
         self._commit_lock = threading.Lock()
-        self._waiting: dict[asyncio.AbstractEventLoop, _Answer] = {}
+        self._waiting: dict[asyncio.AbstractEventLoop, DiskAnswer] = {}
         self._is_over = False
         self._held: dict[str, str] | None = {} if is_idle else None
         """Texts that wait, where nobody writes them: once each, for they are counted."""
@@ -240,11 +244,15 @@ class Run:
         """The same for tasks, `await run.sync_async()`: the event loop goes on while the disk works."""
         if self._is_over:
             self._alive()
+        import asyncio  # slow to import, and for tasks alone
+
         loop = asyncio.get_running_loop()
         # Whoever asks before the next commit begins shares one answer: a future each would be a tenth of the whole cost.
         future = self._waiting.get(loop)
         if future is None:
-            future = self._waiting[loop] = _Answer(loop=loop)
+            from counterpoint.store.disk_answer import DiskAnswer
+
+            future = self._waiting[loop] = DiskAnswer(loop=loop)
             self._flusher.wake(self)
         return future
 
@@ -439,21 +447,3 @@ class Run:
             if error is None:
                 raise
             error.add_note(f"and the journal could not be written: {failed}")
-
-
-class _Answer(asyncio.Future[None]):
-    """What the disk says, shared by all tasks that wait for it: one of them cannot cancel it for the others.
-
-    A task that is cancelled while it waits is cancelled as soon as the disk has answered.
-    """
-
-    def cancel(self, msg: Any = None) -> bool:
-        return False
-
-    def tell(self, error: CounterpointError | None) -> None:
-        """Wake everybody."""
-        if error is None:
-            self.set_result(None)
-        else:
-            self.set_exception(error)
-            self.exception()  # seen: a task that was cancelled meanwhile will not ask

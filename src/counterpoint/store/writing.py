@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.errors import InputError, InvalidTrace
+from counterpoint.store.hops import join_hops, removal_of, runs_of, with_parts
 from counterpoint.store.lake import Lake, MissingFile
 from counterpoint.store.log import Commit, Log, Row, Span, State
 from counterpoint.store.parts import SCHEMAS, MissingPart, PartWriter, Unit, is_whole
@@ -34,6 +35,7 @@ from counterpoint.trace.steering import is_steered
 # Errors that edges as numbers, or typed columns, cannot represent. Others (a cycle, time running backwards) are kept and counted.
 _UNSTORABLE = {"duplicate-id", "dangling-edge", "field", "non-finite"}
 _PART_TRACES, _PART_EVENTS = 1024, 2_000_000
+_TEXTS_AT_ONCE = 256
 _NOWHERE = Span(0, 0, 0)
 _MOST = 1 << 62
 _encode = msgspec.json.Encoder().encode
@@ -60,10 +62,29 @@ def check(trace: Trace) -> int:
     return problems.error_count
 
 
+def _texts_of(contents: dict[str, str]) -> Iterator[bytes]:
+    """What a JSON encoder writes for some texts, piece by piece, so that they are not all in memory once more."""
+    yield b"{"
+    rows = iter(contents.items())
+    for k in itertools.count():
+        piece = dict(itertools.islice(rows, _TEXTS_AT_ONCE))
+        if not piece:
+            break
+        yield b"," if k else b""
+        yield _encode(piece)[1:-1]
+    yield b"}"
+
+
 def digest_of(trace: Trace) -> str:
     """One hash of all that a trace says: events, edges, maps, meta and texts. `InvalidTrace` when a text cannot be written."""
+    said = hashlib.sha256(b"[")
     try:
-        return hashlib.sha256(_encode([getattr(trace, name) for name in trace.__struct_fields__])).hexdigest()
+        for k, name in enumerate(trace.__struct_fields__):
+            said.update(b"," if k else b"")
+            for data in _texts_of(trace.contents) if name == "contents" else [_encode(getattr(trace, name))]:
+                said.update(data)
+        said.update(b"]")
+        return said.hexdigest()
     except UnicodeEncodeError as error:
         where, fix = f"trace {trace.trace_id!r}", "write valid Unicode"
         raise InvalidTrace(f"cannot be stored: {error}", where=where, fix=fix) from error
@@ -128,9 +149,12 @@ class Writer:
     ) -> list[str]:
         """What happened to each: added, unchanged or updated."""
         sources: Iterable[str | None] = itertools.repeat(source) if source is None or isinstance(source, str) else source
-        batch = _Batch(self, self._log.refresh())
+        batch, runs = _Batch(self, self._log.refresh()), set[str]()
         for trace, origin in zip(traces, sources, strict=False):
             try:
+                if found := runs_of(trace):
+                    runs |= found
+                    trace = with_parts(trace, self._log.state, self._lake)
                 if is_open(trace.trace_id):
                     fix = "finish it with store.resume(id), or drop it with store.remove(id)"
                     raise InputError(f"trace {trace.trace_id!r} is being recorded, or was interrupted", fix=fix)
@@ -139,6 +163,7 @@ class Writer:
                 batch.commit()
                 raise
         batch.commit()
+        self._join(runs)
         return batch.whats
 
     def seal(self, *traces: Trace) -> None:
@@ -147,6 +172,26 @@ class Writer:
         for trace in traces:
             batch.take(trace, None)
         batch.commit()
+        self._join({run for trace in traces for run in runs_of(trace)})
+
+    def _join(self, runs: set[str]) -> None:
+        """Make one trace of the recordings of several processes, where all that one needs are stored."""
+
+        def put(trace: Trace, root: Row, parts: Sequence[Row]) -> bool:
+            done: list[Row] = []
+
+            def decide(state: State, rows: list[Row]) -> list[Row]:
+                is_same = all((now := state.rows.get(r.id)) is not None and now.digest == r.digest for r in (root, *parts))
+                done[:] = [replace(row, added=root.added) for row in rows] if is_same else []
+                return done
+
+            self.write(
+                [unit_of(trace, root.source, digest_of(trace), check(trace))], decide, removal_of(parts, self._log, self._lake)
+            )
+            return bool(done)
+
+        if runs:
+            join_hops(runs, self._log, self._lake, put)
 
     def score(self, name: str, outcomes: Sequence[Outcome]) -> Trace | None:
         """Put outcomes on a stored trace; None when there is no such trace. Who comes second adds to the first."""
@@ -185,12 +230,12 @@ class Writer:
         """What is stored now."""
         return self._log.refresh()
 
-    def write(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> None:
-        """Write units as one part and commit the rows that `decide` keeps, looking at the newest state."""
-        while not self._wrote(units, decide):
+    def write(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]], also: Commit | None = None) -> None:
+        """Write units as one part and commit the rows that `decide` keeps, looking at the newest state; `also` drops others."""
+        while not self._wrote(units, decide, also or Commit(at=0)):
             pass  # we slept so long that a compaction took our files for a dead writer's: once more
 
-    def _wrote(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]]) -> bool:
+    def _wrote(self, units: list[Unit], decide: Callable[[State, list[Row]], list[Row]], also: Commit) -> bool:
         """The same, once; False when the files were gone before the commit could name them."""
         writer = None
         with disk.translate_errors(self._lake.folder):
@@ -206,7 +251,7 @@ class Writer:
                     rows_now = decide(state, rows)
                     if rows_now and not is_whole(self._lake.folder, part):
                         raise MissingPart(part.name)
-                    return Commit(at=time.time(), parts=[part], rows=rows_now) if rows_now else None
+                    return msgspec.structs.replace(also, at=time.time(), parts=[part], rows=rows_now) if rows_now else None
 
                 if self._log.commit(change) is None and not self._log.names(writer.name):
                     writer.abandon()  # a repair may have found it, and named it before we came

@@ -139,6 +139,9 @@ def _records_hold(trace: Trace, problems: Findings) -> bool:
     costs = {"tokens": 0, "wall_clock_s": 0} | trace.costs  # a trace in memory need not state them
     try:
         whole = msgspec.structs.replace(trace, costs=costs)
+        foreign = [e.extra for e in trace.events if e.extra]
+        if foreign and wire.is_finite(foreign) and _declared_hold(whole):
+            return True  # which is asked first, as no decoding of the whole would take the fields of others
         data = wire.encode(whole)
         if wire.decode_strictly(data) is not None or _declared_hold(whole):
             return True

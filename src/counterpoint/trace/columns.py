@@ -19,7 +19,6 @@ from msgspec.structs import astuple, replace
 from numpy.typing import NDArray
 
 from counterpoint.trace.records import Edge, Event
-from counterpoint.trace.vocabulary import EDGE_TYPES
 
 NUMBERS = ("t", "dur", "cost_usd", "logp", "at")
 """Integer or float: float64, with a bit of `ints` in this order."""
@@ -48,8 +47,6 @@ EDGE_SCHEMA = pa.schema([("src", pa.int32()), ("dst", pa.int32()), ("type", pa.s
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _INT64 = 2**63
-_EDGE_TYPES = pa.array(EDGE_TYPES)
-_EDGE_CODE = {name: code for code, name in enumerate(EDGE_TYPES)}
 
 Column = Sequence[Any]
 Exact = dict[int, dict[str, int]]
@@ -67,10 +64,15 @@ def event_table(events: Sequence[Event]) -> pa.Table:
     arrays = {}
     for name, values in zip(Event.__struct_fields__, columns, strict=True):
         arrays[name] = _array(name, values, ints, exact)
-    arrays["ints"] = pa.array(ints)
+    arrays["ints"] = array_of(ints, pa.uint8())
     notes = [None] * n if not exact else [_encode(exact[i]).decode() if i in exact else None for i in range(n)]
     arrays["exact"] = pa.array(notes, pa.string())
     return pa.table([arrays[f.name] for f in EVENT_SCHEMA], schema=EVENT_SCHEMA)
+
+
+def array_of(values: NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """An array of numpy as a column: `pa.array` looks for masked ones, which are slow to import."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values, type_.to_pandas_dtype()))])
 
 
 def present(table: pa.Table) -> int:
@@ -132,9 +134,8 @@ def _counts(name: str, values: Column, exact: Exact) -> pa.Array:
 
 def edge_table(edges: Sequence[Edge], src: NDArray[np.int32], dst: NDArray[np.int32]) -> pa.Table:
     """Edges as event numbers, in order."""
-    codes = np.frombuffer(bytes([_EDGE_CODE[e.type] for e in edges]), np.uint8)
-    types = _EDGE_TYPES.take(pa.array(codes))
-    return pa.table([pa.array(src, pa.int32()), pa.array(dst, pa.int32()), types], schema=EDGE_SCHEMA)
+    types = pa.array([e.type for e in edges], pa.string())
+    return pa.table([array_of(src, pa.int32()), array_of(dst, pa.int32()), types], schema=EDGE_SCHEMA)
 
 
 # -- columns to records ------------------------------------------------------------------------------------------

@@ -32,6 +32,17 @@ def model_call(event: Event) -> Mapping[str, Any] | None:
     return note if isinstance(note, Mapping) and event.type != "tool_result" and "failed" not in note else None
 
 
+def renamed_call(note: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """What an event keeps of its model call, in a trace whose events have other names."""
+    out = dict(note)
+    prompt, ids = out.get("prompt"), out.get("prompt_ids")
+    if isinstance(prompt, dict) and "of" in prompt:
+        out["prompt"] = {**prompt, "of": names.get(prompt["of"], prompt["of"])}
+    if isinstance(ids, list):
+        out["prompt_ids"] = [[names.get(x[0], x[0]), *x[1:]] if isinstance(x, list) and x else x for x in ids]
+    return out
+
+
 def common_prefix(a: Ints, b: Ints) -> int:
     """How many first tokens are the same."""
     n = min(len(a), len(b))

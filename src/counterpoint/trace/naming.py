@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -131,6 +132,7 @@ def _is_said_by_people(event: Event) -> bool:
     return event.role in _PEOPLE or event.agent in _PEOPLE
 
 
+@lru_cache(maxsize=16)  # whoever asks for a title asks several times about the same few texts
 def first_line(text: str, length: int = TITLE_LENGTH) -> str | None:
     """The first line of a text that says something, without a client's blocks and marks, cut at a word; None for none."""
     head = _inner(text)[:20_000]

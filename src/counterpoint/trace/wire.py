@@ -224,6 +224,11 @@ def encode(trace: Trace) -> bytes:
     return _finite(_to_json(file), trace)
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a value can be written as JSON without a null, which is how the encoder writes NaN too."""
+    return b"null" not in _to_json(value)
+
+
 def _to_json(value: Any) -> bytes:
     try:
         return _encode(value)

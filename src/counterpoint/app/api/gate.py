@@ -1,12 +1,12 @@
 """`cpt.gate`: limits for a set of runs, and a comparison with another set: for a build that must not make a team worse.
 
 Always true: what was not measured breaks the limit that needs it, and says so; nothing is stored. Against a base, figures are
-tested one-sided (score lower, cost higher, failures higher): tasks are the units (their runs are averaged first; of one task
-alone the runs), shared tasks are compared task by task by signs at random, else the two sets by permutation, and Holm's rule
-holds over all three (`trace.statistics`). An issue that the base does not have is new where chance would hardly have put all its
-runs on one side: k runs of n + m all among the n with probability C(n, k) / C(n + m, k), at Tarone's (1990) bound over all
-issues. Both tests are exact where the two sets are drawn alike; figures and issues have half of the 5 % each where both are asked
-for.
+tested one-sided (score lower, cost higher, failures higher, and each lacking in more runs): tasks are the units (their runs are
+averaged first; of one task alone the runs), shared tasks are compared task by task by signs at random, else the two sets by
+permutation, and Holm's rule holds over them all (`trace.statistics`). An issue that the base does not have is new where chance
+would hardly have put all its runs on one side: k runs of n + m all among the n with probability C(n, k) / C(n + m, k), at
+Tarone's (1990) bound over all issues. Both tests are exact where the two sets are drawn alike; figures and issues have half of
+the 5 % each where both are asked for.
 """
 
 from __future__ import annotations
@@ -138,13 +138,13 @@ def gate(
                            fix="a gate over nothing would pass whatever came: run the team first")  # fmt: skip
         board = issues(query, store=place) if no_new_issues else None
         base = None if against is None else _base(against, place, wants_issues=no_new_issues)
-    checks = [*_limits(rows, max_cost, max_failures, min_score)]
+    checks = [*limit_checks(rows, max_cost, max_failures, min_score)]
     if base is not None:
         same = {row.id for row in rows} & {row.id for row in base.rows}
         if same:
             raise InputError(f"{counted(len(same), 'run')} on both sides", where=against, fix="a base of other runs")
         level = LEVEL if board is None else LEVEL / 2
-        checks += _compared(rows, base.rows, level)
+        checks += base_checks(rows, base.rows, level)
         if board is not None:
             checks.append(_new_issues(board, base, level))
     return Gate(tuple(checks), query or "all runs", len(rows), against, 0 if base is None else len(base.rows))
@@ -176,9 +176,10 @@ def _counts(board: Board) -> dict[str, int]:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def _limits(
+def limit_checks(
     rows: Sequence[Summary], max_cost: float | None, max_failures: float | None, min_score: float | None
 ) -> Iterator[Check]:
+    """One check for each limit that is given."""
     if max_cost is not None:
         yield _cost(rows, max_cost)
     if max_failures is not None:
@@ -229,47 +230,98 @@ _FIGURES = (("score", "team_reward", -1.0), ("cost", "cost_usd", 1.0), ("failure
 """What is compared, where a line has it, and which way is worse."""
 
 
-def _compared(rows: Sequence[Summary], base: Sequence[Summary], level: float) -> list[Check]:
-    """One check for each figure that either side has."""
-    made = [check for name, field, sign in _FIGURES if (check := _figure(name, field, sign, rows, base)) is not None]
-    tested = [k for k, check in enumerate(made) if check.p is not None]
-    worse = dict(zip(tested, holm([p for k in tested if (p := made[k].p) is not None], level), strict=True))
-    return [check if k not in worse else msgspec.structs.replace(check, ok=not worse[k]) for k, check in enumerate(made)]
+class _Figure(NamedTuple):
+    check: Check
+    least: float
+    """The smallest p that so few runs could have."""
+    lack_p: float | None
+    """How often runs as those of the base would lack the figure at least this much more."""
 
 
-def _figure(name: str, field: str, sign: float, rows: Sequence[Summary], base: Sequence[Summary]) -> Check | None:
+def base_checks(rows: Sequence[Summary], base: Sequence[Summary], level: float) -> list[Check]:
+    """One check for each figure that either side has: broken where it is worse, not measured where more of it is lacking."""
+    made = [figure for name, field, sign in _FIGURES if (figure := _figure(name, field, sign, rows, base)) is not None]
+    tests = [(k, False, one.check.p) for k, one in enumerate(made) if one.check.p is not None]
+    tests += [(k, True, one.lack_p) for k, one in enumerate(made) if one.lack_p is not None]
+    found = {test[:2] for test, worse in zip(tests, holm([p for *_, p in tests], level), strict=True) if worse}
+    out = []
+    for k, (check, least, _) in enumerate(made):
+        if (k, False) in found:
+            check = msgspec.structs.replace(check, ok=False)
+        elif (k, True) in found:
+            check = msgspec.structs.replace(check, ok=None, words=f"{check.words}, more than in the base")
+        elif check.p is not None and least > level / len(tests):
+            check = msgspec.structs.replace(check, words=f"{check.words}; too few to find a difference, however large")
+        out.append(check)
+    return out
+
+
+def _figure(name: str, field: str, sign: float, rows: Sequence[Summary], base: Sequence[Summary]) -> _Figure | None:
     values, others = _by_task(rows, field), _by_task(base, field)
     if not values and not others:
         return None
     if not values or not others:
         where = "these runs" if not values else "the base"
-        return Check(name=f"{name} against", ok=None, words=f"no {name} is known of {where}")
+        return _Figure(Check(name=f"{name} against", ok=None, words=f"no {name} is known of {where}"), 1.0, None)
+    apart = _apart(values, others, sign)
+    low, high = apart.ends
+    show = money if name == "cost" else lambda one: number(one, 3)
+    between = "" if low is None or high is None else f" [{show(low)}, {show(high)}]"
+    diff = f"{'+' if apart.diff >= 0 else ''}{show(apart.diff)}"
+    words = f"{name} {diff}{between} a run, {apart.units}; p = {number(apart.p, 2)} of being worse"
+    lacks = sum(_lacks(row, field) for row in rows), sum(_lacks(row, field) for row in base)
+    if any(lacks):
+        words += f"; not all known of {counted(lacks[0], 'run')} here and {lacks[1]:,} of the base"
+    check = Check(
+        name=f"{name} against", ok=True, words=words, value=fmean(_units(values)), diff=apart.diff, low=low, high=high, p=apart.p
+    )
+    return _Figure(check, apart.least, _lack_p(rows, base, field) if lacks[0] else None)
+
+
+class _Apart(NamedTuple):
+    """How far two sets are apart, by what is independent in them."""
+
+    diff: float
+    ends: tuple[float | None, float | None]
+    p: float
+    least: float
+    units: str
+
+
+def _apart(values: Mapping[str, list[float]], others: Mapping[str, list[float]], sign: float) -> _Apart:
     common = sorted(values.keys() & others.keys())
     if len(common) > 1:
         by_task = [fmean(values[task]) - fmean(others[task]) for task in common]
-        diff, (low, high) = fmean(by_task), mean_ends(by_task)
-        p, units = flip_p([sign * one for one in by_task]), counted(len(common), "shared task")
         left = len(values.keys() | others.keys()) - len(common)
-        units += f" ({left:,} of one side alone left out)" if left else ""
-    else:
-        mine, theirs = _units(values), _units(others)
-        diff, (low, high) = fmean(mine) - fmean(theirs), difference_ends(mine, theirs)
-        p = shuffle_p([sign * one for one in mine], [sign * one for one in theirs])
-        units = f"{len(mine):,} against {len(theirs):,} {'runs' if common else 'tasks, none shared'}"
-    show = money if name == "cost" else lambda one: number(one, 3)
-    between = "" if low is None or high is None else f" [{show(low)}, {show(high)}]"
-    lacks = sum(getattr(row, field) is None for row in (*rows, *base))
-    words = f"{name} {'+' if diff >= 0 else ''}{show(diff)}{between} a run, {units}; p = {number(p, 2)} of being worse"
-    words += f"; {counted(lacks, 'run')} without" if lacks else ""
-    return Check(name=f"{name} against", ok=True, words=words, value=fmean(_units(values)), diff=diff, low=low, high=high, p=p)
+        units = counted(len(common), "shared task") + (f" ({left:,} of one side alone left out)" if left else "")
+        return _Apart(fmean(by_task), mean_ends(by_task), flip_p([sign * one for one in by_task]), 0.5 ** len(common), units)
+    mine, theirs = _units(values), _units(others)
+    p = shuffle_p([sign * one for one in mine], [sign * one for one in theirs])
+    units = f"{len(mine):,} against {len(theirs):,} {'runs' if common else 'tasks, none shared'}"
+    least = 1 / math.comb(len(mine) + len(theirs), len(mine))
+    return _Apart(fmean(mine) - fmean(theirs), difference_ends(mine, theirs), p, least, units)
+
+
+def _lacks(row: Summary, field: str) -> bool:
+    return getattr(row, field) is None or (field == "cost_usd" and bool(row.unpriced or row.uncounted))
+
+
+def _lack_p(rows: Sequence[Summary], base: Sequence[Summary], field: str) -> float:
+    """How often runs as those of the base would lack a figure at least this much more: a team that crashes has no score."""
+    here, there = (_tasks([(row, float(_lacks(row, field))) for row in side]) for side in (rows, base))
+    return _apart(here, there, 1.0).p
 
 
 def _by_task(rows: Sequence[Summary], field: str) -> dict[str, list[float]]:
-    """What the runs of each task have; a run whose task is not known is a task of its own."""
+    """What the runs of each task have, where they have it."""
+    return _tasks([(row, float(value)) for row in rows if (value := getattr(row, field)) is not None])
+
+
+def _tasks(pairs: Sequence[tuple[Summary, float]]) -> dict[str, list[float]]:
+    """By task; a run whose task is not known is a task of its own."""
     out: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        if (value := getattr(row, field)) is not None:
-            out[f"run {row.id}" if row.task_id in _UNKNOWN else f"task {row.task_id}"].append(float(value))
+    for row, value in pairs:
+        out[f"run {row.id}" if row.task_id in _UNKNOWN else f"task {row.task_id}"].append(value)
     return out
 
 

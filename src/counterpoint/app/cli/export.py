@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -188,7 +189,11 @@ def _loaded(
 
 
 def _target(name: str) -> Format:
+    id_, _, version = name.partition("-")
+    if version and id_ in registry.ids("format") and version in registry.get("format", id_).writes_too:
+        return replace(registry.get("format", id_), write=registry.get("format", id_).writes_too[version])
     writers = [n for n in registry.ids("format") if _can_write(registry.get("format", n))]
+    writers += [f"{n}-{version}" for n in writers for version in registry.get("format", n).writes_too]
     if ":" not in name and name not in writers:
         others = [target for exporter in _exporters() for target in exporter.targets()]
         what = "is read, not written" if name in registry.ids("format") else "is not a target we know"
@@ -301,10 +306,12 @@ def _list(*, as_json: bool) -> None:
         if as_json:
             columns = {part: list(names) for part, names in format_.fields.items()}
             shape = {"suffixes": list(format_.suffixes), "folder": format_.write is None, "reads_back": can_read}
+            shape |= {"versions": list(format_.writes_too)} if format_.writes_too else {}
             emit({"schema": SCHEMA_VERSION, "target": name, **shape, "columns": columns, "lost": format_.lost})
             continue
+        versions = f"; {', '.join(f'{name}-{v}' for v in format_.writes_too)} name a version" if format_.writes_too else ""
         kind = "a folder of tables" if format_.write is None else f"one {format_.suffixes[0]} file per trace"
-        click.echo(f"{name}: {kind}{'' if can_read else ', not read back'}")
+        click.echo(f"{name}: {kind}{'' if can_read else ', not read back'}{versions}")
         for part, names in format_.fields.items():
             click.echo(f"  {part}: {', '.join(names)}")
         click.echo(f"  lost: {format_.lost}\n")

@@ -87,20 +87,25 @@ def _mark(check: Check) -> str:
 def _markdown(found: Gate) -> str:
     """A summary for a pull request."""
     verdict = "passes" if found.passed else "fails"
-    against = f" against {counted(found.base_runs, 'run')} of `{found.base}`" if found.base is not None else ""
-    lines = [f"### Counterpoint gate {verdict}", "", f"{counted(found.runs, 'run')} of `{_cell(found.query)}`{against}", ""]
+    against = f" against {counted(found.base_runs, 'run')} of `{_code(found.base)}`" if found.base is not None else ""
+    lines = [f"### Counterpoint gate {verdict}", "", f"{counted(found.runs, 'run')} of `{_code(found.query)}`{against}", ""]
     lines += ["| | check | what was found |", "|---|---|---|"]
     lines += [f"| {_mark(c)} | {c.name} | {_cell(c.words)} |" for c in found.checks]
-    look = [f"- {c.name}: " + ", ".join(f"`{_cell(run)}`" for run in c.runs) for c in found.checks if not c.passed and c.runs]
+    look = [f"- {c.name}: " + ", ".join(f"`{_code(run)}`" for run in c.runs) for c in found.checks if not c.passed and c.runs]
     return "\n".join([*lines, *(["", "Runs to look at (`counterpoint show ID`):", "", *look] if look else []), ""])
 
 
 def _cell(text: str) -> str:
-    """A text in a cell of a table: on one line, no bar, nothing that a page would read as markup."""
+    """A text in a cell of a table: on one line, no bar, nothing that a page would read as markup, or as the name of somebody."""
     plain = plain_text(" ".join(text.split()))
     for sign in "\\|<>`[]*_":
         plain = plain.replace(sign, f"\\{sign}" if sign not in "<>`" else {"<": "&lt;", ">": "&gt;", "`": "'"}[sign])
-    return plain
+    return plain.replace("@", "@\u200b")
+
+
+def _code(text: str) -> str:
+    """A text between backticks, where nothing else is markup."""
+    return plain_text(" ".join(text.split())).replace("`", "'")
 
 
 def _junit(found: Gate) -> str:

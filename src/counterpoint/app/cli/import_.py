@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 HEADING = "Look"
 
-# Starting a process costs about half a second: it pays from here on.
-_LARGE = 64 << 20
+# Each process costs its start and its memory once more: below this one does all, and asking for more is `--workers`.
+_LARGE = 1 << 30
 
 
 @click.command(
@@ -109,12 +109,13 @@ def _newest(words: tuple[str, ...]) -> dict[str, Any]:
 
 def _outcomes(found: LogFiles, table: Prices, options: dict[str, Any], *, quiet: bool) -> Iterator[Outcome]:
     """What becomes of each session, one by one; a large tree is shared out over the machine's cores."""
-    from counterpoint.app.import_logs import import_in_parallel, import_sessions
+    from counterpoint.app.import_logs import import_in_parallel, import_sessions, save_memory
 
     is_dry, is_strict, is_again = options["is_dry"], options["is_strict"], options["is_again"]
     size = sum(file.size for _, session in found.sessions for file in session.files)
     workers = options["workers"] or (min(os.cpu_count() or 1, 8) if size >= _LARGE else 1)
     store = None if is_dry else open_store(options["store"], create=True)
+    save_memory()
     try:
         if store is not None and workers > 1 and not is_strict:
             done = import_in_parallel(found.sessions, store.path, workers, prices=table, is_again=is_again)

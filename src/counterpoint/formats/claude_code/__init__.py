@@ -34,8 +34,9 @@ from typing import NamedTuple
 
 from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
-from counterpoint.formats.claude_code.several import parts_of
+from counterpoint.formats.claude_code.several import SeenRecords, parts_of
 from counterpoint.formats.claude_code.transcript import Transcript
+from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, decode, seconds, string
@@ -124,7 +125,7 @@ def _scan(file: File) -> _Scan:
                 session, root = session or _SESSION.search(block), root or _UUID.search(block)
                 first, last = first or _TIME.search(block), _last_time(block) or last
                 named.update(_SESSION.findall(block))
-                if b'"teamName"' in block or b'"team_name"' in block:
+                if b'"team' in block and (b'"teamName"' in block or b'"team_name"' in block):
                     mate = _read_teams(block, teams) or mate
     except (InputError, OSError, EOFError, ValueError):
         pass
@@ -244,11 +245,13 @@ def _read(session: Session) -> Iterator[Trace]:
     for key, mate in mates.items():
         lead = (_lead_of(mate, "", leads) or ("", own[0]))[1]
         led.setdefault(lead, []).extend(parts[key])
-    copied: dict[str, dict[int, str]] = {}
+    seen = SeenRecords()
     before = None
     for key in own:
         files = [f for f in parts[key] if key not in mates]
-        for trace in _trace(session, key or "session", files, led.get(key, []), copied):
+        draft = _draft(session, key or "session", files, led.get(key, []), seen)
+        seen.let_go(more_come=key != own[-1])  # the records themselves are not needed to make the trace
+        for trace in draft.traces():
             # A resumed session copies the records of the first, which is the smaller: here are those it added.
             if before is not None:
                 trace.meta[RESUMED_FROM] = before
@@ -256,11 +259,9 @@ def _read(session: Session) -> Iterator[Trace]:
             yield trace
 
 
-def _trace(
-    session: Session, key: str, files: Sequence[File], mates: Sequence[File], copied: dict[str, dict[int, str]]
-) -> Iterator[Trace]:
-    """The trace of a session, with the transcripts of its teammates and of all their sub-agents."""
-    conversations = Conversations(session, copied)
+def _draft(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: SeenRecords) -> Draft:
+    """The trace to be of a session, with the transcripts of its teammates and of all their sub-agents."""
+    conversations = Conversations(session, seen)
     runs = _read_agents(session, conversations, [*files, *mates])
     for file in files:
         if _is_main(file):
@@ -279,7 +280,7 @@ def _trace(
         draft.report.mended["copied records"] += conversations.copied
     left_out = {**conversations.notes, **transcript.left_out}
     draft.meta = {**conversations.about(), "left_out": left_out}
-    yield from draft.traces()
+    return draft
 
 
 def _read_agents(session: Session, conversations: Conversations, files: Sequence[File]) -> dict[str, list[str]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from counterpoint.formats.claude_code.several import digest_of
+from counterpoint.formats.claude_code.several import SeenRecords
 from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -34,6 +34,8 @@ _MADE = (
     "agentId", "agent_id", "teammate_id", "status", "isAsync", "content", "task", "runId", "usage", "resolvedModel",
     "totalTokens", "totalDurationMs", "totalToolUseCount",
 )  # fmt: skip
+# What every record says again, or what was read by now: a fifth of what a long session takes in memory.
+_ENVELOPE = ("cwd", "gitBranch", "version", "entrypoint", "slug", "sessionId", "userType", "parentUuid", "requestId")
 # Kinds of titles, the best last: a person's own counts before the client's, and both before the summary of a compacted part.
 _TITLES = {"summary": ("summary",), "ai-title": ("aiTitle", "title"), "custom-title": ("customTitle", "title")}
 
@@ -83,8 +85,8 @@ class Conversation:
 class Conversations:
     """All conversations of a session."""
 
-    def __init__(self, session: Session, records_by_file: dict[str, dict[int, str]]) -> None:
-        """`seen` holds the records that a session this one was resumed from has already: by uuid, then by what they say."""
+    def __init__(self, session: Session, seen: SeenRecords) -> None:
+        """`seen` holds the records that a session this one was resumed from has already."""
         self.session = session
         self.main = Conversation("main")
         self.others: dict[str, Conversation] = {}
@@ -93,7 +95,7 @@ class Conversations:
         self.titled: dict[str, str] = {}
         """Kind of title to the latest of that kind."""
         self.facts: dict[str, Any] = {}
-        self._names_by_record = records_by_file
+        self._seen = seen
         self._messages: dict[tuple[str, str], Reply] = {}
         self._owner: dict[str, str] = {}
         self._roots: dict[str, str] = {}
@@ -149,12 +151,18 @@ class Conversations:
 
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), record.get("uuid")
+        if kind == "assistant":  # what vouches for a thought is as long as the thought
+            for block in as_list(as_dict(record.get("message")).get("content")):
+                if isinstance(block, dict):
+                    block.pop("signature", None)
         if isinstance(uuid, str):
-            name = self._first_seen(uuid, digest_of(record))
+            name = self._seen.name_of(uuid, record)
             if name is None:
                 self.copied += 1
                 return
-            record = record if name == uuid else {**record, "uuid": name}
+            if name != uuid:
+                self.session.report.mended["records that share the uuid of another and differ: kept under another"] += 1
+                record = {**record, "uuid": name}
         if kind == "assistant":
             self._assistant(record, conversation)
         elif kind in ("user", "system", "attachment"):
@@ -166,16 +174,8 @@ class Conversations:
             return
         if conversation is self.main and not self.facts and record.get("version"):
             self.facts = {k: record[k] for k in ("cwd", "gitBranch", "version", "entrypoint", "slug") if record.get(k)}
-
-    def _first_seen(self, uuid: str, digest: int) -> str | None:
-        """What a record is called here: by its uuid, or by another where one that differs has that; None for a copy."""
-        names = self._names_by_record.setdefault(uuid, {})
-        if digest in names:
-            return None
-        names[digest] = name = uuid if not names else f"{uuid}~{len(names) + 1}"
-        if name != uuid:
-            self.session.report.mended["records that share the uuid of another and differ: kept under another"] += 1
-        return name
+        for key in _ENVELOPE:
+            record.pop(key, None)
 
     def _assistant(self, record: dict[str, Any], conversation: Conversation) -> None:
         inner = as_dict(record.get("message"))
@@ -189,8 +189,9 @@ class Conversations:
             message = Reply(name, string(inner.get("model")), at, at, record=record)
             self._messages[conversation.agent, name] = message
             conversation.items.append(message)
-        usage = Usage.anthropic(inner.get("usage"))
-        self.session.report.note_odd_counts(odd_counts(as_dict(inner.get("usage")), ANTHROPIC))
+        stated = inner.pop("usage", None)
+        usage = Usage.anthropic(stated)
+        self.session.report.note_odd_counts(odd_counts(as_dict(stated), ANTHROPIC))
         if usage is not None and (message.usage is None or usage.output >= message.usage.output):
             message.usage = usage
         message.stop_reason = string(inner.get("stop_reason")) or message.stop_reason
@@ -227,7 +228,7 @@ def user_text(record: dict[str, Any]) -> str:
 SPAWNS = ("Task", "Agent")
 _TAIL = re.compile(r"^agentId:\s*([A-Za-z0-9_-]+)|^agent_id:\s*(\S+@\S+)", re.M)
 _NOTICE = re.compile(r"<task-notification>(.*?)(?:</task-notification>|\Z)", re.S)
-_FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result|usage)>(.*?)</\1>", re.S)
+_FIELD = re.compile(r"<(task-id|tool-use-id|status|summary|result|usage)>")
 _TASK = re.compile(r"Task ID:\s*(\S+)")
 _LETTER = re.compile(r"<teammate-message\s[^>]*>\s*(.*?)\s*</teammate-message>", re.S)
 
@@ -317,12 +318,22 @@ def notices(text: str) -> list[Notice]:
     """The task notifications in a text. Each is asked for twice: to link, and to play."""
     listed = []
     for body in _NOTICE.findall(text):
-        got = {name: value.strip() for name, value in _FIELD.findall(body)}
+        got = dict(_fields(body))
         if "task-id" in got:
             words = got.get("result") or got.get("summary", "")
             usage = got.get("usage", "")
             listed.append(Notice(got["task-id"], got.get("tool-use-id"), got.get("status", ""), words, usage))
     return listed
+
+
+def _fields(body: str) -> Iterator[tuple[str, str]]:
+    """The fields of a notification: each from its mark to the next end of that mark, which is much behind it in a long result."""
+    at = 0
+    while begin := _FIELD.search(body, at):
+        end = body.find(f"</{begin[1]}>", begin.end())
+        at = begin.start() + 1 if end < 0 else end + len(begin[1]) + 3
+        if end >= 0:
+            yield begin[1], body[begin.end() : end].strip()
 
 
 class SpawnLinks:

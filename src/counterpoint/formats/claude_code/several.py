@@ -83,14 +83,48 @@ def _owners(records: list[_Record], own: dict[str, set[str]]) -> list[str]:
     return owners[::-1]
 
 
-_SAYS = ("type", "subtype", "content", "attachment")
 _in_order = msgspec.json.Encoder(order="sorted").encode
 
 
-def digest_of(record: dict[str, Any]) -> int:
-    """A digest of what a record says, whichever session it stands in: a copy has another session, time and place."""
-    inner = as_dict(record.get("message"))
-    says = [*(record.get(name) for name in _SAYS), inner.get("role"), inner.get("id"), inner.get("content")]
+class SeenRecords:
+    """The records of some files by uuid: which are copies, and what those are called that share a uuid and differ."""
+
+    def __init__(self) -> None:
+        self._says: dict[str, list[Any]] = {}
+        """What the first record of a uuid says, until another of that uuid comes: most never meet one."""
+        self._names: dict[str, dict[int, str]] = {}
+        """The names of all records of a uuid, by a digest of what each says."""
+
+    def name_of(self, uuid: str, record: dict[str, Any]) -> str | None:
+        """What a record is called here: by its uuid, or by another where one that differs has that; None for a copy."""
+        names = self._names.get(uuid)
+        if names is None:
+            if uuid not in self._says:
+                self._says[uuid] = _said_by(record)
+                return uuid
+            names = self._names[uuid] = {_digest_of(self._says.pop(uuid)): uuid}
+        digest = _digest_of(_said_by(record))
+        if digest in names:
+            return None
+        names[digest] = name = f"{uuid}~{len(names) + 1}"
+        return name
+
+    def let_go(self, *, more_come: bool) -> None:
+        """Let go of the records themselves; where more come, digests of them stay."""
+        while more_come and self._says:
+            uuid, says = self._says.popitem()
+            self._names[uuid] = {_digest_of(says): uuid}
+        self._says.clear()
+
+
+def _said_by(record: dict[str, Any]) -> list[Any]:
+    """What a record says, whichever session it stands in: a copy has another session, time and place."""
+    get, of_message = record.get, as_dict(record.get("message")).get
+    own = [get("type"), get("subtype"), get("content"), get("attachment")]
+    return [*own, of_message("role"), of_message("id"), of_message("content")]
+
+
+def _digest_of(says: list[Any]) -> int:
     try:
         return hash(_in_order(says))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):

@@ -53,13 +53,13 @@ class Transcript:
         self._place: dict[str, int] = {}
         self._sent: dict[str, list[tuple[str, str, str]]] = {}
         """Addressee (or nobody, for everybody) to the sender, words and event of each message that a transcript will show."""
-        self._shown = self._letters()
         self._returned: set[str] = set()
         self._heard_notices: set[tuple[str, str]] = set()
         self._playing: set[str] = set()
         self._parent: dict[str, str] = {}
         self._results: dict[str, str | None] = {}
         self._messaged = self._addressees()
+        self._shown = self._letters() if self._messaged else {}
 
     def _addressees(self) -> set[str]:
         """Agents that are written to after their spawn: their conversation may go on after a return."""
@@ -226,6 +226,8 @@ class Transcript:
 
     def _hears_sent(self, sender: str | None, text: str, at: float | None, lane: Lane) -> bool:
         """Whether words in a transcript are a message that was sent: then it is read here, and not when it was sent."""
+        if not self._messaged:
+            return False
         words, shown = _words(text), self._shown.get(lane.agent, Counter())
         shown[words] = max(shown[words] - 1, 0)
         for whose in (lane.agent, ""):

@@ -16,7 +16,7 @@ import lzma
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -77,6 +77,9 @@ class File:
 
     def head(self, size: int = HEAD) -> bytes:
         """How the file begins, unpacked; empty when it cannot be read."""
+        return _head(self)[:size] if size <= HEAD else self._begins(size)
+
+    def _begins(self, size: int) -> bytes:
         try:
             with self.unpacked() as stream:
                 return stream.read(size)
@@ -124,6 +127,11 @@ class File:
         if len(data) > limit:
             raise InputError(f"is larger than {limit >> 20:,} MB, and must be read whole", where=self.name, fix="split it")
         return data
+
+
+@lru_cache(maxsize=4)  # everybody who wonders what a file is asks for its head, one after another
+def _head(file: File) -> bytes:
+    return file._begins(HEAD)
 
 
 # -- some lines of a file ----------------------------------------------------------------------------------------------------

@@ -117,7 +117,8 @@ class DraftRows:
             row["cost_usd"] = round(cost, 9)
 
     def _fresh_id(self, name: str) -> str:
-        name = writable(name)
+        if not name.isascii():
+            name = writable(name)
         if name not in self.rows:
             return name
         k = 2
@@ -138,7 +139,8 @@ class DraftRows:
 
     def text(self, text: str) -> str:
         """Keep a text and get its reference."""
-        text = writable(text)
+        if not text.isascii():
+            text = writable(text)
         ref = content_ref(text)
         self.contents[ref] = text
         return ref

@@ -8,7 +8,7 @@ Always true: a figure is the list's own; what the list does not say of a model i
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,17 @@ def price_table() -> dict[str, Any]:
 
 
 def _installed() -> str:
+    spec = importlib.util.find_spec("genai_prices")
+    if spec is None or spec.origin is None:
+        return ""
+    beside = [path.name for path in Path(spec.origin).parents[1].glob("genai_prices-*.dist-info")]
+    if len(beside) == 1:  # the name of the folder says it, without the reader of mail that `importlib.metadata` begins with
+        return beside[0].removeprefix("genai_prices-").removesuffix(".dist-info")
+    from importlib import metadata
+
     try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(PACKAGE)
+    except metadata.PackageNotFoundError:
         return ""
 
 

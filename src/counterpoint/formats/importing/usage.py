@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from counterpoint.errors import InputError, did_you_mean
@@ -110,7 +110,12 @@ ANTHROPIC = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_
 
 def odd_counts(got: Mapping[str, Any], names: Iterable[str]) -> int:
     """How many of some counts of tokens are stated and are none: negative, not whole, or beyond 63 bits."""
-    return sum(1 for name in names if (value := got.get(name)) is not None and count(value) is None)
+    odd = 0
+    for name in names:
+        value = got.get(name)
+        if value is not None and count(value) is None:
+            odd += 1
+    return odd
 
 
 class Price(NamedTuple):
@@ -215,20 +220,28 @@ class _List:
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.version = str(table["version"])
-        self._by_provider: dict[str, dict[str, Dated]] = {}
-        self._falls_back: dict[str, list[str]] = {}
-        for provider, listing in table["providers"].items():
-            self._falls_back[provider] = listing["falls_back"]
-            rows = [(list(map(canonical_name, row["names"])), _dated(row)) for row in listing["models"]]
-            names = {name: prices for all_of_them, prices in reversed(rows) for name in all_of_them}
-            for all_of_them, prices in rows:
+        self._listings: Mapping[str, Any] = table["providers"]
+        self._by_provider: dict[str, dict[str, Mapping[str, Any]]] = {}
+        self.providers = frozenset(self._listings)
+
+    def _rows(self, provider: str) -> dict[str, Mapping[str, Any]]:
+        """The rows of a provider by canonical name, made on first use."""
+        if provider not in self._by_provider:
+            listing = self._listings.get(provider, {"models": ()})
+            rows = [(list(map(canonical_name, row["names"])), row) for row in listing["models"]]
+            names = {name: row for all_of_them, row in reversed(rows) for name in all_of_them}
+            for all_of_them, row in rows:
                 for name in all_of_them:
-                    names.setdefault(undated(name), prices)
+                    names.setdefault(undated(name), row)
             self._by_provider[provider] = names
-        self.providers = frozenset(self._by_provider)
-        self._vendors = Counter(name.rpartition("/")[2] for name in self._by_provider.get(OPENROUTER, {}) if "/" in name)
-        routed = self._by_provider.get(OPENROUTER, {})
-        self._bare = {name.rpartition("/")[2]: prices for name, prices in routed.items() if "/" in name}
+        return self._by_provider[provider]
+
+    @cached_property
+    def _routed(self) -> dict[str, Mapping[str, Any]]:
+        """Models by their names without a vendor, where one vendor alone has a model of that name."""
+        routed = [(name.rpartition("/")[2], row) for name, row in self._rows(OPENROUTER).items() if "/" in name]
+        vendors = Counter(name for name, _ in routed)
+        return {name: row for name, row in routed if vendors[name] == 1}
 
     def find(self, model: str) -> Dated | None:
         """The prices of a model, by the exact names of `model_names`."""
@@ -236,14 +249,14 @@ class _List:
         return next((prices for place, name in named if (prices := self._in(place, name))), None)
 
     def _in(self, provider: str | None, name: str) -> Dated | None:
-        lists = MAKERS if provider is None else (provider, *self._falls_back.get(provider, ()))
+        falls_back = self._listings.get(provider or "", {}).get("falls_back", ())
         for spelled in spellings(name):
-            for one in lists:
-                if prices := self._by_provider.get(one, {}).get(spelled):
+            for one in MAKERS if provider is None else (provider, *falls_back):
+                if (row := self._rows(one).get(spelled)) and (prices := _dated(row)):
                     return prices
         if provider is not None:
             return None
-        return next((self._bare[spelled] for spelled in spellings(name) if self._vendors[spelled] == 1), None)
+        return next((_dated(self._routed[spelled]) for spelled in spellings(name) if spelled in self._routed), None)
 
 
 def _dated(row: Mapping[str, Any]) -> Dated:

@@ -43,6 +43,15 @@ def decode(data: bytes | memoryview | str) -> Any:
         raise InputError("is not JSON", why=str(error)[:200]) from error
 
 
+def clean_object(data: bytes) -> dict[str, Any] | None:
+    """The object that some bytes are, where they are JSON in UTF-8 and nothing else; the fast way of most records."""
+    try:
+        value = _decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return value if type(value) is dict else None
+
+
 def is_utf8(data: bytes) -> bool:
     """Whether some bytes are text in UTF-8."""
     if data.isascii():

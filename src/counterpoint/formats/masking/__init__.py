@@ -27,6 +27,7 @@ from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import LABEL, SecretSpan
 from counterpoint.formats.masking.find import spans
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
+from counterpoint.formats.masking.patterns import lazy
 from counterpoint.formats.masking.tokens import trie
 from counterpoint.trace import Edge, Event, Trace, content_ref
 from counterpoint.trace.edges import Edges
@@ -45,7 +46,7 @@ _TOGETHER = 2_000_000
 _PASSES = 4
 _HEAD = 6
 """No secret that is looked for everywhere is shorter."""
-_COMMON = re.compile(
+_COMMON = lazy(
     r"(?:sha|utf|base|int|uint|float|python|py|http|ipv|oauth|md|mp|gpt|claude|v|test|user|"
     r"step|part|page|item|node|agent|task|worker|version|\d+(?:st|nd|rd|th))-?\d{1,4}(?:[.-]\d+)*",
     re.IGNORECASE,
@@ -227,7 +228,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 _NAMES = ("id", "agent", "role", "from_", "to", "tool", "model", "policy", "key")
 _TEXTS = ("task", "error")
-_OUR_REF = re.compile(r"sha256:[0-9a-f]{64}")
+_OUR_REF = lazy(r"sha256:[0-9a-f]{64}")
 # In a pair of these the first says what the second is: {"name": "DB_PASSWORD", "value": ...}.
 _NAMING, _NAMED = ("name", "key", "header", "field", "variable", "env"), ("value", "val", "content", "default")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from counterpoint.formats.masking.base import CODE_JOINS, SecretSpan, has_digit, is_filler, is_long, is_random, is_signed
 from counterpoint.formats.masking.names import KEY, PASSWORD, SECRET, SIGNED, TOKEN, Name
+from counterpoint.formats.masking.patterns import lazy
 
 _LONGEST = 4096
 _TRIES = 8
@@ -29,74 +30,71 @@ _BLOCK = (
 )
 _TYPE = r"(?::[ \t]{0,2}[A-Za-z_][\w.]{0,30}(?:\[\w{1,20}\])?[ \t]{0,2}(?:\|[ \t]?None[ \t]?)?(?==[ \t]{0,4}[^\s=]))?"
 # How a name gets its value: by a sign, beside it in a pair, as the next argument, as a call, between tags, or as the next word.
-_SIGN = re.compile(rf"{_CLOSED}[ \t]{{0,8}}{_TYPE}(?P<sign>:=|=>|={{1,3}}|!={{1,2}}|\?=|<-|->|:)(?P<space>[ \t]{{0,40}}{_BLOCK})")
+_SIGN = lazy(rf"{_CLOSED}[ \t]{{0,8}}{_TYPE}(?P<sign>:=|=>|={{1,3}}|!={{1,2}}|\?=|<-|->|:)(?P<space>[ \t]{{0,40}}{_BLOCK})")
 _VALUE_NAME = r"\\{0,8}[\"'`]?(?:value|val|default|content)\\{0,8}[\"'`]?[ \t]{0,4}[:=][ \t]{0,4}"
-_BESIDE = re.compile(rf"\\{{0,8}}[\"'`]?[ \t]{{0,4}},?\s{{0,40}}{_VALUE_NAME}", re.IGNORECASE)
-_NEXT = re.compile(r"\\{0,8}[\"'`][ \t]{0,4},[ \t]{0,4}(?=\\{0,8}[\"'`])")
-_CALL = re.compile(r"\([ \t]{0,4}(?=\\{0,8}[\"'`])")
-_CALLED = re.compile(r"(?:set_?|with_?|use_?|\.)\Z", re.IGNORECASE)
-_TAGS = re.compile(
+_BESIDE = lazy(rf"\\{{0,8}}[\"'`]?[ \t]{{0,4}},?\s{{0,40}}{_VALUE_NAME}", re.IGNORECASE)
+_NEXT = lazy(r"\\{0,8}[\"'`][ \t]{0,4},[ \t]{0,4}(?=\\{0,8}[\"'`])")
+_CALL = lazy(r"\([ \t]{0,4}(?=\\{0,8}[\"'`])")
+_CALLED = lazy(r"(?:set_?|with_?|use_?|\.)\Z", re.IGNORECASE)
+_TAGS = lazy(
     r"[\"']?(?:[ \t][^<>\n]{0,80})?>[ \t]{0,4}(?:<!\[CDATA\[)?(?P<value>[^<>\n]{3,400}?)[ \t]{0,4}(?:\]\]>)?(?:</|"
     r"&lt;/)"
 )
-_IS = re.compile(r"[ \t]{1,3}(?:is|was|will be)[ \t]{0,2}:?[ \t]{1,3}(?=\S)", re.IGNORECASE)
-_QUOTED_NEXT = re.compile(r"[ \t]{1,4}(?=['\"])")
-_START = re.compile(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
-_BARE = re.compile(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
-_WIDE = re.compile(r"[^\s\"'`<>\\]{3,4096}")
-_COLON = re.compile(rf"{_CLOSED}[ \t]{{0,8}}:[ \t]{{1,8}}(?P<value>[^\s\"'`<>\\]{{8,200}})(?=[ \t]{{0,4}}(?:{_EOL}|\0|\Z))")
-_SETS = re.compile(
+_IS = lazy(r"[ \t]{1,3}(?:is|was|will be)[ \t]{0,2}:?[ \t]{1,3}(?=\S)", re.IGNORECASE)
+_QUOTED_NEXT = lazy(r"[ \t]{1,4}(?=['\"])")
+_START = lazy(r"(?:[bBfFrRuUL@N]{1,2}|\$)?" + _OPEN)
+_BARE = lazy(r"[^\s\"'`<>,;&|(){}\[\]\\]{3,4096}")
+_WIDE = lazy(r"[^\s\"'`<>\\]{3,4096}")
+_COLON = lazy(rf"{_CLOSED}[ \t]{{0,8}}:[ \t]{{1,8}}(?P<value>[^\s\"'`<>\\]{{8,200}})(?=[ \t]{{0,4}}(?:{_EOL}|\0|\Z))")
+_SETS = lazy(
     r"(?:^|[\s\"'])(?:ENV|setx?(?:[ \t]{1,4}--?[a-z-]{1,12}){0,5}|SetEnv|setenv|put|config(?:[ \t]+--?[a-z]+)*(?:[ \t]+set)?)"
     r"[ \t]+[\w./:-]{0,40}\Z",
     re.IGNORECASE,
 )
 # Settings of a thing whose name is secret, line by line, up to what it is by default: Terraform, CloudFormation, OpenAPI.
-_SETTINGS = re.compile(rf"\\{{0,4}}[\"']?\s{{0,4}}[{{:][ \t]{{0,4}}{_EOL}")
-_A_SETTING = re.compile(
-    rf"[ \t]{{0,40}}(?P<name>[A-Za-z][\w-]{{0,40}})[ \t]{{0,40}}[:=][ \t]{{0,40}}(?P<rest>[^\n{{}}\\]{{0,200}}+{_EOL})?"
-)
+_SETTINGS = lazy(rf"\\{{0,4}}[\"']?\s{{0,4}}[{{:][ \t]{{0,4}}{_EOL}")
+_A_SETTING = lazy(
+    rf"[ \t]{{0,40}}(?P<name>[A-Za-z][\w-]{{0,40}})[ \t]{{0,40}}[:=][ \t]{{0,40}}(?P<rest>[^\n{{}}\\]{{0,200}}+{_EOL})?")
 _SETTINGS_MOST = 8
 # A string that goes on in the next one, by a sign or by nothing.
-_GOES_ON = re.compile(
+_GOES_ON = lazy(
     rf"\\{{0,8}}[\"'`][ \t]{{0,8}}(?:[+.&\\][ \t]{{0,8}})?(?:{_EOL}[ \t]{{0,40}})?(?:[+.&][ \t]{{0,8}})?(?=[fbru]?\\{{0,8}}[\"'"
-    rf"])"
-)
-_LINE = re.compile(
-    r"[^\s\"'`,;|<>{}()=\[\]\\]{1,40}(?: [^\s\"'`,;|<>{}()=\[\]\\]{1,40}){1,7}(?=[ \t]{0,4}(?:\r?\n|\\{1,4}n|\0|\Z))"
-)
-_FLAG = re.compile(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
+    rf"])")
+_LINE = lazy(
+    r"[^\s\"'`,;|<>{}()=\[\]\\]{1,40}(?: [^\s\"'`,;|<>{}()=\[\]\\]{1,40}){1,7}(?=[ \t]{0,4}(?:\r?\n|\\{1,4}n|\0|\Z))")
+_FLAG = lazy(r"(?:^|[\s\"'`(,\[])(?:--?|/)(?:[A-Za-z][A-Za-z0-9-]{0,30}-)?\Z|(?:^|[\s\"'`(,\[])-[a-zA-Z]{1,20}\Z")
 # The beginning of a line of a settings file, or of a shell's variable.
-_ENV = re.compile(
+_ENV = lazy(
     r"(?:^|[\s\"'`\0])(?P<set>(?:export|set|setenv|env|ENV|ARG|-e|--env|declare -x)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-"
     r"]{0,60})\Z"
 )
-_BRACED = re.compile(r"\{(?P<value>[^{}\s\"']{4,100})\};")
+_BRACED = lazy(r"\{(?P<value>[^{}\s\"']{4,100})\};")
 _PHRASE_WORDS = ("passphrase", "phrase", "mnemonic")
-_PHRASE = re.compile(r"(?P<value>[a-z]{3,12}(?:[ -][a-z]{3,12}){3,23})[ \t]{0,4}(?=[\r\n\0\"'`,;.]|\Z)")
-_OPENED = re.compile(r"[\[({]{1,2}\s{0,20}(?=\\{0,8}[\"'`])")
-_TYPE_NAME = re.compile(r"[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)")
-_YAML = re.compile(r"[a-z]{6,40}[0-9]{0,4}[ \t]{0,20}(?=\r?\n|\Z|\0)")
+_PHRASE = lazy(r"(?P<value>[a-z]{3,12}(?:[ -][a-z]{3,12}){3,23})[ \t]{0,4}(?=[\r\n\0\"'`,;.]|\Z)")
+_OPENED = lazy(r"[\[({]{1,2}\s{0,20}(?=\\{0,8}[\"'`])")
+_TYPE_NAME = lazy(r"[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)")
+_YAML = lazy(r"[a-z]{6,40}[0-9]{0,4}[ \t]{0,20}(?=\r?\n|\Z|\0)")
 _YAML_NAME = " -_.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-_CODE = re.compile(
+_CODE = lazy(
     r"[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+|[A-Za-z_$][\w$.]*[(\[{].*|[-+]?\d+(?:\.\d+)?[a-zA-Z%]{0,3"
     r"}|!?[A-Za-z_$][A-Za-z_$]*|@\w+.*|&\w+"
     r"|\*+[\w.]*|[\w.]*(?:Key|Token|Secret|Password|Credentials?|Str|Bytes|Type|Config|Session)|"
     r"/\S*/[gimsuy]*|.*[)\]}]|[A-Z][A-Z0-9_]*"
 )
-_PATH = re.compile(
+_PATH = lazy(
     r"(?:~|\.{1,2})?/[\w.@+-]*(?:/[\w.@+-]*)*|[A-Za-z]:[\\/].*|(?:[\w.@+-]+/)+[\w.@+-]*"
     r"|[\w.-]+\.(?:json|ya?ml|toml|txt|py|js|ts|html?|md|pem|key|crt|conf|cfg|ini|xml|csv|com|org|net|io|dev|exe|dll|so)"
 )
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
-_WORDS = re.compile(r"[A-Za-z]{1,15}(?:[ _.:/-](?:[A-Za-z]{1,15}|\d{1,4}))*[.!?:]?")
-_DATE = re.compile(r"\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,4}\S*|v?\d+(?:\.\d+)+\S{0,8}|(?:0x)?[0-9a-fA-F]{0,8}|\d+")
-_SPACE = re.compile(r"\s")
-_ALPHA = re.compile(r"[^\W\d_]")
-_PLAIN = re.compile(r"[A-Za-z0-9_+/=.~:%|-]+")
-_HEX = re.compile(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}")
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_URL = lazy(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
+_WORDS = lazy(r"[A-Za-z]{1,15}(?:[ _.:/-](?:[A-Za-z]{1,15}|\d{1,4}))*[.!?:]?")
+_DATE = lazy(r"\d{1,4}[-/.:]\d{1,2}[-/.:]\d{1,4}\S*|v?\d+(?:\.\d+)+\S{0,8}|(?:0x)?[0-9a-fA-F]{0,8}|\d+")
+_SPACE = lazy(r"\s")
+_ALPHA = lazy(r"[^\W\d_]")
+_PLAIN = lazy(r"[A-Za-z0-9_+/=.~:%|-]+")
+_HEX = lazy(r"[0-9a-f]{32,128}|[0-9A-F]{32,128}")
+_UUID = lazy(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # What runs and conversations are named by: no session of a browser.
-_ID = re.compile(
+_ID = lazy(
     r"[\w-]{0,40}[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}|[0-9a-fA-F]{32}|[a-z]{2,12}[_-][A-Za-z0-9]{10,40}|"
     r"[0-9A-HJKMNP-TV-Z]{26}"
 )

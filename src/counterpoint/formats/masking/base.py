@@ -17,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-LABEL = re.compile(r"\[masked:(?:key|email|path|personal):[0-9a-f]{4,}\]")
+from counterpoint.formats.masking.patterns import lazy
+
+LABEL = lazy(r"\[masked:(?:key|email|path|personal):[0-9a-f]{4,}\]")
 """What stands where a secret was."""
 
 _TYPES = """any array auto bool
@@ -34,13 +36,13 @@ _FILLERS = ("your", "xxxx", "****", "....", "example", "placeholder", "redacted"
             "masked", "replace",
             "<", "todo", "fixme", "my_", "my-", "some_", "some-", "fake", "sample", "--", "__", "{{", "not_set",
             "notset", "goes_here", "here]")  # fmt: skip
-_TEMPLATE = re.compile(
+_TEMPLATE = lazy(
     r"\$[A-Za-z_{(]\S*|\$\$.*|[{<\[(].*|%[A-Za-z_(%].*|@[A-Z_]+@|.*\{\{.*\}\}.*|.*\$\{[^}]*\}.*|"
     r".*\$\([^)]*\).*|.*\{[A-Za-z_][\w.]*\}.*"
 )
 
 
-_NAMED = re.compile(
+_NAMED = lazy(
     r"(?:[a-z]+[_-]?)?(?:password|passwd|passphrase|secret|token|api[_-]?key|key)[_-]?(?:\d{1,2}|"
     r"here|value|name)?"
 )
@@ -60,23 +62,23 @@ _ENOUGH = 120
 """Characters of a long value that show whether it is random."""
 _LONG = 400
 """No filler is longer."""
-_DIGIT, _DIGITS = re.compile(r"[0-9]"), re.compile(r"[0-9]++")
-_UPPER, _LOWER, _MARKS = re.compile(r"[A-Z]"), re.compile(r"[a-z]"), re.compile(r"[_./ -]")
+_DIGIT, _DIGITS = lazy(r"[0-9]"), lazy(r"[0-9]++")
+_UPPER, _LOWER, _MARKS = lazy(r"[A-Z]"), lazy(r"[a-z]"), lazy(r"[_./ -]")
 # Words of CamelCase, runs of capitals, and numbers; of chance there are about two characters in each.
-_PIECES = re.compile(r"[A-Z]{1,400}(?![a-z])|[A-Z]?[a-z]{1,400}|[0-9]{1,400}")
+_PIECES = lazy(r"[A-Z]{1,400}(?![a-z])|[A-Z]?[a-z]{1,400}|[0-9]{1,400}")
 _PIECE = 3.5
-_SIGN = re.compile(r"[!#%*+?@&^~$€§=]")
+_SIGN = lazy(r"[!#%*+?@&^~$€§=]")
 JOINS, CODE_JOINS = "+&=", "+&=#?@~"
 """Signs that join words, and those that do in code."""
-_SIGNED = re.compile(r"[A-Za-z][A-Za-z0-9_.,:;-]{0,200}(?:[!#%*+?@&^~$€§=]{1,4}[A-Za-z0-9][A-Za-z0-9_.,:;-]{0,200}){1,8}")
-_VOWEL = re.compile(r"[aeiouyAEIOUY]")
+_SIGNED = lazy(r"[A-Za-z][A-Za-z0-9_.,:;-]{0,200}(?:[!#%*+?@&^~$€§=]{1,4}[A-Za-z0-9][A-Za-z0-9_.,:;-]{0,200}){1,8}")
+_VOWEL = lazy(r"[aeiouyAEIOUY]")
 _SMALL_WORDS = frozenset({
     "a", "i", "x", "y", "ai", "an", "as", "at", "be", "by", "cd", "cn", "db", "do", "en", "go", "gb", "hi", "id", "if", "in",
     "io", "ip", "is", "it", "js", "kb", "mb", "me", "my", "no", "of", "ok", "on", "or", "os", "pc", "pr", "qa", "re", "so", "to",
     "ts", "tv", "ui", "up", "us", "ux", "vm", "vs", "we", "ws", "btn", "cfg", "cmd", "ctrl", "ctx", "dst", "grp", "img", "mgr",
     "msg", "ptr", "pwd", "src", "str", "tmp",
 })  # fmt: skip
-_TURNS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
+_TURNS = lazy(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
 
 
 def every(text: str, needle: str) -> Iterator[int]:
@@ -177,7 +179,8 @@ class Scan:
                 if len(head) == 4
                 else [head + bytes([c]) for c in range(256) if c not in _LETTERS or head[-1] not in _LETTERS]
             )
-        self._heads = np.unique(np.frombuffer(b"".join(heads), "<u4"))
+        # Not by `np.unique`, which imports masked arrays first.
+        self._heads = np.array(sorted({int.from_bytes(head, "little") for head in heads}), "<u4")
         self._table[(self._heads * _FACTOR) >> _SHIFT] = True
 
     def places(self, low: str) -> list[int]:
@@ -201,13 +204,13 @@ _UNSEEN = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e007f"
 )
-_ESCAPE = re.compile(_ESCAPES)
+_ESCAPE = lazy(_ESCAPES)
 _BEGINS = np.zeros(256, np.uint8)
 _GOES_ON = np.zeros(256, np.uint8)
 for _bit, _begin, _goes_on in ((1, "%", "234567"), (2, "\\", "ux/\\"), (4, "&", "#aqlg")):
     _BEGINS[ord(_begin)] = _bit
     _GOES_ON[[ord(c) for c in _goes_on]] |= _bit
-_HIDDEN = re.compile(f"[{_UNSEEN}]{{1,16}}")
+_HIDDEN = lazy(f"[{_UNSEEN}]{{1,16}}")
 _UNSEEN_CODES = np.array(
     [c for c in (*range(0xAD, 0x3200), *range(0xFE00, 0xFFFF), *range(0xE0000, 0xE0080)) if _HIDDEN.match(chr(c))], np.uint32
 )

@@ -13,23 +13,24 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from counterpoint.formats.masking.base import SecretSpan, is_random
+from counterpoint.formats.masking.patterns import lazy
 from counterpoint.formats.masking.tokens import Runs
 
 _SHORTEST, _LONGEST = 20, 8192
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{20,8192}+={0,2}")
+_BASE64 = lazy(r"[A-Za-z0-9+/]{20,8192}+={0,2}")
 _HEX = "0123456789abcdefABCDEF"
 _PLAIN = re.compile(rb"[\t\n\r\x20-\x7e]+")
 _TEXT_BEGINS = frozenset("CDIJKLMNOPQRSTUVWXYZabcdef")
 """The first character of base64 of a plain text."""
 _FIRST = 20
 """Characters that show whether base64 or hex is of a text."""
-_KEY_LINES = re.compile(
+_KEY_LINES = lazy(
     r"(?:[A-Za-z0-9+/=]|\\{1,4}[nr]|[\"']?[ \t]{0,4}\\?\r?\n[ \t]{0,20}[\"']?(?=[A-Za-z0-9+/]{16})){40,16384}+"
 )
 _BASE58 = {c: k for k, c in enumerate("123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz")}
-_WIF = re.compile(r"[5KL9c][1-9A-HJ-NP-Za-km-z]{50,51}")
+_WIF = lazy(r"[5KL9c][1-9A-HJ-NP-Za-km-z]{50,51}")
 # A word and an underscore, then as much chance as only a key has; ids of messages and calls are shorter.
-_UNLISTED = re.compile(
+_UNLISTED = lazy(
     r"(?<![A-Za-z0-9_-])[a-z][a-z0-9]{1,11}(?:_[a-z0-9]{1,8}){0,2}_(?P<body>[A-Za-z0-9]{32,200}+)(?![A-Za-z0-9_-])"
 )
 

@@ -20,6 +20,7 @@ from counterpoint.formats.masking.base import LABEL, Scan, SecretSpan, view
 from counterpoint.formats.masking.encodings import encoded_secrets
 from counterpoint.formats.masking.forms import FORMS, attached, pgpass
 from counterpoint.formats.masking.names import NAME_WORDS, SPOKEN, Name, foreign_names, loose_at, name_at
+from counterpoint.formats.masking.patterns import lazy
 from counterpoint.formats.masking.people import emails, homes
 from counterpoint.formats.masking.personal import personal
 from counterpoint.formats.masking.prose import PROSE, passwords_in_prose
@@ -31,21 +32,21 @@ from counterpoint.formats.masking.tokens import BREAK, broken_tokens, is_beginni
 
 
 _LONGEST = 1 << 15
-_BLOCK_HEAD = re.compile(r"-{4,5} ?BEGIN [A-Z0-9 _-]{0,40}\Z")
-_BLOCK_FOOT = re.compile(r"-{4,5} ?END [A-Z0-9 _-]{0,40}\Z")
-_REST = re.compile(r"[A-Za-z0-9 ]{0,20}-{4,5}")
-_BLOCK_END = re.compile(r"-{4,5} ?END [A-Z0-9 _-]{0,60}-{4,5}")
+_BLOCK_HEAD = lazy(r"-{4,5} ?BEGIN [A-Z0-9 _-]{0,40}\Z")
+_BLOCK_FOOT = lazy(r"-{4,5} ?END [A-Z0-9 _-]{0,40}\Z")
+_REST = lazy(r"[A-Za-z0-9 ]{0,20}-{4,5}")
+_BLOCK_END = lazy(r"-{4,5} ?END [A-Z0-9 _-]{0,60}-{4,5}")
 # A body goes on over base64, headers, and line breaks, real or written out; quotes and signs of a string that goes on are
 # part of it.
-_BLOCK_BODY = re.compile(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s,:;.>|*#\"'`\\+-]){0,32768}+")
-_TIGHT = re.compile(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s]){0,32768}+")
-_LINE = re.compile(r"[A-Za-z0-9+/=]{30,}|(?:[A-Za-z0-9+/=]{8,}(?:\s|\\{1,8}[nr])+){3,}")
-_PUTTY = re.compile(
+_BLOCK_BODY = lazy(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s,:;.>|*#\"'`\\+-]){0,32768}+")
+_TIGHT = lazy(r"(?:\\{1,8}[nrt]|[A-Za-z0-9+/=\s]){0,32768}+")
+_LINE = lazy(r"[A-Za-z0-9+/=]{30,}|(?:[A-Za-z0-9+/=]{8,}(?:\s|\\{1,8}[nr])+){3,}")
+_PUTTY = lazy(
     r"private-lines: ?\d{1,4}(?P<value>(?:\s|\\{1,4}[nr]|[A-Za-z0-9+/=]){40,20000})(?:private-mac: ?[0-9a-f]{20,80})?",
     re.IGNORECASE,
 )
-_TWICE = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{20,16000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/_-]{40,80}){0,400}={0,2}")
-_XML = re.compile(r"<(?P<tag>D|P|Q|DP|DQ|InverseQ)>(?P<value>[A-Za-z0-9+/=\s]{20,2000})</(?P=tag)>")
+_TWICE = lazy(r"LS0tLS1CRUdJTi[A-Za-z0-9+/_-]{20,16000}(?:(?:\s|\\n){1,20}[A-Za-z0-9+/_-]{40,80}){0,400}={0,2}")
+_XML = lazy(r"<(?P<tag>D|P|Q|DP|DQ|InverseQ)>(?P<value>[A-Za-z0-9+/=\s]{20,2000})</(?P=tag)>")
 
 
 def _private_key(text: str, at: int) -> Iterator[SecretSpan]:
@@ -118,7 +119,7 @@ _BLOCKS = (
 # -- everything ----------------------------------------------------------------------------------------------------------------
 
 
-_RUN = re.compile(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
+_RUN = lazy(r"[A-Za-z0-9_+/=.~$-]{1,2000}+")
 _FIXED = (*FORMS, *SEEDS, *TABLES, *PROSE, *_BLOCKS)
 # A word is looked for by its first four characters; one that begins like many others, by four that stand further on in it.
 _INNER = {
@@ -135,7 +136,7 @@ _RARE_NAMES = frozenset(
     {"pin", "pat", "sas", "sig", "sid", "otp", "psk", "signature", "session", "sessid", "sessionid", "session_id", "session-id"}
 )
 _SAID_RARELY = _RARE_NAMES | {"auth", "cred", "cookie", "webhook", "ticket", "jwt", "hmac", "csrf", "xsrf"}
-_GIVEN = re.compile(r"(?:\\{0,4}[\"'`])?[:=]")
+_GIVEN = lazy(r"(?:\\{0,4}[\"'`])?[:=]")
 _FIELD_NEXT = " ,;|\t\r\n\"'`.*)]\\s_-0123456789"
 
 
@@ -160,15 +161,26 @@ class _Trigger(NamedTuple):
     """A fixed word, what looks for the secret behind it, the handler's number, and how far before them the word begins."""
 
 
-def _trigger(head: str) -> _Trigger:
-    words = [word for word in _NAMED if _inner(word)[:4] == head]
-    names = {_INNER.get(word, 0) for word in words} | ({-1} if head in {word[:4] for word in _TICKETS} else set())
-    fixed = [(word, handler, k, _INNER.get(word, 0)) for k, (word, handler) in enumerate(_FIXED) if _inner(word)[:4] == head]
-    return _Trigger(tuple(names), any(word not in _SAID_RARELY for word in words), tuple(fixed))
+def _by_head() -> dict[str, _Trigger]:
+    """Each beginning of a word, with what it may be part of."""
+    words: dict[str, list[str]] = {}
+    fixed: dict[str, list[tuple[str, Callable[[str, int], Iterator[SecretSpan]], int, int]]] = {}
+    for word in _NAMED:
+        words.setdefault(_inner(word)[:4], []).append(word)
+    for k, (word, handler) in enumerate(_FIXED):
+        fixed.setdefault(_inner(word)[:4], []).append((word, handler, k, _INNER.get(word, 0)))
+    tickets = {word[:4] for word in _TICKETS}
+    return {
+        head: _Trigger(
+            tuple({_INNER.get(word, 0) for word in words.get(head, ())} | ({-1} if head in tickets else set())),
+            any(word not in _SAID_RARELY for word in words.get(head, ())),
+            tuple(fixed.get(head, ())),
+        )
+        for head in {*words, *fixed, *tickets}
+    }
 
 
-_HEADS = {word[:4] for word in (*map(_inner, _NAMED), *_TICKETS, *(_inner(w) for w, _ in _FIXED))}
-_BY_HEAD = {head: _trigger(head) for head in _HEADS}
+_BY_HEAD = _by_head()
 _NONE = _Trigger((), False, ())
 
 

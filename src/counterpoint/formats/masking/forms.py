@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import SecretSpan, every, has_digit, is_filler, is_random
 from counterpoint.formats.masking.names import TOKEN
+from counterpoint.formats.masking.patterns import lazy
 
 Found = Iterator[SecretSpan]
 _QUOTE = r"\\{0,8}[\"'`]?"
@@ -31,21 +32,21 @@ _SCHEME = (
     r"(?:(?:Bearer|Basic|Token|Bot|ApiKey|Api-Key|Digest|Negotiate|NTLM|OAuth|"
     r"SharedKey|SharedAccessSignature|AWS4-HMAC-SHA256|GoogleLogin|Key|Splunk|GenieKey|SSWS|PVEAPIToken)\s{1,4})?"
 )
-_AUTHORIZATION = re.compile(
+_AUTHORIZATION = lazy(
     rf"authorization{_QUOTE}\]?[ \t]{{0,4}}(?:[:=,]|=>)[ \t]{{0,4}}{_QUOTE}(?P<scheme>{_SCHEME})(?P<value>[^\"'`\\\r\n<>{{"
     rf"}}]{{6,2000}})",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"bearer(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9._~+/=-]{16,4000})", re.IGNORECASE)
-_BASIC = re.compile(r"basic(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9+/_-]{8,600}={0,2})", re.IGNORECASE)
-_COOKIE = re.compile(
+_BEARER = lazy(r"bearer(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9._~+/=-]{16,4000})", re.IGNORECASE)
+_BASIC = lazy(r"basic(?:\s|%20|\+){1,4}(?P<value>[A-Za-z0-9+/_-]{8,600}={0,2})", re.IGNORECASE)
+_COOKIE = lazy(
     rf"(?:set-)?cookie2?{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[^\"'`\r\n<>]{{6,4000}})", re.IGNORECASE
 )
-_PAIR = re.compile(r"(?P<name>[A-Za-z0-9_.$\-]{1,80})=(?P<value>[^;,\s\"'\\]{6,2000})")
+_PAIR = lazy(r"(?P<name>[A-Za-z0-9_.$\-]{1,80})=(?P<value>[^;,\s\"'\\]{6,2000})")
 _ATTRIBUTE = frozenset(
     {"path", "domain", "expires", "max-age", "samesite", "version", "comment", "priority", "theme", "lang", "locale", "consent"}
 )
-_DIRECTIVE = re.compile(
+_DIRECTIVE = lazy(
     r"(?P<name>response|signature|credential|oauth_token|oauth_signature|mac|hash|nonce|cnonce|"
     r"auth|token)=\\{0,8}[\"']?(?P<value>[^\s,\"'\\]{6,500})",
     re.I,
@@ -120,18 +121,18 @@ def _cookie(text: str, at: int) -> Found:
 
 _USER = r"://(?P<user>[^\s/:@\"'`\\<>\[\]]{0,128}):"
 _HOST = r"@(?=[A-Za-z0-9_.\[%-]{1,255}(?:[:/?#,\s\"'`\\)\]}>;]|\Z))"
-_IN_URL = re.compile(_USER + r"(?P<value>[^\s/\"'`\\<>]{1,300})" + _HOST)
-_IN_DATABASE = re.compile(_USER + r"(?P<value>[^\s\"'`\\<>]{1,300})" + _HOST)
+_IN_URL = lazy(_USER + r"(?P<value>[^\s/\"'`\\<>]{1,300})" + _HOST)
+_IN_DATABASE = lazy(_USER + r"(?P<value>[^\s\"'`\\<>]{1,300})" + _HOST)
 _DATABASES = ("postgres", "postgresql", "mysql", "mariadb", "mongodb", "mongodb+srv", "redis", "rediss", "amqp", "amqps",
               "mssql", "sqlserver", "oracle",
               "cockroachdb", "clickhouse", "snowflake", "ftp", "sftp", "smtp", "smtps", "ldap", "ldaps", "kafka", "nats",
               "couchbase", "cassandra")  # fmt: skip
-_CODE = re.compile(
+_CODE = lazy(
     r"[?&](?:code|assertion|samlresponse|samlrequest|state|code_verifier|key|hash)=(?P<value>[^\s&\"'`\\<>#;)]{16,4000"
     r"})",
     re.IGNORECASE,
 )
-_TOKEN_URL = re.compile(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{3,255}")
+_TOKEN_URL = lazy(r"://(?P<value>[A-Za-z0-9_~.%+-]{16,255})@[A-Za-z0-9.-]{3,255}")
 
 
 def _url(text: str, at: int) -> Found:
@@ -155,31 +156,31 @@ def _url(text: str, at: int) -> Found:
 # -- command lines -------------------------------------------------------------------------------------------------------------
 
 _ARGUMENT = r"(?P<open>\\{0,8}[\"']?)(?P<value>[^\s\"'`\\<>]{3,200})"
-_USER_PASSWORD = re.compile(
+_USER_PASSWORD = lazy(
     r"(?:(?<![\w-])-u|--user|--proxy-user|(?<![\w-])-U|--creds?|--auth|--basic-auth|(?<![\w-])-a)(?:[ \t]{1,4}|"
     r"=)?\\{0,8}[\"']?(?P<user>[^\s:\"'%/\\]{1,80})[:%](?P<value>[^\s\"'\\]{3,200})"
 )
-_USER_QUOTED = re.compile(
+_USER_QUOTED = lazy(
     r"(?:(?<![\w-])-u|--user|--proxy-user)[ \t=]{0,4}\\{0,8}(?P<open>[\"'])[^\s:\"'\\]{1,80}:(?P<value>[^\"'\\\n]{3,200})("
     r"?P=open)"
 )
-_P_OPTION = re.compile(rf"(?<![\w-])(?:-p|--pass|-pw|-P)[ \t]{{0,4}}{_ARGUMENT}")
-_P_ATTACHED = re.compile(rf"(?<![\w-])-p{_ARGUMENT}")
-_A_OPTION = re.compile(rf"(?<![\w-])(?:-a|--pass|-w|-k|-K|-W)[ \t]{{1,4}}{_ARGUMENT}")
-_SLASH_OPTION = re.compile(r"/(?:p|pass|password|rp)[: ](?P<value>[^\s\"'`\\<>]{3,200})", re.IGNORECASE)
-_PASS_ARG = re.compile(r"(?:-pass(?:in|out)?[ \t]{1,4}|(?<=\s))pass:(?P<value>[^\s\"'`\\<>]{3,200})")
-_LFTP = re.compile(r"(?<![\w-])-u[ \t]{1,4}[^\s,\"']{1,80},(?P<value>[^\s\"'\\]{3,200})")
-_SQLPLUS = re.compile(r"[ \t](?P<user>[A-Za-z]\w{0,40})/(?P<value>[^\s@/\"']{3,100})@[\w.:/-]{2,255}")
-_HTPASSWD = re.compile(
+_P_OPTION = lazy(rf"(?<![\w-])(?:-p|--pass|-pw|-P)[ \t]{{0,4}}{_ARGUMENT}")
+_P_ATTACHED = lazy(rf"(?<![\w-])-p{_ARGUMENT}")
+_A_OPTION = lazy(rf"(?<![\w-])(?:-a|--pass|-w|-k|-K|-W)[ \t]{{1,4}}{_ARGUMENT}")
+_SLASH_OPTION = lazy(r"/(?:p|pass|password|rp)[: ](?P<value>[^\s\"'`\\<>]{3,200})", re.IGNORECASE)
+_PASS_ARG = lazy(r"(?:-pass(?:in|out)?[ \t]{1,4}|(?<=\s))pass:(?P<value>[^\s\"'`\\<>]{3,200})")
+_LFTP = lazy(r"(?<![\w-])-u[ \t]{1,4}[^\s,\"']{1,80},(?P<value>[^\s\"'\\]{3,200})")
+_SQLPLUS = lazy(r"[ \t](?P<user>[A-Za-z]\w{0,40})/(?P<value>[^\s@/\"']{3,100})@[\w.:/-]{2,255}")
+_HTPASSWD = lazy(
     r"[ \t]-[a-zA-Z]{0,4}b[a-zA-Z]{0,4}[ \t]{1,8}(?:\S{1,200}[ \t]{1,8})?[^\s-]\S{0,200}[ \t]{1,8}(?P<value>[^\s\"'|"
     r";]{3,100})"
 )
-_ECHO = re.compile(
+_ECHO = lazy(
     r"(?:echo|printf)[ \t]{1,8}(?:-n[ \t]{1,8}|'%s'[ \t]{1,8}|\"%s\"[ \t]{1,8})?[\"']?(?P<value>[^\s\"'|"
     r";$`]{4,200})[\"']?[ \t]{0,8}\|[ \t]{0,8}(?:sudo[ \t]{1,8}-S|docker[ \t]{1,8}login|passwd|"
     r"chpasswd|openssl|gh[ \t]{1,8}auth|gpg)"
 )
-_LOGIN = re.compile(
+_LOGIN = lazy(
     r"(?:vault[ \t]{1,8}login|npm[ \t]{1,8}token|heroku[ \t]{1,8}auth:token|ngrok[ \t]{1,8}(?:config[ \t]{1,8}add-)?authto"
     r"ken|wandb[ \t]{1,8}login|doctl[ \t]{1,8}auth)[ \t]{1,8}(?:--?\S{1,200}[ \t]{1,8}){0,3}(?P<value>[A-Za-z0-9._-]{12,20"
     r"0})"
@@ -203,7 +204,7 @@ _TOOLS: dict[str, tuple[re.Pattern[str], ...]] = {
 }
 # Tools whose -p often means something else.
 _OTHER_P = ("wget", "gpg ", "zip ", "docker login")
-_NOT_P = re.compile(r"\d{1,5}(?::\d{1,5})?(?:/\w+)?|[a-z]{1,12}|\S*[/:,]\S*|-\S*")
+_NOT_P = lazy(r"\d{1,5}(?::\d{1,5})?(?:/\w+)?|[a-z]{1,12}|\S*[/:,]\S*|-\S*")
 
 
 def _user_password(text: str, at: int) -> Found:
@@ -263,46 +264,46 @@ def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | Non
 
 # -- files ---------------------------------------------------------------------------------------------------------------------
 
-_NETRC = re.compile(
+_NETRC = lazy(
     r"(?:machine\s{1,8}\S{1,200}|default)\s{1,20}(?:(?:login|account|user)\s{1,20}\S{1,200}\s{1,20}){0,2}password\s{1,20}["
     r"\"']?(?P<value>[^\s\"'\\]{2,300})"
 )
-_NETRC_LOGIN = re.compile(r"login\s{1,20}\S{1,200}\s{1,20}password\s{1,20}[\"']?(?P<value>[^\s\"'\\]{2,300})")
-_NETRC_FIRST = re.compile(r"password\s{1,20}(?P<value>[^\s\"'\\]{2,300})\s{1,20}login\s")
-_PGPASS = re.compile(
+_NETRC_LOGIN = lazy(r"login\s{1,20}\S{1,200}\s{1,20}password\s{1,20}[\"']?(?P<value>[^\s\"'\\]{2,300})")
+_NETRC_FIRST = lazy(r"password\s{1,20}(?P<value>[^\s\"'\\]{2,300})\s{1,20}login\s")
+_PGPASS = lazy(
     r"(?P<host>[A-Za-z0-9_.*\[\]-]{1,200}):(?P<port>\*|\d{4,5}):(?P<base>[^:\s\"']{1,64}):(?P<user>[^:\s\"']{1,64}):(?P<va"
     r"lue>(?:[^\s:\"'\\]|\\[:\\]){3,200})(?=\s|\Z|[\"'`\\\0])"
 )
-_SHADOW = re.compile(r"[a-z_][a-z0-9_-]{0,31}:(?P<value>[./A-Za-z0-9]{13}):\d{4,6}:")
-_JAR = re.compile(r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,20}\t[^\t\n]{1,200}\t(?P<value>[^\t\n\r]{4,4000})")
-_IDENTIFIED = re.compile(
+_SHADOW = lazy(r"[a-z_][a-z0-9_-]{0,31}:(?P<value>[./A-Za-z0-9]{13}):\d{4,6}:")
+_JAR = lazy(r"\t(?:TRUE|FALSE)\t[^\t\n]{1,200}\t(?:TRUE|FALSE)\t\d{1,20}\t[^\t\n]{1,200}\t(?P<value>[^\t\n\r]{4,4000})")
+_IDENTIFIED = lazy(
     r"identified(?:\s{1,4}with\s{1,4}\S{1,60})?\s{1,4}by\s{1,4}(?:password\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\\\n]{3,200}"
     r")",
     re.IGNORECASE,
 )
-_AUTH_FIELD = re.compile(rf"_?auth{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[A-Za-z0-9+/]{{8,600}}={{0,2}})")
-_JWK = re.compile(
+_AUTH_FIELD = lazy(rf"_?auth{_QUOTE}[ \t]{{0,4}}[:=][ \t]{{0,4}}{_QUOTE}(?P<value>[A-Za-z0-9+/]{{8,600}}={{0,2}})")
+_JWK = lazy(
     r"\\{0,8}[\"'](?:d|p|q|dp|dq|qi|k)\\{0,8}[\"']\s{0,4}:\s{0,4}\\{0,8}[\"'](?P<value>[A-Za-z0-9_-]{20,2000})\\{0,8}[\"']"
 )
-_CONNECT = re.compile(
+_CONNECT = lazy(
     r"connect\s{0,4}\(\s{0,4}[\"'][^\"'\n]{1,200}[\"']\s{0,4},\s{0,4}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,4}[\"'](?P<valu"
     r"e>[^\"'\n]{4,128})[\"']"
 )
-_LDAP_HASH = re.compile(
+_LDAP_HASH = lazy(
     r"\{s?(?:sha|md5|smd5|sha256|sha512|crypt|ssha|ssha256|ssha512)\}(?P<value>[A-Za-z0-9+/$.]{13,200}={0,2})", re.IGNORECASE
 )
-_ANSIBLE = re.compile(
+_ANSIBLE = lazy(
     r"\$ANSIBLE_VAULT;[\d.]{1,8};AES\d{0,3}(?:;\w{1,40})?(?:\s{1,20}|\\n\s{0,20})(?P<value>(?:[0-9a-f]{20,90}(?:\s{0,20}|"
     r"\\n\s{0,20})){1,400})"
 )
-_SEED = re.compile(
+_SEED = lazy(
     r"(?:seed|mnemonic|recovery|backup|secret)[ _-]?(?:phrase|words?)?(?:\s{0,2}(?:is|are))?\\{0,8}[\"'`]?\s{0,4}[:=]?\s{0"
     r",4}\\{0,8}[\"'`(\[]?(?P<value>[a-z]{3,8}(?:[ ,]{1,2}[a-z]{3,8}){11,23})(?![a-z ]{2,3})",
     re.IGNORECASE,
 )
 
 
-_PORT = re.compile(r":(?:\*|\d{4,5}):")
+_PORT = lazy(r":(?:\*|\d{4,5}):")
 
 
 def pgpass(text: str) -> Found:
@@ -321,26 +322,26 @@ def _jwk(text: str, at: int) -> Found:
             yield _span(match, "value", "jwk")
 
 
-_SECURE_STRING = re.compile(
+_SECURE_STRING = lazy(
     r"convertto-securestring\s{1,4}(?:-string\s{1,4})?\\{0,8}[\"'](?P<value>[^\"'\n]{4,200})", re.IGNORECASE
 )
-_NET_USER = re.compile(r"net\s{1,4}user\s{1,4}[^\s/]{1,60}\s{1,4}(?P<value>[^\s/*][^\s]{3,100})", re.IGNORECASE)
-_OTPAUTH = re.compile(r"otpauth://[^\s\"']{0,200}?[?&]secret=(?P<value>[A-Za-z2-7]{16,128})", re.IGNORECASE)
-_AUTH_PLAIN = re.compile(r"auth(?:\s{1,4}|=)(?:plain|login|xoauth2)\s{1,4}(?P<value>[A-Za-z0-9+/]{8,2000}={0,2})", re.IGNORECASE)
-_CISCO = re.compile(r"(?:password|secret|key-string|community)\s{1,4}[0-9]\s{1,4}(?P<value>[^\s\"']{6,200})", re.IGNORECASE)
-_PASSWORD_FOR = re.compile(
+_NET_USER = lazy(r"net\s{1,4}user\s{1,4}[^\s/]{1,60}\s{1,4}(?P<value>[^\s/*][^\s]{3,100})", re.IGNORECASE)
+_OTPAUTH = lazy(r"otpauth://[^\s\"']{0,200}?[?&]secret=(?P<value>[A-Za-z2-7]{16,128})", re.IGNORECASE)
+_AUTH_PLAIN = lazy(r"auth(?:\s{1,4}|=)(?:plain|login|xoauth2)\s{1,4}(?P<value>[A-Za-z0-9+/]{8,2000}={0,2})", re.IGNORECASE)
+_CISCO = lazy(r"(?:password|secret|key-string|community)\s{1,4}[0-9]\s{1,4}(?P<value>[^\s\"']{6,200})", re.IGNORECASE)
+_PASSWORD_FOR = lazy(
     r"pass(?:word|phrase)\s{1,2}for\s{1,2}[^\n]{1,120}?:[ \t]{1,3}(?P<value>[^\s\"'`<>\\]{4,200})", re.IGNORECASE
 )
-_ADD_MASK = re.compile(r"::add-mask::(?P<value>[^\s\"'\\]{4,400})")
-_HERE = re.compile(r"<<<\s{0,2}\\{0,8}[\"']?(?P<value>[^\s\"'$\\]{4,200})")
+_ADD_MASK = lazy(r"::add-mask::(?P<value>[^\s\"'\\]{4,400})")
+_HERE = lazy(r"<<<\s{0,2}\\{0,8}[\"']?(?P<value>[^\s\"'$\\]{4,200})")
 
 
-_TUPLE = re.compile(
+_TUPLE = lazy(
     r"(?:auth|login|credentials?|creds|basicauth|signin)(?:\s{0,3}[=:])?\s{0,3}(?:[A-Za-z.]{0,40}\(|"
     r"\[)\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\s\"']{4,200})[\"']",
     re.IGNORECASE,
 )
-_ORACLE = re.compile(r"oracle:thin:[^\s/@]{1,60}/(?P<value>[^\s@\"']{3,100})@", re.IGNORECASE)
+_ORACLE = lazy(r"oracle:thin:[^\s/@]{1,60}/(?P<value>[^\s@\"']{3,100})@", re.IGNORECASE)
 
 
 def _is_phrase(value: str) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from counterpoint.formats.masking.patterns import lazy
 from counterpoint.formats.masking.tokens import trie
 
 PASSWORD, SECRET, TOKEN, KEY = 4, 3, 2, 1
@@ -51,17 +52,17 @@ SPOKEN = frozenset({
 """Names that sentences use."""
 # What stands behind a name that is a field of a line, and behind one that is a word of a sentence.
 _FIELD_ENDS = r"\\{0,4}[\"'`*]{0,2}[ \t]{0,40}(?:[,;|\t\r\n\]\0]|\\{1,4}[nrt]|</|\Z)|[ \t]{2}"
-_LOOSE = re.compile(
+_LOOSE = lazy(
     f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?:(?P<field>(?={_FIELD_ENDS}))|(?=[ \t]{{1,2}}\\S|[.,;!?)\"'`]))"
 )
-_ENDS = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
+_ENDS = lazy(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL}){_FOLLOWS}")
 _FOREIGN_LETTERS = np.array([ord(word[0]) for word in _LEVELS if not word[0].isascii()], np.uint32)
 SIGNED = frozenset({"signature", "sig", "hmac", "verifier"})
 """Words for what proves something; it is secret in an address only."""
 NAME_WORDS = tuple(word for word in _LEVELS if word.isascii())
 """The words that end a name."""
-_OPTION = re.compile(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
-_SETS = re.compile(
+_OPTION = lazy(f"(?P<word>{trie(list(_LEVELS))})(?P<tail>{_TAIL})(?=[ \\t]{{1,3}}\\S)")
+_SETS = lazy(
     r"(?:env|setx?(?:[ \t]{1,4}--?[a-z-]{1,12}){0,5}|setenv|put|config(?:[ \t]+--?[a-z]+)*|password)[ \t]+[\w./:-]{0,40}\Z"
 )
 # Words that are the end of many others: a letter must not stand before them.

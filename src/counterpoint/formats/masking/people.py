@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator
 
 from counterpoint.formats.masking.base import SecretSpan, every
+from counterpoint.formats.masking.patterns import lazy
 
 _LOCAL = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
-_DOMAIN = re.compile(r"(?!\d{1,63}+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
+_DOMAIN = lazy(r"(?!\d{1,63}+\.\d)(?:[A-Za-z0-9-]{1,63}+\.){1,8}(?P<top>[A-Za-z]{2,24}+)(?![A-Za-z0-9@])")
 _TOPS = frozenset({"com", "org", "net", "edu", "gov", "io", "dev", "ai", "co", "de", "uk", "fr", "cn", "jp", "in", "eu", "info"})
 _FILES = frozenset({
     "png", "jpg", "jpeg", "gif", "svg", "webp", "ico", "js", "ts", "tsx", "jsx", "mjs", "cjs", "css", "json", "html", "txt",
@@ -55,15 +56,15 @@ _HOLDERS = (
     "var", "usr", "export", "data", "mnt", "net", "nfs", "srv", "vol", "storage", "lustre", "gpfs", "cluster", "hpc", "scratch",
     "work", "private", "host", "hostfs", "rootfs", "nas", "shared", "fsx", "efs", "afs", "array",
 )  # fmt: skip
-_HELD = re.compile(rf"(?:/(?:{'|'.join(_HOLDERS)})(?:/[A-Za-z0-9_.-]{{1,40}})?|-(?:{'|'.join(_HOLDERS)}))\Z")
+_HELD = lazy(rf"(?:/(?:{'|'.join(_HOLDERS)})(?:/[A-Za-z0-9_.-]{{1,40}})?|-(?:{'|'.join(_HOLDERS)}))\Z")
 _HOMES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (f"/{_HOME}/", re.compile(rf"/{_HOME}/{_NAME}")),
-    (f"/{_HOME}s/", re.compile(rf"/{_HOME}s/{_NAME}")),
-    (f"-{_HOME}-", re.compile(rf"-{_HOME}-{_WORD}")),
-    ("Users", re.compile(rf"Users(?:/|\\{{1,8}}+){_NAME}|Users-{_WORD}")),
-    ("and Settings", re.compile(rf"and Settings(?:/|\\{{1,8}}+){_NAME}")),
-    ("/media/", re.compile(rf"/media/{_NAME}(?=/)")),
-    ("~", re.compile(r"~([A-Za-z_][A-Za-z0-9._-]{1,31})(?=/)")),
+    (f"/{_HOME}/", lazy(rf"/{_HOME}/{_NAME}")),
+    (f"/{_HOME}s/", lazy(rf"/{_HOME}s/{_NAME}")),
+    (f"-{_HOME}-", lazy(rf"-{_HOME}-{_WORD}")),
+    ("Users", lazy(rf"Users(?:/|\\{{1,8}}+){_NAME}|Users-{_WORD}")),
+    ("and Settings", lazy(rf"and Settings(?:/|\\{{1,8}}+){_NAME}")),
+    ("/media/", lazy(rf"/media/{_NAME}(?=/)")),
+    ("~", lazy(r"~([A-Za-z_][A-Za-z0-9._-]{1,31})(?=/)")),
 )
 _NOBODY = frozenset({
     "shared", "public", "default", "user", "users", "username", "runner", "runneradmin", "ubuntu", "vscode", "node", "root",
@@ -118,11 +119,11 @@ def _is_slug(text: str, at: int) -> bool:
     return held is not None and (held.start() == 0 or text[held.start() - 1] in "/\\\"'`=:,( \t\n\0")
 
 
-_ON_VOLUME = re.compile(
+_ON_VOLUME = lazy(
     r"/(?:System/Volumes|Volumes|mnt|media|run/media|export|data|net|nfs|srv|cygdrive)/(?:[^/\n\"'`:]{1,40}/){0,2}\Z"
 )
-_ON_SERVER = re.compile(r"(?:\\{2,4}|//)[A-Za-z0-9_.-]{1,60}(?:\\{1,2}|/)(?:[A-Za-z]\$(?:\\{1,2}|/))?\Z")
-_DRIVE_SLUG = re.compile(r"(?:^|[/\\\"'`=:,(\s\0])(?:[A-Za-z]-{1,2}|-(?:mnt-|cygdrive-)?(?:[a-z]-)?)\Z")
+_ON_SERVER = lazy(r"(?:\\{2,4}|//)[A-Za-z0-9_.-]{1,60}(?:\\{1,2}|/)(?:[A-Za-z]\$(?:\\{1,2}|/))?\Z")
+_DRIVE_SLUG = lazy(r"(?:^|[/\\\"'`=:,(\s\0])(?:[A-Za-z]-{1,2}|-(?:mnt-|cygdrive-)?(?:[a-z]-)?)\Z")
 
 
 def _is_users(text: str, at: int) -> bool:
@@ -153,7 +154,7 @@ def _is_media(text: str, at: int) -> bool:
     return _is_root(text, at) and _DISK.match(text, at) is not None
 
 
-_DISK = re.compile(r"/media/[a-z_][a-z0-9_-]{1,31}/(?:[A-Z0-9][A-Z0-9_ -]{2,31}|[0-9a-f]{4,8}-[0-9a-f-]{4,31})(?:[/\s\"']|\Z)")
+_DISK = lazy(r"/media/[a-z_][a-z0-9_-]{1,31}/(?:[A-Z0-9][A-Z0-9_ -]{2,31}|[0-9a-f]{4,8}-[0-9a-f-]{4,31})(?:[/\s\"']|\Z)")
 
 
 def _is_tilde(text: str, at: int) -> bool:

@@ -15,23 +15,24 @@ import re
 from collections.abc import Iterator
 
 from counterpoint.formats.masking.base import SecretSpan, has_digit
+from counterpoint.formats.masking.patterns import lazy
 
-_CARD = re.compile(r"(?<![\w.+-])[3-6]\d{3}(?:[ -]?\d){8,15}(?![\w-])(?!\.\d)")
-_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?![A-Za-z0-9])")
-_PHONE = re.compile(
+_CARD = lazy(r"(?<![\w.+-])[3-6]\d{3}(?:[ -]?\d){8,15}(?![\w-])(?!\.\d)")
+_IBAN = lazy(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?![A-Za-z0-9])")
+_PHONE = lazy(
     r"(?<![\w.+/=-])(?:\+|00(?=[1-9]\d))\d{1,3}[ ./-]?(?:\(0?\d{1,5}\)[ ./-]?)?\d(?:[ ./-]?\d){5,12}(?![\w-])(?!\.\d)"
 )
-_CALLED = re.compile(
+_CALLED = lazy(
     r"(?:phone|telephone|mobile|cell|tel|fax|telefon|handy|mobil|rufnummer|whatsapp|teléfono|téléphone|telefono)(?:[ _-]?(?:num"
     r"ber|no|nummer|nr))?"
     r"\\{0,4}[\"'`]?\.?[ \t]{0,2}[:=]?[ \t]{0,2}\\{0,4}[\"'`]?(?P<value>\(?\d{2,5}\)?(?:[ ./-]?\d{2,5}){1,5})(?![\w-])(?!\.\d)",
     re.IGNORECASE,
 )
-_IPV4 = re.compile(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-])(?!\.\d)")
-_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
-_BASE64 = re.compile(r"(?<![\w+/=.-])[A-Za-z0-9+/]{12,200}={0,2}(?![\w+/=])")
-_PAIR = re.compile(r"[\w.@+-]{2,64}:[\x21-\x7e]{4,64}")
-_VERSION = re.compile(r"(?:version|release|v|chrome|firefox|safari|edg|opr|gecko|webkit|build)[ /=:]{0,2}\Z", re.IGNORECASE)
+_IPV4 = lazy(r"(?<![\w.-])(?:\d{1,3}\.){3}\d{1,3}(?![\w-])(?!\.\d)")
+_IPV6 = lazy(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:.])")
+_BASE64 = lazy(r"(?<![\w+/=.-])[A-Za-z0-9+/]{12,200}={0,2}(?![\w+/=])")
+_PAIR = lazy(r"[\w.@+-]{2,64}:[\x21-\x7e]{4,64}")
+_VERSION = lazy(r"(?:version|release|v|chrome|firefox|safari|edg|opr|gecko|webkit|build)[ /=:]{0,2}\Z", re.IGNORECASE)
 _OURS = tuple(ipaddress.ip_network(net) for net in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"))
 """Addresses that are kept for documentation (RFC 5737, 3849)."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from counterpoint.formats.masking.base import CODE_JOINS, JOINS, SecretSpan, has_digit, is_filler, is_signed
 from counterpoint.formats.masking.names import Name
+from counterpoint.formats.masking.patterns import lazy
 
 _OF = (
     r"(?:for|to|of|on|at|in|für|fuer|von|zu|zum|zur|vom|am|auf|beim|pour|de|du|des|da|do|para|del|di|per|voor|van|dla|för|till|"
@@ -29,16 +30,16 @@ _THEN = (
 )
 _QUOTE = r"[\"'`“„«‘*]{0,2}"
 _VALUE = r"(?P<value>[^\s\"'`“”„«»‘’<>|\\]{4,100})"
-_SAID = re.compile(
+_SAID = lazy(
     rf"(?:[ \t]{{1,2}}\(?{_OF}[ \t]{{1,2}}[^\n.;:!?\"'`=]{{1,60}}?)?[ \t]{{0,2}}(?:(?<=[ \t]){_IS}|[:=]|→|->)[ \t]{{1,3}}"
     rf"{_THEN}{_QUOTE}{_VALUE}",
     re.IGNORECASE,
 )
-_SET_TO = re.compile(
+_SET_TO = lazy(
     rf"[ \t]{{1,2}}(?:(?:now|jetzt)[ \t])?(?:to|auf|in|as|als|su|en|a)[ \t]{{1,2}}{_QUOTE}{_VALUE}", re.IGNORECASE
 )
-_NEXT = re.compile(rf"[ \t]{{1,2}}{_QUOTE}{_VALUE}")
-_BEFORE = re.compile(
+_NEXT = lazy(rf"[ \t]{{1,2}}{_QUOTE}{_VALUE}")
+_BEFORE = lazy(
     r"(?:\A|[\s\"'`(“„«*])(?P<value>[^\s\"'`“”„«»<>|\\]{6,100})[\"'`“”»*,]{0,2}[ \t]{1,2}(?:(?:is|was|as|als|ist|war|comme|como"
     r"|come|est|es|é|è|som|jako)[ \t]{1,2}"
     r"(?:(?:now|jetzt|still|noch)[ \t]{1,2})?(?:(?:the|a|my|our|your|his|her|their|das|dein|dem|unser|mein|ihr|le|la|el|o|a|mot"
@@ -46,14 +47,14 @@ _BEFORE = re.compile(
     r"(?:[\w.-]{1,24}[ \t]{1,2}){0,2}?)\Z",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(
+_LOGIN = lazy(
     rf"(?:credentials?|creds|zugangsdaten|anmeldedaten|logins?|identifiants|credenciales)[ \t]{{0,2}}(?:[:=]|are|sind|for \S{{1"
     rf",40}})[ \t]{{0,3}}{_QUOTE}"
     rf"(?P<user>[^\s/\"'`,;]{{1,64}}){_QUOTE}[ \t]{{0,2}}(?:/|,|\||:)[ \t]{{0,2}}{_QUOTE}{_VALUE}",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W\d_]{3,24}")
-_NO_PASSWORD = re.compile(
+_WORD = lazy(r"[^\W\d_]{3,24}")
+_NO_PASSWORD = lazy(
     r"(?:sha|utf|base|int|uint|float|python|py|http|https|ipv|oauth|md|mp|gpt|claude|v|version|step|part|page|item|node|task|li"
     r"ne|level|issue|rfc|bcrypt|argon|"
     r"pbkdf|aes|rsa|es|rs|hs|ed|x|p|q|win|windows|ubuntu|debian|auth|web|ipsec|wpa|tls|ssl|s|i|k|l|a|b|case|test|user|field|opt"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_random, is_scrambled
 from counterpoint.formats.masking.names import PASSWORD, TOKEN, level_of
+from counterpoint.formats.masking.patterns import lazy
 
 Found = Iterator[SecretSpan]
 
@@ -32,21 +33,21 @@ def _match(pattern: re.Pattern[str], rule: str, ask: Callable[[str], bool] | Non
 
 # -- one-time passwords and backup codes ---------------------------------------------------------------------------------------
 
-_SEED = re.compile(
+_SEED = lazy(
     r"(?:totp|2fa|mfa|otp|authenticator|two[- ]factor)[\w \-.\"'`(:=\{,\\>]{0,48}?[ \"'`(:=>]"
     r"(?P<value>(?:[A-Za-z2-7]{4}[ -]){3,15}[A-Za-z2-7]{4}|[A-Z2-7]{16,64}|[a-z2-7]{16,64})(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_MIGRATION = re.compile(r"otpauth-migration://[a-z]{1,20}\?data=(?P<value>[A-Za-z0-9+/%=_-]{20,4000})", re.IGNORECASE)
-_CODE_HEAD = re.compile(
+_MIGRATION = lazy(r"otpauth-migration://[a-z]{1,20}\?data=(?P<value>[A-Za-z0-9+/%=_-]{20,4000})", re.IGNORECASE)
+_CODE_HEAD = lazy(
     r"[\w -]{0,24}(?:codes?|codigos?|códigos?|secours|recuperación)\b(?:[ \t]{1,2}[\w()-]{1,16}){0,4}?[ \t]{0,2}(?P<sign>[:=]|"
     r"\b(?:are|is|sind|lauten|"
     r"lautet)\b:?|(?=\s{0,2}(?:\r?\n|\\n)))\\{0,4}[\"'`]?",
     re.IGNORECASE,
 )
-_BETWEEN = re.compile(r"(?:[\s,;|\"'`\[\](){}]|\\{1,4}[nrt]|\d{1,2}[.)][ \t]|[-*•][ \t]){0,24}+")
-_CODE = re.compile(r"[A-Za-z0-9]{4,12}(?:-[A-Za-z0-9]{3,12}){0,5}+(?![\w/.@-])")
-_DAY = re.compile(r"(?:19|20)\d\d(?:-\d\d-\d\d)?")
+_BETWEEN = lazy(r"(?:[\s,;|\"'`\[\](){}]|\\{1,4}[nrt]|\d{1,2}[.)][ \t]|[-*•][ \t]){0,24}+")
+_CODE = lazy(r"[A-Za-z0-9]{4,12}(?:-[A-Za-z0-9]{3,12}){0,5}+(?![\w/.@-])")
+_DAY = lazy(r"(?:19|20)\d\d(?:-\d\d-\d\d)?")
 
 
 def _is_seed(value: str) -> bool:
@@ -77,19 +78,19 @@ def _codes(text: str, at: int) -> Found:
 
 # -- wallets -------------------------------------------------------------------------------------------------------------------
 
-_WALLET = re.compile(
+_WALLET = lazy(
     r"(?:wallet|from_key|fromsecretkey|fromprivatekey|privatekeytoaccount|importprivkey|privatekey|accounts)\\{0,4}[\"'`]?\s{0,"
     r"4}[:=]?\s{0,4}[(\[ ]"
     r"\s{0,8}(?:[\w.]{1,40}\(\s{0,4}){0,2}\\{0,4}[\"'`]?(?P<value>(?:0x)?[0-9a-fA-F]{64}|[1-9A-HJ-NP-Za-km-z]{50,90})(?![A-Za-z"
     r"0-9])",
     re.IGNORECASE,
 )
-_BYTES = re.compile(
+_BYTES = lazy(
     r"(?:id\.json|keypair|secret_?key|private_?key|solana)[^\[\n]{0,40}\n?[^\[\n]{0,20}\[\s{0,4}(?P<value>\d{1,3}(?:,\s{0,2}\d{"
     r"1,3}){63})\s{0,4}\]",
     re.IGNORECASE,
 )
-_WALLET_SECRET = re.compile(
+_WALLET_SECRET = lazy(
     r"(?:wallet|solana|keypair|phantom)[\w \"'`.-]{0,30}?(?:secret|private)[\w \"'`.-]{0,12}[:=][ \t]{0,4}\\{0,4}[\"'`]?"
     r"(?P<value>(?:0x)?[0-9a-fA-F]{64}|[1-9A-HJ-NP-Za-km-z]{50,90})(?![A-Za-z0-9])",
     re.IGNORECASE,
@@ -98,7 +99,7 @@ _WALLET_SECRET = re.compile(
 
 # -- cookies of Erlang ---------------------------------------------------------------------------------------------------------
 
-_ERLANG = re.compile(
+_ERLANG = lazy(
     r"(?:-setcookie|--cookie|set_cookie|erlang[._ -]cookie|release_cookie)\\{0,4}[\"'`]?(?:[ \t]{1,3}(?:is|=|:)|[ \t]{0,3}[:=(,"
     r"])?\s{0,8}(?:node\(\)\s{0,2},\s{0,2})?"
     r":?\\{0,4}[\"'`]?(?P<value>[A-Za-z0-9_-]{8,255})(?![\w.=(/-])",
@@ -129,9 +130,9 @@ _NEAR: dict[str, str] = {
 }
 """A vendor's word, and the form of the key that may stand near it (kingfisher, gitleaks)."""
 _NEAR_PATTERNS = {
-    word: re.compile(rf"{re.escape(word)}{_GAP}(?P<value>{form})(?![A-Za-z0-9_-])", re.IGNORECASE) for word, form in _NEAR.items()
+    word: lazy(rf"{re.escape(word)}{_GAP}(?P<value>{form})(?![A-Za-z0-9_-])", re.IGNORECASE) for word, form in _NEAR.items()
 }
-_ASKS = re.compile(r"key|token|secret|auth|init|client|load|api|\(", re.IGNORECASE)
+_ASKS = lazy(r"key|token|secret|auth|init|client|load|api|\(", re.IGNORECASE)
 
 
 def _near(word: str) -> Callable[[str, int], Found]:
@@ -157,14 +158,14 @@ _LETS_IN = (
     "sso", "one-time-login", "otp", "recover", "recovery", "unlock", "passwordless", "unsubscribe", "token", "callback",
         "email-login", "join",
 )  # fmt: skip
-_LINK = re.compile(
+_LINK = lazy(
     rf"://[^\s\"'`<>\\]{{1,300}}?/(?:{'|'.join(sorted(_LETS_IN, key=len, reverse=True))})(?:/[\w=-]{{1,12}})?"
     rf"(?:/|[^\s\"'`<>\\?]{{0,60}}\?(?:[\w.-]{{1,20}}=[^\s&\"'`<>\\]{{0,60}}&){{0,6}}(?:t|c|k|h|s|hash|magic|invite|link|oobcod"
     rf"e)=)"
     rf"(?P<value>[A-Za-z0-9_.~%-]{{16,400}})(?![A-Za-z0-9_~%])",
     re.IGNORECASE,
 )
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+_UUID = lazy(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def _link(text: str, at: int) -> Found:
@@ -175,7 +176,7 @@ def _link(text: str, at: int) -> Found:
         yield SecretSpan(match.start("value"), match.start("value") + len(value), "key", "link-that-lets-in", value)
 
 
-_SENTRY = re.compile(r"://(?P<public>[0-9a-f]{32}):(?P<value>[0-9a-f]{32})@(?=[\w.-]{1,200}/)", re.IGNORECASE)
+_SENTRY = lazy(r"://(?P<public>[0-9a-f]{32}):(?P<value>[0-9a-f]{32})@(?=[\w.-]{1,200}/)", re.IGNORECASE)
 
 
 def _sentry(text: str, at: int) -> Found:
@@ -187,15 +188,15 @@ def _sentry(text: str, at: int) -> Found:
 
 # -- commands ------------------------------------------------------------------------------------------------------------------
 
-_GIVEN = re.compile(
+_GIVEN = lazy(
     r"(?:--value|--body|--secret-string|--plaintext|--string-value|-b)(?:[ \t]{1,4}|=)?\\{0,4}[\"']?(?P<value>[^\s\"'\\<>|;]{4,"
     r"400})"
 )
-_DIRECTIVE = re.compile(
+_DIRECTIVE = lazy(
     r"(?:requirepass|masterauth|sasl_passwd|ldap_bind_pw|bindpw)[ \t]{1,8}\\{0,4}[\"']?(?P<value>[^\s\"'\\<>]{4,200})"
 )
-_WORD = re.compile(r"[A-Za-z0-9_./:-]{2,80}")
-_CRYPT = re.compile(
+_WORD = lazy(r"[A-Za-z0-9_./:-]{2,80}")
+_CRYPT = lazy(
     r"(?:crypt|password|old_password|md5|sha1|sha2|hashpw|generate_password_hash|make_password)\(\s{0,4}b?\\{0,4}[\"'](?P<value"
     r">[^\"'\\\n]{4,100})\\{0,4}[\"']",
     re.IGNORECASE,

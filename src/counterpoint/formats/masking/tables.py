@@ -17,17 +17,18 @@ from typing import NamedTuple
 from counterpoint.formats.masking.assignments import is_secret
 from counterpoint.formats.masking.base import SecretSpan, has_digit, is_filler, is_random
 from counterpoint.formats.masking.names import PASSWORD, Name, level_of
+from counterpoint.formats.masking.patterns import lazy
 
 _MOST = 200_000
 _WIDEST = 2_000
 """Characters of a line; what is longer is no row of a table."""
-_BREAK = re.compile(r"\r?\n|\\{1,4}r?\\{0,4}n|\0")
-_RULE = re.compile(r"[\s|+:=─│┼├┤┌┐└┘╞╪╡-]{3,2000}")
-_FIELD_NAME = re.compile(r"[\w .#/()*-]{1,40}")
+_BREAK = lazy(r"\r?\n|\\{1,4}r?\\{0,4}n|\0")
+_RULE = lazy(r"[\s|+:=─│┼├┤┌┐└┘╞╪╡-]{3,2000}")
+_FIELD_NAME = lazy(r"[\w .#/()*-]{1,40}")
 _SEPARATORS = ("|", "\t", ";", ",")
-_GAP = re.compile(r"[ \t]{2,200}")
-_CELL = re.compile(r"<t[hd][^<>]{0,80}>(?P<value>[^<>]{0,300})</t[hd]>", re.IGNORECASE)
-_ROW = re.compile(r"<tr[^<>]{0,80}>", re.IGNORECASE)
+_GAP = lazy(r"[ \t]{2,200}")
+_CELL = lazy(r"<t[hd][^<>]{0,80}>(?P<value>[^<>]{0,300})</t[hd]>", re.IGNORECASE)
+_ROW = lazy(r"<tr[^<>]{0,80}>", re.IGNORECASE)
 
 
 class _Field(NamedTuple):
@@ -216,8 +217,8 @@ def _html(text: str, name: Name) -> tuple[list[SecretSpan], int]:
     return secrets, row.start() if row else stop
 
 
-_LIST = re.compile(r"\[\s{0,20}(?P<inside>\\{0,4}\"[^\[\]{}\n]{1,2000})\]")
-_ITEM = re.compile(r"\\{0,4}\"(?P<value>(?:[^\"\\]|\\[^\"]){0,400})\\{0,4}\"|(?P<other>[^\s,\"\[\]]{1,40})")
+_LIST = lazy(r"\[\s{0,20}(?P<inside>\\{0,4}\"[^\[\]{}\n]{1,2000})\]")
+_ITEM = lazy(r"\\{0,4}\"(?P<value>(?:[^\"\\]|\\[^\"]){0,400})\\{0,4}\"|(?P<other>[^\s,\"\[\]]{1,40})")
 
 
 def _json(text: str, name: Name) -> list[SecretSpan]:
@@ -243,23 +244,23 @@ def _json(text: str, name: Name) -> list[SecretSpan]:
 
 # -- SQL -------------------------------------------------------------------------------------------------------------------------
 
-_INSERT = re.compile(
+_INSERT = lazy(
     r"(?:insert\s{1,8}(?:ignore\s{1,4}|or\s{1,4}\w{1,10}\s{1,4})?into|replace\s{1,4}into)\s{1,8}[\w.\"`\[\]\\]{1,128}\s{0,8}\(("
     r"?P<names>[^()]{1,2000})\)"
     r"(?:\s|\\n|\"\s{0,4}[+.]?\s{0,8}\"){0,16}(?:output\s[^()]{1,80})?values?(?:\s|\\n){0,16}",
     re.IGNORECASE,
 )
-_COPY = re.compile(
+_COPY = lazy(
     r"copy\s{1,8}[\w.\"]{1,128}\s{0,8}\((?P<names>[^()]{1,2000})\)\s{1,8}from\s{1,8}stdin[^\n;]{0,100};(?:\r?\n|\\n)",
     re.IGNORECASE,
 )
-_SQL_VALUE = re.compile(
+_SQL_VALUE = lazy(
     r"[\s\\n]{0,16}(?:(?:[NEBXeb]?\\{0,4}(?P<quote>['\"])(?P<value>(?:(?!\\{0,4}(?P=quote))[^\n]|''){0,1000}?)\\{0,4}(?P=quote)"
     r")|(?P<other>[^,()'\"]{0,60}"
     r"(?:\([^()]{0,200}\))?))[\s\\n]{0,8}(?P<next>[,)\]])"
 )
-_BOUND = re.compile(r"[?%:@$\w\s,.()]{1,400}?\)?[^\n\"'`]{0,20}[\"'`]{1,3}\s{0,20},\s{0,20}(?=[\[(])")
-_HOLDER = re.compile(r"\(\s{0,4}(?:\?|%s|[:@$]\w{1,40}|%\(\w{1,40}\)s)")
+_BOUND = lazy(r"[?%:@$\w\s,.()]{1,400}?\)?[^\n\"'`]{0,20}[\"'`]{1,3}\s{0,20},\s{0,20}(?=[\[(])")
+_HOLDER = lazy(r"\(\s{0,4}(?:\?|%s|[:@$]\w{1,40}|%\(\w{1,40}\)s)")
 
 
 def insert(text: str, at: int) -> Iterator[SecretSpan]:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterpoint.formats.masking.base import SecretSpan, every, is_random, is_word_at
+from counterpoint.formats.masking.patterns import lazy
 from counterpoint.formats.masking.rules import RULES, Rule
 
 Places = NDArray[np.intp]
@@ -30,16 +32,16 @@ _IS_TOKEN = np.zeros(256, bool)
 _IS_TOKEN[[ord(c) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:/~+=$%|"]] = True
 _MAY_BREAK = np.zeros(256, bool)
 _MAY_BREAK[[ord(c) for c in "\n\r\\\"' "]] = True
-_RUN = re.compile(r"[A-Za-z0-9_-]*+")
+_RUN = lazy(r"[A-Za-z0-9_-]*+")
 _HEX = "0123456789abcdefABCDEF"
 _PICTURE = 2000
 _BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 # Rules that lines of base64 without a meaning of their own may fit.
 _BLOBS = frozenset({"twitter-bearer"})
 # Words that end in the beginning of a key: a task-..., a disk-...
-_SK_WORDS = re.compile(r"(?:ta|di|ma|de|ri|fla|kio|aste?ri|du|hu|mu|tu|whi|bri|a|ba|ca|fri|obeli)\Z", re.IGNORECASE)
+_SK_WORDS = lazy(r"(?:ta|di|ma|de|ri|fla|kio|aste?ri|du|hu|mu|tu|whi|bri|a|ba|ca|fri|obeli)\Z", re.IGNORECASE)
 # A line break inside a token: its own, one written out, one of a string that goes on, or one of a quoted or commented text.
-BREAK = re.compile(
+BREAK = lazy(
     r"(?:[\"'`]?[ \t]{0,4}\\{0,2}\r?\n[ \t]{0,40}(?:[+>|#*][ \t]{0,4})?[\"'`]?|\\{1,4}r?\\{0,4}n|[\"']\s{0,8}[+.&]?\s{0,8}[\"'])"
 )
 
@@ -55,25 +57,25 @@ def trie(words: Sequence[str]) -> str:
     return f"(?:{body})?" if body and "" in words else body
 
 
-def _compiled(rule: Rule, begin: str) -> re.Pattern[str]:
+def _pattern(rule: Rule, begin: str) -> str:
     rest = f"{rule.before}{re.escape(begin)}{rule.rest}"
     for short, alphabet in _ALPHABET.items():
         rest = rest.replace(short, alphabet)
-    return re.compile(re.sub(r"(?<!\\)([}])(?![+?])", r"\1+", rest) if not rule.before else rest)
+    return re.sub(r"(?<!\\)([}])(?![+?])", r"\1+", rest) if not rule.before else rest
 
 
 _BY_BEGIN: dict[str, list[tuple[Rule, re.Pattern[str]]]] = {}
 for _rule in RULES:
     for _begin in _rule.begins.split():
-        _BY_BEGIN.setdefault(_begin, []).append((_rule, _compiled(_rule, _begin)))
-_BEGINS = re.compile(trie(list(_BY_BEGIN)))
+        _BY_BEGIN.setdefault(_begin, []).append((_rule, lazy(partial(_pattern, _rule, _begin))))
+_BEGINS = lazy(lambda: trie(list(_BY_BEGIN)))
 # What is tried behind a beginning: its own rules, and those of every shorter one that it starts with.
 _TRIED = {begin: [pair for k in range(len(begin), 0, -1) for pair in _BY_BEGIN.get(begin[:k], ())] for begin in _BY_BEGIN}
-_SHAPES = (("discord-bot", re.compile(r"[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40}(?![\w.-])")),)
+_SHAPES = (("discord-bot", lazy(r"[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6,7}\.[A-Za-z0-9_-]{27,40}(?![\w.-])")),)
 
 
 # The secret half of an AWS key has no form of its own, and is taken where it stands behind the first.
-_AWS_SECRET = re.compile(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
+_AWS_SECRET = lazy(r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
 
 
 def is_beginning(text: str, at: int) -> bool:

@@ -135,6 +135,7 @@ def _fill(span: Span, kind: str, data: dict[str, Any], session: Session) -> None
         span.extra = {"mcp": data["mcp_data"]} if data.get("mcp_data") else {}
     elif kind == "handoff":
         span.agent, span.to = string(data.get("from_agent")), string(data.get("to_agent"))
+        span.extra = {"is_handoff": True}
     elif kind == "guardrail":
         span.verdict = "triggered" if data.get("triggered") is True else "allow"
     elif kind in ("custom", "task", "turn"):

@@ -21,6 +21,16 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, compact, count, decode, number, string, text_of
 from counterpoint.formats.spans.raw_records import RawSpan, SpanEvent
 from counterpoint.formats.spans.span import Kind, Span
+from counterpoint.formats.spans.spellings import (
+    AGENT_ID,
+    AGENT_INSTANCE,
+    AGENT_NAME,
+    HANDOFF_SOURCE,
+    HANDOFF_TARGET,
+    PLAN,
+    TRANSFER_MODE,
+    kept_of,
+)
 
 _OPERATIONS: dict[str, Kind] = {
     "chat": "llm",
@@ -69,8 +79,6 @@ _REASONING = (
 
 COUNTS = (*_INPUT, *_OUTPUT, *_READ, *_WROTE, *_REASONING)
 """Every name of a count of tokens."""
-_AGENT_NAMES = ("gen_ai.agent.name", "agent_name", "agent.name")
-_AGENT_IDS = ("gen_ai.agent.id", "agent.id", "agent_id")
 
 
 def _first(attrs: dict[str, Any], names: Sequence[str]) -> Any:
@@ -92,8 +100,10 @@ def kind_of(raw: RawSpan) -> Kind:
     operation = string(attrs.get("gen_ai.operation.name"))
     if operation == "invoke_agent" and not (_agent_name(raw) or attrs.get("gen_ai.agent.id")):
         return "chain"  # some tracers call the whole workflow so
-    if operation == "execute_tool" and (attrs.get("gen_ai.transfer.mode") == "pass_control"):
+    if operation in ("execute_tool", None) and _passes_control(attrs):
         return "handoff"
+    if operation == PLAN and (usage_of(attrs) is not None or answer(attrs, raw.events).text):
+        return "llm"
     if operation in _OPERATIONS:
         return "chain" if "(merged)" in name or "merged tools" in name else _OPERATIONS[operation]
     if any(key.startswith("gen_ai.guardrail.") for key in attrs):
@@ -109,9 +119,15 @@ def kind_of(raw: RawSpan) -> Kind:
     return "llm" if is_call or (name == "call_llm" and "gen_ai.request.model" in attrs) else "chain"
 
 
+def _passes_control(attrs: dict[str, Any]) -> bool:
+    """Whether a call hands the work over for good: a target alone may be a sub-agent that returns."""
+    mode = attrs.get(TRANSFER_MODE)
+    return mode == "pass_control" if mode else bool(attrs.get(HANDOFF_TARGET[0]))
+
+
 def _agent_name(raw: RawSpan) -> str | None:
     attrs = raw.attrs
-    named = string(_first(attrs, _AGENT_NAMES))
+    named = string(_first(attrs, AGENT_NAME))
     if named is None and raw.name.startswith("invoke_agent "):
         named = raw.name.removeprefix("invoke_agent ").strip()
     if named is None and (entity := string(attrs.get("ioa_observe.entity.name"))):
@@ -130,8 +146,8 @@ def genai_span(raw: RawSpan, kind: Kind | None = None) -> Span:
     span.usage = usage_of(attrs) if kind in ("llm", "agent") else None
     span.cost_usd = number(_first(attrs, ("gen_ai.usage.cost", "gen_ai.usage.cost_usd", "llm.cost.total")))
     span.model = string(_first(attrs, ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.model.id")))
-    span.agent = _agent_name(raw) if kind == "agent" else string(_first(attrs, _AGENT_NAMES))
-    span.definition = string(_first(attrs, _AGENT_IDS))
+    span.agent = _agent_name(raw) if kind == "agent" else string(_first(attrs, AGENT_NAME))
+    span.definition, span.agent_id = string(_first(attrs, AGENT_ID)), string(_first(attrs, AGENT_INSTANCE))
     if span.definition and "ioa_observe.workflow.name" in attrs:
         span.definition = span.definition.rsplit(".", 1)[0]
     if kind == "agent" and span.agent is None:
@@ -154,14 +170,14 @@ def _say(span: Span, raw: RawSpan) -> None:
         named = string(attrs.get("gen_ai.tool.name")) or string(entity)
         span.tool = named or raw.name.removeprefix("execute_tool ").removesuffix(".tool")
         span.call = string(_first(attrs, ("gen_ai.tool.call.id", "ai.toolCall.id", "tool.id")))
-        span.to = string(attrs.get("gen_ai.transfer.target.name"))
+        span.to = string(_first(attrs, HANDOFF_TARGET))
         span.input, span.output = tool_input(attrs, events), tool_output(attrs, events)
         if span.kind == "retriever":
             span.input = span.input or compact(attrs.get("gen_ai.retrieval.query.text") or "")
             span.output = span.output or compact(attrs.get("gen_ai.retrieval.documents") or "")
     elif span.kind == "handoff":
-        span.to = string(_first(attrs, ("gen_ai.handoff.to_agent", "gen_ai.transfer.target.name", "ag2.handoff.target")))
-        span.agent = string(attrs.get("gen_ai.handoff.from_agent")) or span.agent
+        span.to, span.extra["is_handoff"] = string(_first(attrs, HANDOFF_TARGET)), True
+        span.agent = string(_first(attrs, HANDOFF_SOURCE)) or span.agent
         span.input = tool_input(attrs, events)
     elif span.kind == "guardrail":
         span.verdict = string(_first(attrs, ("gen_ai.guardrail.verdict.type", "gen_ai.guardrail.action.type")))
@@ -172,12 +188,14 @@ def _say(span: Span, raw: RawSpan) -> None:
 
 
 def _extra(attrs: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    operation = PLAN if attrs.get("gen_ai.operation.name") == PLAN else None
     if kind == "chain":
-        return {}
+        return {"operation": PLAN} if operation else {}
     extra = {
+        "operation": operation,
         "response_id": attrs.get("gen_ai.response.id"),
         "finish_reasons": as_list(attrs.get("gen_ai.response.finish_reasons")) or None,
-        "conversation_id": _first(attrs, ("gen_ai.conversation.id", "session.id")),
+        **kept_of(attrs),
         "agent_definition_id": attrs.get("gen_ai.agent.id"),
         "tool_type": attrs.get("gen_ai.tool.type"),
         "caller": attrs.get("gen_ai.caller.name"),
@@ -219,6 +237,9 @@ def settled(spans: list[Span]) -> list[Span]:
             known = below.get(at, False) if at is not None else False
         below.update(dict.fromkeys(path, known))
     for span in spans:
+        outer = by_id.get((span.trace, span.parent or ""))
+        if span.kind == "llm" and outer is not None and outer.extra.get("operation") == PLAN:
+            span.extra.setdefault("operation", PLAN)
         if span.kind not in ("agent", "handoff") and below[span.trace, span.id]:
             span.agent = span.agent if span.agent_id is not None else None
     return spans

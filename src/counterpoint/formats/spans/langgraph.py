@@ -65,6 +65,7 @@ def mark_tool(span: Span, inputs: Any, outputs: Any) -> None:
     named = _TRANSFER.match(span.tool or span.name)
     if goto or named:
         span.kind, span.to = "handoff", goto or (named[1] if named else None)
+        span.extra["is_handoff"] = True
         return
     kind = string(as_dict(opened(inputs)).get("subagent_type"))
     if kind is not None:

@@ -177,7 +177,7 @@ def _as_tool(span: Span, raw: RawSpan) -> None:
     if handed:
         # More handoffs asked for at once than the one that is made mark its span as an error, and it is made all the same.
         span.kind, span.agent, span.to = "handoff", string(got.get("input.value")), string(got.get("output.value")) or handed[1]
-        span.extra.update({"status": "error"} if raw.ok is False else {})
+        span.extra.update({"is_handoff": True, **({"status": "error"} if raw.ok is False else {})})
         span.ok = span.error = None
         span.input = span.output = ""
         return

@@ -354,14 +354,14 @@ class _Tree:
     def _handoff_starts(self, span: Span) -> None:
         lane, target = self._lane(span), self.entries.targets.get(span.id)
         text = span.input or span.output
-        fields: dict[str, Any] = {"ok": span.ok, "error": span.error}
+        fields: dict[str, Any] = {"ok": span.ok, "error": span.error, "extra": _extra(span)}
         if target is not None:
             self.draft.lane(target, role=span.to if span.to != target else None)
-            event = lane.send(target, text, at=span.start, id=span.id, extra=_extra(span), **fields)
+            event = lane.send(target, text, at=span.start, id=span.id, **fields)
             self.draft.report.linked("a handoff span")
             self._entered(target, event, text)
         else:
-            event = lane.send(span.to, text, at=span.start, id=span.id, heard=False, extra=_extra(span), **fields)
+            event = lane.send(span.to, text, at=span.start, id=span.id, heard=False, **fields)
             self.draft.report.loose(f"handoff to {span.to or 'nobody'}: no agent span follows it")
         self._mark(span, event)
 

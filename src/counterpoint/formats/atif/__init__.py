@@ -6,7 +6,8 @@ agent, and the result is its return. A continuation goes on in the same lane, wi
 
 References are only compared with the names and ids of the files at hand: no path that a trajectory names is ever opened.
 
-What is lost: token ids, log-probabilities per token (their sum is kept), images, tool definitions of sub-agents.
+What is lost: images, sounds, tool definitions of sub-agents. `document.py` writes a trace in this form; what it adds in `extra`
+comes back.
 
 Always true: a trajectory is played once; a sub-agent that cannot be found is reported as missing, and its answer is kept; a
 reference that fits several trajectories, or none, leads nowhere.
@@ -14,14 +15,14 @@ reference that fits several trajectories, or none, leads nowhere.
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from counterpoint.errors import InputError
+from counterpoint.formats.atif.document import document_of
+from counterpoint.formats.atif.library import DEEPEST, Library, Trajectory, all_of, documents, ours_in, references
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import arguments_text
@@ -31,8 +32,9 @@ from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import TOOLS
+from counterpoint.trace.vocabulary import TOPOLOGIES
 
-_DEEPEST = 50
+_NEWEST = "1.8"
 
 
 def _sniff(head: bytes) -> bool:
@@ -42,7 +44,7 @@ def _sniff(head: bytes) -> bool:
 
 
 def _read(session: Session) -> Iterator[Trace]:
-    library = _Library(t for file in session.files for item in _items(session, file) for t in _documents(item, file.name))
+    library = Library(t for file in session.files for item in _items(session, file) for t in documents(item, file.name))
     for root in library.roots() if library.top else ():
         try:
             yield from _TrajectoryTree(session, library, root).draft.traces()
@@ -64,15 +66,17 @@ def _items(session: Session, file: File) -> Iterator[Any]:
 class _TrajectoryTree:
     """The trajectories that hang on one root, on their way into a draft."""
 
-    def __init__(self, session: Session, library: _Library, root: _Trajectory) -> None:
+    def __init__(self, session: Session, library: Library, root: Trajectory) -> None:
         self.library = library
         run = None if root.id or root.session else run_of(root.data)
         name = root.id or root.session or f"trajectory-{run}"
         asked = next((text_of(s.get("message")) for s in root.steps if s.get("source") == "user"), "")
         task = f"task-{sha256(asked.encode('utf-8', 'replace')).hexdigest()[:12]}" if asked else name
-        self.draft: Draft = session.draft(
-            name, task, system=string(as_dict(root.data.get("agent")).get("name")) or "atif", run=run
-        )
+        ours, system = root.ours, string(as_dict(root.data.get("agent")).get("name")) or "atif"
+        task, system = string(ours.get("task")) or task, string(ours.get("system")) or system
+        self.draft: Draft = session.draft(name, task, system=system, run=run)
+        if ours.get("topology") in TOPOLOGIES:
+            self.draft.topology = str(ours["topology"])
         if stated := as_list(as_dict(root.data.get("agent")).get("tool_definitions")):
             self.draft.meta[TOOLS] = stated
         self.draft.meta["agent"] = {
@@ -83,23 +87,31 @@ class _TrajectoryTree:
         self._briefed_spawns: set[str] = set()  # spawns whose agent has read its words
         self._names: set[str] = set()
         self._copied = 0
-        self._play(root, self._lane(root, name, leads=True), None, 0)
+        self._spoken: dict[str, str] = {}
+        """What an event that was exported is called here, where somebody else read it."""
+        self._read: list[tuple[str, str]] = []
+        """Exported events with the step that read them."""
+        self._unread: dict[str, list[str]] = {}
+        """Agent to the exported events that its next step reads."""
+        self._play(root, self._lane(root, root.agent or name, leads=True), None, 0)
         for trajectory in root.inside:
             if id(trajectory) not in self._played:
-                lane = self._lane(trajectory, trajectory.id or trajectory.session or f"{name}/sub")
+                lane = self._lane(trajectory, trajectory.agent or trajectory.id or trajectory.session or f"{name}/sub")
                 self.draft.report.loose(f"the agent {lane.agent}: no step refers to its trajectory")
                 self.draft.unspawned.add(lane.agent)
                 self._play(trajectory, lane, None, 1)
         self._finish(root)
 
-    def _lane(self, trajectory: _Trajectory, name: str, *, leads: bool = False) -> Lane:
+    def _lane(self, trajectory: Trajectory, name: str, *, leads: bool = False) -> Lane:
         unique, k = name, 2
         while unique in self._names:
             unique, k = f"{name}~{k}", k + 1
         self._names.add(unique)
         return self.draft.lane(unique, role=string(as_dict(trajectory.data.get("agent")).get("name")), leads=leads)
 
-    def _finish(self, root: _Trajectory) -> None:
+    def _finish(self, root: Trajectory) -> None:
+        for said, reader in self._read:
+            self.draft.edge(self._spoken.get(said), reader, "message")
         if self._copied:
             self.draft.meta["copied_steps"] = self._copied
         totals = as_dict(root.data.get("final_metrics"))
@@ -114,7 +126,7 @@ class _TrajectoryTree:
 
     # -- a trajectory ----------------------------------------------------------------------------------------------------
 
-    def _play(self, trajectory: _Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
+    def _play(self, trajectory: Trajectory, lane: Lane, parent: str | None, depth: int) -> None:
         part = 0
         while id(trajectory) not in self._played:
             self._played.add(id(trajectory))
@@ -132,16 +144,19 @@ class _TrajectoryTree:
                 return
             trajectory, part = following, part + 1
 
-    def _step(self, trajectory: _Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
+    def _step(self, trajectory: Trajectory, lane: Lane, step: dict[str, Any], key: str, parent: str | None, depth: int) -> None:
         at, text = seconds(step.get("timestamp")), text_of(step.get("message"))
         source = step.get("source")
         extra = {"step_extra": step["extra"]} if as_dict(step.get("extra")) else None
+        ours = ours_in(step)
         if source == "agent":
             self._acts(trajectory, lane, step, key, at, text, extra)
-        elif source == "user" and parent is not None:
+        elif source == "user" and string(ours.get("event")):
+            self._unread.setdefault(lane.agent, []).append(str(ours["event"]))  # the words of another step in the document
+        elif source == "user" and parent is not None and "person" not in ours:
             self._told_by_parent(lane, key, at, text, parent)
         elif source == "user":
-            lane.prompt(text, at=at, id=key, extra=extra)
+            lane.prompt(text, by=string(ours.get("person")) or "user", at=at, id=key, extra=extra)
         elif source == "system":
             if text:
                 lane.prompt(text, by="system", source="system", at=at, id=key, extra=extra)
@@ -164,7 +179,7 @@ class _TrajectoryTree:
 
     def _acts(
         self,
-        trajectory: _Trajectory,
+        trajectory: Trajectory,
         lane: Lane,
         step: dict[str, Any],
         key: str,
@@ -173,12 +188,15 @@ class _TrajectoryTree:
         extra: dict[str, Any] | None,
     ) -> None:
         metrics = as_dict(step.get("metrics"))
-        usage = Usage.openai(metrics)
+        usage = _usage(metrics)
         if usage is None and step.get("llm_call_count") != 0:
             self.draft.report.lacks["tokens of some steps"] += 1
         logprobs = [p for value in as_list(metrics.get("logprobs")) if (p := number(value)) is not None]
+        logp = sum(logprobs) if logprobs else number(as_dict(metrics.get("extra")).get("logp"))
         calls = [c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)]
-        lane.step(
+        is_dispatch = step.get("llm_call_count") == 0
+        leads, lane.leads = lane.leads, lane.leads and not is_dispatch  # what no model chose is no decision of the leader
+        said = lane.step(
             id=key,
             at=self._began(lane, at),
             end=at,
@@ -186,18 +204,33 @@ class _TrajectoryTree:
             thinking=text_of(step.get("reasoning_content") or ""),
             usage=usage,
             cost_usd=number(metrics.get("cost_usd")),
-            logp=sum(logprobs) if logprobs else None,
-            model=string(step.get("model_name")) or string(as_dict(trajectory.data.get("agent")).get("model_name")),
+            logp=logp,
+            model=string(step.get("model_name")) or (None if is_dispatch else trajectory.model),
             only_calls=bool(calls),
-            extra=extra,
+            extra={**(extra or {}), **_call_note(metrics)} or None,
         )
-        spawning = {string(result.get("source_call_id")) for result, _ in _references(step)}
+        lane.leads = leads
+        spawning = {string(result.get("source_call_id")) for result, _ in references(step)}
         for k, call in enumerate(calls):
             name = string(call.get("tool_call_id"))
-            if name is None or name not in spawning:
+            if ours_in(call).get("type") == "spawn":
+                self._tries(lane, call, f"{lane.agent}/{name}", at)
+            elif name is None or name not in spawning:
                 tool = string(call.get("function_name")) or "tool"
                 event = f"{lane.agent}/{name}" if name else f"{key}/call{k}"
-                lane.call(tool, arguments_text(call.get("arguments")), call=name, at=at, id=event)
+                made = lane.call(tool, arguments_text(call.get("arguments")), call=name, at=at, id=event)
+                said = said or made
+        if said is not None:
+            if name := string(ours_in(step).get("event")):
+                self._spoken[name] = said
+            self._read += [(source, said) for source in self._unread.pop(lane.agent, ())]
+
+    def _tries(self, lane: Lane, call: dict[str, Any], id: str, at: float | None) -> None:
+        """A spawn without a trajectory: nobody was made, or somebody who was there already."""
+        ours, text = ours_in(call), arguments_text(call.get("arguments"))
+        extra = {"tool_name": string(call.get("function_name")), "call_id": string(call.get("tool_call_id"))}
+        child = string(ours.get("to"))
+        lane.spawn(child, text=text, at=at, id=id, extra=extra, ok=ours.get("ok"), error=string(ours.get("error")))
 
     def _began(self, lane: Lane, end: float | None) -> float | None:
         """A step's timestamp is when it was done; it began when all that it read was there."""
@@ -207,33 +240,43 @@ class _TrajectoryTree:
 
     # -- observations ----------------------------------------------------------------------------------------------------
 
-    def _observe(self, trajectory: _Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
+    def _observe(self, trajectory: Trajectory, lane: Lane, step: dict[str, Any], key: str, at: float | None, depth: int) -> None:
         calls = {c.get("tool_call_id"): c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)}
-        made_now: list[tuple[Lane, str, _Trajectory | None, dict[str, Any]]] = []
+        made_now: list[tuple[Lane, str, Trajectory | None, dict[str, Any]]] = []
         # All that a step spawns is spawned before the first of them is played: they may have worked side by side.
-        for k, (result, ref) in enumerate(_references(step)):
+        for k, (result, ref) in enumerate(references(step)):
             call = as_dict(calls.get(result.get("source_call_id")))
             made_now.append((*self._spawn(trajectory, lane, ref, call, f"{key}/spawn{k}", at, depth), result))
         for child, spawn, target, result in made_now:
             if target is not None:
                 self._play(target, child, lane.agent, depth + 1)
             back = self.draft.rows[child.last]["at"] if child.last else None
+            if ours_in(result).get("returned") is False:
+                continue
             child.returns(lane.agent, text_of(result.get("content")), at=back, id=f"{spawn}/return")
         for k, result in enumerate(as_list(as_dict(step.get("observation")).get("results"))):
-            if isinstance(result, dict) and not result.get("subagent_trajectory_ref"):
-                lane.result(string(result.get("source_call_id")), text_of(result.get("content")), id=f"{key}/result{k}")
+            is_spawn = ours_in(result).get("type") == "spawn"
+            if isinstance(result, dict) and not result.get("subagent_trajectory_ref") and not is_spawn:
+                name, more, text = (
+                    string(result.get("source_call_id")),
+                    as_dict(result.get("extra")),
+                    text_of(result.get("content")),
+                )
+                ok, error = (False, string(more.get("error"))) if more.get("is_error") is True else (None, None)
+                lane.result(name, text, id=f"{key}/result{k}", tool=string(ours_in(result).get("tool")), ok=ok, error=error)
 
     def _spawn(
-        self, parent: _Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
-    ) -> tuple[Lane, str, _Trajectory | None]:
+        self, parent: Trajectory, lane: Lane, ref: dict[str, Any], call: dict[str, Any], key: str, at: float | None, depth: int
+    ) -> tuple[Lane, str, Trajectory | None]:
         target = self.library.find(ref, parent)
         session, path = string(ref.get("session_id")), string(ref.get("trajectory_path"))
         # A session id that siblings share is the last name to take.
         others = (path, session) if parent.has_run_scoped_sessions else (session, path)
-        named = string(ref.get("trajectory_id")) or (target.child.id if target else None) or others[0] or others[1] or key
-        is_new = target is not None and id(target.child) not in self._played | self._promised and depth < _DEEPEST
+        own = target.child.agent if target else None
+        named = own or string(ref.get("trajectory_id")) or (target.child.id if target else None) or others[0] or others[1] or key
+        is_new = target is not None and id(target.child) not in self._played | self._promised and depth < DEEPEST
         leads_to = target.child if target is not None and is_new else None
-        child = self._lane(leads_to or _Trajectory({}, ""), named)
+        child = self._lane(leads_to or Trajectory({}, ""), named)
         extra = {"tool_name": string(call.get("function_name")), "call_id": string(call.get("tool_call_id"))}
         text = arguments_text(call.get("arguments"))
         spawn = lane.spawn(child.agent, role=child.role, text=text, at=at, id=key, extra=extra)
@@ -245,134 +288,40 @@ class _TrajectoryTree:
         return child, spawn, leads_to
 
 
-# -- which trajectory refers to which ------------------------------------------------------------------------------------------
+def _usage(metrics: dict[str, Any]) -> Usage | None:
+    """The tokens of a step; what parts of them were has no field of its own and stands in `extra`."""
+    more = as_dict(metrics.get("extra"))
+    usage = Usage.openai(metrics)
+    if usage is None or not (count(more.get("reasoning_tokens")) or count(more.get("cache_creation_input_tokens"))):
+        return usage
+    written, reasoning = (
+        usage.cache_write or more.get("cache_creation_input_tokens"),
+        usage.reasoning or more.get("reasoning_tokens"),
+    )
+    return Usage.whole(usage.input, usage.output, cached=usage.cache_read, written=written, reasoning=reasoning)
 
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
-
-
-@dataclass(eq=False)
-class _Trajectory:
-    """One document, in a file or inside another."""
-
-    data: dict[str, Any]
-    file: str
-    within: _Trajectory | None = None
-    inside: list[_Trajectory] = field(default_factory=list)
-
-    @property
-    def id(self) -> str | None:
-        """The document's own id."""
-        return string(self.data.get("trajectory_id"))
-
-    @property
-    def session(self) -> str | None:
-        """The run's id, which sub-agents may share."""
-        return string(self.data.get("session_id"))
-
-    @property
-    def has_run_scoped_sessions(self) -> bool:
-        """Whether session ids name runs and not trajectories (since v1.7)."""
-        version = _VERSION.search(str(self.data.get("schema_version")))
-        return version is not None and (int(version[1]), int(version[2])) >= (1, 7)
-
-    @property
-    def steps(self) -> list[dict[str, Any]]:
-        """The steps that are objects."""
-        return [s for s in as_list(self.data.get("steps")) if isinstance(s, dict)]
-
-
-@dataclass(frozen=True)
-class _Target:
-    """What a reference leads to, and by which rule.
-
-    Since v1.7 siblings share a session id, so that a link by it is inferred and not stated.
-    """
-
-    child: _Trajectory
-    rule: str
-    is_stated: bool = True
-
-
-def _documents(data: Any, file: str, within: _Trajectory | None = None, depth: int = 0) -> Iterator[_Trajectory]:
-    """A document as a trajectory, those inside it hung on it."""
-    if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
-        return
-    trajectory = _Trajectory(data, file, within)
-    if depth < _DEEPEST:
-        for item in as_list(data.get("subagent_trajectories")):
-            trajectory.inside += _documents(item, file, trajectory, depth + 1)
-    yield trajectory
-
-
-def _references(step: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each result of a step that refers to sub-agents, with each reference."""
-    for result in as_list(as_dict(step.get("observation")).get("results")):
-        for ref in _refs(as_dict(result).get("subagent_trajectory_ref")):
-            yield result, ref
-
-
-def _refs(raw: Any) -> list[dict[str, Any]]:
-    items = raw if isinstance(raw, list) else [raw]
-    named = [{"trajectory_path": item} if isinstance(item, str) else item for item in items]
-    return [item for item in named if isinstance(item, dict) and item]
-
-
-class _Library:
-    """All trajectories of a session."""
-
-    def __init__(self, trajectories: Iterable[_Trajectory]) -> None:
-        self.top = list(trajectories)
-        self._files: dict[str, list[_Trajectory]] = {}
-        for trajectory in self.top:
-            self._files.setdefault(posixpath.normpath(trajectory.file), []).append(trajectory)
-
-    def find(self, ref: dict[str, Any], parent: _Trajectory) -> _Target | None:
-        """What a reference of a trajectory leads to."""
-        name, path, session = (string(ref.get(k)) for k in ("trajectory_id", "trajectory_path", "session_id"))
-        if name and (child := _only(t for t in [*parent.inside, *self.top] if t.id == name and t is not parent)):
-            return _Target(child, "trajectory_id")
-        if path and (child := self.at(path, parent)):
-            return _Target(child, "trajectory_path")
-        if session and not name:
-            child = _only(t for t in [*parent.inside, *self.top] if t.session == session and t is not parent)
-            return _Target(child, "session_id", not parent.has_run_scoped_sessions) if child else None
-        return None
-
-    def at(self, path: str, parent: _Trajectory) -> _Trajectory | None:
-        """The trajectory in the file of a path, from the folder of the one that names it; or in that folder, by its last part."""
-        folder = posixpath.dirname(parent.file)
-        for name in (posixpath.join(folder, path), posixpath.join(folder, posixpath.basename(path))):
-            match = _only(t for t in self._files.get(posixpath.normpath(name), ()) if t is not parent)
-            if match is not None:
-                return match
-        return None
-
-    def roots(self) -> list[_Trajectory]:
-        """Those that no other refers to; the first of all where they refer to each other in a circle."""
-        led: set[int] = set()
-        for trajectory in _all(self.top):
-            led |= {id(f.child) for step in trajectory.steps for _, ref in _references(step) if (f := self.find(ref, trajectory))}
-            if path := string(trajectory.data.get("continued_trajectory_ref")):
-                led |= {id(child) for child in [self.at(path, trajectory)] if child}
-        return [t for t in self.top if id(t) not in led] or self.top[:1]
-
-
-def _all(trajectories: Iterable[_Trajectory]) -> Iterator[_Trajectory]:
-    for trajectory in trajectories:
-        yield trajectory
-        yield from _all(trajectory.inside)
-
-
-def _only(trajectories: Iterable[_Trajectory]) -> _Trajectory | None:
-    some = list(trajectories)
-    return some[0] if len(some) == 1 else None
+def _call_note(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The token ids and log-probabilities of a step, as an event keeps them; nothing where a value is none."""
+    logps = [float(p) if p.__class__ is int else p for p in as_list(metrics.get("logprobs"))]
+    kept = {
+        "prompt_ids": as_list(metrics.get("prompt_token_ids")),
+        "token_ids": as_list(metrics.get("completion_token_ids")),
+        "logps": logps if all(number(p) is not None for p in logps) else [],
+    }
+    ids = [i for name in ("prompt_ids", "token_ids") for i in kept[name]]
+    if not all(isinstance(i, int) and not isinstance(i, bool) and 0 <= i < 1 << 31 for i in ids):
+        return {}
+    if kept["token_ids"] and kept["logps"] and len(kept["token_ids"]) != len(kept["logps"]):
+        del kept["logps"]
+    note = {name: values for name, values in kept.items() if values}
+    return {"call": note} if note else {}
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
     """Files that refer to each other are one session, named by the first of them."""
     by_file = {file.name: list(_light(file)) for file in files}
-    library = _Library(t for some in by_file.values() for t in some)
+    library = Library(t for some in by_file.values() for t in some)
     home = {file.name: file.name for file in files}
 
     def root(name: str) -> str:
@@ -381,8 +330,8 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
             name = home[name]
         return name
 
-    for one in _all(library.top):
-        led = [f.child for step in one.steps for _, ref in _references(step) if (f := library.find(ref, one))]
+    for one in all_of(library.top):
+        led = [f.child for step in one.steps for _, ref in references(step) if (f := library.find(ref, one))]
         if path := string(one.data.get("continued_trajectory_ref")):
             led += [t for t in [library.at(path, one)] if t]
         for other in led:
@@ -394,14 +343,14 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     return [Session(key, some) for key, some in sorted(together.items())]
 
 
-def _light(file: File) -> Iterator[_Trajectory]:
+def _light(file: File) -> Iterator[Trajectory]:
     """The trajectories of a file, with their references and nothing else; what cannot be read is counted later, by `_items`."""
     try:
         whole = decode(file.data())
     except InputError:
         whole = _lines(file)
     for item in whole if isinstance(whole, list) else [whole]:
-        yield from _documents(_thin(item), file.name)
+        yield from documents(_thin(item), file.name)
 
 
 def _lines(file: File) -> list[Any]:
@@ -421,8 +370,8 @@ def _thin(data: Any, depth: int = 0) -> Any:
     if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
         return None
     names = ("schema_version", "trajectory_id", "session_id", "continued_trajectory_ref")
-    refs = [ref for step in data["steps"] if isinstance(step, dict) for _, ref in _references(step)]
-    inside = as_list(data.get("subagent_trajectories")) if depth < _DEEPEST else []
+    refs = [ref for step in data["steps"] if isinstance(step, dict) for _, ref in references(step)]
+    inside = as_list(data.get("subagent_trajectories")) if depth < DEEPEST else []
     return {
         **{name: data[name] for name in names if name in data},
         "steps": [{"observation": {"results": [{"subagent_trajectory_ref": refs}]}}] if refs else [],
@@ -446,5 +395,22 @@ atif = Importer(
     },
     versions="1.0 to 1.8",
     exact="tokens, cost, sub-agents, rewards",
-    lost="token ids, log-probabilities per token, images, tools of sub-agents, the task's name",
-)
+    lost="images, sounds, tools of sub-agents; edges but calls, results, spawns, returns and what was said",
+    write=partial(document_of, version=_NEWEST),
+    writes_too={version: partial(document_of, version=version) for version in ("1.7", _NEWEST)},
+    fields={
+        "document": (
+            "schema_version", "session_id", "trajectory_id", "agent", "steps", "notes", "final_metrics", "extra",
+            "subagent_trajectories",
+        ),
+        "step": (
+            "step_id", "timestamp", "source", "model_name", "message", "reasoning_content", "tool_calls", "observation",
+            "metrics", "extra", "llm_call_count",
+        ),
+        "metrics": (
+            "prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "prompt_token_ids", "completion_token_ids",
+            "logprobs", "extra",
+        ),
+    },
+    keeps=("contents",),
+)  # fmt: skip
