@@ -40,7 +40,7 @@ def under_trl(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
     orders = [(arm, s) for arm in ARMS for s in range(min(STARTS, seeds))]
     done = {}
     with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool, working("runs of TRL", len(orders)) as work:
-        parts = pool.map(lambda order: _learnt(*order, seed, len(range(order[1], seeds, STARTS))), orders)
+        parts = pool.map(lambda order: _learnt(order[0], order[1], seed, len(range(order[1], seeds, STARTS))), orders)
         for order, part in zip(orders, parts, strict=True):
             done[order] = part
             work.step()

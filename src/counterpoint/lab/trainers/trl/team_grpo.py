@@ -27,7 +27,7 @@ from trl import GRPOConfig, GRPOTrainer
 from counterpoint.errors import InputError, did_you_mean
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
-from counterpoint.lab.trainers.rollout import Rollout, Sample
+from counterpoint.lab.trainers.rollout import Rollout, Sample, Status
 from counterpoint.lab.trainers.trainer import warn_version
 from counterpoint.lab.trainers.trl import TESTED
 
@@ -55,7 +55,8 @@ class TeamGRPOTrainer(GRPOTrainer):
         if paid not in ("team", "sample"):
             raise InputError(f"paid={paid!r}", fix=did_you_mean(paid, ("team", "sample")))
         self.layer, self.paid, self.batch = layer, paid, CreditBatch([], [], [], {})
-        self._play, self._rows, self._paid_rows = rollout_func, list[dict[str, Any]](), list[float]()
+        self._play: Any = rollout_func
+        self._rows, self._paid_rows = list[dict[str, Any]](), list[float]()
         self._order: list[int] = []
         super().__init__(model, reward_funcs, args, rollout_func=rollout_func, **more)
         if self.accelerator.num_processes > 1 and layer.gather is None:
@@ -73,7 +74,8 @@ class TeamGRPOTrainer(GRPOTrainer):
         output["env_mask"] = list(output.get("env_mask") or [[1] * len(ids) for ids in output["completion_ids"]])
         for _ in range(wanted - rows):
             _fill(output, next(iter(self.eos_token_ids), 0))
-        self.rollout_func = lambda prompts, trainer: output
+        told: Any = lambda prompts, trainer: output  # noqa: E731
+        self.rollout_func = told
         filled = [*places, *[places[0]] * (wanted - rows)]
         try:
             out: dict[str, Any] = super()._generate_and_score_completions([dict(inputs[place]) for place in filled])
@@ -128,7 +130,7 @@ class TeamGRPOTrainer(GRPOTrainer):
             samples.append(Sample(ids=output["completion_ids"][i], mask=output["env_mask"][i], **about))
             self._order.append(i)
         team = known[0] if self.paid == "team" and known else None
-        status = "complete" if known else "aborted"
+        status: Status = "complete" if known else "aborted"
         about_rows = [self._rows[i] for i in rows]
         return Rollout(name, tasks.pop(), samples, reward=team, attempt=attempt, status=status, about=about_rows)
 
