@@ -57,6 +57,7 @@ HEAVY = {
     "triton": ("lab/lm/kernels.py",),
     "numba": ("trace/kernels.py", "lab/worlds/", "credits/", "lab/train/"),
     "duckdb": ("store/",),
+    "mcp": ("app/mcp/server.py",),
     "ray": ("lab/train/ray_cluster.py", "lab/train/runners/ray_actors.py", "lab/train/lm/ray_workers.py", "lab/train/lm/ray_ranks.py"),
     "openai": ("lab/lm/endpoint/", "recorder/"),
     "requests": (),

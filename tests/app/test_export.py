@@ -299,7 +299,7 @@ def test_new_files_have_the_usual_mode(run: Run, trace: Trace) -> None:
     ("args", "code", "says"),
     [
         (["run.jsonl", "--to", "perfeto", "-o", "x"], 2, "did you mean 'perfetto'?"),
-        (["run.jsonl", "--to", "zzz", "-o", "x"], 2, "known: csv, dpo, html, jsonl, "),
+        (["run.jsonl", "--to", "zzz", "-o", "x"], 2, "known: atif, atif-1.7, atif-1.8, csv, "),
         (["run.jsonl"], 2, "-o run.trace.json"),
         (["run.jsonl", "--to", "csv"], 2, "-o csv/"),
         (["-o", "x"], 2, "no trace is named"),

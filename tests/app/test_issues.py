@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import counterpoint as cpt
 from counterpoint.app.api.issues import decide, issues
@@ -158,3 +163,82 @@ def test_secrets_in_what_runs_say_are_masked() -> None:
     printed = CliRunner().invoke(cli, ["issues", "--full", "--json"], catch_exceptions=False).output
     assert "bad key" in printed
     assert key not in printed
+
+
+ERRORS = ["No such file or directory", "Exit code 3", "boom 7 in /a/b", "user rejected the call", "Channel x9 not found", "timed out"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(runs=st.lists(st.lists(st.sampled_from(ERRORS), max_size=3), min_size=1, max_size=8), cut=st.integers(0, 8), swap=st.booleans())
+def test_more_runs_and_merged_stores_rename_nothing(runs: list[list[str]], cut: int, swap: bool) -> None:
+    """The board of a part of the runs has the ids and names of the board of all, in whatever order and from however many stores."""
+    traces = [made(f"r{k}", errors, began=1e9 + k * DAY) for k, errors in enumerate(runs)]
+    with TemporaryDirectory() as folder:
+        parts = [traces[:cut], traces[cut:]]
+        names: list[dict[str, str]] = []
+        for k, part in enumerate(parts):
+            with cpt.Store(Path(folder) / f"part{k}") as store:
+                store.add_many(part)
+                names.append({one.id: one.name for one in issues(store=store)})
+        with cpt.Store(Path(folder) / "all") as store:
+            for k in (1, 0) if swap else (0, 1):  # as `counterpoint store push` and `import` bring one store into another
+                with cpt.Store(Path(folder) / f"part{k}", create=False, read_only=True) as part_store:
+                    store.add_many(part_store.get(name) for name in part_store.ids())
+                issues(store=store)
+            whole = issues(store=store)
+    assert {one.id: one.name for one in whole} == names[0] | names[1]
+    assert sum(one.count for one in whole) == sum(map(len, runs))
+
+
+_WRITER = """
+import sys
+from counterpoint.app.api.issues import decide
+key, who, times = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for k in range(int(times)):
+    decide(key if k % 2 else who, "resolved", note=f"{who}-{k}", by=who, store="traces")
+    print(k, flush=True)
+"""
+
+
+def _writer(place: Path, who: str, times: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _WRITER, "shared", who, str(times)]
+    process = subprocess.Popen(command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_two_that_decide_at_once_lose_nothing(place: Path) -> None:
+    writers = [_writer(place, who, 40) for who in ("ann", "bob")]
+    for one in writers:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in writers:
+        one.communicate(timeout=120)
+        assert one.returncode == 0
+    told = AnnotationFile(place / "traces").refresh().issues
+    assert (told["ann"].note, told["bob"].note) == ("ann-38", "bob-38")  # each its own last one
+    assert told["shared"].note in ("ann-39", "bob-39")
+    text = (place / "traces" / "annotations.jsonl").read_text()
+    assert [text.count(f'"{who}-{k}"') for who in ("ann", "bob") for k in range(40)] == [1] * 80
+
+
+def test_a_killed_decision_is_there_whole_or_not_at_all(place: Path) -> None:
+    process = _writer(place, "ann", 100_000)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    for _ in range(12):
+        said = process.stdout.readline()
+    process.kill()
+    said = [said, *process.stdout.readlines()][-1]
+    process.wait(20)
+    last = max(int(one.note.rsplit("-")[1]) for one in AnnotationFile(place / "traces").refresh().issues.values() if one.note)
+    assert last in (int(said), int(said) + 1)  # what was acknowledged, and perhaps one that nobody heard of
+    decide("after", "open", store="traces")
+    assert AnnotationFile(place / "traces").refresh().issues["after"].state == "open"
+    assert len(issues()) == 2

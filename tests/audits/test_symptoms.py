@@ -39,7 +39,23 @@ def only(story: Story, kind: str) -> Symptom:
         ("f() got an unexpected keyword argument 'x'", "arguments"),
         ("SyntaxError: Unexpected token", "syntax"),
         ("AssertionError: assert 1 == 2", "tests"),
-        ("ValueError: Channel does not exist!", "missing"),
+        ("ValueError: Channel does not exist!", "missing channel"),
+        ("ValueError: Channel External_ not found in the channels list", "missing channel"),
+        ("Error: new item 1340995114 not found or available", "missing item"),
+        ("Agent type 'wizard' not found. Available agents: Explore", "missing agent type"),
+        ("Subagent type not found: nobody", "missing agent type"),
+        ("no such line", "missing line"),
+        ("resource with id abc not found", "missing resource"),
+        ("not found", "missing"),
+        ("KeyError: 'User 12 does not exist'", "missing"),
+        ("ValueError: No files found with the given query ('x').", "nothing"),
+        ("File not found: /a/b", "path"),
+        ("Tool permission request failed: ZodError: [", "asking"),
+        ("The user did not allow it.", "refused"),
+        ("The user cancelled it.", "aborted"),
+        ("unexpected argument ''", "arguments"),
+        ("Code execution failed at line 'x'", "Code execution failed at line …"),
+        ("FAILED tests/test_a.py::test_b", "tests"),
         ("Exit code 1", "unsaid"),
         (None, "unsaid"),
         ("the moon is full in house 7", "the moon is full in house #"),
@@ -57,6 +73,15 @@ def test_what_is_particular_to_a_run_is_in_no_key() -> None:
         found = only(story, "failure")
         keys.add((found.key, found.name))
     assert keys == {(symptom_key("failure", "Bash", "weird fault # in …"), "Bash: weird fault # in …")}
+
+
+def test_what_is_missing_names_the_issue_whatever_tool_asks_for_it() -> None:
+    story = Story()
+    failing(story, "ValueError: Channel External not found in the channels list", tool="send_message")
+    failing(story, "ValueError: Channel does not exist!", tool="read_messages")
+    failing(story, "not found", tool="read_messages")
+    found = {one.name: one.count for one in symptoms(story.trace()) if one.kind == "failure"}
+    assert found == {"No such channel": 2, "read_messages: asks for what does not exist": 1}
 
 
 def test_causes_of_the_run_are_one_issue_whatever_the_tool_and_those_of_a_tool_are_its_own() -> None:

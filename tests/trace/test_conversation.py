@@ -61,7 +61,7 @@ def test_the_messages_at_every_event_of_every_sample_pass_the_rules_of_chats() -
                 assert_chat(messages)
                 built += 1
     assert built >= 280
-    assert refused <= 70
+    assert refused <= built / 4  # pseudo-agents, and agents whose task is not in the log
 
 
 def test_every_answer_of_a_sample_with_words_is_a_message_of_a_later_turn() -> None:

@@ -5,11 +5,12 @@ import { listenToKeys, onCommand } from "./keys";
 import Bench from "./pages/Bench";
 import Compare from "./pages/Compare";
 import Diff from "./pages/Diff";
+import Issues from "./pages/Issues";
 import Live from "./pages/Live";
 import Runs from "./pages/Runs";
 import TracePage from "./pages/Trace";
 import TracesPage from "./pages/Traces";
-import { parse, traceLink, type Route } from "./router";
+import { issuesLink, parse, traceLink, type Route } from "./router";
 import { PAGES } from "./shapes.gen";
 import { Help, Menu, openDialog } from "./shell/dialogs";
 import { Icon } from "./shell/icons";
@@ -31,6 +32,7 @@ function places(): Place[] {
     open ? { page: "trace", text: "Trace", to: () => traceLink(open.id), isFileToo: true } : null,
     { page: "diff", text: "Diff", to: () => ({ page: "diff", a: open?.about.parent ?? "", b: open?.about.parent ? open.id : "" }),
       isFileToo: false },
+    { page: "issues", text: "Issues", to: () => issuesLink(), isFileToo: false },
     ...PAGES.map(({ id, name }) => ({ page: id, text: name, to: () => parse(`/${id}`), isFileToo: false })),
     { page: "live", text: "Live", to: () => ({ page: "live" }), isFileToo: false },
   ];
@@ -38,7 +40,7 @@ function places(): Place[] {
 }
 
 const COMPONENTS: Record<Route["page"], FunctionComponent> = {
-  traces: TracesPage, trace: TracePage, diff: Diff, runs: Runs, compare: Compare, bench: Bench, live: Live, unknown: Unknown,
+  traces: TracesPage, trace: TracePage, diff: Diff, runs: Runs, compare: Compare, bench: Bench, issues: Issues, live: Live, unknown: Unknown,
 };
 
 function Unknown() {
@@ -88,6 +90,7 @@ function useCommands(): void {
       onCommand("go-traces", () => go({ page: "traces", query: "" })),
       onCommand("go-diff", () => go({ page: "diff", a: "", b: "" })),
       ...PAGES.map(({ id }) => onCommand(`go-${id}`, () => go(parse(`/${id}`)))),
+      onCommand("go-issues", () => go(issuesLink())),
       onCommand("go-live", () => go({ page: "live" })),
     ];
     return () => ends.forEach((end) => end());

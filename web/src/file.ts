@@ -4,7 +4,7 @@ import { decodeBins, decodeColumns, fromBase64, unzip } from "./decode";
 import { denseColumns, type DenseColumns, type DenseFields, DenseRows } from "./dense";
 import { search, terms } from "./search";
 import type {
-  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, MethodInfo, Neighbour, Outcomes, Race, RaceRow, RecurringCauses, Run, RunRow, Talk, TalkRow, TraceRow,
+  About, AlertCount, AnnotationInfo, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, IssueBoard, IssuePage, MethodInfo, Neighbour, Outcomes, Race, RaceRow, RecurringCauses, Run, RunRow, Talk, TalkRow, TraceRow,
   Traces,
 } from "./shapes.gen";
 import { VERSION } from "./shapes.gen";
@@ -84,6 +84,9 @@ export class FileSource implements Source {
   }
 
   async causes(): Promise<RecurringCauses> { throw absent("find what recurs over runs", "counterpoint blame --causes"); }
+  async issues(): Promise<IssueBoard> { throw absent("find what recurs over runs", "counterpoint issues"); }
+  async issue(): Promise<IssuePage> { throw absent("find what recurs over runs", "counterpoint issues"); }
+  async decide(): Promise<IssuePage> { throw absent("keep a decision", "counterpoint issues"); }
   async alerts(ids: string[]): Promise<Record<string, AlertCount>> {
     return Object.fromEntries(ids.map((id) => {
       const all = this.packed(id).about.alerts;

@@ -1,9 +1,9 @@
-// The local server as a source. Always true: reads are GET to this page's own server; only `fork`, `score`, `annotate` and `steer` write, and
+// The local server as a source. Always true: reads are GET to this page's own server; only `fork`, `score`, `annotate`, `decide` and `steer` write, and
 // they carry the token.
 import { decodeBins, decodeColumns } from "./decode";
 import { listenTogether } from "./stream";
 import type {
-  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, OrderReceipt, Outcomes, Race,
+  About, AlertCount, AnnotationList, Bench, Compare, Credit, Diff, EventDetail, IssueBoard, IssuePage, LiveBatch, MethodInfo, OrderReceipt, Outcomes, Race,
   RaceRow, RecurringCauses, Run, RunRow, Talk, Traces,
 } from "./shapes.gen";
 import { SourceError, type Bins, type Choice, type Columns, type AnnotationBody, type Source, type OrderBody } from "./source";
@@ -52,6 +52,8 @@ export class HttpSource implements Source {
 
   traces(query: string): Promise<Traces> { return this.json("traces", { q: query }); }
   causes(query: string): Promise<RecurringCauses> { return this.json("causes", { q: query }); }
+  issues(query: string): Promise<IssueBoard> { return this.json("issues", { q: query }); }
+  issue(id: string, query: string): Promise<IssuePage> { return this.json(`issues/${encodeURIComponent(id)}`, { q: query }); }
   alerts(ids: string[]): Promise<Record<string, AlertCount>> {
     return this.json(`alerts?${ids.map((id) => `id=${encodeURIComponent(id)}`).join("&")}`);
   }
@@ -96,6 +98,10 @@ export class HttpSource implements Source {
 
   score(id: string, said: { channel?: string; value?: number; note?: string; proposal?: number }): Promise<Outcomes> {
     return this.write(`${at(id)}/score`, said);
+  }
+
+  decide(id: string, state: string, note: string): Promise<IssuePage> {
+    return this.write(`issues/${encodeURIComponent(id)}`, { state, note });
   }
 
   steer(id: string, order: OrderBody): Promise<OrderReceipt> { return this.write(`steer/${encodeURIComponent(id)}`, order); }

@@ -49,6 +49,7 @@ export const COMMANDS: readonly Command[] = [
   { id: "tour", key: "", text: "Tour of the page", group: "Do" },
   { id: "go-traces", key: "", text: "Traces", group: "Go" },
   { id: "go-diff", key: "", text: "Diff", group: "Go" },
+  { id: "go-issues", key: "", text: "Issues", group: "Go" },
   ...PAGES.map((page): Command => ({ id: `go-${page.id}`, key: "", text: page.name, group: "Go" })),
   { id: "go-live", key: "", text: "Live", group: "Go" },
 ];

@@ -27,6 +27,7 @@ export type Route =
   | { page: "compare"; spec: string }
   | { page: "bench"; a: string; b: string }
   | { page: "live" }
+  | { page: "issues"; id: string | null; query: string; state: string; kind: string }
   | { page: "unknown"; path: string };
 
 /** An id inside a path. Two dots part the ids of a diff, so they are written out. */
@@ -86,6 +87,9 @@ export function parse(address: string): Route {
       return { page: "bench", a: decoded(a), b: decoded(b) };
     }
     case "live": return { page: "live" };
+    case "issues": return {
+      page: "issues", id: tail ? decoded(tail) : null, query: query.get("q") ?? "", state: query.get("state") ?? "", kind: query.get("kind") ?? "",
+    };
     default: return { page: "unknown", path };
   }
 }
@@ -120,6 +124,7 @@ export function format(route: Route): string {
     case "compare": return route.spec ? `/c?s=${value(route.spec)}` : "/c";
     case "bench": return route.a ? `/bench/${coded(route.a)}${route.b ? `..${coded(route.b)}` : ""}` : "/bench";
     case "live": return "/live";
+    case "issues": return (route.id ? `/issues/${coded(route.id)}` : "/issues") + asked({ q: route.query, state: route.state, kind: route.kind });
     case "unknown": return route.path || "/";
   }
 }
@@ -127,6 +132,11 @@ export function format(route: Route): string {
 /** A trace page with nothing chosen. */
 export function traceLink(id: string, more: Partial<Omit<TraceRoute, "page" | "id">> = {}): Route {
   return { page: "trace", id, view: "time", event: null, zoom: null, filter: "", methods: [], ...more };
+}
+
+/** The board of issues with nothing chosen, or one issue. */
+export function issuesLink(id: string | null = null, query = ""): Route {
+  return { page: "issues", id, query, state: "", kind: "" };
 }
 
 /** How addresses are kept: in the path, or behind # where the page is a file. */

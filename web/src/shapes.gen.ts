@@ -375,6 +375,52 @@ export interface AnnotationList {
   given: AnnotationInfo[];
 }
 
+/** What recurs, as a line of the board. */
+export interface IssueLine {
+  id: string;
+  kind: string;
+  name: string;
+  state: string;
+  runs: number;
+  count: number;
+  open: number;
+  seen: string;
+  tokens: number;
+  cost_usd: number | null;
+  projects: Record<string, number>;
+  trend: number[];
+  is_rare: boolean;
+  decided: string;
+}
+
+/** The board of a store. */
+export interface IssueBoard {
+  issues: IssueLine[];
+  kinds: Record<string, string>;
+  runs: number;
+  unread: string[];
+}
+
+/** One run with an issue. */
+export interface IssueRunLine {
+  trace_id: string;
+  title: string | null;
+  project: string | null;
+  seen: string;
+  count: number;
+  open: number;
+  events: string[];
+  words: string;
+}
+
+/** One issue and its runs, the newest first. */
+export interface IssuePage {
+  issue: IssueLine;
+  what: string;
+  runs: IssueRunLine[];
+  left_out: number;
+}
+
 /** A place where a check would have stopped it. */
 export interface Gate {
   event: number;

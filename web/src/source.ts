@@ -1,6 +1,6 @@
 // Where the page's data comes from: the local server, or the block inside a one-file page. Views know only this interface.
 import type {
-  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, LiveBatch, MethodInfo, OrderReceipt,
+  About, AlertCount, AnnotationList, Bench, BinsHead, Compare, Credit, Diff, EventDetail, IssueBoard, IssuePage, LiveBatch, MethodInfo, OrderReceipt,
   Outcomes, Race, RaceRow, RecurringCauses, Run, RunRow, Talk,
   Traces,
 } from "./shapes.gen";
@@ -71,6 +71,11 @@ export interface Source {
   traces(query: string): Promise<Traces>;
   /** What recurs over the failed runs that a query finds. */
   causes(query: string): Promise<RecurringCauses>;
+  /** What recurs over the runs that a query finds, and one of these with its runs. */
+  issues(query: string): Promise<IssueBoard>;
+  issue(id: string, query: string): Promise<IssuePage>;
+  /** Keeps what a reader decides about an issue: open, resolved or ignored; what there is then. */
+  decide(id: string, state: string, note: string): Promise<IssuePage>;
   /** How many alerts traces have; those that are not counted unasked are left out. */
   alerts(ids: string[]): Promise<Record<string, AlertCount>>;
   /** The trace as a one-file page, with what was chosen. */

@@ -16,6 +16,7 @@ function thing(at: Route, name: string | null): string {
     case "compare": return at.spec ? `Compare ${at.spec}` : "Compare";
     case "bench": return at.a ? `Bench ${[at.a, at.b].filter(Boolean).join(" and ")}` : "Bench";
     case "live": return "Live";
+    case "issues": return at.id ? `Issue ${at.id}` : "Issues";
     default: return "No such page";
   }
 }

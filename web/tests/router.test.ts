@@ -27,6 +27,9 @@ test.each<Route>([
   { page: "bench", a: "bench/a..b", b: "" },
   { page: "bench", a: "bench/x", b: "bench/y z" },
   { page: "live" },
+  { page: "issues", id: null, query: "", state: "", kind: "" },
+  { page: "issues", id: null, query: "project:shop last:7d", state: "all", kind: "failure" },
+  { page: "issues", id: "95ee38da", query: "", state: "", kind: "" },
 ])("every route comes back from its address: %j", (route) => {
   expect(parse(format(route))).toEqual(route);
   expect(parse(`#${format(route)}`)).toEqual(route);

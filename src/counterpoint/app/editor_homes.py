@@ -1,4 +1,4 @@
-"""Where Cline, Roo Code, Kilo Code, Goose, Continue and Cursor keep their sessions on this machine.
+"""Where Cline, Roo Code, Kilo Code, Goose, Continue, Cursor and Antigravity keep their sessions on this machine.
 
 Always true: nothing is read; a folder that is not there is not given.
 """
@@ -14,6 +14,7 @@ _EXTENSIONS = {
     "rooveterinaryinc.roo-cline": "Roo Code",
     "kilocode.kilo-code": "Kilo Code",
 }
+_ANTIGRAVITY = ("antigravity", "antigravity-ide", "antigravity-cli")
 _SERVERS = (".vscode-server", ".cursor-server")
 
 
@@ -33,6 +34,7 @@ def editor_homes(home: Path) -> list[tuple[str, Path]]:
     known += [("Goose", home / "Library" / "Application Support" / "Block" / "goose" / "sessions")]
     known += [("Continue", Path(env("CONTINUE_GLOBAL_DIR") or home / ".continue") / "sessions")]
     known += [("Cursor", place) for place in sorted((home / ".cursor" / "projects").glob("*/agent-transcripts"))]
+    known += [("Antigravity", home / ".gemini" / name / "brain") for name in _ANTIGRAVITY]
     return [(name, path) for name, path in known if path.is_dir()]
 
 

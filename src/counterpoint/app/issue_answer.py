@@ -50,7 +50,7 @@ def one_section(issue: Issue) -> Section:
         ("kind", KINDS[issue.kind]),
         ("state", issue.state + said),
         ("seen", f"{often}; {since_words(issue)}"),
-        ("cost", f"{_cost(issue)} and {issue.tokens:,} tokens of the model calls that led to it"),
+        ("cost", _spent(issue)),
         ("projects", where),
         ("weeks", f"{sparks(issue.trend)}  {' '.join(map(str, issue.trend))}"),
     ]
@@ -66,6 +66,11 @@ def sparks(trend: Sequence[int]) -> str:
 
 def _cost(issue: Issue) -> str:
     return "-" if issue.cost_usd is None else at_least(money(issue.cost_usd), True)
+
+
+def _spent(issue: Issue) -> str:
+    parts = [*([] if issue.cost_usd is None else [_cost(issue)]), *([f"{issue.tokens:,} tokens"] if issue.tokens else [])]
+    return f"{' and '.join(parts)} of the model calls that led to it" if parts else "not known"
 
 
 def masked(issues: Sequence[Issue]) -> list[Issue]:

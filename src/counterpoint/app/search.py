@@ -325,6 +325,16 @@ def period_of(query: str) -> tuple[float, float] | None:
     return first, end if end == math.inf else -(-end // QUARTER_S) * QUARTER_S
 
 
+def undated(query: str) -> str:
+    """The query without its terms about the time of work: what `period_of` reads."""
+    kept = []
+    for found in _TERM.finditer(query):
+        name, sign = found.group(1), found.group(2)
+        if not (name in _DATES and sign and sign != "!=" and name != "active"):
+            kept.append(found.group())
+    return " ".join(kept)
+
+
 def remarks(query: str) -> list[str]:
     """What to say about how a query was read: `date>7d` looks like "older than a week" and is not."""
     out = []

@@ -23,7 +23,6 @@ import numpy as np
 from msgspec import Struct
 
 from counterpoint.audits.blame.judge import blame
-from counterpoint.audits.blame.reasons import FAMILIES
 from counterpoint.audits.facts import Facts, facts_of
 from counterpoint.audits.failures import failures, kind_of_reason
 from counterpoint.audits.incidents import DONE
@@ -32,7 +31,7 @@ from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import moments, waiting_of
 
-VERSION = 1
+VERSION = 2
 """Of the detectors: what another version found is looked for again."""
 KINDS = {
     "injection": "texts from outside that give orders",
@@ -49,19 +48,26 @@ _SAME = 4
 """Calls alike of one agent, from which on they are a loop."""
 _AGENTS, _DEPTH = 100, 4
 """Sub-agents of a run, and spawns between the first and the last of them, up to which nobody is surprised."""
-_CAME_OF = {
-    "obeyed": "were carried out",
-    "obeyed in part": "were carried out",
-    "attempted": "were tried",
-    "resisted": "were resisted",
+_FOLLOWED, _RESISTED = (*DONE, "attempted"), "resisted"
+_BROKEN_BY = {
+    "tool": "a tool that fails or says nothing",
+    "code": "the code that it writes",
+    "claim": "claims that nothing supports",
+    "result": "results that it misreads or does not use",
+    "plan": "its plan, or a change of it",
+    "stop": "it ends the work at the wrong time",
+    "repeat": "work done again",
 }
-_NAMED = 60
-"""Characters of a tool's name."""
+"""Suspicions that somebody can act on; where a step stood and how it was worded are none."""
+_NAMED, _READ = 60, 2_000
+"""Characters of a tool's name, and those of a reason that are looked at."""
 
 # Causes that many tools share: a code, words, and what their many messages say. Those with "{}" are each tool's own.
 _SHARED = (
     ("refused", "A person says no to a call",
-     r"user (?:doesn't|does not|didn't) want|rejected by (?:the )?user|user (?:rejected|denied)"),
+     r"user (?:doesn't|does not|didn't|did not) (?:want|allow)|rejected by (?:the )?user"
+     r"|user (?:has )?(?:rejected|denied|declined)"),
+    ("asking", "The asking for an approval fails", r"permission request failed"),
     ("approval", "A call needs an approval that nobody gave",
      r"requires? approval|permission request|requested permission|haven't granted|was blocked"
      r"|not allowed to|approval (?:denied|required)"),
@@ -70,13 +76,14 @@ _SHARED = (
      r"string to replace|not found in file|old_string|no match(?:es)? (?:was |were )?found"
      r"|patch (?:failed|does not apply)"),
     ("aborted", "A call is interrupted",
-     r"request was aborted|\binterrupted\b|operation (?:was )?(?:aborted|cancell?ed)|sibling tool"),
+     r"request was aborted|\binterrupted\b|operation (?:was )?(?:aborted|cancell?ed)|sibling tool"
+     r"|user (?:cancell?ed|stopped|aborted)"),
     ("limit", "The model's provider refuses or is overloaded",
      r"rate.?limit|overloaded|quota|too many requests|\b429\b|\b529\b|temporarily unavailable|usage limit"
      r"|billing|credit balance"),
     ("context", "The context is too long",
      r"context (?:length|window)|prompt is too long|maximum context|too many tokens|exceeds maximum"),
-    ("timeout", "{}: times out", r"timed? ?out|deadline exceeded|took too long"),
+    ("timeout", "{}: times out", r"timed? ?out|deadline exceeded|took too long|no answer (?:with)?in \d"),
     ("network", "{}: the network fails",
      r"econnre|connection (?:refused|reset|error)|getaddrinfo|name or service|socket hang|\bssl\b"),
     ("http", "{}: a page or service answers with an error", r"status code [45]\d\d|http error|\b404\b|\b50[0-4]\b"),
@@ -85,21 +92,29 @@ _SHARED = (
     ("command", "{}: a command or module that is not installed",
      r"command not found|is not recognized as|no module named|modulenotfound|cannot find module"),
     ("path", "{}: a path that is not there",
-     r"no such file|file (?:does not|doesn't) exist|enoent|cannot access|path .*not (?:found|exist)"
-     r"|did not match any files"),
+     r"no such (?:file|directory)|(?:file|folder|directory) (?:does not|doesn't) exist|enoent|cannot access"
+     r"|(?:path|file|folder|directory)\b.*not (?:found|exist)|did not match any files"),
     ("directory", "{}: a folder read as a file", r"eisdir|is a directory"),
     ("rights", "{}: the system does not permit it",
      r"permission denied|eperm|eacces|operation not permitted|access denied|forbidden|\b403\b"),
     ("arguments", "{}: arguments that it does not take",
-     r"validation ?error|unexpected keyword|missing \d* ?required|inputvalidation"
-     r"|invalid (?:argument|input|parameter)|zoderror|schema"),
+     r"validation ?error|unexpected (?:keyword )?argument|missing \d* ?required|inputvalidation"
+     r"|(?:invalid|bad) (?:argument|input|parameter)|zoderror|schema"),
     ("types", "{}: code that does not type-check", r"error ts\d+|\bmypy\b|incompatible type|possible misuse"),
     ("syntax", "{}: code that does not parse", r"syntaxerror|indentationerror|parse error|unexpected token|unterminated"),
-    ("tests", "{}: tests that fail", r"assertionerror|\bFAIL(?:ED)?:? +\w|tests? failed|--- fail|\d+ failed"),
+    ("tests", "{}: tests that fail", r"assertionerror|\b(?-i:FAIL(?:ED)?:? +\w)|tests? failed|--- fail|\d+ failed"),
+    ("nothing", "{}: finds nothing", r"\b(?:nothing|no \w+) (?:was |were )?found\b"),
     ("missing", "{}: asks for what does not exist",
-     r"(?:not|nothing|no \w+) found\b|does(?: not|n't) exist|no such|unknown (?:id|user|order|name)"),
+     r"\bnot found\b|does(?: not|n't) exist|\bno such\b|unknown (?:id|user|order|name)"),
 )  # fmt: skip
 _CAUSES = tuple((code, words, re.compile(pattern, re.IGNORECASE)) for code, words, pattern in _SHARED)
+_MISSING = (
+    re.compile(r"\b(?:no such|unknown) (?P<what>[a-z]+(?: type)?)\b", re.IGNORECASE),
+    re.compile(r"(?P<what>[^:;.!?\n]*?)\s(?:(?:was |is |were )?not found|does(?: not|n't) exist)\b", re.IGNORECASE),
+)
+_WORDLESS = re.compile(r"(?:'[^']*'?|\"[^\"]*\"?|`[^`]*`?|\S*[\d_/#{}<>…]\S*)")
+_ABOUT = re.compile(r"\s(?:with|for|named|called|in|of|at|by)\s")
+_NO_NOUN = {"a", "an", "any", "error", "it", "new", "one", "such", "that", "the", "this", "type", "value"}
 _EXIT = re.compile(r"\W*(?:error|failed|command |process )*\W*exit(?:ed)?(?: with)?(?: ?code| status)?\W*-?[\d#]*\W*", re.I)
 
 
@@ -184,10 +199,10 @@ def _step_behind(facts: Facts, i: int) -> int | None:
 
 def _injections(trace: Trace, facts: Facts) -> Iterator[_Found]:
     for one in injections(trace):
-        if (what := _CAME_OF.get(one.status)) is not None:
-            tool = _short(one.tool or one.source or "a text")
-            name = f"Orders in what {tool} brings {what}"
-            yield _Found("injection", (what, tool), name, one.event, one.status in (*DONE, "attempted"), one.excerpt)
+        if (is_done := one.status in _FOLLOWED) or one.status == _RESISTED:
+            tool, what = _short(one.tool or one.source or "a text"), "followed" if is_done else "resisted"
+            name = f"Orders in what {tool} brings were {what}"
+            yield _Found("injection", (what, tool), name, one.event, is_done, one.excerpt)
 
 
 def _stuck(trace: Trace, facts: Facts) -> Iterator[_Found]:
@@ -207,14 +222,31 @@ def _failures(trace: Trace, facts: Facts) -> Iterator[_Found]:
 
 def cause_of(reason: str | None) -> tuple[str, str]:
     """Why a call failed: a code that is alike in all runs, and words in which `{}` stands for the tool that had the failure."""
-    text = reason or ""
+    text = (reason or "")[:_READ]
     for code, words, pattern in _CAUSES:
         if pattern.search(text):
-            return code, words
+            noun = _missing(text) if code == "missing" else None
+            return (code, words) if noun is None else (f"{code} {noun}", f"No such {noun}")
     if not text or _EXIT.fullmatch(text):
         return "unsaid", "{}: fails and does not say why"
     kind = kind_of_reason(text).replace("{", "(").replace("}", ")")
-    return kind.lower(), "{}: " + kind
+    return kind, "{}: " + kind
+
+
+def _missing(text: str) -> str | None:
+    """What kind of thing is not there: `channel`, `user`, `agent type`; None where no word says it.
+
+    Ids, quoted words and names are no kinds.
+    """
+    for pattern in _MISSING:
+        if (found := pattern.search(text)) is not None:
+            said = _WORDLESS.sub(" ", _ABOUT.split(found["what"])[0]).split()
+            kinds = [w.lower() for i, w in enumerate(said) if w.isalpha() and w.isascii() and (i == 0 or w.islower())]
+            kinds = ["agent" if w == "subagent" else w for w in kinds]
+            last = kinds[-2:] if kinds[-1:] == ["type"] else [w for w in kinds if w not in _NO_NOUN][-1:]
+            if last and last[0] not in _NO_NOUN and len(last[-1]) > 2:
+                return " ".join(last)
+    return None
 
 
 def _loops(trace: Trace, facts: Facts) -> Iterator[_Found]:
@@ -269,12 +301,12 @@ def _blame(trace: Trace, facts: Facts) -> Iterator[_Found]:
         found = blame(trace, most=1)
     except (CounterpointError, ValueError):  # it succeeded, nobody says anything, or nobody acted
         return
-    if found.stands_out and found.suspects:
+    if found.stands_out and found.suspects and found.cause in _BROKEN_BY:
         first = found.suspects[0]
         event = trace.events[trace.index[first.event]]
-        who = _short(re.sub(r"[-_ #.]*\d+$", "", event.role or event.agent) or event.agent)
-        name = f"{who} breaks runs: {FAMILIES[found.cause]}"
-        yield _Found("blame", (found.cause, who.lower()), name, first.event, words=found.why.words)
+        who = _short(re.sub(r"[-_ #.]*\d+$", "", event.role or event.agent) or event.agent).lower()
+        name = f"{who} breaks runs: {_BROKEN_BY[found.cause]}"
+        yield _Found("blame", (found.cause, who), name, first.event, words=found.why.words)
 
 
 _DETECTORS: tuple[Callable[[Trace, Facts], Iterator[_Found]], ...] = (_injections, _stuck, _failures, _loops, _runaway, _blame)

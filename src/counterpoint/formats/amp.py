@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from counterpoint.formats.importer import Importer, Session
@@ -35,6 +35,9 @@ from counterpoint.trace import Trace
 _ID = re.compile(rb'"id"\s*:\s*"(T-[^"\\]+)"')
 _UUID = re.compile(rb'\s*"T-[0-9a-f]{8}-[0-9a-f]{4}-')
 _PARENT = re.compile(rb'"mainThreadID"\s*:\s*"(T-[^"\\]+)"')
+_PLAIN_KEYS = frozenset({"id", "title", "messages", "created", "createdAt", "updatedAt", "v"})
+_FIRST = re.compile(rb'"messages"\s*:\s*\[\s*\{([^{}\[\]]*)\}')
+_PLAIN_SIGNS = tuple(map(re.compile, (rb'"role"\s*:\s*"(?:user|assistant)"', rb'"text"\s*:', rb'"createdAt"\s*:\s*\d')))
 _COUNTS = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "outputTokens")
 _STATUS = {"done": True, "error": False, "cancelled": False, "rejected-by-user": False, "rejected": False}
 _OTHERS = "the step of calls that the ledger has and no message: their tokens count in the total"
@@ -43,16 +46,26 @@ _EXACT, _PROMPT = "the thread that the call names", "the same prompt"
 
 def _sniff(head: bytes) -> bool:
     keys = first_keys(head)
+    if _is_plain(head, keys):
+        return True
     if "id" not in keys or not keys["id"].lstrip().startswith(b'"T-'):
         return False
     is_thread = keys.get("messages", b"[").lstrip().startswith(b"[")
     return is_thread and ("created" in keys or "v" in keys or ("messages" in keys and _UUID.match(keys["id"]) is not None))
 
 
+def _is_plain(head: bytes, keys: Mapping[str, bytes]) -> bool:
+    """Whether a file is a thread of messages that are a text and a time, and have no ids."""
+    if not keys.keys() >= {"id", "messages"} or not keys.keys() <= _PLAIN_KEYS:
+        return False
+    first = _FIRST.search(head)
+    return first is not None and all(sign.search(first[1]) for sign in _PLAIN_SIGNS) and b'"content"' not in first[1]
+
+
 def _group(files: Sequence[File]) -> Iterable[Session]:
     """A thread with the threads of its sub-agents, wherever they lie."""
-    names = {file.name: match[1].decode() for file in files if (match := _ID.search(file.head()))}
-    parents = {names[f.name]: m[1].decode() for f in files if f.name in names and (m := _PARENT.search(f.head()))}
+    names = {file.name: _text(match) for file in files if (match := _ID.search(file.head()))}
+    parents = {names[f.name]: _text(m) for f in files if f.name in names and (m := _PARENT.search(f.head()))}
     there = set(names.values())
     groups: dict[str, list[File]] = {}
     for file in files:
@@ -62,6 +75,10 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
             name = parents[name]
         groups.setdefault(name, []).append(file)
     return [Session(name, sorted(some, key=lambda f: names.get(f.name) != name)) for name, some in groups.items()]
+
+
+def _text(match: re.Match[bytes]) -> str:
+    return match[1].decode("utf-8", "replace")
 
 
 def _read(session: Session) -> Iterator[Trace]:

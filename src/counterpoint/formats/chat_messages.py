@@ -9,7 +9,8 @@ Read are lists, one message on each line, and objects with `messages` (bodies of
 | assistant | `orchestrator_decision`, and a `tool_call` for each call |
 | tool, function | `tool_result` |
 
-Any source that says more about itself is read as that source. A list without a single call is taken by nobody: it is a chat.
+Any source that says more about itself is read as that source. A list without a single call is taken by nobody: it is a chat,
+unless each message on its line states a session and a time, as agents log (OpenClaw). Each session is a trace.
 
 What is lost: images, audio and documents (counted in `left_out`), settings of the request.
 
@@ -37,7 +38,7 @@ _MESSAGE = frozenset({
     "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "id", "type", "model", "stop_reason",
     "stop_sequence", "stop_details", "usage", "refusal", "annotations", "audio", "reasoning_content", "reasoning",
     "reasoning_details", "thinking", "timestamp", "created_at", "is_error", "container", "provider_specific_fields",
-    "thinking_blocks", "index", "prefix", "weight",
+    "thinking_blocks", "index", "prefix", "weight", "session_id",
 })  # fmt: skip
 _AROUND = frozenset({
     "messages", "model", "tools", "system", "tool_choice", "max_tokens", "max_completion_tokens", "temperature", "top_p",
@@ -51,6 +52,9 @@ _MEDIA = frozenset({"image", "image_url", "input_audio", "file", "document", "au
 
 def _sniff(head: bytes) -> bool:
     keys = first_keys(head).keys()
+    is_logged = keys >= {"role", "content", "session_id", "timestamp"} and keys <= _MESSAGE and head.lstrip()[:1] == b"{"
+    if is_logged and _ROLE.search(head) is not None:
+        return True
     if not keys or _ROLE.search(head) is None or _CALLED.search(head) is None:
         return False
     return ("messages" in keys and keys <= _AROUND) or (keys >= {"role", "content"} and keys <= _MESSAGE)
@@ -60,14 +64,29 @@ def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
         values = list(session.documents(file))
         if values and all("role" in as_dict(value) for value in values):
-            values = [values]  # a message on each line
+            values = _by_session(values)  # a message on each line
         elif len(values) == 1 and isinstance(values[0], list) and all("messages" in as_dict(v) for v in values[0]):
             values = values[0]
         for value in values:
-            chat = _Chat(session, value if isinstance(value, dict) else {"messages": value})
+            around = value if isinstance(value, dict) else {"messages": value}
+            chat = _Chat(session, around)
             require_half(file.name, chat.records, chat.unknown)
             session.report.unknown.update(chat.unknown)
             yield from chat.traces()
+
+
+def _session_of(messages: list[Any]) -> str | None:
+    return string(as_dict(messages[0]).get("session_id")) if messages else None
+
+
+def _by_session(messages: list[Any]) -> list[list[Any]]:
+    """Messages on lines, apart by the session that they state; one that states none goes with the one before."""
+    sessions: dict[str | None, list[Any]] = {}
+    name: str | None = None
+    for message in messages:
+        name = string(as_dict(message).get("session_id")) or name
+        sessions.setdefault(name, []).append(message)
+    return list(sessions.values())
 
 
 class _Chat:
@@ -75,8 +94,9 @@ class _Chat:
 
     def __init__(self, session: Session, around: dict[str, Any]) -> None:
         messages = as_list(around.get("messages"))
-        name = string(around.get("id")) or f"chat-{run_of(messages[:2])}"
-        self.draft = session.draft(name, name, system="chat", run=run_of(around))
+        name = string(around.get("id")) or _session_of(messages) or f"chat-{run_of(messages[:2])}"
+        run = run_of(messages[:2] if _session_of(messages) else around)
+        self.draft = session.draft(name, name, system="chat", run=run)
         self.model = string(around.get("model"))
         self.entries: list[Entry] = []
         self.records = 0
@@ -91,8 +111,10 @@ class _Chat:
 
     def _message(self, raw: dict[str, Any], name: str) -> None:
         blocks = [p for p in map(as_dict, as_list(raw.get("content"))) if _is_tool(p)]
-        rest = [p for p in as_list(raw.get("content")) if not _is_tool(as_dict(p)) and as_dict(p).get("type") not in _MEDIA]
-        self.left_out.update(str(as_dict(p)["type"]) for p in as_list(raw.get("content")) if as_dict(p).get("type") in _MEDIA)
+        kinds = [string(as_dict(p).get("type")) for p in as_list(raw.get("content"))]
+        parts = zip(as_list(raw.get("content")), kinds, strict=True)
+        rest = [p for p, kind in parts if not _is_tool(as_dict(p)) and kind not in _MEDIA]
+        self.left_out.update(kind for kind in kinds if kind in _MEDIA)
         message = message_of({**raw, "content": rest} if isinstance(raw.get("content"), list) else raw)
         if message is None or message.role not in _ROLES:
             self.unknown[f"message of role {raw.get('role')}"] += 1
@@ -125,7 +147,7 @@ class _Chat:
 
     def _block(self, block: dict[str, Any], entry: Entry) -> None:
         call = string(block.get("id"))
-        if block.get("type") in _CALLS:
+        if string(block.get("type")) in _CALLS:
             entry.calls.append(Call(call, string(block.get("name")) or "unnamed", block.get("input")))
             return
         text, failed = text_of(block.get("content") or ""), block.get("is_error")
@@ -162,7 +184,7 @@ chat_messages = Importer(
         "tool message": ("tool_result",),
     },
     lost="images, audio, documents, settings of the request",
-    versions="OpenAI chat completions, Anthropic messages of 2023-06-01",
+    versions="OpenAI chat completions, Anthropic messages of 2023-06-01, lines of OpenClaw",
     exact="tools, errors of Anthropic's results, tokens where messages keep them",
 )
 """Chat messages with tools."""

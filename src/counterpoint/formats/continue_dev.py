@@ -157,7 +157,7 @@ class _Reader:
             call = string(raw.get("id")) or f"{entry.id}.{n}"
             function = as_dict(raw.get("function"))
             entry.calls.append(Call(call, string(function.get("name")) or "unnamed", function.get("arguments")))
-            if call not in self.answered and self.states.get(call, {}).get("status") in _ENDED:
+            if call not in self.answered and string(self.states.get(call, {}).get("status")) in _ENDED:
                 entry.answers.append(self._answer(call, ""))
         got = as_dict(message.get("usage"))
         self.draft.report.note_odd_counts(odd_counts(got, ("promptTokens", "completionTokens")))

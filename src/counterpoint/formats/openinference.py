@@ -34,7 +34,7 @@ _OTHERS = (b'"parentObservationId"', b'"parent_observation_id"', b'"span_attribu
 
 
 def _sniff(head: bytes) -> bool:
-    if head[:1] == b"\x0a":  # OTLP in protobuf
+    if head[:1] == b"\x0a" and b"\x08" in head:  # OTLP in protobuf, and no blank line before JSON
         return _KIND.strip(b'"') in head
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
     head = unwrapped_head(head)

@@ -87,15 +87,14 @@ def install(path: Path, command: str) -> bool:
     ours = {"type": "command", "command": command, "timeout": _TIMEOUT_S}
     if [hook for group in _groups(table, path) for hook in _hooks(group) if _is_ours(hook)] == [ours]:
         return False
-    backup = _backup(path) if _remove(table, path) else None
+    backup = backup_of(path) if _remove(table, path) else None
     is_made = not path.parent.exists()
     if backup is not None:  # another guard: what was there before it is known already
         before, is_made = backup["before"], backup["folder"]
     table.setdefault("hooks", {}).setdefault(_EVENT, []).append({"hooks": [ours]})
     after = _text(table, before or "")
     put([(path.resolve(), after.encode())])
-    about = {"path": str(path.resolve()), "before": before, "after": after, "folder": is_made}
-    put([(_record(path), json.dumps(about).encode())])
+    keep_backup(path, before, after, is_made)
     return True
 
 
@@ -106,7 +105,7 @@ def uninstall(path: Path) -> bool:
     table, text = _read(path)
     if not _remove(table, path):
         return False
-    backup = _backup(path)
+    backup = backup_of(path)
     before = backup["before"] if backup is not None and backup["after"] == text else _text(table, text) if table else None
     if before is not None:
         put([(path.resolve(), before.encode())])
@@ -114,18 +113,25 @@ def uninstall(path: Path) -> bool:
         path.unlink()
         if backup is not None and backup["folder"] and not any(path.parent.iterdir()):
             path.parent.rmdir()
-    _record(path).unlink(missing_ok=True)
+    record_path(path).unlink(missing_ok=True)
     return True
 
 
-def _record(path: Path) -> Path:
+def keep_backup(path: Path, before: str | None, after: str, is_made: bool) -> None:
+    """Keep what a file was before it was changed, and what it is now; `is_made` says whether its folder was made for it."""
+    about = {"path": str(path.resolve()), "before": before, "after": after, "folder": is_made}
+    put([(record_path(path), json.dumps(about).encode())])
+
+
+def record_path(path: Path) -> Path:
     """Where it is kept what a file was before."""
     return Path(home()) / "installed" / f"{crc32(str(path.resolve()).encode()):08x}.json"
 
 
-def _backup(path: Path) -> dict[str, Any] | None:
+def backup_of(path: Path) -> dict[str, Any] | None:
+    """What a file was `before` and `after` it was changed, and whether its `folder` was made; None where nothing is kept."""
     try:
-        record = json.loads(_record(path).read_text())
+        record = json.loads(record_path(path).read_text())
         return record if record["path"] == str(path.resolve()) and {"before", "after", "folder"} <= record.keys() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -8,6 +8,7 @@ DuckDB does not know our checksums: the caller compares those of the files that 
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -16,12 +17,14 @@ from typing import Any
 import duckdb
 import msgspec
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from counterpoint.display import BARS
 from counterpoint.errors import CounterpointError, InputError, Refused
 from counterpoint.store.lake import REPAIR, MissingFile
 from counterpoint.store.log import State
 from counterpoint.store.parts import SCHEMAS, part_path
+from counterpoint.store.statement import check_statement
 from counterpoint.store.summary import Summary
 from counterpoint.store.titles import told_apart
 from counterpoint.trace.annotation import Annotation
@@ -122,13 +125,28 @@ def _plain(values: list[Any]) -> list[Any]:
     return [one(v) for v in values] if any(isinstance(v, (Decimal, float)) for v in values) else values
 
 
+Mask = Callable[[Sequence[str | None]], Sequence[str | None]]
+"""Texts to what may be shown of them, one for one."""
+
+
 class Query:
     """A connection with the views of one state of the store."""
 
-    def __init__(self, state: State, lake: Path, annotations: Sequence[Annotation], version: object) -> None:
-        """`version` is another one when the traces or the annotations are."""
+    def __init__(
+        self, state: State, lake: Path, annotations: Sequence[Annotation], version: object, mask: Mask | None = None
+    ) -> None:
+        """`version` is another one when the traces or the annotations are. With `mask` the views hold masked texts, nothing but
+        the views can be named, and nothing is written beside the memory: no function of SQL sees what was masked."""
         self.version = version
+        self._is_masked = mask is not None
         self._connection = _connect()
+        if mask is not None:
+            self._connection.create_function(
+                "masked", _of_columns(mask), ["VARCHAR"], "VARCHAR",
+                type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL,
+            )  # fmt: skip
+            self._connection.execute("SET temp_directory = ''")
+            self._connection.execute("SET memory_limit = '2GB'")
         self._names = _connect()
         self._read: dict[str, list[str]] = {}
         try:
@@ -179,7 +197,9 @@ class Query:
         return files
 
     def _view(self, kind: str, state: State, lake: Path) -> list[str]:
-        columns = ", ".join(f'"{name}"' for name in SCHEMAS[kind].names if name not in _HIDDEN)
+        names = [name for name in SCHEMAS[kind].names if name not in _HIDDEN]
+        is_text = {name: kind != "traces" and pa.types.is_string(SCHEMAS[kind].field(name).type) for name in names}
+        columns = ", ".join(self._shown(name) if is_text[name] else f'"{name}"' for name in names)
         view = "_trace_files" if kind == "traces" else kind
         if not state.parts:
             self._connection.register(f"_{kind}", SCHEMAS[kind].empty_table())
@@ -222,11 +242,19 @@ class Query:
         self._connection.register("_arrow_listed", pa.table({"trace_id": [row.id for row in rows], **values}, schema=types))
         self._connection.execute("CREATE TABLE _listed AS SELECT * FROM _arrow_listed")
         self._connection.unregister("_arrow_listed")
-        own = ", ".join(f"_listed.{name}" for name in _LISTED)
+        texts = ("title", "project")
+        own = ", ".join(self._shown(name, "_listed.") if name in texts else f"_listed.{name}" for name in _LISTED)
+        stored = [name for name in SCHEMAS["traces"].names if pa.types.is_string(SCHEMAS["traces"].field(name).type)]
+        shown = ", ".join(self._shown(name, "f.") for name in stored)
+        first = "f.* EXCLUDE (errors)" + (f" REPLACE ({shown})" if self._is_masked else "")
         self._connection.execute(
-            f"""CREATE VIEW traces AS SELECT f.* EXCLUDE (errors), f.errors AS problems, {own}
+            f"""CREATE VIEW traces AS SELECT {first}, f.errors AS problems, {own}
             FROM _trace_files f LEFT JOIN _listed USING (trace_id)"""
         )
+
+    def _shown(self, name: str, of: str = "") -> str:
+        """A column of texts as the views have it."""
+        return f'masked({of}"{name}") AS "{name}"' if self._is_masked else f'{of}"{name}"'
 
     def _annotate(self, annotations: Sequence[Annotation]) -> None:
         """The view of annotations; `event_id` is null for those of a whole trace, `basis` is JSON."""
@@ -237,16 +265,28 @@ class Query:
         ]  # fmt: skip
         columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in _ANNOTATIONS]
         self._connection.register("_arrow_annotations", pa.table(columns, schema=_ANNOTATIONS))
-        self._connection.execute("CREATE TABLE annotations AS SELECT * FROM _arrow_annotations")
+        shown = ", ".join(self._shown(f.name) if pa.types.is_string(f.type) else f'"{f.name}"' for f in _ANNOTATIONS)
+        self._connection.execute(f"CREATE TABLE annotations AS SELECT {shown} FROM _arrow_annotations")
         self._connection.unregister("_arrow_annotations")
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def run(self, query: str, params: Sequence[Any] | None, limit: int | None, verify: Callable[[list[str]], None]) -> Result:
+    def run(
+        self,
+        query: str,
+        params: Sequence[Any] | None,
+        limit: int | None,
+        verify: Callable[[list[str]], None],
+        within_s: float | None = None,
+    ) -> Result:
         """The answer; `InputError` for what DuckDB cannot do, `Refused` for what would write or reach out.
 
-        `verify` is called with the kinds of files that are about to be read, and raises when one has changed.
+        `verify` is called with the kinds of files that are about to be read, and raises when one has changed. A query that takes
+        longer than `within_s` is stopped.
         """
+        alarm = None if within_s is None else threading.Timer(within_s, self._connection.interrupt)
+        if alarm is not None:
+            alarm.start()
         try:
             statements = self._connection.extract_statements(query)
             kinds = [s.type for s in statements]
@@ -258,8 +298,12 @@ class Query:
                 raise _refused(kinds[0].name)
             if kinds[0] == duckdb.StatementType.EXPLAIN and "analyze" in query.lower():
                 raise _refused("EXPLAIN ANALYZE")
+            if self._is_masked:
+                check_statement(self._parsed(query), VIEWS)
             verify(self._kinds(query))
             return self._fetch(query, params, limit)
+        except duckdb.InterruptException:
+            raise InputError(f"the query took longer than {within_s:g} s", fix="ask for less: where, limit, group by") from None
         except duckdb.PermissionException as error:
             self._look_for_files(error)  # DuckDB takes a file that is gone for a folder, and that for forbidden
             raise _refused(_first_line(error)) from error
@@ -272,6 +316,14 @@ class Query:
             raise InputError(
                 _first_line(error), where=_line_of(error), fix="`counterpoint sql` lists views and columns"
             ) from error
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _parsed(self, query: str) -> Any:
+        """The statement as the tree that DuckDB reads it as."""
+        row = self._names.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+        return msgspec.json.decode(row[0] if row else b"{}")
 
     def _look_for_files(self, error: duckdb.Error) -> None:
         """`MissingFile` when compaction has taken a file away since the views were made."""
@@ -288,6 +340,18 @@ class Query:
 
 def _connect() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+
+
+def _of_columns(mask: Mask) -> Callable[[Any], Any]:
+    """A function of texts as one of columns; each different text is asked for once."""
+
+    def of_column(column: Any) -> Any:
+        found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        coded = found.dictionary_encode()
+        shown = pa.array(mask(coded.dictionary.to_pylist()), pa.string())
+        return shown.take(coded.indices)
+
+    return of_column
 
 
 def _list(files: list[str]) -> str:

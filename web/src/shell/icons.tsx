@@ -6,6 +6,7 @@ const PATHS: Record<string, string> = {
   runs: "M3 16V4M3 16h14M5 13l4-5 3 3 5-6",
   compare: "M5 16V9M10 16V4M15 16v-5",
   bench: "M4 16h12M5 16V8h3v8M8.5 16V4h3v12M12 16v-6h3v6",
+  issues: "M10 3l8 14H2zM10 8v4M10 14.6v.1",
   live: "M10 10m-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0M5.5 5.5a6.4 6.4 0 0 0 0 9M14.5 5.5a6.4 6.4 0 0 1 0 9",
   theme: "M10 3a7 7 0 1 0 0 14zM10 3a7 7 0 0 1 0 14",
   menu: "M4 6h12M4 10h12M4 14h7",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -56,6 +56,23 @@ class Example(Struct, frozen=True):
     words: str
 
 
+class IssueRun(Struct, frozen=True, kw_only=True):
+    """One run with an issue, and where in it."""
+
+    trace_id: str
+    title: str | None
+    project: str | None
+    at: float
+    """When it was last seen there; where the run has no clock's time, when it was added."""
+    is_dated: bool
+    count: int
+    open: int
+    """How often, and how many of these nothing mended later in the run."""
+    events: tuple[str, ...]
+    """The first of them."""
+    words: str
+
+
 class Issue(Struct, kw_only=True):
     """What recurs."""
 
@@ -70,7 +87,7 @@ class Issue(Struct, kw_only=True):
     """How many of them nothing mended later in the run."""
     first: float | None
     last: float | None
-    """When it was first and last seen, seconds since the epoch."""
+    """When it was first and last seen, seconds since the epoch; where no run says, None and when the last was added."""
     tokens: int
     cost_usd: float | None
     """Of the model calls that led to it: at least this much."""
@@ -85,8 +102,9 @@ class Issue(Struct, kw_only=True):
 
     @property
     def is_rare(self) -> bool:
-        """Whether it happened in one run alone, twice at most, and nobody decided anything."""
-        return self.runs < 2 and self.open < 3 and self.decided is None and self.kind not in ("injection", "runaway", "cost_jump")
+        """Whether it happened in one run alone, twice at most, and nobody decided anything; what is grave never is."""
+        is_grave = self.open > 0 and self.kind in ("injection", "runaway", "cost_jump")
+        return self.runs < 2 and self.open < 3 and self.decided is None and not is_grave
 
 
 @dataclass(frozen=True)
@@ -141,18 +159,40 @@ Track = Callable[[Sequence[Summary]], Iterable[Summary]]
 """Goes through runs, and may show how far it is."""
 
 
-def issues(query: str = "", *, store: StorePlace = None, remember: bool = True, track: Track = iter) -> Board:
+Shown = dict[str, tuple[str, list[Symptom]]]
+"""Each run with its digest and what it showed."""
+
+
+def issues(
+    query: str = "", *, store: StorePlace = None, remember: bool = True, known: Shown | None = None, track: Track = iter
+) -> Board:
     """The board of a store, or of those of its runs that match a query of `counterpoint ls`.
 
-    With `remember`, what the runs showed is kept beside them, so that the next board reads only those that are new.
+    With `remember`, what the runs showed is kept beside them, so that the next board reads only those that are new; `known` keeps
+    it for a caller who writes nothing.
     """
     if isinstance(store, Store):
-        return _board(store, query, remember, track)
+        return _board(store, query, remember, known, track)
     path = store_path(store)
     if not path.exists():
         raise NotFound("there are no traces yet", where=str(path), fix="counterpoint import brings sessions in")
     with Store(path, create=False, read_only=True) as opened:
-        return _board(opened, query, remember, track)
+        return _board(opened, query, remember, known, track)
+
+
+def issue_runs(key: str, query: str = "", *, store: StorePlace = None) -> list[IssueRun]:
+    """The runs with an issue, by its whole id, the newest first."""
+    if not isinstance(store, Store):
+        with Store(store_path(store), create=False, read_only=True) as opened:
+            return issue_runs(key, query, store=opened)
+    found = _look(store, query, True, None, iter).found.get(key, [])
+    runs = [
+        IssueRun(trace_id=row.id, title=row.title, project=row.project, at=row.active if s.last is None else s.last,
+                 is_dated=s.last is not None or row.started is not None, count=s.count, open=s.open, events=s.events,
+                 words=s.words)
+        for row, s in found
+    ]  # fmt: skip
+    return sorted(runs, key=lambda run: (-run.at, run.trace_id))
 
 
 def decide(key: str, state: str, *, note: str | None = None, by: str | None = None, store: StorePlace = None) -> IssueMark:
@@ -167,13 +207,31 @@ def decide(key: str, state: str, *, note: str | None = None, by: str | None = No
     return mark
 
 
-def _board(store: Store, query: str, remember: bool, track: Track) -> Board:
+class _Look(NamedTuple):
+    """What the runs of a store show."""
+
+    found: dict[str, list[tuple[Summary, Symptom]]]
+    """By the issue's key."""
+    runs: int
+    unread: tuple[str, ...]
+    newest: float
+    """When any run was last at work."""
+
+
+def _board(store: Store, query: str, remember: bool, known: Shown | None, track: Track) -> Board:
+    look = _look(store, query, remember, known, track)
+    marks = AnnotationFile(store.path).refresh().issues
+    board = [_issue(of, marks.get(key), look.newest) for key, of in look.found.items()]
+    return Board(tuple(sorted(board, key=_place)), look.runs, look.unread)
+
+
+def _look(store: Store, query: str, remember: bool, known: Shown | None, track: Track) -> _Look:
     matches = matcher(query, store.datasets())
     every = store.rows()
     rows = [row for row in every if matches(row)]
     if query and not rows:
         raise NotFound(f"no run matches {query!r}", where=str(store.path), fix="counterpoint ls shows what there is")
-    memory = _Memory(store)
+    memory = _Memory(store, known)
     unread: list[str] = []
     found: dict[str, list[tuple[Summary, Symptom]]] = {}
     for row in track(rows):
@@ -190,9 +248,7 @@ def _board(store: Store, query: str, remember: bool, track: Track) -> Board:
             found.setdefault(symptom.key, []).append((row, symptom))
     if remember:
         memory.save({row.id for row in every})
-    marks, newest = AnnotationFile(store.path).refresh().issues, max((row.active for row in every), default=0.0)
-    board = [_issue(of, marks.get(key), newest) for key, of in found.items()]
-    return Board(tuple(sorted(board, key=_place)), len(rows) - len(unread), tuple(unread))
+    return _Look(found, len(rows) - len(unread), tuple(unread), max((row.active for row in every), default=0.0))
 
 
 def _place(issue: Issue) -> tuple[Any, ...]:
@@ -256,21 +312,21 @@ class _Kept(Struct, array_like=True):
     """The file: the version of the detectors, and each run's digest with its symptoms."""
 
     version: int
-    runs: dict[str, tuple[str, list[Symptom]]]
+    runs: Shown
 
 
 class _Memory:
     """What the finished runs of a store showed, by their digests; runs that are open are looked at each time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, known: Shown | None = None) -> None:
         self._store, self._path = store, Path(store.path) / _MEMORY
         self._digests = {summary.id: digest for digest, summary in store.latest(len(store))}
-        self._runs: dict[str, tuple[str, list[Symptom]]] = {}
+        self._runs: Shown = {} if known is None else known
         self._is_new = False
         with suppress(OSError, SumError, msgspec.MsgspecError):
             kept = msgspec.msgpack.decode(disk.without_sum(self._path.read_bytes(), _MEMORY), type=_Kept)
             if kept.version == VERSION:
-                self._runs = kept.runs
+                self._runs |= kept.runs
 
     def of(self, name: str) -> list[Symptom]:
         """What a run showed."""
@@ -293,7 +349,9 @@ class _Memory:
 
 def since_words(issue: Issue) -> str:
     """When it was seen, in words."""
-    if issue.first is None or issue.last is None:
+    if issue.last is None:
         return "-"
+    if issue.first is None:
+        return f"added {local_day(issue.last)}"
     first, last = local_day(issue.first), local_day(issue.last)
     return first if first == last else f"{first} to {last}"

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from counterpoint.answer import Section
+from counterpoint.app.blame_answer import run_sections
 from counterpoint.app.terminal.options import (
     allow_option,
     cap_option,
@@ -30,16 +31,13 @@ from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, 
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import store_option
-from counterpoint.audits.blame.judge import Blame, Suspect
 from counterpoint.audits.blame.reasons import FAMILIES
-from counterpoint.audits.blame.search import Decisive
-from counterpoint.audits.failures import Failure
 from counterpoint.display import counted
 from counterpoint.errors import InputError
-from counterpoint.trace import Trace
 
 if TYPE_CHECKING:
     from counterpoint.app.api.blame import Blamed
+    from counterpoint.trace import Trace
 
 HEADING = "Judge"
 
@@ -100,7 +98,7 @@ def blame(
         for row in map(msgspec.to_builtins, result.causes()) if is_summary else result.as_dicts():
             emit({"schema": SCHEMA_VERSION, **row})
     elif len(which) == 1:
-        say(*_one(*result.found[0], result.decisive, most, is_all=is_all))
+        say(*run_sections(*result.found[0], result.decisive, most, is_all=is_all))
     else:
         say(*_many(result, most_rows(rows, 20), is_summary))
 
@@ -119,55 +117,6 @@ def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
     if asks_model(trace):
         price = search_price(trace, draws)
         note(f"at most {price.words}", quiet=as_json)
-
-
-def _one(trace: Trace, blame: Blame, decisive: Decisive | None, most: int | None, *, is_all: bool) -> list[Section]:
-    """One run for people: the suspects, each with its reasons below it; where none stands out, what failed."""
-    is_ranked = blame.stands_out or is_all
-    outcome = "no outcome stated" if blame.outcome is None else f"team reward {blame.outcome:g}"
-    words = f"{trace.trace_id}: {outcome}; {counted(blame.steps, 'step')} could have decided it"
-    lines = [("verdict", blame.verdict + ("" if is_ranked else "; --all ranks its steps"))]
-    lines += [("why", blame.why.words)] if is_ranked else []
-    lines += [("set", blame.set_words)]
-    lines += [("by forks", _by_forks(decisive))] if decisive is not None else []
-    agents = ", ".join(f"{agent} {share:.0%}" for agent, share in list(blame.agents.items())[:6])
-    return [
-        Section(words=words, lines=lines),
-        *([] if blame.stands_out else [_failures(blame)]),
-        *map(_suspect, blame.suspects[:most] if is_ranked else []),
-        Section(lines=[*([("agents", agents)] if is_ranked else []), *(("note", words) for words in blame.notes)]),
-    ]
-
-
-def _failures(blame: Blame) -> Section:
-    """What went wrong in a run in which no step stands out."""
-    if not blame.failed:
-        return Section(words="nothing failed in it")
-    alike: dict[tuple[str, str], list[Failure]] = {}
-    for one in blame.failed:
-        alike.setdefault((one.tool or one.type.replace("_", " "), one.kind), []).append(one)
-    mended = sum(f.is_mended for f in blame.failed)
-    words = f"{counted(len(blame.failed), 'failure')} in it, {mended:,} of them in a tool that worked later:"
-    ranked = sorted(alike.values(), key=lambda some: (all(f.is_mended for f in some), -len(some)))
-    rows = []
-    for some in ranked[:_ROWS]:
-        first, who = some[0], ", ".join(list(dict.fromkeys(f.name for f in some))[:3])
-        rows.append((len(some), first.tool or first.type, first.reason or "it failed", who, first.event))
-    left = sum(map(len, ranked[_ROWS:]))
-    more = f"and {left:,} more: counterpoint audit --failures" if left else ""
-    return Section(words=words, head=("count", "tool", "why", "agents", "first"), rows=rows, right=(0,), more=more)
-
-
-def _suspect(suspect: Suspect) -> Section:
-    first = (f"{suspect.score:.0%}", (f"step {suspect.step}", suspect.name, suspect.event, suspect.text or "(no text)"))
-    reasons = [f"{r.share:.0%}  {r.words}" + (f": {r.excerpt}" if r.excerpt else "") for r in suspect.reasons]
-    return Section(lines=[first, *(("", words) for words in reasons)])
-
-
-def _by_forks(decisive: Decisive) -> str:
-    where = f"step {decisive.step} of {decisive.agent} ({decisive.event})" if decisive.event is not None else "no step"
-    share = f"{counted(decisive.forks, 'fork')}, {counted(decisive.steps, 'step')} to try"
-    return f"{where}; {decisive.words}  ({share})"
 
 
 def _many(result: Blamed, most: int | None, is_summary: bool) -> list[Section]:

@@ -1,4 +1,4 @@
-"""The viewer's server: one page, its questions as GET, four writes (forks, scores, notes, orders), one stream.
+"""The viewer's server: one page, its questions as GET, five writes (forks, scores, notes, decisions, orders), one stream.
 
 Always true: it listens where it was told, this machine alone unless a token guards everything; a name in an address is looked up
 in the collection and never becomes a path; nothing but the page is a file; an error is JSON with what, why and what would work.
@@ -47,13 +47,13 @@ _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Counte
 <h1>The page is not built</h1>
 <p>This copy of Counterpoint has no <code>viewer.html</code>. Installed packages carry it; a checkout builds it with Node:</p>
 <pre>make page</pre><p>Then reload. What the page would show is at <a href="/api/traces">/api/traces</a>.</p></body></html>"""
-_OWN = frozenset({"", "t", "d", "live", "traces", "trace", "diff"})
+_OWN = frozenset({"", "t", "d", "live", "traces", "trace", "diff", "issues"})
 """First words of the viewer's own addresses. The page is the answer under every other one too, and says that there is nothing."""
 _COUNTED = 50
 """So many traces get their alerts counted for one question."""
 _BODY = 1 << 20
 _CONNECTIONS, _SECONDS = 256, 30.0
-_WRITES = "POST /api/t/ID/fork, /api/t/ID/score, /api/t/ID/annotations and /api/steer/ID"
+_WRITES = "POST /api/t/ID/fork, /api/t/ID/score, /api/t/ID/annotations, /api/issues/ID and /api/steer/ID"
 
 
 class _Edit(Struct):
@@ -137,11 +137,15 @@ class Site:
                 return await (self._score if parts[2] == "score" else self._annotate)(request, parts[1])
             if len(parts) == 2 and parts[0] == "steer":
                 return await self._steer(request, parts[1])
+            if len(parts) == 2 and parts[0] == "issues":
+                return await self._decide(request, parts[1])
             raise _WrongMethod("nothing can be written at this address", fix=f"only {_WRITES} write")
         if request.method not in ("GET", "HEAD"):
             raise _WrongMethod(f"{request.method} requests are not answered", fix=f"use GET, or {_WRITES}")
         if parts and parts[0] == "t" and len(parts) > 1:
             return await self._of_trace(request, parts[1], parts[2:])
+        if len(parts) == 2 and parts[0] == "issues":
+            return await self._issue(request, parts[1])
         if len(parts) == 1 and parts[0] in _SHARED:
             return await _SHARED[parts[0]](self, request)
         if len(parts) == 1 and parts[0] in self._questions:
@@ -248,6 +252,24 @@ class Site:
         query = request.query_params.get("q", "")
         return await self._answers.answer(request, None, partial(recurring_causes, self.collection, query))
 
+    async def _issues(self, request: Request) -> Response:
+        from counterpoint.app.viewer.issue_board import issue_board
+
+        return await self._answers.answer(request, None, partial(issue_board, self.collection, request.query_params.get("q", "")))
+
+    async def _issue(self, request: Request, name: str) -> Response:
+        from counterpoint.app.viewer.issue_board import issue_page
+
+        query = request.query_params.get("q", "")
+        return await self._answers.answer(request, None, partial(issue_page, self.collection, name, query))
+
+    async def _decide(self, request: Request, name: str) -> Response:
+        """What a reader decides about an issue."""
+        from counterpoint.app.viewer.issue_board import decided
+
+        kept = await self._answers.call(partial(decided, self.collection, name, await _body(request)))
+        return Response(msgspec.json.encode(kept), 201, {"cache-control": "no-store"}, JSON)
+
     async def _diff(self, request: Request) -> Response:
         a, b = (_word(request, name) for name in ("a", "b"))
         versions = await self._answers.call(lambda: (self.collection.version(a), self.collection.version(b)))
@@ -277,6 +299,7 @@ _SHARED: dict[str, Callable[[Site, Request], Any]] = {
     "alerts": Site._alert_counts,
     "causes": Site._causes,
     "diff": Site._diff,
+    "issues": Site._issues,
     "live": Site._live,
 }
 

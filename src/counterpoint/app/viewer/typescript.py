@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from counterpoint.app.search import EVENT_FIELDS, EVENT_FLAGS
-from counterpoint.app.viewer import annotation_shapes, shapes
+from counterpoint.app.viewer import annotation_shapes, issue_shapes, shapes
 from counterpoint.app.viewer.pages import pages
 from counterpoint.app.viewer.panel import panels
 from counterpoint.trace.vocabulary import EDGE_TYPES, TOPOLOGIES
@@ -37,7 +37,7 @@ def source() -> str:
     parts.append(f"export const PANELS = {json.dumps(listed)} as const;")
     more = [{"id": page.id, "name": page.name} for page in pages()]
     parts.append(f"export const PAGES = {json.dumps(more)} as const;")
-    own = [shape for module in (shapes, annotation_shapes) for shape in _structs(module)]
+    own = [shape for module in (shapes, annotation_shapes, issue_shapes) for shape in _structs(module)]
     of_panels = [shape for panel in panels().values() for shape in panel.shapes]
     of_pages = [shape for page in pages() for shape in page.shapes]
     parts.append(interfaces(dict.fromkeys([*own, *of_panels, *of_pages])))

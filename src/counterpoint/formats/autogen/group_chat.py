@@ -260,7 +260,7 @@ def is_history(value: Any) -> bool:
     messages = [m for m in as_list(value) if isinstance(m, dict)]
     if not messages or len(messages) != len(value):
         return False
-    return all(m.get("role") in _TALK and ("content" in m or "tool_calls" in m) for m in messages) and any(
+    return all(string(m.get("role")) in _TALK and ("content" in m or "tool_calls" in m) for m in messages) and any(
         isinstance(m.get("name"), str) for m in messages
     )
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
@@ -43,7 +43,7 @@ from counterpoint.formats.importing.values import as_dict, decode, seconds, stri
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import RESUMED_FROM
 
-_AGENT = re.compile(r"(?:^|/)agent-([A-Za-z0-9_-]+)\.jsonl$")
+_AGENT = re.compile(r"(?:^|/)(?:sub)?agent-([A-Za-z0-9_-]+)\.jsonl$")
 _META = re.compile(r"(?:^|/)agent-[A-Za-z0-9_-]+\.meta\.json$")
 _UNDER = re.compile(r"(?:^|/)([^/]+)/(?:subagents|workflows)/")
 _RUN = re.compile(r"/subagents/workflows/([^/]+)/")
@@ -55,11 +55,13 @@ _UUID = re.compile(rb'"uuid"\s*:\s*"([^"]+)"')
 _TEAM = re.compile(rb'"team_?[nN]ame"\s*:\s*"([^"\\]+)"')
 _FOREIGN = re.compile(rb'"parts"\s*:\s*\[')
 _BLOCK = 1 << 20
+_BLOCKS = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image"})
+_PRINTED = frozenset({"session_id", "parent_tool_use_id"})
 _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"]+)"')
 
 
 def _sniff(head: bytes) -> bool:
-    """Lines of objects with Claude Code's types; one must be a conversation's, with a session and a uuid."""
+    """Lines of objects with Claude Code's types; one must be a conversation's, with a session and a uuid, or with blocks."""
     lines = head.split(b"\n")
     for k, line in enumerate(lines[:50]):
         if not line.strip() or (k == len(lines) - 1 and k > 0):
@@ -84,9 +86,22 @@ def _sniff(head: bytes) -> bool:
             return True
         if record["type"] in ("started", "result") and "agentId" in record and "key" in record:
             return True  # a workflow's journal
+        if _is_bare(record):
+            return True
         if record["type"] not in _TYPES | _NOTES:
             return False
     return False
+
+
+def _is_bare(record: dict[str, Any]) -> bool:
+    """Whether a record without ids is a conversation's: a message in Anthropic's form under type and time."""
+    message, kind = as_dict(record.get("message")), record["type"]
+    if message.get("role") != kind or seconds(string(record.get("timestamp"))) is None or record.keys() & _PRINTED:
+        return False
+    content = message.get("content")
+    if isinstance(content, str):
+        return string(record.get("sessionId")) is not None
+    return isinstance(content, list) and any(string(as_dict(block).get("type")) in _BLOCKS for block in content)
 
 
 def _sidecar(name: str) -> bool:
@@ -327,7 +342,7 @@ claude_code = Importer(
         "attachment": ("message", "human_intervention", "return", "safety_event"),
         "progress": ("message", "tool_call", "tool_result"),
     },
-    versions="1.0.98 to 2.1.219",
+    versions="1.0.98 to 2.1.219, records without ids",
     exact="tokens, sub-agents, calls",
     lost="when a call began, encrypted thinking, pictures, deleted transcripts, true outputs in older logs",
 )

@@ -104,7 +104,7 @@ class Conversations:
     def read(self, file: File, conversation: Conversation) -> None:
         """Take in the records of a file, whose own conversation is `conversation`."""
         for _, record in self.session.records(file):
-            kind = record.get("type")
+            kind = string(record.get("type"))
             if kind == "progress":
                 self._progress(record)
             if kind in _NOTES:

@@ -2,7 +2,7 @@
 
 Always true: a record is of the session that it states; sessions stay together where a record of one hangs on a record of
 another, as those of a resumed or forked session do. What states no session (summaries, snapshots, torn lines) goes with the
-record that it names, else with the next that states one.
+record that it names, else with the next that states one; a message, with the one before.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class _Record(NamedTuple):
     """The records that it hangs on."""
     about: str | None
     """The record that a summary or a snapshot is about."""
+    is_message: bool
 
 
 def parts_of(file: File) -> list[File]:
@@ -53,7 +54,10 @@ def _read(line: Line, data: bytes) -> _Record:
         got = {}
     above = tuple(name for key in ("parentUuid", "logicalParentUuid") if (name := string(got.get(key))))
     about = string(got.get("messageId")) or string(got.get("leafUuid"))
-    return _Record(line, string(got.get("sessionId")), string(got.get("uuid")), above, about)
+    is_message = isinstance(got.get("message"), dict)
+    uuid = string(got.get("uuid")) or (f"line {line.start}" if is_message else None)
+    is_message = is_message or got.get("type") == "progress"
+    return _Record(line, string(got.get("sessionId")), uuid, above, about, is_message)
 
 
 def _together(records: list[_Record], own: dict[str, set[str]]) -> dict[str, str]:
@@ -80,7 +84,11 @@ def _owners(records: list[_Record], own: dict[str, set[str]]) -> list[str]:
         if record.session in own:
             after = record.session
         owners.append(str(after if record.session in own else of.get(record.about or "", after)))
-    return owners[::-1]
+    owners.reverse()
+    for k, record in enumerate(records[1:], 1):
+        if record.session is None and record.is_message:
+            owners[k] = owners[k - 1]
+    return owners
 
 
 _in_order = msgspec.json.Encoder(order="sorted").encode

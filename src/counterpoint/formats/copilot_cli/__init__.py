@@ -10,6 +10,8 @@
 | `abort` | `human_intervention`, interrupted |
 | `session.error` | `error` of the step before |
 
+Read are, too, the lines that hooks log (`hook_events.py`), and documents of the versions before events (`session_file.py`).
+
 Tokens: see `totals.py`. What is lost: prices (it counts AI units and premium requests, kept in `meta`), client bookkeeping
 (counted in `left_out`).
 
@@ -23,7 +25,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from counterpoint.formats.copilot_cli.events import SessionEvents
-from counterpoint.formats.copilot_cli.session_file import older_session
+from counterpoint.formats.copilot_cli.hook_events import hook_log, is_hook_log
+from counterpoint.formats.copilot_cli.session_file import is_history, older_session, oldest_history
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.dialogue import require_half
 from counterpoint.formats.importing.files import File, first_keys
@@ -37,6 +40,8 @@ _WORKSPACE = re.compile(r"(?:^|/)session-state/[^/]+/workspace\.yaml$")
 def _sniff(head: bytes) -> bool:
     keys = first_keys(head)
     if keys.keys() >= {"sessionId", "startTime"} and ("chatMessages" in keys or "timeline" in keys):
+        return True
+    if is_history(head) or is_hook_log(head):
         return True
     return keys.keys() >= {"type", "data", "timestamp", "id"} and _FAMILY.match(keys["type"]) is not None
 
@@ -55,6 +60,13 @@ def _read(session: Session) -> Iterator[Trace]:
     if "startTime" in first_keys(file.head()):
         for value in session.documents(file):
             yield from older_session(session, as_dict(value))
+        return
+    if is_history(file.head()):
+        for value in session.documents(file):
+            yield from oldest_history(session, as_dict(value))
+        return
+    if is_hook_log(file.head()):
+        yield from hook_log(session, file)
         return
     about = session.files[1].data().decode("utf-8", "replace") if len(session.files) > 1 else ""
     unknown: Counter[str] = Counter()
@@ -108,7 +120,7 @@ copilot_cli = Importer(
         "session.shutdown": ("tokens_in", "tokens_out", "meta"),
     },
     lost="what went into each call (stated for the run alone), prices, attachments, hooks and other bookkeeping",
-    versions="0.0.3xx to 1.0.65, the event types of its SDK 1.0.14, older history-session-state files",
+    versions="0.0.3xx to 1.0.65, the event types of its SDK 1.0.14, older history-session-state files, logs of hooks",
     exact="sub-agents, what each call wrote, the tokens of the run for each model, tool results, AI units",
 )
 """Sessions of GitHub Copilot CLI."""

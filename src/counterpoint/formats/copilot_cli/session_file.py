@@ -1,23 +1,63 @@
-"""Sessions of Copilot CLI as its first versions kept them: one document of chat messages, with a timeline beside them.
+"""Sessions of Copilot CLI as its first versions kept them: one document of chat messages, with a timeline beside them, or a
+history alone.
 
 Always true: a call is recorded once, though it stands in the messages and in the timeline.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from counterpoint.formats.importer import Session
+from counterpoint.formats.importer import Session, run_of
 from counterpoint.formats.importing.chat import Call, message_of
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
-from counterpoint.formats.importing.values import as_dict, as_list, seconds, string, text_of
+from counterpoint.formats.importing.files import first_keys
+from counterpoint.formats.importing.values import as_dict, as_list, folder_name, seconds, string, text_of
 from counterpoint.trace import Trace
 
 _PERSON, _MODEL = frozenset({"user", "user_message"}), frozenset({"copilot", "assistant", "assistant_message"})
+_FOLDERS = frozenset({"workspacePath", "workspace", "cwd", "workingDirectory"})
+_HISTORY = frozenset({"history", "id", "sessionId", "title", "createdAt", "updatedAt", "version", "model"}) | _FOLDERS
+_TURN = re.compile(rb'"role"\s*:\s*"(?:human|user|copilot|assistant)"')
+_ROLES = {"human": "user", "user": "user", "assistant": "assistant", "copilot": "assistant", "system": "system"}
 _OK = {"success": True, "failure": False, "error": False, "rejected": False, "denied": False}
 _NOTES = frozenset({"info", "warning", "intention", "group_tool_call_requested", "group_tool_call_completed", "handoff"})
+
+
+def is_history(head: bytes) -> bool:
+    """Whether a file is a history: turns, and the folder they were in."""
+    keys = first_keys(head)
+    begins = keys.get("history", b"").lstrip().startswith(b"[")
+    return begins and bool(keys.keys() & _FOLDERS) and keys.keys() <= _HISTORY and _TURN.search(head) is not None
+
+
+def oldest_history(session: Session, value: dict[str, Any]) -> Iterator[Trace]:
+    """The trace of a history."""
+    turns = [as_dict(turn) for turn in as_list(value.get("history"))]
+    name = string(value.get("sessionId")) or string(value.get("id")) or f"history-{run_of(turns[:2])}"
+    unknown: Counter[str] = Counter()
+    entries: list[Entry] = []
+    for k, turn in enumerate(turns):
+        role = _ROLES.get(str(turn.get("role")))
+        text = text_of(turn.get("content") or turn.get("result") or turn.get("text") or "")
+        if role is None:
+            unknown[f"turn of role {turn.get('role')}"] += 1
+        else:
+            at = seconds(turn.get("time") or turn.get("timestamp"))
+            entries.append(Entry(role, text, f"t{k}", at, model=string(turn.get("model")) if role == "assistant" else None))
+    require_half(name, len(turns), unknown)
+    session.report.unknown.update(unknown)
+    if not entries:
+        return
+    draft = session.draft(name, name, system="copilot-cli")
+    folder = folder_name(next((value[key] for key in sorted(_FOLDERS) if key in value), None))
+    draft.meta.update({"project": folder} if folder else {})
+    play(draft, [Dialogue(entries=entries)])
+    draft.lane(MAIN).stops()
+    yield from draft.traces()
 
 
 def older_session(session: Session, value: dict[str, Any]) -> Iterator[Trace]:

@@ -105,6 +105,8 @@ class Archive:
 
     def _local(self, at: int) -> tuple[str, int, int, int, int] | None:
         """Name, place of the data, flags, method and packed size, as the entry itself states them."""
+        if at < 0:  # the directory of an archive whose beginning is cut off
+            return None
         self._stream.seek(at)
         raw = self._stream.read(_LOCAL.size)
         if len(raw) < _LOCAL.size or raw[:4] != MAGIC:

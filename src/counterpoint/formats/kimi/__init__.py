@@ -67,7 +67,7 @@ def _is_weak(record: Any) -> bool:
 
 
 def _is_meant(match: re.Match[bytes]) -> bool:
-    return not match.re.pattern.startswith(rb'\s*\{\s*"timestamp"') or match[1].decode() in WIRE_TYPES
+    return not match.re.pattern.startswith(rb'\s*\{\s*"timestamp"') or match[1].decode("utf-8", "replace") in WIRE_TYPES
 
 
 def _decoded(line: bytes) -> Any:

@@ -162,7 +162,7 @@ class Items:
             self.item(as_dict(item))
         for item in items:
             self._enter(_named(item.get("agent")))
-            if item.get("type") in _NOTED:
+            if string(item.get("type")) in _NOTED:
                 self.left_out[str(item["type"])] += 1
             else:
                 self.item(as_dict(item.get("raw_item")))

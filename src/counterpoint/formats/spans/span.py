@@ -209,12 +209,12 @@ def _words(message: Any) -> str:
     content = message.get("content") if "content" in message else message.get("parts", message.get("text"))
     if not isinstance(content, list):
         return text_of(content)
-    parts = [p for p in content if not (isinstance(p, dict) and (_is_call(p) or p.get("type") in _RESULT_PARTS))]
+    parts = [p for p in content if not (isinstance(p, dict) and (_is_call(p) or string(p.get("type")) in _RESULT_PARTS))]
     return "\n".join(text for text in map(text_of, parts) if text)
 
 
 def _is_call(part: dict[str, Any]) -> bool:
-    return part.get("type") in _CALL_PARTS or "toolName" in part
+    return string(part.get("type")) in _CALL_PARTS or "toolName" in part
 
 
 def _calls(message: Any) -> list[ToolUse]:
