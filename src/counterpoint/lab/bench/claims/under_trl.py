@@ -1,4 +1,4 @@
-"""Under TRL's own trainer a team learns with computed credit what it does not learn in that time from a shared reward.
+"""Under TRL's own trainer a team learns with computed credit what a shared reward does not teach in that time.
 
 Always true: real TRL on a CPU, a Llama of two layers, in processes of their own (`counterpoint.lab.trainers.trl.team_task`, which
 says what the task and the arms are); run k begins with start k mod 3, and runs of all arms see the same starts. Everybody has

@@ -141,7 +141,7 @@ def tiny_model(start: int) -> tuple[Any, Any]:
     return LlamaForCausalLM(shape), tokenizer
 
 
-def paid(completions: Sequence[Any], reward: Sequence[float], **_: Any) -> list[float]:
+def row_rewards(completions: Sequence[Any], reward: Sequence[float], **_: Any) -> list[float]:
     """TRL's reward function: what the team was paid stands beside each row."""
     return list(reward)
 
@@ -159,7 +159,7 @@ def learn(arm: str, start: int, run: int, *, steps: int) -> dict[str, Any]:
         )  # fmt: skip
         tasks = Dataset.from_dict({"prompt": ["lead"] * teams})
         trainer = TeamGRPOTrainer(
-            model, paid, args, train_dataset=tasks, processing_class=tokenizer, rollout_func=team, layer=layer_of(arm)
+            model, row_rewards, args, train_dataset=tasks, processing_class=tokenizer, rollout_func=team, layer=layer_of(arm)
         )
         trainer.train()
     least = max(1, steps // 10)
