@@ -162,7 +162,7 @@ class CreditBatch:
         return out
 
 
-def credit_batch(
+def batch_of(
     rollouts: Sequence[Rollout],
     here: Sequence[int],
     placed: CallRows,

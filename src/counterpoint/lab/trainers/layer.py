@@ -29,7 +29,7 @@ from counterpoint.credits.call_rows import CallRows, call_rows
 from counterpoint.credits.groups import Convention, convention_of, group_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism
 from counterpoint.errors import InputError, Refused, did_you_mean
-from counterpoint.lab.trainers.credit_batch import CreditBatch, credit_batch
+from counterpoint.lab.trainers.credit_batch import CreditBatch, batch_of
 from counterpoint.lab.trainers.kept_rollouts import KeptRollouts
 from counterpoint.lab.trainers.limits import Limits, kept_out
 from counterpoint.lab.trainers.rollout import Rollout, check_rollouts
@@ -108,7 +108,7 @@ class CreditLayer:
         placed = self._placed([traces[i] for i in here], rows)
         unknown = {rollouts[i].name: reason for i, reason in enumerate(out.rollouts) if reason is not None}
         unknown |= {rollouts[i].name: ALONE for i in here if not rows[rollouts[i].name]}
-        batch = credit_batch(rollouts, here, placed, out.samples, repeats, unknown)
+        batch = batch_of(rollouts, here, placed, out.samples, repeats, unknown)
         batch.check()
         if self.keep is not None:
             self.keep.add([r for r, why in zip(rollouts, out.rollouts, strict=True) if why != "retried"], version)
