@@ -234,6 +234,13 @@ def test_a_share_is_kept_for_the_viewer_and_nothing_else_is_written(tmp_path: Pa
         KeptRollouts(tmp_path, share=2)
 
 
+def test_agents_that_are_all_alone_teach_nothing_and_are_said() -> None:
+    rollouts = [Rollout(name, "t", [Sample(ids=[1], agent=name)], reward=1.0) for name in ("a", "b")]
+    batch = CreditLayer("agent_wise")(rollouts)
+    assert batch.unknown == dict.fromkeys("ab", "nobody to compare with")
+    assert batch.numbers() == [0.0, 0.0]
+
+
 class Untouched:
     """Tokens of which only the number may be asked."""
 

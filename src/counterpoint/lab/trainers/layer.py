@@ -28,7 +28,8 @@ import counterpoint.registry as registry
 from counterpoint.credits.call_rows import CallRows, call_rows
 from counterpoint.credits.groups import Convention, convention_of, group_advantages, group_codes
 from counterpoint.credits.mechanism import Mechanism
-from counterpoint.errors import InputError, Refused, did_you_mean
+from counterpoint.credits.rows import ALONE as GROUP_OF_ONE
+from counterpoint.errors import InputError, NotIdentified, Refused, did_you_mean
 from counterpoint.lab.trainers.credit_batch import CreditBatch, batch_of
 from counterpoint.lab.trainers.kept_rollouts import KeptRollouts
 from counterpoint.lab.trainers.limits import Limits, kept_out
@@ -153,7 +154,13 @@ class CreditLayer:
         some = [m for m in everyone if counts[m.trace.task_id] > 1 or (self.against == "nothing" and not self.compares)]
         out: dict[str, list[CreditRow]] = {m.trace.trace_id: [] for m in everyone}
         if self.compares:
-            found: Sequence[Sequence[CreditRow]] = self._credit([m.trace for m in some], by_name) if some else ()
+            found: Sequence[Sequence[CreditRow]] = ()
+            try:
+                found = self._credit([m.trace for m in some], by_name) if some else ()
+            except NotIdentified as error:
+                if GROUP_OF_ONE not in error.what:
+                    raise
+                found = [()] * len(some)  # every unit is alone: unknown, and said of each rollout
         else:
             found = self._against([m.rows or () for m in some], some)
         return out | {m.trace.trace_id: list(rows) for m, rows in zip(some, found, strict=True)}
