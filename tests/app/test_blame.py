@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -131,3 +132,39 @@ def test_a_person_says_that_a_run_failed_and_forks_are_not_held_against_that(run
     code, out, err = run("bench", "inject", broken, "--kind", "wrong_fact", "--set", "harmless=true", "--samples", 3, "--seed", 2, "--store", store, "--json")
     assert code == 0, err
     assert all(row["reward_without"] == told["reward"] for row in lines(out)), "both rewards are the run's own"
+
+
+def test_a_repair_holds_the_named_step_against_its_controls_at_equal_calls(run: Ends, live: Path) -> None:
+    _, out, _ = run("bench", "inject", "hunt", "--kind", "wrong_fact", "--seed", 1, "--store", live, "--json")
+    (told,) = lines(out)
+    name = str(told["trace_id"])
+    code, out, err = run("blame", name, "--repair", "--samples", 1, "--store", live, "--json", "--rows", 1)
+    made: dict[str, Any] = lines(out)[-1]["repair"]  # type: ignore[assignment]
+    assert (code, err) == (0, "")
+    arms = {arm["arm"]: arm for arm in made["arms"]}
+    assert list(arms) == ["named step", "random step", "last step", "retry"]
+    assert (arms["retry"]["successes"], arms["last step"]["successes"]) == (1, 0)
+    assert arms["retry"]["calls"] == made["budget"] >= max(arm["calls"] + arm["cut"] for arm in made["arms"])
+    assert arms["named step"]["each"][0]["event"] == lines(out)[0]["event"], "the first suspect"
+    code, out, _ = run("blame", name, "--repair", "--replay", "--samples", 1, "--rows", 1, "--store", live)
+    assert code == 0
+    assert f"by forks  step {told['step']} of" in out
+    assert re.search(rf"named step +{told['event']} {re.escape(str(told['agent']))} +12 of 12 ", out), "found by forks"
+    assert "calls of 1 plain retry" in out
+
+
+def test_a_repair_says_what_it_needs(run: Ends, live: Path) -> None:
+    path = next((LOGS / "Hand-Crafted").glob("*.json"))
+    code, _, err = run("blame", path, "--repair", "--all")
+    assert code == 5
+    assert re.search(r"counterpoint fork \S+ --at s\d+ --model NAME", err), "what plays a log on"
+    assert run("blame", "--repair", "--store", live)[0] == 2, "one run at a time"
+    _, out, _ = run("bench", "inject", "hunt", "--kind", "early_stop", "--seed", 1, "--store", live, "--json")
+    name = str(lines(out)[0]["trace_id"])
+    url = ("--model", "openai:nobody", "--base-url", "http://127.0.0.1:9")
+    code, _, err = run("blame", name, "--repair", *url, "--store", live)
+    assert code == 5
+    assert "this may make 11 forks" in err, "two retries, as much for three arms, and three tries that end past the budget"
+    code, _, err = run("blame", name, "--repair", "--cap", "tokens=0", "--store", live)
+    assert code == 5
+    assert "budget of 0" in err

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -297,34 +296,6 @@ def _defect(key: str, real_draft: Callable[..., Any]) -> Callable[..., Any]:
         return real_draft(self, *args, **more)
 
     return draft
-
-
-def test_following_sees_events_open_and_close(tmp_path: Path) -> None:
-    source = CLAUDE / "projects" / "-repo-old" / "0b000000-0000-4000-8000-00000000000b.jsonl"
-    lines = source.read_bytes().splitlines(keepends=True)
-    log = tmp_path / "logs" / source.name
-    log.parent.mkdir()
-    log.write_bytes(b"".join(lines[:4]))  # as far as the sub-agent's call of a tool
-    command = [*CPT, "import", "logs", "--follow", "--json"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        first = json.loads(process.stdout.readline())
-        assert first["status"] == "added"
-        with Store(tmp_path / "traces", create=False) as store:
-            call = next(e for e in store.get(source.stem).events if e.type == "tool_call")
-            assert call.dur is None
-        with log.open("ab") as file:
-            file.write(b"".join(lines[4:])[:-10])
-        second = json.loads(process.stdout.readline())
-        assert second["status"] == "updated"
-        with Store(tmp_path / "traces", create=False) as store:
-            trace = store.get(source.stem)
-            assert next(e for e in trace.events if e.id == call.id).dur == 1.0
-            assert "return" in {e.type for e in trace.events}
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
 
 
 @pytest.mark.shared

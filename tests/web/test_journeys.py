@@ -463,3 +463,20 @@ def test_axe_finds_nothing_while_a_team_is_steered(watched: Any, viewer: Viewer)
         assert broken(watched) == []
     with Store(viewer.store) as store:
         store.remove("axe")
+
+
+def test_the_story_is_one_list_and_prints_alone(page: Any, viewer: Viewer) -> None:
+    trace(page, viewer, "panel")
+    page.keyboard.press("8")
+    region = page.get_by_role("region", name="Story")
+    region.locator("li").first.wait_for()
+    with Store(viewer.store, read_only=True) as store:
+        members = store.get("panel").members
+    assert region.locator("li").count() == len(members)
+    assert region.get_by_text("was given").count() == len(members)
+    page.emulate_media(media="print")
+    assert region.is_visible()
+    assert not page.locator("nav.rail").is_visible()
+    assert not page.get_by_role("region", name="Event").is_visible()
+    assert page.evaluate("document.querySelector('.story').getBoundingClientRect().width > 0.9 * innerWidth")
+    page.emulate_media(media="screen")

@@ -9,7 +9,7 @@ export const FLAGS = {"untrusted": 1, "tainted": 2, "failed": 4, "on_path": 8, "
 export const FAMILIES = {"think": ["orchestrator_decision", "thinking"], "act": ["tool_call", "tool_result"], "coordinate": ["spawn", "message", "human_intervention"], "merge": ["return", "aggregate"], "stop": ["despawn", "safety_event"]} as const;
 export const EVENT_FIELDS = {"id": "text", "kind": "text", "type": "text", "agent": "text", "role": "text", "tool": "text", "model": "text", "to": "text", "task": "text", "n": "number", "t": "number", "seconds": "number", "tokens": "number", "cost": "number", "turn": "number", "step": "number", "depth": "number", "reward": "number", "label": "text", "note": "text", "score": "number", "date": "date", "since": "date", "until": "date", "last": "date"} as const;
 export const EVENT_FLAGS = {"untrusted": "untrusted", "tainted": "tainted", "failed": "failed", "error": "failed", "open": "open", "path": "on_path", "on_path": "on_path", "text": "text", "human": "human", "safety": "safety", "unlinked": "unlinked"} as const;
-export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}, {"id": "advise", "name": "Advise", "key": "7"}] as const;
+export const PANELS = [{"id": "safety", "name": "Safety", "key": "5"}, {"id": "blame", "name": "Blame", "key": "6"}, {"id": "advise", "name": "Advise", "key": "7"}, {"id": "story", "name": "Story", "key": "8"}] as const;
 export const PAGES = [{"id": "runs", "name": "Runs"}, {"id": "compare", "name": "Compare"}, {"id": "bench", "name": "Bench"}] as const;
 
 /** A trace in a list. */
@@ -530,6 +530,33 @@ export interface Suggestions {
   trials: number;
   command: string;
   notes: string[];
+}
+
+/** Something that was handed over. */
+export interface StoryText {
+  text: string;
+  length: number;
+  event: number;
+  agent: string;
+}
+
+/** One agent's part. */
+export interface StoryAgent {
+  agent: number;
+  name: string;
+  given: StoryText | null;
+  did: string[];
+  gave: StoryText | null;
+  spent: string;
+  note: string;
+}
+
+/** The whole team's. */
+export interface Story {
+  title: string;
+  summary: string;
+  agents: StoryAgent[];
+  left_out: number;
 }
 
 /** A training run in a list. */

@@ -73,7 +73,7 @@ FLAGS: dict[str, dict[str, str]] = {
     "guard replay": _CAPS,
     "guard status": _ROWS,
     "guard uninstall": _CLIENTS,
-    "import": {"--limit": "--newest", "--last": "--newest", "--again": "--reread", "--jobs": "--workers"},
+    "import": {"--limit": "--newest", "--last": "--newest", "--again": "--reread", "--jobs": "--workers", "--follow": "watch"},
     "ls": {"--limit": "--newest", "--facets": "--group all"},
     "new": {"--into": "--output"},
     "notes add": {**_AUTHOR, "--remove": "notes remove"},

@@ -8,6 +8,7 @@ import pytest
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.lab.bench.blame_cases import GOLD_SIGNALS, LabelledRun, gold_signals, near_hits, ranks_of
 from counterpoint.lab.bench.claims._blame import gain_over_runs, half_right_bar, likely_elsewhere, over_runs, share_row
+from counterpoint.lab.bench.claims.repair import Case, cases_of, rows_of
 from counterpoint.trace import Event, Trace, content_ref
 
 
@@ -82,3 +83,38 @@ def test_places_in_a_ranking_and_hits_within_one_entry_by_hand() -> None:
     nowhere = labelled("one", "two", gold="", truth=-1)
     assert ranks_of([nowhere], [np.array([0.9, 0.2])]) == [float("inf")]
     assert near_hits([nowhere], [np.array([0.9, 0.2])]) == [0]
+
+
+def case(kind: str, **mended: bool) -> Case:
+    """What came of a run whose arms cost ten calls each."""
+    arms = {name.replace("_", " "): is_so for name, is_so in mended.items()}
+    group = "planted mistakes" if kind else "failures of their own"
+    return Case(group, kind, "T1", arms, dict.fromkeys(arms, 10), (1, 2), (False, True))
+
+
+def test_arms_of_a_repair_are_paired_by_run() -> None:
+    some = [case("wrong_fact", named_step=True, random_step=k < 4, last_step=False, retry=True) for k in range(12)]
+    rows = {row.name: row for row in rows_of("planted mistakes", some, has_target=True)}
+    share = rows["planted mistakes (12 runs): random step, mended"]
+    assert (share.value, share.low, share.high) == (pytest.approx(1 / 3), pytest.approx(0.138, abs=1e-3), pytest.approx(0.609, abs=1e-3))
+    over = rows["planted mistakes: named step over random step"]
+    # Student's over 12 runs by hand: 2/3 -+ 2.201 * sqrt(8/12 * 4/12 * 12/11) / sqrt(12)
+    assert (over.value, over.low, over.ok) == (pytest.approx(2 / 3), pytest.approx(0.354, abs=1e-3), True)
+    assert over.target == ">= 0"
+    assert not rows["planted mistakes: named step over retry"].has_target
+    assert rows["planted mistakes: tries in which the advice was heard"].value == 0.5
+    assert rows["planted mistakes: last step, calls"].value == 10
+    level = [case("", named_step=k % 2 == 0, random_step=k % 2 == 1, last_step=False, retry=False) for k in range(12)]
+    assert not {r.name: r for r in rows_of("own", level, has_target=True)}["own: named step over random step"].ok
+    assert not list(rows_of("none", [], has_target=True))
+
+
+def test_failed_runs_of_a_team_are_its_own_failures_and_successes_with_a_mistake() -> None:
+    cases = cases_of(5, 6_000, 8)  # whose runs are quick
+    assert cases == cases_of(5, 6_000, 8)
+    assert {one.group for one in cases} == {"planted mistakes", "failures of their own"}
+    for one in cases:
+        arms = ["named step", "random step", "last step", "retry", "random steps", "back from the last"] + (["planted step"] if one.kind else [])
+        assert list(one.mended) == list(one.calls) == arms
+        assert max(one.calls.values()) == one.calls["retry"] > 0
+    assert len({one.kind for one in cases if one.kind}) > 1, "kinds take turns"

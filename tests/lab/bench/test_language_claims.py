@@ -17,7 +17,7 @@ from tests.tiny_help import make_tiny  # noqa: E402
 
 from counterpoint.errors import Refused  # noqa: E402
 from counterpoint.lab.bench.claim import at_least, reported  # noqa: E402
-from counterpoint.lab.bench.claims import _language, _starts, lm_decide, lm_imitate, lm_learn, lm_methods  # noqa: E402
+from counterpoint.lab.bench.claims import _language, _starts, lm_decide, lm_imitate, lm_learn, lm_methods, repair  # noqa: E402
 from counterpoint.lab.bench.claims._starts import Starts, by_start, first_held_out, of_tasks  # noqa: E402
 from counterpoint.lab.bench.claims._widths import at_widths, rewards_at  # noqa: E402
 from counterpoint.lab.bench.claims.lm_credit import eight_workers  # noqa: E402
@@ -246,3 +246,15 @@ def test_a_model_plays_at_fixed_widths_and_begins_anew_where_it_was_cut_off(smal
     assert rows[2]["values"][1] == rows[1]["values"][1]
     assert rewards_at([small / "widths"], 4) == pytest.approx(np.array([[-1.0, -0.5, -1.0]]))  # random words find nothing
     assert _language.is_made(small / "widths")
+
+
+def test_a_model_repairs_its_failed_teams_with_and_without_the_advice(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = {**_language.T1, "limits": {**LIMITS, "width": 1}}
+    monkeypatch.setattr(repair, "T1", toy)
+    monkeypatch.setattr(repair, "has_gpu", lambda: False)
+    one, two = repair.cases_of_model(3, 1)
+    more = ["random steps", "back from the last", "named step, no advice"]
+    assert list(one.mended) == ["named step", "random step", "last step", "retry", *more]
+    assert max(one.calls.values()) == one.calls["retry"] > 0
+    rows = [row.name for row in repair.rows_of("coder", [one, two], has_target=False)]
+    assert "coder: named step over named step, no advice" in rows

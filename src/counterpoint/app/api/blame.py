@@ -6,7 +6,7 @@ model that was named, an endpoint is never asked. Nothing is stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,9 +16,10 @@ import numpy as np
 import counterpoint.registry as registry
 from counterpoint.app.api.credit import asks_model
 from counterpoint.app.api.inputs import many_traces
-from counterpoint.app.forks import named_model, replay_for
+from counterpoint.app.forks import is_log, named_model, replay_for
 from counterpoint.audits.blame.judge import Blame, Cause, Suspect, causes
 from counterpoint.audits.blame.judge import blame as ranked
+from counterpoint.audits.blame.repair import ARMS, Repair, advice_of, repair_arms
 from counterpoint.audits.blame.search import Decisive, Redo, find_decisive
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.credits.fork_price import BudgetedReplay, CountingReplay, ForkPrice
@@ -52,6 +53,8 @@ class Blamed(Tabular):
     """Runs that were not, by trace id, with the reason: they succeeded, or nobody says anything."""
     decisive: Decisive | None = None
     """The decisive step by forks, where `replay` asked for it."""
+    repair: Repair | None = None
+    """Whether going back to the first suspect mends the run, where `repair` asked for it."""
 
     @property
     def runs(self) -> list[Blame]:
@@ -90,6 +93,8 @@ class Blamed(Tabular):
                 yield row | (about if rank == 1 else {})
             if self.decisive is not None:
                 yield {"trace_id": one.trace_id, "decisive": msgspec.to_builtins(self.decisive)}
+            if self.repair is not None:
+                yield {"trace_id": one.trace_id, "repair": self.repair.as_dict()}
 
     def table_rows(self) -> Iterator[Sequence[Any]]:
         """A row per suspect, its reasons in words."""
@@ -114,6 +119,7 @@ def blame(
     anyway: bool = False,
     surprise: str | None = None,
     replay: bool = False,
+    repair: bool = False,
     draws: int = 2,
     seed: int = 0,
     model: str | None = None,
@@ -127,9 +133,11 @@ def blame(
 
     `limit` is how many suspects of a run are kept. A run whose team reward is at least `success`, or that nothing says failed, is
     refused unless `anyway`; among several it is left out. `runs[0].verdict` says how often first suspects were right on labelled
-    runs of its kind. Where no step stands out, `runs[0].stands_out` is False and its `failed` has what went wrong. `replay`
-    finds the decisive step of one run by forks, if it can be done again; a model that costs money is asked only where `model`
-    names it, and for at most `budget_tokens`. `team` is the function that ran a recorded team of your own, or `FILE:FUNCTION`.
+    runs of its kind. Where no step stands out, `runs[0].stands_out` is False and its `failed` has what went wrong. `replay` finds
+    the decisive step of one run by forks, if it can be done again; a model that costs money is asked only where `model` names it,
+    and for at most `budget_tokens`. `repair` goes back to the named step (the first suspect, or with `replay` the decisive step)
+    with advice, and holds that against a random step, the last one and `draws` plain retries at equal calls. `team` is the
+    function that ran a recorded team of your own, or `FILE:FUNCTION`.
 
     >>> import counterpoint as cpt
     >>> from counterpoint.testing import synthetic_trace
@@ -139,13 +147,15 @@ def blame(
     (True, 1.0, True)
     """
     many = many_traces(traces, store)
-    if replay and len(many) != 1:
-        raise InputError(f"replay is about one trace, not {len(many):,}", fix="name one")
-    found = collected(judged(many, bar=success, anyway=anyway, most=None if replay else limit, surprise=surprise))
-    if not replay:
+    again = replay or repair
+    if again and len(many) != 1:
+        raise InputError(f"{'replay' if replay else 'repair'} is about one trace, not {len(many):,}", fix="name one")
+    found = collected(judged(many, bar=success, anyway=anyway, most=None if again else limit, surprise=surprise))
+    if not again:
         return found
-    live: dict[str, Any] = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "team": team}
-    return with_forks(found, limit=limit, bar=success, draws=draws, seed=seed, budget_tokens=budget_tokens, **live)
+    about: dict[str, Any] = {"model": model, "base_url": base_url, "key_env": key_env, "allow": allow, "team": team}
+    about |= {"bar": success, "draws": draws, "seed": seed, "budget_tokens": budget_tokens}
+    return with_forks(found, limit=limit, is_decisive=replay, is_repair=repair, **about)
 
 
 def collected(each: Iterable[tuple[Trace, Blame | Refused]]) -> Blamed:
@@ -164,11 +174,17 @@ def collected(each: Iterable[tuple[Trace, Blame | Refused]]) -> Blamed:
     return Blamed(tuple(found), tuple(refused))
 
 
-def with_forks(blamed: Blamed, *, limit: int | None = None, **options: Any) -> Blamed:
-    """The decisive step of the first run by forks, with its first suspects; `options` are those of `decisive_by_forks`."""
+def with_forks(
+    blamed: Blamed, *, limit: int | None = None, is_decisive: bool = True, is_repair: bool = False, **options: Any
+) -> Blamed:
+    """The decisive step of the first run by forks, or whether the named step mends it, with its first suspects; `options` are
+    those of `decisive_by_forks`."""
     trace, found = blamed.found[0]
     shown = msgspec.structs.replace(found, suspects=found.suspects[:limit])
-    return Blamed(((trace, shown),), decisive=decisive_by_forks(trace, found, **options))
+    decisive = decisive_by_forks(trace, found, **options) if is_decisive else None
+    first = [decisive.event] if decisive is not None and decisive.event is not None else []
+    repair = repair_by_forks(trace, found, first=first, **options) if is_repair else None
+    return Blamed(((trace, shown),), decisive=decisive, repair=repair)
 
 
 def judged(
@@ -220,34 +236,69 @@ def _check_failed(replay: Replay, trace: Trace, bar: float) -> None:
         raise NotIdentified(what, fix, where=trace.trace_id)
 
 
+def repair_price(trace: Trace, samples: int) -> ForkPrice:
+    """At most how many runs the repair plays, and the tokens that they ask of a model, as long as they are no longer than this
+    one: the retries, as many calls for each other arm, and a try of each that ends past its budget."""
+    counting = CountingReplay(asks_model=asks_model(trace))
+    start = next((e.id for e in trace.events if e.key is not None or REPLAY in trace.meta), None)
+    for _ in range(len(ARMS) * samples + len(ARMS) - 1 if start is not None else 0):
+        counting.fork(trace, str(start))
+    return ForkPrice(counting.forks_made, counting.tokens, counting.calls, counting.usd)
+
+
 def decisive_by_forks(
-    trace: Trace,
-    found: Blame,
-    *,
-    bar: float = 1.0,
-    draws: int = 2,
-    seed: int = 0,
-    budget_tokens: int | None = None,
-    model: str | None = None,
-    allow: Collection[str] = (),
-    team: Any = None,
-    **live: Any,
+    trace: Trace, found: Blame, *, bar: float = 1.0, draws: int = 2, seed: int = 0, budget_tokens: int | None = None, **live: Any
 ) -> Decisive:
     """The decisive step by forks, guided by the ranking; whether the run failed is asked of it as of its forks."""
-    about = {"model_name": model, "allow": tuple(allow), "base_url": None, "key_env": None, "team": team, **live}
-    replay: Any = replay_for(trace, model=named_model(trace, about), allow=tuple(allow), team=team)
-    is_paid = team is not None or (model is not None and model.partition(":")[0] not in ("fake", "scripted"))
-    price = search_price(trace, draws)
-    if is_paid and budget_tokens is None and (team is None or price.tokens):
-        who = model if team is None else "your team's models"
-        what = f"the search may make {price.forks:,} forks and ask {who} for up to {price.tokens:,} tokens"
-        raise Refused(
-            what, where=trace.trace_id, fix=f"--cap tokens={price.tokens} allows that much; a smaller number stops earlier"
-        )
-    if budget_tokens is not None:
-        replay = BudgetedReplay(replay, budget_tokens)
+    replay, limited = _replays(trace, lambda: search_price(trace, draws), budget_tokens, **live)
     _check_failed(replay, trace, bar)
     steps = Steps(trace)
     score = {s.event: s.score for s in found.suspects}
     weights = np.array([score.get(trace.events[i].id, 0.0) for i in steps.places])
-    return find_decisive(trace, Redo(trace, replay, bar=bar, draws=draws, seed=seed), weights, steps=steps)
+    return find_decisive(trace, Redo(trace, limited, bar=bar, draws=draws, seed=seed), weights, steps=steps)
+
+
+def repair_by_forks(
+    trace: Trace,
+    found: Blame,
+    *,
+    first: Sequence[str] = (),
+    bar: float = 1.0,
+    draws: int = 2,
+    seed: int = 0,
+    budget_tokens: int | None = None,
+    **live: Any,
+) -> Repair:
+    """Whether going back to the named step with advice mends the run, against its controls; `first` goes before the suspects."""
+    if is_log(trace):
+        what = "nobody can run the team of an imported log again"
+        event = next((s.event for s in found.suspects), "EVENT")
+        fix = f"counterpoint fork {trace.trace_id} --at {event} --model NAME plays a logged session on with a model"
+        raise NotIdentified(what, fix, where=trace.trace_id)
+    replay, limited = _replays(trace, lambda: repair_price(trace, draws), budget_tokens, **live)
+    _check_failed(replay, trace, bar)
+    named = [*first, *(s.event for s in found.suspects)]
+    teller = getattr(replay, "message_before", None)
+    return repair_arms(trace, limited, named, advice_of(found), teller=teller, bar=bar, samples=draws, seed=seed)
+
+
+def _replays(
+    trace: Trace,
+    price_of: Callable[[], ForkPrice],
+    budget_tokens: int | None,
+    *,
+    model: str | None = None,
+    allow: Collection[str] = (),
+    team: Any = None,
+    **live: Any,
+) -> tuple[Any, Any]:
+    """Who does the run again, and the same within the budget; refused where a model that costs money has none."""
+    about = {"model_name": model, "allow": tuple(allow), "base_url": None, "key_env": None, "team": team, **live}
+    replay: Any = replay_for(trace, model=named_model(trace, about), allow=tuple(allow), team=team)
+    is_paid = team is not None or (model is not None and model.partition(":")[0] not in ("fake", "scripted"))
+    if is_paid and budget_tokens is None and ((price := price_of()).tokens or team is None):
+        who = model if team is None else "your team's models"
+        what = f"this may make {price.forks:,} forks and ask {who} for up to {price.tokens:,} tokens"
+        fix = f"--cap tokens={price.tokens} allows that much; a smaller number stops earlier"
+        raise Refused(what, where=trace.trace_id, fix=fix)
+    return replay, replay if budget_tokens is None else BudgetedReplay(replay, budget_tokens)

@@ -1,6 +1,6 @@
 """Who broke it: the steps of a failed run, ranked, with causes.
 
-Always true: nothing is stored and no model is asked, except by `--replay` of a live team, within `--cap tokens=N`.
+Always true: nothing is stored and no model is asked, except by `--replay` and `--repair` of a live team, within `--cap tokens=N`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.selection import select
 from counterpoint.app.terminal.store import store_option
 from counterpoint.audits.blame.reasons import FAMILIES
+from counterpoint.audits.blame.repair import Repair
 from counterpoint.display import counted
 from counterpoint.errors import InputError
 
@@ -46,7 +47,8 @@ _ROWS = 5
 
 @click.command(
     epilog="\b\nExamples:\n  counterpoint blame 3f2a\n  counterpoint blame run.json --json --rows 3\n"
-    "  counterpoint blame 'project:shop since:7d'\n  counterpoint blame hunt --replay --store live\n\n"
+    "  counterpoint blame 'project:shop since:7d'\n  counterpoint blame hunt --replay --store live\n"
+    "  counterpoint blame hunt --repair --samples 4 --store live\n\n"
     "Exit codes: 0 ranked, 2 a wrong option, 3 no such trace, 5 the run succeeded, nothing says it failed, or no redo."
 )
 @click.argument("words", nargs=-1, metavar="[TRACE|QUERY]")
@@ -56,7 +58,9 @@ _ROWS = 5
 @summary_option("Print only the causes that recur over the runs, and how often.")
 @click.option("--surprise", metavar="MODEL", help="Score how odd each text is with local weights of `counterpoint models`.")
 @click.option("--replay", "is_replay", is_flag=True, help="Find the decisive step by forks of a world's trace or a live team's.")
-@samples_option("Forks of a live team per step that --replay tries.", 2)
+@click.option("--repair", "is_repair", is_flag=True, help="Go back to the named step with advice; compare with a random and the "
+              "last step and plain retries.")
+@samples_option("Forks of a live team per step that --replay tries; plain retries of --repair, whose calls each arm has.", 2)
 @seed_option("Seed of the forks' draws.")
 @cap_option("tokens")
 @model_options("The model that answers changed calls of a live team: openai:NAME, local:NAME.")
@@ -72,6 +76,7 @@ def blame(
     is_summary: bool,
     surprise: str | None,
     is_replay: bool,
+    is_repair: bool,
     store: Path | None,
     as_json: bool,
     **replay: Any,
@@ -85,20 +90,22 @@ def blame(
     from counterpoint.app.api.blame import collected, judged, with_forks
 
     which = select(words, store)
-    if is_replay and len(which) != 1:
-        raise InputError(f"--replay is about one trace, not {len(which)}", fix="name one")
+    again = "--replay" if is_replay else "--repair" if is_repair else None
+    if again and len(which) != 1:
+        raise InputError(f"{again} is about one trace, not {len(which)}", fix="name one")
     most = most_rows(rows, 20 if as_json else _ROWS)
-    kept = None if is_replay or most is None else max(most, 1 if as_json or rows is not None else 10)
+    kept = None if again or most is None else max(most, 1 if as_json or rows is not None else 10)
     one_by_one = judged(which.traces(quiet=as_json), bar=success, anyway=is_all, most=kept, surprise=surprise)
     result = collected(track(one_by_one, "judging runs", total=len(which), quiet=as_json))
-    if is_replay:
-        _say_price(result.found[0][0], replay["samples"], as_json)
-        result = with_forks(result, limit=most, bar=success, **_replay_options(replay))
+    if again:
+        _say_price(result.found[0][0], replay["samples"], as_json, is_replay, is_repair)
+        about = {"bar": success, **_replay_options(replay)}
+        result = with_forks(result, limit=most, is_decisive=is_replay, is_repair=is_repair, **about)
     if as_json:
         for row in map(msgspec.to_builtins, result.causes()) if is_summary else result.as_dicts():
             emit({"schema": SCHEMA_VERSION, **row})
     elif len(which) == 1:
-        say(*run_sections(*result.found[0], result.decisive, most, is_all=is_all))
+        say(*run_sections(*result.found[0], result.decisive, most, is_all=is_all), *_repaired(result.repair))
     else:
         say(*_many(result, most_rows(rows, 20), is_summary))
 
@@ -110,13 +117,29 @@ def _replay_options(options: dict[str, Any]) -> dict[str, Any]:
     return {**about, "budget_tokens": budget, "model": options["model_name"], **endpoint}
 
 
-def _say_price(trace: Trace, draws: int, as_json: bool) -> None:
-    from counterpoint.app.api.blame import search_price
+def _say_price(trace: Trace, draws: int, as_json: bool, is_replay: bool, is_repair: bool) -> None:
+    from counterpoint.app.api.blame import repair_price, search_price
     from counterpoint.app.api.credit import asks_model
 
     if asks_model(trace):
-        price = search_price(trace, draws)
-        note(f"at most {price.words}", quiet=as_json)
+        for price in [search_price] * is_replay + [repair_price] * is_repair:
+            note(f"at most {price(trace, draws).words}", quiet=as_json)
+
+
+def _repaired(repair: Repair | None) -> list[Section]:
+    """The arms of a repair, each with how often it mended the run and at what price."""
+    if repair is None:
+        return []
+    rows = []
+    for arm in repair.arms:
+        low, high = arm.ends
+        where = ", ".join(dict.fromkeys(f"{one.event} {one.agent}" for one in arm.tries[:3]))
+        ends = f"{low:.0%} to {high:.0%}" if arm.tries else "-"
+        rows.append((arm.name, where, f"{arm.successes} of {len(arm.tries)}", ends, f"{arm.calls + arm.cut:,}"))
+    head = ("go back to", "where", "mended", "95 %", repair.unit)
+    is_told = any(one.is_told for arm in repair.arms for one in arm.tries)
+    lines = [("advice", repair.advice if is_told else "none: nobody could be told anything there")]
+    return [Section(words=f"repair  {repair.words}", head=head, rows=rows, right=(2, 4)), Section(lines=lines)]
 
 
 def _many(result: Blamed, most: int | None, is_summary: bool) -> list[Section]:

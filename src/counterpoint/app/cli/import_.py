@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from counterpoint.app.terminal.masking import import_summary
-from counterpoint.app.terminal.options import dry_run_option, follow_option, workers_option
+from counterpoint.app.terminal.options import dry_run_option, workers_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note, table
 from counterpoint.app.terminal.progress import track
 from counterpoint.app.terminal.store import open_store, store_option
@@ -53,10 +53,9 @@ _LARGE = 1 << 30
 @click.option("--strict", "is_strict", is_flag=True, help="Stop at the first record that cannot be read.")
 @click.option("--reread", "is_again", is_flag=True, help="Also read sessions that have not changed.")
 @workers_option("Processes that read (default: all cores for a large tree, else 1).")
-@follow_option
 @store_option
 @json_option
-def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: bool, **options: Any) -> None:
+def import_(paths: tuple[str, ...], format_: str | None, as_json: bool, **options: Any) -> None:
     """Import recorded team runs. Without a PATH: the sessions of agents in this user's home.
 
     The source is found by content; traces that `counterpoint export` wrote come back as they were. Sessions that
@@ -70,9 +69,6 @@ def import_(paths: tuple[str, ...], format_: str | None, follow: bool, as_json: 
 
     table = read_prices(options["prices"] or os.environ.get("COUNTERPOINT_PRICES"))
     options |= _newest(options["newest"])
-    if follow:
-        keep_importing(places, format_, table, options, as_json=as_json)
-        return
     from counterpoint.app.import_account import Account
     from counterpoint.app.import_logs import sessions_under, span
     from counterpoint.app.reimport import newest, own_files
@@ -201,36 +197,6 @@ def _list(*, as_json: bool) -> None:
             emit({"schema": SCHEMA_VERSION, "format": name, "about": line, **about, "becomes": one.becomes})
         else:
             click.echo(f"{name:16} {line}\n{'':16} versions {one.versions} · exact: {one.exact} · lost: {one.lost}")
-
-
-# -- following -------------------------------------------------------------------------------------------------------------
-
-
-_EVERY_S = 1.0
-_SHARE = 0.1
-
-
-def keep_importing(places: list[str], format_: str | None, prices: Prices, options: dict[str, Any], *, as_json: bool) -> None:
-    """Import, then go on until interrupted. The first pass takes what `--newest` selects, or everything."""
-    from counterpoint.app.import_logs import import_sessions, sessions_under, span
-
-    since = time.time() - span(options["last"]) if options["last"] else None
-    note("following " + ", ".join(places) + "; Ctrl-C ends it", quiet=as_json)
-    with open_store(options["store"], create=True) as store:
-        while True:
-            begin = time.monotonic()
-            found = sessions_under(places, format=format_, since=since, project=options["project"], limit=options["limit"])
-            for outcome in import_sessions(found.sessions, store, prices=prices):
-                if outcome.status in ("unchanged", "removed"):
-                    continue
-                if as_json:
-                    emit({"schema": SCHEMA_VERSION, **outcome.as_dict()})
-                else:
-                    ids = " ".join(outcome.traces) or outcome.session
-                    size = f"{counted(outcome.agents, 'agent')}  {counted(outcome.events, 'event')}"
-                    click.echo(f"{outcome.status:9} {ids}  {size}")
-            spent = time.monotonic() - begin
-            time.sleep(max(_EVERY_S, spent * (1 / _SHARE - 1)))
 
 
 # -- the summary -----------------------------------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ def _raw(stream: Any) -> Any:
     return stream._stream if isinstance(stream, _Stream) else stream
 
 
-_QUIET = frozenset({"view", "serve", "models serve", "play", "guard", "mcp", "steer", "completion", "commands"})
+_QUIET = frozenset({"view", "serve", "watch", "models serve", "play", "guard", "mcp", "steer", "completion", "commands"})
 """Commands that wait for others, or draw themselves."""
 _FOLLOWS = frozenset({"--follow", "-h", "--help"})
 

@@ -33,7 +33,7 @@ from counterpoint.trace.lines import LineReader
 from counterpoint.trace.naming import agent_names, title_of
 from counterpoint.trace.quantities import members
 
-# -- Traces as they grow: those in the journal, line by line, and stored ones that are replaced (`import --follow`, `serve`) --
+# -- Traces as they grow: those in the journal, line by line, and stored ones that are replaced (`watch`, `serve`) -----------
 # Always true: only what its writer knows to be on disk is told; what was there at the first look is not news; each look costs
 # what has come since the last, not what there is. A trace is in the list as long as it is in the journal, or was stored or
 # changed a short while ago, or its record ends in a call without an answer and was last at work within a week.

@@ -29,7 +29,7 @@ from counterpoint.trace.outcome import by_hand
 _UNMEASURED = "no labelled run of this kind says how often a first suspect is right"
 _EXPLAINED = 10
 _LISTED = 12
-_CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
+CIRCUMSTANCES = frozenset({"place", "who", "reach", "manner", "words"})
 """Families that say where, who and how, and not what went wrong."""
 _OFTEN = 3
 """A role that is suspected in fewer runs is told by what it does."""
@@ -112,7 +112,7 @@ class Blame(Struct, frozen=True, kw_only=True):
     def cause(self) -> str:
         """The family of the strongest reason that says more than where and who."""
         first = self.suspects[0].reasons if self.suspects else []
-        causes = [r for r in first if r.family not in _CIRCUMSTANCES and r.is_cause] or first
+        causes = [r for r in first if r.family not in CIRCUMSTANCES and r.is_cause] or first
         return causes[0].family if causes else "place"
 
 

@@ -64,13 +64,12 @@ class Redo:
         self.seeds: list[int | None] = list(drawn) if is_live else [None]
         """Fresh draws of a live team; a simulated one goes on by its policy with the noise that was."""
         self._known: dict[int, list[float]] = {}
-        self._places = {e.key: i for i, e in enumerate(trace.events)}
 
     def saves(self, i: int) -> tuple[bool, list[float]]:
         """Whether a fork at the event with place i succeeds, and the rewards of the forks made."""
         if i not in self._known:
             rewards: list[float] = []
-            prefix = self._until(i)
+            prefix = until(self.trace, i)
             for seed in self.seeds:
                 rewards.append(self._reward(prefix, Fork(self.trace.events[i].id, None, seed)))
                 if rewards[-1] >= self.bar - 1e-9:
@@ -83,18 +82,21 @@ class Redo:
         self.forks += 1
         return float(self._replay.fork(trace, fork.at, fork.do, fork.seed).rewards["team"])
 
-    def _until(self, i: int) -> Trace:
-        """The trace without what was done to it on purpose at event i or later."""
-        notes = self.trace.meta.get("edits") or []
-        edits = [note for note in notes if self._is_before(note, i)]
-        return self.trace if len(edits) == len(notes) else replace(self.trace, meta={**self.trace.meta, "edits": edits})
 
-    def _is_before(self, note: dict[str, object], i: int) -> bool:
-        if "count" in note:  # of a live team: its event by the key; where that never happened, how many events came before it
-            at = self._places.get(str(note["key"]))
-            return int(str(note["count"])) <= i if at is None else at < i
-        at = self.trace.index.get(str(note.get("at")))
-        return at is not None and at < i
+def until(trace: Trace, i: int) -> Trace:
+    """The trace without what was done to it on purpose at event i or later."""
+    notes = trace.meta.get("edits") or []
+    places = {e.key: k for k, e in enumerate(trace.events)} if notes else {}
+    edits = [note for note in notes if _is_before(trace, places, note, i)]
+    return trace if len(edits) == len(notes) else replace(trace, meta={**trace.meta, "edits": edits})
+
+
+def _is_before(trace: Trace, places: dict[str | None, int], note: dict[str, object], i: int) -> bool:
+    if "count" in note:  # of a live team: its event by the key; where that never happened, how many events came before it
+        at = places.get(str(note["key"]))
+        return int(str(note["count"])) <= i if at is None else at < i
+    at = trace.index.get(str(note.get("at")))
+    return at is not None and at < i
 
 
 def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | None = None, most: int | None = None) -> Decisive:
@@ -103,7 +105,7 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
     `most` limits the forks; what is known by then is reported as incomplete.
     """
     steps = steps or Steps(trace)
-    able = _able(steps)
+    able = able_steps(steps)
     if not able:
         raise NotIdentified(
             "no step of this trace can be done again", "a trace of `counterpoint play` or a world", where=trace.trace_id
@@ -132,7 +134,7 @@ def find_decisive(trace: Trace, redo: Redo, weights: Floats, *, steps: Steps | N
     return _decisive(trace, steps, able, low, high, probes, redo, is_complete)
 
 
-def _able(steps: Steps) -> list[int]:
+def able_steps(steps: Steps) -> list[int]:
     """The candidates that can be done again, in the order of the recording: what a fork keeps is what was recorded before."""
     is_own = REPLAY in steps.trace.meta  # a team's own code comes by its events without keys
     able = [k for k, i in enumerate(steps.places) if is_own or steps.trace.events[i].key is not None]
@@ -180,6 +182,6 @@ def _decisive(
 def try_all(trace: Trace, redo: Redo, *, steps: Steps | None = None) -> tuple[str | None, int]:
     """The decisive step by trying every one, and how many forks that took: what the search is held against."""
     steps = steps or Steps(trace)
-    able = [steps.places[k] for k in _able(steps)]
+    able = [steps.places[k] for k in able_steps(steps)]
     saved = [i for i in able if redo.saves(i)[0]]
     return (trace.events[saved[-1]].id if saved else None), redo.forks

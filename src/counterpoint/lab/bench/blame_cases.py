@@ -27,6 +27,7 @@ from counterpoint.errors import Refused
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.lab.bench.expert_chat import broken_chats
+from counterpoint.lab.lm.model import Model
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
 from counterpoint.lab.team.state import Limits
@@ -41,7 +42,7 @@ PLACES = tuple(f"place_{p}" for p in range(5)) + tuple(f"place_last_{p}" for p i
 WHERE = "WHO_AND_WHEN"
 """The variable that says where the logs of Who&When are."""
 _NEAR = Path("..") / "shared" / "data" / "logs" / "who_and_when"
-_TEAMS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+TEAMS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("ledger_hunt", "centralized", {"documents": 30, "rows": 4, "parts": 3}),
     ("sql_audit", "centralized", {}),
     ("pointer_chase", "centralized", {}),
@@ -51,7 +52,7 @@ _TEAMS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("ledger_hunt", "hierarchical", {"documents": 30, "rows": 4, "parts": 3}),
     ("split_evidence", "centralized", {}),
 )
-SMALL_TEAMS = (*_TEAMS[:3], _TEAMS[6])
+SMALL_TEAMS = (*TEAMS[:3], TEAMS[6])
 """Teams whose runs are quick to do again."""
 _WORLDS = ("W2", "P")
 CHATS = 1_800
@@ -105,7 +106,7 @@ def ranker_of_chats(known: Sequence[LabelledRun], names: Sequence[str], *, seed:
 
 
 def planted(
-    seed: int, *, teams: int = 6, worlds: int = 12, of: Sequence[tuple[str, str, Mapping[str, Any]]] = _TEAMS
+    seed: int, *, teams: int = 6, worlds: int = 12, of: Sequence[tuple[str, str, Mapping[str, Any]]] = TEAMS
 ) -> list[LabelledRun]:
     """Runs of live teams of fakes and of simulated teams with one decisive mistake each."""
     base = _base(seed)
@@ -129,10 +130,10 @@ def _base(seed: int) -> int:
     return child_seed(seed, purpose("blame")) % (1 << 40)
 
 
-def team_run(spec: Spec) -> Trace:
-    """A live team of fakes, recorded in memory."""
+def team_run(spec: Spec, model: Model | None = None) -> Trace:
+    """A live team, recorded in memory; without a model that plays it is made as the spec says."""
     task, sink = spec.make_task(), MemorySink()
-    model = make_model(spec.model, task, **spec.options)
+    model = model or make_model(spec.model, task, **spec.options)
     team = assemble(spec, task, task.instance(spec.seed), model, Recorder(sink, LogicalClock()))
     return asyncio.run(play_to_trace(team, spec, sink, trace_id=f"{spec.task}-{spec.topology}-{spec.seed}"))
 

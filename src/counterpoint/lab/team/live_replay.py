@@ -99,6 +99,24 @@ class LiveReplay:
         """The team reward of each fork."""
         return np.array([t.rewards["team"] for t in self.forks(trace, forks)], np.float64)
 
+    def message_before(self, trace: Trace, event: str, text: str) -> Trace | None:
+        """The trace in which the agent of this event is told something just before it; to be forked at the event.
+
+        Its prompts are the same up to there. None where there is no moment to tell it: it has not acted or been told anything
+        before, or something else is done at that moment already.
+        """
+        place = trace.index[event]
+        agent, notes = trace.events[place].agent, list(trace.meta.get("edits", ()))
+        heard = [
+            i for i, e in enumerate(trace.events[:place])
+            if e.key is not None and PASSED not in e.key and (e.agent == agent or (e.type == "message" and e.to == agent))
+        ]  # fmt: skip
+        taken = {str(note["key"]) for note in notes}
+        if not heard or (last := trace.events[heard[-1]]).key is None or last.key in taken or last.type == "spawn":
+            return None
+        note = edit_note(last.id, last.key, place, Insert(text, {"to": agent}), None)
+        return replace(trace, meta={**trace.meta, "edits": [*notes, note]})
+
     # -- one fork --------------------------------------------------------------------------------------------------------
 
     async def _fork(self, trace: Trace, fork: Fork) -> Trace:
