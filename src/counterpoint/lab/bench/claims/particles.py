@@ -4,11 +4,12 @@ A small network for all agents learns by MAPPO (`lab/bench/particles/learn.py`) 
 published table (a tenth of what MAPPO had there), in the older package's order of a step, in which the papers measured; it is
 judged there on unseen episodes, and as it is in mpe2 itself. Episodes have 25 steps; each action is the likeliest.
 
-Published: EPyMARL (arXiv 2006.07869), greatest mean return of forty evaluations, over five seeds: 2 million steps for QMIX, 20
-million for MAPPO; returns divided by the number of agents, which is what `published` gives. That maximum is over evaluations, ours
-is the last network's mean. The table was read from memory and could not be read again here: see docs/lab/results.md.
+Published: EPyMARL (arXiv 2006.07869), greatest mean return of forty evaluations over five seeds, 2 million steps for QMIX and 20
+million for MAPPO, returns divided by the number of agents: threads 15 and 29 of its repository, whose reader gets -700 for random
+play, three times ours. The four figures could not be read again here: rows say so. That greatest mean is over evaluations; ours
+is the last network's.
 
-Always true: no row is of a world of our own; a rule that one may write down stands beside. Two cores, no GPU.
+Always true: a rule that one may write down stands beside; no GPU is used.
 
 `counterpoint reproduce counterpoint.lab.bench.claims.particles:spread` is one world by itself.
 """
@@ -28,7 +29,7 @@ BUDGET = 2_000_000
 """Steps of a team."""
 EPISODES, IN_PACKAGE = 1_000, 100
 _UNSEEN = 1_000_000
-_SOURCE = "published, arXiv:2006.07869"
+_SOURCE = "published, arXiv:2006.07869; from memory"
 PUBLISHED = {
     "spread": {"QMIX, 2 million steps": -126.62, "MAPPO, 20 million": -133.54},
     "speaker_listener": {"QMIX, 2 million steps": -11.56, "MAPPO, 20 million": -10.68},

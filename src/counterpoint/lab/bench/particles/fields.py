@@ -4,15 +4,15 @@ What a step does, as mpe2 has it (dt 0.1, damping 0.25, an action is a force of 
 
     x <- x + 0.1 v;   v <- 0.75 v + 0.1 F
 
-and between agents of spread that touch F has  100 d / |d| k log(1 + exp((0.3 - |d|) / k)),  k = 0.001.  The package of Lowe et al.
-(arXiv 1706.02275), in which papers measured, moves first what it moves: v changes, then x by the new v (`is_older`). All else is
-the same in both. What is paid is what papers add up, the sum over agents of what the older package pays each:
+and between agents of spread that touch F has  100 d / |d| k log(1 + exp((0.3 - |d|) / k)),  k = 0.001.  In the package of Lowe et
+al. (arXiv 1706.02275), with which papers measured, v changes first and x goes by the new v (`is_older`); all else is the same.
+What is paid is what papers add up, the sum over agents of what the older package pays each:
 
     spread             - 3 sum over landmarks of the distance to the nearest agent - agents' collisions - 3
     speaker, listener  - 2 |listener - goal|^2
 
-The 3 is each agent's collision with itself, which mpe2 has mended; mpe2 also halves the rest. So a paper's return of an episode is
-twice the sum over mpe2's agents, less 75 (`published`).
+The 3 is each agent's collision with itself, which mpe2 has mended; mpe2 also halves the rest. So a paper's return of an episode
+is twice the sum over mpe2's agents, less 75 (`published`).
 
 Always true: arrays and mpe2 agree in every observation and reward (tests/lab/bench/test_particles.py plays both). (B, N, F) are
 episodes, agents and the numbers of the adapter's `array`.
@@ -39,6 +39,8 @@ class Field(Protocol):
     """Worlds that can be played side by side."""
 
     agents: int
+    roles: tuple[int, ...]
+    """The role of each agent."""
     width: int
     """Numbers of an observation, those that say which agent it is among them."""
     possible: np.ndarray
@@ -74,6 +76,7 @@ class Spread:
     """Three agents are to cover three landmarks without touching."""
 
     agents, width = 3, 21
+    roles: tuple[int, ...] = (0, 0, 0)
     possible = np.ones((3, 5), np.bool_)
 
     def __init__(self, *, is_older: bool = False) -> None:
@@ -129,6 +132,7 @@ class Listener:
     """A speaker who sees which landmark is the goal tells a listener who cannot."""
 
     agents, width = 2, 13
+    roles: tuple[int, ...] = (0, 1)
     possible = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.bool_)
 
     def __init__(self, *, is_older: bool = False) -> None:

@@ -1,16 +1,16 @@
-"""One small network for all agents of a particle world, and a critic of the whole team: MAPPO (arXiv 2103.01955) on many at once.
+"""A small network for the agents of each role, and a critic of the whole team: MAPPO (arXiv 2103.01955) on many worlds at once.
 
-    pi(a | o_i, i) = softmax over i's actions of f(o_i, i),   V(o_1 .. o_N, t),   both two layers of 64 (tanh)
+    pi(a | o_i, i) = softmax over i's actions of f_role(o_i, i),   V(o_1 .. o_N, t),   all two layers of 64 (tanh)
 
 An update plays a group of episodes and follows the clipped policy gradient, with one advantage for all agents of a step:
 
     d_t = r_t + g V_{t+1} - V_t,    A_t = d_t + g l A_{t+1},    g = 0.99, l = 0.95, V = 0 after the last step
 
-standardised over the group; clip 0.2, epochs in parts, Adam falling to a tenth, an entropy bonus that ends with the run. Rewards are in
-units of the first group's returns' spread.
+standardised over the group; clip 0.2, epochs in parts, Adam falling to a tenth, an entropy bonus that ends with the run. Rewards
+are in units of the spread of the first group's returns.
 
-Always true: a run is a function of its seed; it sees observations and what is paid alone; a step is one of a whole team, so that steps
-are counted as papers count them.
+Always true: a run is a function of its seed; it sees observations and what is paid alone; a step is one of a whole team, so that
+steps are counted as papers count them.
 """
 
 from __future__ import annotations
@@ -36,18 +36,21 @@ def _layers(first: int, last: int) -> nn.Sequential:
 
 
 class Net(nn.Module):
-    """Scores of the actions, and the critic."""
+    """Scores of the actions, by a network for each role, and the critic."""
 
     def __init__(self, field: Field) -> None:
         super().__init__()
-        self.actor, self.critic = _layers(field.width, 5), _layers(field.agents * field.width + 1, 1)
+        self.roles = field.roles
+        self.actors = nn.ModuleList(_layers(field.width, 5) for _ in range(max(field.roles) + 1))
+        self.critic = _layers(field.agents * field.width + 1, 1)
         self.possible = torch.from_numpy(field.possible)
-        with torch.no_grad():
-            self.actor[-1].weight *= 0.01  # begins at random play
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., N, 5) log-probabilities."""
-        scores: Tensor = self.actor(x)
+        if len(self.actors) == 1:
+            scores: Tensor = self.actors[0](x)
+        else:
+            scores = torch.stack([self.actors[role](x[..., i, :]) for i, role in enumerate(self.roles)], dim=-2)
         return scores.masked_fill(~self.possible, -1e9).log_softmax(-1)
 
     def values(self, x: Tensor, t: Tensor) -> Tensor:
