@@ -210,6 +210,7 @@ def test_the_logs_of_others_become_trajectories_and_come_back(name: str) -> None
         found = again(trace)
         assert found.members == trace.members
         assert spent(found) == spent(trace)
+        assert found.costs.get("cost_usd") == pytest.approx(trace.costs.get("cost_usd"))
         assert {agent: sorted(did) for agent, did in order(found).items()} == {a: sorted(did) for a, did in order(trace).items()}
 
 
