@@ -87,6 +87,7 @@ class _TrajectoryTree:
         self._briefed_spawns: set[str] = set()  # spawns whose agent has read its words
         self._names: set[str] = set()
         self._copied = 0
+        self._has_costs = False
         self._spoken: dict[str, str] = {}
         """What an event that was exported is called here, where somebody else read it."""
         self._read: list[tuple[str, str]] = []
@@ -122,6 +123,10 @@ class _TrajectoryTree:
         if whole := max(wanted, count(root.ours.get("tokens")) or 0):
             self.draft.costs["tokens"] = whole
         self.draft.meta |= {name: one_line(words) for name in (TITLE, PROJECT) if (words := string(root.ours.get(name)))}
+        if (cost := number(totals.get("total_cost_usd"))) is not None:
+            if not self._has_costs:
+                self.draft.own_cost(cost)
+            self.draft.costs["cost_usd"] = cost
         for place in (as_dict(totals.get("extra")), as_dict(root.data.get("extra"))):
             if (reward := number(place.get("reward"))) is not None:
                 self.draft.rewards["team"] = reward
@@ -195,6 +200,8 @@ class _TrajectoryTree:
         usage = _usage(metrics)
         if usage is None and step.get("llm_call_count") != 0:
             self.draft.report.lacks["tokens of some steps"] += 1
+        cost = number(metrics.get("cost_usd"))
+        self._has_costs = self._has_costs or cost is not None
         logprobs = [p for value in as_list(metrics.get("logprobs")) if (p := number(value)) is not None]
         logp = sum(logprobs) if logprobs else number(as_dict(metrics.get("extra")).get("logp"))
         calls = [c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)]
@@ -207,7 +214,7 @@ class _TrajectoryTree:
             text=text,
             thinking=text_of(step.get("reasoning_content") or ""),
             usage=usage,
-            cost_usd=number(metrics.get("cost_usd")),
+            cost_usd=cost,
             logp=logp,
             model=string(step.get("model_name")) or (None if is_dispatch else trajectory.model),
             only_calls=bool(calls),

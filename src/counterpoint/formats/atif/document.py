@@ -141,6 +141,8 @@ class _Team:
         whole["extra"] = {OURS: {k: v for k, v in about.items() if v is not None}}
         if self.trace.rewards:
             whole["extra"]["rewards"] = dict(self.trace.rewards)
+        if self.trace.costs.get("cost_usd", 0) > sum(e.cost_usd or 0 for e in self.trace.events):
+            whole["final_metrics"]["total_cost_usd"] = self.trace.costs["cost_usd"]  # what the run says beyond its steps
         if inside:
             whole["subagent_trajectories"] = [*whole.pop("subagent_trajectories", []), *inside]
         tail = ("final_metrics", "extra", "subagent_trajectories")
