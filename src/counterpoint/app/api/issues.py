@@ -322,8 +322,8 @@ def _dearest(trace: Trace) -> Iterator[Symptom]:
 
 
 def _usual_most(costs: Sequence[float]) -> float:
-    """The most that a run costs of which nobody is told: the median of the logarithms, and three deviations above it (1.4826 times
-    the median distance from it, which for a normal draw is its standard deviation), but 3 to 30 times the median."""
+    """The most that a run costs of which nobody is told: the median of the logarithms, and three deviations above it (1.4826
+    times the median distance from it, which for a normal draw is its standard deviation), but 3 to 30 times the median."""
     logs = [math.log(cost) for cost in costs]
     middle = statistics.median(logs)
     spread = 1.4826 * statistics.median(abs(one - middle) for one in logs)
