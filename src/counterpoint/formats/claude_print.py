@@ -1,4 +1,4 @@
-"""What `claude -p` prints (`--output-format json` or `stream-json`), and what Amp and Qwen Code print, which is alike.
+"""What `claude -p` prints as `json` or `stream-json`, and what Amp and Qwen Code print, which is alike.
 
 | record | becomes |
 |---|---|

@@ -1,4 +1,4 @@
-"""Gemini CLI: its sessions, their sub-agents, saved chats, and what `--output-format json` and `stream-json` print.
+"""Gemini CLI: sessions, sub-agents, saved chats, and what `--output-format json` and `stream-json` print.
 
 | record | becomes |
 |---|---|
