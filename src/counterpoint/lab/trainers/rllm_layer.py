@@ -25,7 +25,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout, Sample, Status
-from counterpoint.lab.trainers.team_words import Paid, check_paid, of_call, team_reward, team_words
+from counterpoint.lab.trainers.rollout_metadata import Paid, check_paid, of_call, team_reward, team_words
 
 Group = Callable[..., list[Any]]
 
