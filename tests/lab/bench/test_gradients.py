@@ -16,13 +16,13 @@ from counterpoint.lab.bench.gradients import (
     NAMES,
     PARTITION,
     TEAM,
-    Judged,
+    GradientSample,
     Setting,
-    centred,
     fidelity,
     gradient,
+    gradient_sample,
     item_returns,
-    judged,
+    less_others,
     team_advantages,
     teams_of,
 )
@@ -42,14 +42,14 @@ def setting() -> Setting:
 
 def test_fidelity_by_hand() -> None:
     # the truth is (2, 0) in both halves; of the credit's two batches, (1, 1) and (1, -1), the mean is (1, 0)
-    truth = Judged(np.array([[2.0, 0.0], [2.0, 0.0]]), 10, 5.0)
-    found = fidelity(Judged(np.array([[1.0, 1.0], [1.0, -1.0]]), 4, 2.0), truth)
+    truth = GradientSample(np.array([[2.0, 0.0], [2.0, 0.0]]), 10, 5.0)
+    found = fidelity(GradientSample(np.array([[1.0, 1.0], [1.0, -1.0]]), 4, 2.0), truth)
     assert found.batch == pytest.approx(math.sqrt(0.5))
     assert math.isnan(found.cosine), "the two batches have a product of 0: no signal above the noise"
     # along the truth 1 and 1: signal 1; trace of the covariance: mean square 2, less the product 0
     assert found.per_team == pytest.approx(1 / 2 / 4)
     assert found.per_call == pytest.approx(1 / 2 / 4 / 2)
-    one_sided = fidelity(Judged(np.array([[1.0, 1.0], [1.0, 0.0]]), 4, 2.0), truth)
+    one_sided = fidelity(GradientSample(np.array([[1.0, 1.0], [1.0, 0.0]]), 4, 2.0), truth)
     assert one_sided.cosine == pytest.approx(1.0), "the batches' product is 1, and along the truth lies 1"
     itself = fidelity(truth, truth, is_truth=True)
     assert itself.cosine == 1.0
@@ -57,8 +57,8 @@ def test_fidelity_by_hand() -> None:
 
 def test_noise_alone_has_no_signal() -> None:
     rng = np.random.default_rng(1)
-    truth = Judged(np.ones((40, 50)) + rng.normal(0, 0.1, (40, 50)), 1, 1.0)
-    found = [fidelity(Judged(rng.normal(0, 1, (20, 50)), 1, 1.0), truth).per_team for _ in range(400)]
+    truth = GradientSample(np.ones((40, 50)) + rng.normal(0, 0.1, (40, 50)), 1, 1.0)
+    found = [fidelity(GradientSample(rng.normal(0, 1, (20, 50)), 1, 1.0), truth).per_team for _ in range(400)]
     spread = np.std(found) / math.sqrt(len(found))
     assert abs(np.mean(found)) < 4.5 * spread, "what is reported of pure noise is 0 on average"
 
@@ -84,14 +84,14 @@ def test_a_baseline_is_of_other_teams(setting: Setting) -> None:
     out, _ = teams_of(setting, 300, 2, log=False)
     ep = out.tables["item"]["ep"]
     given = {name: np.ones(len(ep)) for name in ("item", "brief", "point")}
-    assert np.allclose(centred(out, given)["item"], 0.0), "what all teams get alike teaches nothing"
+    assert np.allclose(less_others(out, given)["item"], 0.0), "what all teams get alike teaches nothing"
     moved = {name: np.where(ep == 0, 5.0, 0.0) for name in given}
-    found = centred(out, moved)["item"]
+    found = less_others(out, moved)["item"]
     assert np.allclose(found[ep == 0], 5.0), "one's own does not lower it"
     assert (found[(ep > 0) & (ep < GROUP)] < 0).all()
     assert np.allclose(found[ep >= GROUP], 0.0), "another task"
     some = np.arange(len(ep)) % 2 == 0
-    assert np.allclose(centred(out, moved, some)["item"][~some], 0.0), "what a credit does not cover gets 0"
+    assert np.allclose(less_others(out, moved, some)["item"][~some], 0.0), "what a credit does not cover gets 0"
 
 
 def test_no_advantage_no_gradient_and_gradients_add(setting: Setting) -> None:
@@ -105,7 +105,7 @@ def test_no_advantage_no_gradient_and_gradients_add(setting: Setting) -> None:
 
 def test_forks_are_paid_and_the_same_seed_gives_the_same(setting: Setting) -> None:
     names = [TEAM, PARTITION, "difference", "messages by forks"]
-    found, again = (judged(setting, names, 40, 2, 1) for _ in range(2))
+    found, again = (gradient_sample(setting, names, 40, 2, 1) for _ in range(2))
     assert found[TEAM].calls == found[PARTITION].calls < found["difference"].calls < found["messages by forks"].calls
     assert all((found[name].batches == again[name].batches).all() for name in names)
 

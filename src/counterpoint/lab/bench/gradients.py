@@ -30,17 +30,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 import counterpoint.registry as registry
 from counterpoint.credits.advantages import reward_to_go
 from counterpoint.credits.groups import convention_of, group_advantages, group_codes
 from counterpoint.lab.train.jobs import play
-from counterpoint.lab.train.learner import log_probs, rows_of
+from counterpoint.lab.train.learner import score_gradient
 from counterpoint.lab.train.policies.network import Network
 from counterpoint.lab.train.presets.grpo import grpo
-from counterpoint.lab.train.rollouts import Rollout
+from counterpoint.lab.train.rollouts import Rollout, Table
 from counterpoint.lab.train.row_credit import assigned
 from counterpoint.trace import Trace
 
@@ -63,7 +62,7 @@ _RLOO = convention_of("rloo", singleton="zero")
 
 
 @dataclass(frozen=True)
-class Judged:
+class GradientSample:
     """Batches of gradients under one credit, and what a team of it costs."""
 
     batches: Floats
@@ -109,18 +108,8 @@ def teams_of(setting: Setting, first: int, tasks: int, *, log: bool) -> tuple[Ro
 
 def gradient(net: Network, out: Rollout, advantages: Mapping[str, np.ndarray]) -> Floats:
     """Of the delegation under these advantages, by team."""
-    kept = {name: advantages[name] for name in _TYPES if name in advantages}
-    rows = rows_of(out.tables, kept, scale=False)
-    parameters = [p for p in net.policy_parameters() if p.requires_grad]
-    logp, _ = log_probs(net, {name: table for name, table in out.tables.items() if name in ("item", "candidate")})
-    loss = sum(
-        (logp[name][torch.from_numpy(r.at)] * torch.from_numpy(r.advantage.astype(np.float32))).sum() for name, r in rows.items()
-    )
-    if not isinstance(loss, torch.Tensor):
-        return np.zeros(sum(p.numel() for p in parameters))
-    found = torch.autograd.grad(loss, parameters, allow_unused=True)
-    each = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
-    return torch.cat([g.reshape(-1) for g in each]).numpy().astype(np.float64) / len(out.values)
+    tables: dict[str, Table] = {name: table for name, table in out.tables.items() if name in ("item", "candidate")}
+    return score_gradient(net, tables, {name: advantages[name] for name in _TYPES if name in advantages}) / len(out.values)
 
 
 def team_advantages(out: Rollout) -> dict[str, np.ndarray]:
@@ -134,10 +123,10 @@ def item_returns(out: Rollout) -> dict[str, np.ndarray]:
     t = out.tables["item"]
     order, to_go = t["order"], np.zeros(len(t["ep"]))
     to_go[order] = reward_to_go(t["reward"][order], segments=t["chain"][order])
-    return centred(out, dict.fromkeys(_TYPES, to_go))
+    return less_others(out, dict.fromkeys(_TYPES, to_go))
 
 
-def centred(
+def less_others(
     out: Rollout, advantages: Mapping[str, np.ndarray], covered: NDArray[np.bool_] | None = None
 ) -> dict[str, np.ndarray]:
     """Less the mean over the (covered) decisions of the other teams of the task: a baseline that no own decision moves."""
@@ -153,7 +142,7 @@ def centred(
     return done
 
 
-def judged(setting: Setting, names: Sequence[str], first: int, batches: int, tasks: int) -> dict[str, Judged]:
+def gradient_sample(setting: Setting, names: Sequence[str], first: int, batches: int, tasks: int) -> dict[str, GradientSample]:
     """Gradients of batches of teams under each credit."""
     grads: dict[str, list[Floats]] = {name: [] for name in names}
     charged = dict.fromkeys(names, 0)
@@ -165,7 +154,7 @@ def judged(setting: Setting, names: Sequence[str], first: int, batches: int, tas
             grads[name].append(gradient(setting.net, out, given))
             charged[name] += out.charged + forks
     teams = GROUP * tasks
-    return {name: Judged(np.stack(grads[name]), teams, charged[name] / (teams * batches)) for name in names}
+    return {name: GradientSample(np.stack(grads[name]), teams, charged[name] / (teams * batches)) for name in names}
 
 
 def _advantages(net: Network, out: Rollout, traces: Sequence[Trace], name: str) -> tuple[dict[str, np.ndarray], int]:
@@ -179,15 +168,15 @@ def _advantages(net: Network, out: Rollout, traces: Sequence[Trace], name: str) 
     told = {kind: found.advantages[kind] for kind in _TYPES}
     needs = registry.get("mechanism", mechanism).needs
     called = out.tables["item"]["agent"] >= 0
-    return told if "group" in needs else centred(out, told, called), found.spent.get("charged", 0)
+    return told if "group" in needs else less_others(out, told, called), found.spent.get("charged", 0)
 
 
-def reference(setting: Setting, first: int, batches: int, tasks: int) -> Judged:
+def reference(setting: Setting, first: int, batches: int, tasks: int) -> GradientSample:
     """Gradients of the expected team reward."""
-    return judged(setting, [TEAM], first, batches, tasks)[TEAM]
+    return gradient_sample(setting, [TEAM], first, batches, tasks)[TEAM]
 
 
-def fidelity(found: Judged, truth: Judged, *, is_truth: bool = False) -> Fidelity:
+def fidelity(found: GradientSample, truth: GradientSample, *, is_truth: bool = False) -> Fidelity:
     """How a credit's gradient stands to the reference; `is_truth`: both are the team's reward."""
     one, two = truth.batches[::2].mean(0), truth.batches[1::2].mean(0)
     square = float(one @ two)

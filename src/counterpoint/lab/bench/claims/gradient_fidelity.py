@@ -1,11 +1,11 @@
-"""Does finer credit point where the team's reward points, and how fast does that fade as teams grow?
+"""Whether finer credit points where the team's reward points, and how fast its signal fades as teams grow.
 
 For each width a team of 2, 4, 8 or 16 workers answers twice as many questions (W1 of TeamWorld); one network, learned for two
 updates at eight workers, plays them all, and its gradient under each credit is held against that of 20,000 other teams under the
 team's reward (`lab/bench/gradients.py`). A seed has its own network, tasks and noise. Expected: under the team's reward every
-decision pays for the noise of all workers, so that its signal to noise falls with the width; a credit that sees its own worker
-does not. What is held is that, and that a finer credit has more signal a team at sixteen workers; the rest is reported, bias and
-cost of forks first.
+decision pays for the noise of all workers, so that its signal to noise falls with the width; a credit that sees the returns
+of its own questions does not. Held are the power of the width for the team, and that it is below the partition's; the rest is
+reported: bias (cosine of the mean), and what a call buys, forks counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from counterpoint.display import tracked
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claim import ClaimRow, at_most, reported
-from counterpoint.lab.bench.gradients import NAMES, PARTITION, TEAM, Fidelity, Setting, fidelity, judged, reference
+from counterpoint.lab.bench.gradients import NAMES, PARTITION, TEAM, Fidelity, Setting, fidelity, gradient_sample, reference
 from counterpoint.lab.train.jobs import play
 from counterpoint.lab.train.settings import settings_of
 from counterpoint.lab.train.training import Training
@@ -27,7 +27,7 @@ WIDTHS = (2, 4, 8, 16)
 _UPDATES, _TRAINED = 2, 8
 _TEAMS, _BATCHES, _TASKS, _FORKED = 20_000, 96, 2, 8
 _REFERENCE = 40
-"""Batches of the reference. Credits that fork are judged on the first `_FORKED` batches of sixteen teams."""
+"""Batches of the reference. Credits that fork are measured on the first `_FORKED` batches of sixteen teams."""
 _FORKS = "difference", "messages by forks"
 
 
@@ -77,8 +77,8 @@ def _measured(seed: int, widths: tuple[int, ...], teams: int, batches: int) -> d
         tasks = max(1, teams // (8 * _REFERENCE))
         truth = reference(setting, first, _REFERENCE, tasks)
         own = first + _REFERENCE * tasks
-        mine = judged(setting, [name for name in NAMES if name not in _FORKS], own, batches, _TASKS)
-        mine |= judged(setting, _FORKS, own, min(_FORKED, batches), _TASKS)
+        mine = gradient_sample(setting, [name for name in NAMES if name not in _FORKS], own, batches, _TASKS)
+        mine |= gradient_sample(setting, _FORKS, own, min(_FORKED, batches), _TASKS)
         out[width] = {name: fidelity(mine[name], truth, is_truth=name == TEAM) for name in NAMES}
     return out
 
