@@ -7,9 +7,9 @@ episodes are drawn by the claim's seed, the same before and after, and differenc
 
 Always true: scores are the packages' own. Both packages must be installed (`pip install '.[textarena,reasoning-gym]'`).
 
-On a GPU that is lent for ten minutes at a time, the same command again goes on where the last one was cut off:
+On a GPU that is lent for ten minutes at a time, the same command again and again, as for `dpbench-lm`:
 
-    timeout 580 counterpoint reproduce games-lm --seed 90210 --seeds 3
+    timeout 450 counterpoint reproduce games-lm --seed 90210 --seeds 3
 """
 
 from __future__ import annotations
