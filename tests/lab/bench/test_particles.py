@@ -9,7 +9,7 @@ import pytest
 
 from counterpoint.errors import InputError
 from counterpoint.lab.bench.claims import particles as claim
-from counterpoint.lab.bench.particles.fields import STEPS, WORLDS, Listener, PackageField, Spread, published
+from counterpoint.lab.bench.particles.fields import STEPS, WORLDS, Listener, PackageField, Spread, paper_return
 
 has_package = pytest.mark.skipif(find_spec("mpe2") is None or find_spec("pygame") is None, reason="mpe2 is not installed")
 RIGHT, UP = 2, 4
@@ -66,15 +66,15 @@ def test_mpe2_says_and_pays_the_same(name: str) -> None:
 
 def test_what_papers_call_a_return() -> None:
     """Half of -3 a step is paid by mpe2 where all three are 1 away in all: twice that, and the 3 of each step."""
-    assert published("spread", STEPS * -1.5) == STEPS * -6
-    assert published("speaker_listener", -7.0) == -7.0
+    assert paper_return("spread", STEPS * -1.5) == STEPS * -6
+    assert paper_return("speaker_listener", -7.0) == -7.0
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_rule_is_far_above_chance_and_the_older_order_above_the_new(name: str) -> None:
-    by_hand, chance = (claim.hand_made(name, what, 0).mean() for what in ("by hand", "random"))
+    by_hand, chance = (claim.hand_returns(name, what, 0).mean() for what in ("by hand", "random"))
     assert by_hand > chance + 50
-    assert by_hand > claim.hand_made(name, "by hand", 0, is_older=False).mean(), "what moves at once arrives earlier"
+    assert by_hand > claim.hand_returns(name, "by hand", 0, is_older=False).mean(), "what moves at once arrives earlier"
 
 
 def test_advantages_by_hand() -> None:
@@ -93,7 +93,7 @@ def test_a_network_learns_and_the_same_seed_is_the_same_network() -> None:
     field = Listener(is_older=True)
     net, again = (train(field, 16_000, 5) for _ in range(2))
     assert all((a == b).all() for a, b in zip(net.parameters(), again.parameters(), strict=True))
-    before = claim.hand_made("speaker_listener", "random", 1).mean()
+    before = claim.hand_returns("speaker_listener", "random", 1).mean()
     assert returns(net, field, 300, 1).mean() > 0.8 * before
     assert not Net(field).log_probs(field.sight())[:, 0, 3:].max() > -1e8, "the speaker has three words"
 

@@ -57,13 +57,13 @@ def _world(name: str, seed: int, seeds: int) -> Iterator[ClaimRow]:
         raise InputError(f"seeds is at least 1, not {seeds}")
     starts = range(seed, seed + seeds)
     for what in ("random", "by hand"):
-        yield reported(f"{name}: {what}", [float(np.mean(hand_made(name, what, start))) for start in starts])
-    yield from learned(name, starts)
+        yield reported(f"{name}: {what}", [float(np.mean(hand_returns(name, what, start))) for start in starts])
+    yield from networks(name, starts)
     for what, value in PUBLISHED[name].items():
         yield reported(f"{name}: {what} ({_SOURCE})", value)
 
 
-def hand_made(name: str, what: str, seed: int, *, is_older: bool = True) -> np.ndarray:
+def hand_returns(name: str, what: str, seed: int, *, is_older: bool = True) -> np.ndarray:
     """Returns of unseen episodes of random play, or of the rule."""
     field, rng = WORLDS[name][0](is_older=is_older), np.random.default_rng(_UNSEEN + seed)
     field.begin(EPISODES, rng)
@@ -74,7 +74,7 @@ def hand_made(name: str, what: str, seed: int, *, is_older: bool = True) -> np.n
     return out
 
 
-def learned(name: str, starts: range) -> Iterator[ClaimRow]:
+def networks(name: str, starts: range) -> Iterator[ClaimRow]:
     """What networks of some starts get; the older package's return is held to QMIX's of as many steps."""
     from counterpoint.lab.bench.particles.learn import returns, returns_in_package, train
 

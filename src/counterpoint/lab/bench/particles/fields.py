@@ -12,7 +12,7 @@ What is paid is what papers add up, the sum over agents of what the older packag
     speaker, listener  - 2 |listener - goal|^2
 
 The 3 is each agent's collision with itself, which mpe2 has mended; mpe2 also halves the rest. So a paper's return of an episode
-is twice the sum over mpe2's agents, less 75 (`published`).
+is twice the sum over mpe2's agents, less 75 (`paper_return`).
 
 Always true: arrays and mpe2 agree in every observation and reward (tests/lab/bench/test_particles.py plays both). (B, N, F) are
 episodes, agents and the numbers of the adapter's `array`.
@@ -178,7 +178,7 @@ WORLDS: dict[str, tuple[type[Spread] | type[Listener], str]] = {
 """The field of each world, and its name behind the seam of packages."""
 
 
-def published(name: str, returned: float) -> float:
+def paper_return(name: str, returned: float) -> float:
     """What a paper would call the return of an episode of which the package's agents were paid this in all."""
     return 2 * returned - 3 * STEPS if name == "spread" else returned
 
@@ -205,4 +205,4 @@ class PackageField:
 
     def returns(self) -> np.ndarray:
         """(B,) what papers would call the return so far, at the end."""
-        return np.array([published(self.name, episode.measures()["return"]) for episode in self.episodes])
+        return np.array([paper_return(self.name, episode.measures()["return"]) for episode in self.episodes])
