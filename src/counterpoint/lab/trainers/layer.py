@@ -108,8 +108,10 @@ class CreditLayer:
         traces = {i: trace_of(rollouts[i]) for i in here}
         by_name = {rollouts[i].name: rollouts[i] for i in here}
         own = None if self.compares or not here else self._credit([traces[i] for i in here], by_name)
-        members = [_Member(traces[i], None if own is None else own[k], self._value(rollouts[i]), _teaching(rollouts[i], out.samples[i]))
-                   for k, i in enumerate(here)]  # fmt: skip
+        members = [
+            _Member(traces[i], None if own is None else own[k], self._value(rollouts[i]), _teaching(rollouts[i], out.samples[i]))
+            for k, i in enumerate(here)
+        ]
         everyone = self._everyone(members, {rollouts[i].task for i in here})
         rows = self._compared(everyone, by_name)
         repeats = Counter(call for member in everyone for call in member.teaching)
@@ -130,7 +132,7 @@ class CreditLayer:
     def _credit(
         self, traces: Sequence[Trace], by_name: dict[str, Rollout], values: dict[str, Any] | None = None
     ) -> list[tuple[CreditRow, ...]]:
-        """The mechanism's own answer for each trace, its functions called with rollouts, or with what their ranks said of them."""
+        """The mechanism's own answer for each trace, its functions called with rollouts, or what their ranks said."""
         options = dict(self.options)
         for name in _ASKED:
             if callable(asked := options.get(name)):

@@ -1,9 +1,10 @@
 """The credit layer under Tinker: what was sampled, in memory, in; a Datum for each sample out, by policy.
 
-    lead = samples_of([(prompt, response.sequences[0])], agent="lead", name="lead")          # tinker's ModelInput, SampledSequence
+    lead = samples_of([(prompt, response.sequences[0])], agent="lead", name="lead")      # tinker's ModelInput, SampledSequence
     worker = samples_of([...], agent="worker", parent="lead", policy="worker-lora")
     data = datums_of(layer([Rollout("run 1", "task", [*lead, *worker], reward=1.0), ...]))
-    client.forward_backward(data["policy"], "importance_sampling"); lora.forward_backward(data["worker-lora"], "importance_sampling")
+    client.forward_backward(data["policy"], "importance_sampling")
+    lora.forward_backward(data["worker-lora"], "importance_sampling")
 
 Under tinker_cookbook's loop, whose `TrajectoryGroup`s hold the agents of a world (`EnvGroupBuilder`), one line more:
 
@@ -131,8 +132,8 @@ class TrajectoryCredit:
     """What takes the place of tinker_cookbook's `assemble_training_data`: the same Datums, with our advantages in them."""
 
     def __init__(self, layer: CreditLayer, who: Who = each_its_own) -> None:
-        """`who(group, place, trajectory)` says of each trajectory its `task` and its `rollout` (trajectories of one name are one run
-        of a team), and as they are needed `agent`, `role`, `parent`, `policy`, `frozen`, ... as `Sample` has them."""
+        """`who(group, place, trajectory)` says of each trajectory its `task` and its `rollout` (trajectories of one name are one
+        run of a team), and as they are needed `agent`, `role`, `parent`, `policy`, `frozen`, ... as `Sample` has them."""
         need("tinker_cookbook", "tinker-cookbook")
         self.layer, self.who = layer, who
         self.batch = CreditBatch([], [], [], {})
@@ -200,7 +201,7 @@ def _written(trajectory: Any) -> Sample:
 def _with_advantages(
     made: Sequence[Any], advantages: NDArray[np.float32], mask: NDArray[np.bool_], *, where: str
 ) -> tuple[list[Any], NDArray[np.float32]]:
-    """The Datums with these advantages at the places of what was said, and those that they hold now; none where nothing teaches."""
+    """The Datums with these advantages where something was said, and what they hold then; none where nothing teaches."""
     from tinker import TensorData
 
     places = [np.flatnonzero(datum.loss_fn_inputs["mask"].to_numpy()) for datum in made]

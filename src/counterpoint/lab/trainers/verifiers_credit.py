@@ -5,20 +5,21 @@
 An Episode is a run of the team, its `group` (else its task) what it is compared in; each Trace is an agent (`trace.agent.name`),
 frozen where it is not `trainable`. Every node that was sampled is a call, once: what several branches share is not repeated. A
 branch with a root of its own that a node called (`semantic_parents`) is a sub-agent, `name/1`, `name/2`, ...
-`trace.info["counterpoint"]` may say more, as `Sample` has it: role, policy, parent (a trace's id), after, reads (traces' ids).
+`trace.info["counterpoint"]` may say more, as `Sample` has it: role, policy, parent (a trace's id), after, reads (their ids).
 
 Under prime-rl, whose `Algorithm.score_group` is given a finished group of episodes, the whole of it is (a module of yours)
 
     from prime_rl.orchestrator.algo.base import Algorithm
     Team = credit_algorithm(Algorithm, CreditLayer("agent_wise"))
 
-Always true: advantages are as many as the node's sampled tokens, with every digit; what does not teach (frozen, aborted, kept out,
-nobody to compare with) has None, as verifiers has it before anybody scored; tokens, masks and log-probabilities stay as they are.
+Always true: advantages are as many as the node's sampled tokens, with every digit; what does not teach (frozen, aborted, kept
+out, nobody to compare with) has None, as verifiers has it before anybody scored; tokens, masks and log-probabilities stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,9 +33,13 @@ Paid = Literal["sample", "team"]
 _SAID = ("role", "policy", "parent", "after", "reads")
 
 
-def credit_episodes(episodes: Sequence[Any], layer: CreditLayer, *, paid: Paid = "sample", version: int | None = None) -> CreditBatch:
-    """The advantages of these episodes, written on their nodes. `paid`: whether a trace's reward is its agent's own, or, the same
-    in each trace that has one, the team's."""
+def credit_episodes(
+    episodes: Sequence[Any], layer: CreditLayer, *, paid: Paid = "sample", version: int | None = None
+) -> CreditBatch:
+    """The advantages of these episodes, written on their nodes.
+
+    `paid`: whether a trace's reward is its agent's own, or, the same in each trace that has one, the team's.
+    """
     if paid not in ("sample", "team"):
         raise InputError(f"paid={paid!r}", fix=did_you_mean(paid, ("sample", "team")))
     made = [_rollout(episode, paid) for episode in episodes]
@@ -50,7 +55,7 @@ def credit_episodes(episodes: Sequence[Any], layer: CreditLayer, *, paid: Paid =
 def credit_algorithm(base: Any, layer: CreditLayer, *, paid: Paid = "sample") -> Any:
     """prime-rl's `Algorithm` with our credit; contract: PrimeIntellect-ai/prime-rl at 8142e69a, not run against the real one."""
 
-    class CreditAlgorithm(base):  # type: ignore[misc]
+    class CreditAlgorithm(base):
         """Scores a group with a credit layer."""
 
         async def score_group(self, episodes: Sequence[Any]) -> None:
@@ -129,9 +134,7 @@ def _rollout(episode: Any, paid: Paid) -> tuple[Rollout, list[_Chain]]:
 
 def _paid(samples: Sequence[Sample], rewards: Mapping[str, float]) -> list[Sample]:
     """The samples, the first of each trace with its agent's reward."""
-    from dataclasses import replace
-
-    return [replace(s, reward=rewards[s.name]) if s.name in rewards else s for s in samples]
+    return [replace(s, reward=rewards[s.name]) if s.name is not None and s.name in rewards else s for s in samples]
 
 
 def _version(episode: Any) -> int | None:
