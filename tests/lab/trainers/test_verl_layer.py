@@ -22,8 +22,8 @@ from verl.trainer.ppo import ray_trainer  # noqa: E402
 from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.lab.lm.chat import Chat  # noqa: E402
 from counterpoint.lab.trainers.layer import CreditLayer  # noqa: E402
-from counterpoint.lab.trainers.verl.credit_data import credit_data, layer_advantage  # noqa: E402
-from counterpoint.lab.trainers.verl.credit_loop import CreditLoop  # noqa: E402
+from counterpoint.lab.trainers.verl.layer_data import credit_data, layer_advantage  # noqa: E402
+from counterpoint.lab.trainers.verl.layer_loop import CreditLoop  # noqa: E402
 
 
 def output(agent: str, ids: list[int], mask: list[int], reward: float | None = None, **about: Any) -> AgentLoopOutput:

@@ -3,8 +3,8 @@
     from verl.trainer.ppo import ray_trainer
     ray_trainer.compute_advantage = layer_advantage(CreditLayer("agent_wise"))      # in the process that trains
 
-Rows of one `uid` are compared. Columns of `non_tensor_batch` say of each row what `Sample` has: `rollout` (rows of one name are one
-run; without it each row is one), agent, role, name, parent, after, policy, version, frozen, status, calls.
+Rows of one `uid` are compared. Columns of `non_tensor_batch` say of each row what `Sample` has: `rollout` (rows of one name are
+one run; without it each row is one), agent, role, name, parent, after, policy, version, frozen, status, calls.
 
 Always true: advantages stand where the row's `response_mask` is 1 and are 0 elsewhere; tokens that do not teach leave the mask.
 """
@@ -69,10 +69,11 @@ def _rollout(data: Any, task: str, name: str, rows: list[int], rewards: list[flo
     columns = data.non_tensor_batch
     samples = []
     for i in rows:
-        about = {key: columns[key][i] for key in _SAID if key in columns and columns[key][i] is not None}
+        about: dict[str, Any] = {key: columns[key][i] for key in _SAID if key in columns and columns[key][i] is not None}
         about |= {key: int(about[key]) for key in ("after", "version") if key in about}
-        own = {"reward": rewards[i]} if paid == "sample" else {}
-        samples.append(Sample(ids=data.batch["responses"][i], mask=data.batch["response_mask"][i].cpu().numpy(), **about, **own))
+        if paid == "sample":
+            about["reward"] = rewards[i]
+        samples.append(Sample(ids=data.batch["responses"][i], mask=data.batch["response_mask"][i].cpu().numpy(), **about))
     paid_rows = [rewards[i] for i in rows]
     if paid == "team" and max(paid_rows) - min(paid_rows) > 1e-6:
         what = f"its rows are paid from {min(paid_rows):g} to {max(paid_rows):g}"

@@ -13,7 +13,7 @@ Under prime-rl, whose `Algorithm.score_group` is given a finished group of episo
     Team = credit_algorithm(Algorithm, CreditLayer("agent_wise"))
 
 Always true: advantages are as many as the node's sampled tokens, with every digit; what does not teach (frozen, aborted, kept
-out, nobody to compare with) has None, as verifiers has it before anybody scored; tokens, masks and log-probabilities stay as they are.
+out, nobody to compare with) has None, as verifiers has it before anybody scored; tokens, masks and log-probabilities stay.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ vf = pytest.importorskip("verifiers.v1", reason="the package verifiers is not in
 from counterpoint.errors import InputError  # noqa: E402
 from counterpoint.lab.trainers.layer import CreditLayer  # noqa: E402
 from counterpoint.lab.trainers.limits import Limits  # noqa: E402
-from counterpoint.lab.trainers.verifiers_credit import credit_algorithm, credit_episodes  # noqa: E402
+from counterpoint.lab.trainers.verifiers_layer import credit_algorithm, credit_episodes  # noqa: E402
 
 
 def read(*tokens: int, parent: int | None = None, **more: Any) -> Any:

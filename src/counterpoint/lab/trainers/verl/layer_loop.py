@@ -7,8 +7,8 @@
             return [lead_output, worker_output, ...]              # verl's AgentLoopOutput, one for each sample
 
 with `algorithm.adv_estimator=counterpoint`, on verl's V1 trainer (one process plays all samples of a prompt, and one run may give
-several outputs). `extra_fields` of an output say who wrote it, as `Sample` has it: agent, role, name, parent, after, reads, policy,
-frozen, status, calls. The last output's `reward_score` is the team's, as verl has it; with `paid = "sample"` each is its agent's.
+several outputs). `extra_fields` of an output say who wrote it, as `Sample` has it: agent, role, name, parent, after, reads,
+policy, frozen, status, calls. The last output's `reward_score` is the team's, as verl has it; with `paid = "sample"` each is its agent's.
 
 Always true: tokens and log-probabilities are those that `play` gave; an output of which no token teaches (frozen, of another
 policy, kept out) is not handed to the trainer, and tokens that do not teach are masked. A prompt that is held out (a column
@@ -138,8 +138,8 @@ def _is_held_out(kwargs: Mapping[str, Any]) -> bool:
 def _credited(out: AgentLoopOutput, rewards: list[float], mask: list[int]) -> CreditedOutput:
     """The output with its advantages as the tokens' rewards, which verl's estimator `counterpoint` passes on."""
     fields = {name: getattr(out, name) for name in type(out).model_fields if name in out.model_fields_set}
-    about = dict(out.extra_fields)
-    return CreditedOutput(**{**fields, "extra_fields": about, "response_mask": mask, "token_rewards": rewards, "reward_score": None})
+    ours = {"extra_fields": dict(out.extra_fields), "response_mask": mask, "token_rewards": rewards, "reward_score": None}
+    return CreditedOutput(**{**fields, **ours})
 
 
 def _tell(taught: Sequence[AgentLoopOutput], played: Sequence[AgentLoopOutput], rollout: Rollout) -> None:

@@ -14,7 +14,7 @@ from tinker import Datum, ModelInput, SampledSequence
 from counterpoint.errors import InputError
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout
-from counterpoint.lab.trainers.tinker_credit import TrajectoryCredit, datums_of, samples_of
+from counterpoint.lab.trainers.tinker_layer import TrajectoryCredit, datums_of, samples_of
 
 
 def said(*tokens: int, bare: bool = False) -> SampledSequence:
