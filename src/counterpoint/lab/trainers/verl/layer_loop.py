@@ -8,7 +8,8 @@
 
 with `algorithm.adv_estimator=counterpoint`, on verl's V1 trainer (one process plays all samples of a prompt, and one run may give
 several outputs). `extra_fields` of an output say who wrote it, as `Sample` has it: agent, role, name, parent, after, reads,
-policy, frozen, status, calls. The last output's `reward_score` is the team's, as verl has it; with `paid = "sample"` each is its agent's.
+policy, frozen, status, calls. The last output's `reward_score` is the team's, as verl has it; with `paid = "sample"` each
+output's is its agent's.
 
 Always true: tokens and log-probabilities are those that `play` gave; an output of which no token teaches (frozen, of another
 policy, kept out) is not handed to the trainer, and tokens that do not teach are masked. A prompt that is held out (a column
