@@ -1,4 +1,4 @@
-"""TextArena and reasoning-gym by a language model: three games and five sets of questions played, one of each learned.
+"""TextArena and reasoning-gym by a language model: eight of them are played, a game and questions are learned.
 
 All eight are played by the model as it comes, by agents of one model in every seat. Then it learns one game, three in a row by
 three players of whom two are the world's and play at random, after imitation of legal play; and one set of questions, sums of two

@@ -1,4 +1,4 @@
-"""mpe2's `simple_spread` and `simple_speaker_listener` beside what papers report for MAPPO and QMIX, at the same steps.
+"""mpe2's spread and speaker-listener worlds beside what papers report for MAPPO and QMIX, at the same steps.
 
 A small network for all agents learns by MAPPO (`lab/bench/particles/learn.py`) from as many steps of a team as QMIX had in the
 published table (a tenth of what MAPPO had there), in the older package's order of a step, in which the papers measured; it is
