@@ -374,8 +374,8 @@ class _Memory:
 
 
 def look_ahead(store: Store, known: Shown, names: Iterable[str], is_over: Callable[[], bool]) -> None:
-    """Look at runs before a board asks for them, at half of a core at most; `known` keeps what they show. `is_over` is asked before
-    each, and may wait."""
+    """Look at runs before a board asks for them, at half of a core at most; `known` keeps what they show. `is_over` is asked
+    before each, and may wait."""
     memory = _Memory(store, known)
     for name in names:
         if is_over():
