@@ -26,7 +26,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout, Sample, Status
-from counterpoint.lab.trainers.team_words import KEY, of_sample, team_words
+from counterpoint.lab.trainers.rollout_metadata import KEY, of_sample, team_words
 
 TESTED = ("1.0.2",)
 About = Callable[[Mapping[str, Any]], Mapping[str, Any]]

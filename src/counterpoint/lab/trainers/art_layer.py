@@ -24,7 +24,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout, Sample
-from counterpoint.lab.trainers.team_words import KEY, of_call, team_words
+from counterpoint.lab.trainers.rollout_metadata import KEY, of_call, team_words
 
 TESTED = ("0.5.23",)
 _ROUNDED = 1e-7

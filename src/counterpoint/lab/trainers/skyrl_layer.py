@@ -23,7 +23,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout, Sample, Status
-from counterpoint.lab.trainers.team_words import Paid, check_paid, of_sample, team_reward, team_words
+from counterpoint.lab.trainers.rollout_metadata import Paid, check_payment, of_sample, team_reward, team_words
 
 TESTED = ("0.4.0",)
 STATUS: Mapping[str, Status] = {"length": "truncated", "abort": "aborted"}
@@ -54,7 +54,7 @@ def credited_output(output: Mapping[str, Any], batch: CreditBatch) -> dict[str, 
 
 def credit_trainer(layer: CreditLayer, base: type[Any] | None = None, *, paid: Paid = "team") -> type[Any]:
     """SkyRL's RayPPOTrainer (or `base`: one that is made from it) with the advantages of the layer."""
-    check_paid(paid)
+    check_payment(paid)
     trainer: Any = _skyrl_trainer() if base is None else base
 
     class CreditTrainer(trainer):
