@@ -364,6 +364,76 @@ def test_the_first_files_of_mini_swe_agent_name_no_version(tmp_path: Path) -> No
     assert held(tmp_path, {"pond.traj.json": run}) == Held("swe_agent", 0, 0, 1)
 
 
+# -- tau2-bench, ADK's server ------------------------------------------------------------------------------------------------
+
+
+def test_tau2_bench_states_tokens_times_and_errors_and_says_what_its_user_spent(tmp_path: Path) -> None:
+    def said(second: int, role: str, content: str | None, **more: Any) -> dict[str, Any]:
+        return {"role": role, "content": content, "timestamp": f"2025-06-01T00:00:0{second}", "turn_idx": second} | more
+
+    call = {"id": "c", "name": "depth_of", "arguments": {"pond": 1}, "requestor": "assistant"}
+    messages = [
+        said(0, "assistant", "Hi!"),
+        said(1, "user", "How deep?", usage={"completion_tokens": 5, "prompt_tokens": 100}),
+        said(2, "assistant", None, tool_calls=[call], usage={"completion_tokens": 7, "prompt_tokens": 200}, cost=0.5),
+        said(3, "tool", "no such pond", id="c", requestor="assistant", error=True),
+        said(4, "tool", "on", id="u", requestor="user", error=False),
+        said(5, "assistant", "Nobody knows.", usage={"completion_tokens": 9, "prompt_tokens": 300}),
+    ]
+    run = {"id": "s", "task_id": "7", "trial": 0, "termination_reason": "user_stop", "reward_info": {"reward": 0.0}, "messages": messages}
+    info = {"num_trials": 1, "agent_info": {"llm": "gpt-4.1"}, "environment_info": {"domain_name": "ponds"}}
+    results = {"timestamp": "2025-06-01T00:00:00", "info": info, "tasks": [{"id": "7"}], "simulations": [run]}
+    assert held(tmp_path, {"r.json": results}) == Held("tau_bench", 500, 16, 1, 1)
+    ((_, trace),) = read(tmp_path, {})
+    assert (trace.rewards, trace.meta["models"]) == ({"team": 0.0}, ["gpt-4.1"])
+    assert trace.meta["import"]["lacks"]["the tokens and calls of the simulated user"] == 1
+
+
+def test_what_adk_s_server_streams_is_read_without_its_pieces(tmp_path: Path) -> None:
+    piece = {"author": "guide", "content": {"parts": [{"text": "De"}]}, "partial": True}
+    usage = {"prompt_token_count": 9, "candidates_token_count": 3, "total_token_count": 12}
+    whole = {"author": "guide", "content": {"parts": [{"text": "Deep."}]}, "partial": False, "turn_complete": True, "usage_metadata": usage}
+    assert held(tmp_path, {"a.jsonl": lines(piece, whole)}) == Held("google_adk", 9, 3, 0)
+
+
+# -- VS Code, CrewAI ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_vs_code_wrote_again_is_one(tmp_path: Path) -> None:
+    def call(text: str) -> dict[str, Any]:
+        done = {"commandLine": {"original": "ls"}, "terminalCommandOutput": {"text": text}, "kind": "terminal"}
+        return {"kind": "toolInvocationSerialized", "toolCallId": "c", "toolId": "run_in_terminal", "toolSpecificData": done}
+
+    asked = {"requestId": "r", "timestamp": 1790000001000, "message": {"text": "How deep?"}, "response": []}
+    session = {"version": 3, "sessionId": "s", "creationDate": 1790000000000, "requests": [asked]}
+    changes = [{"kind": 2, "k": ["requests", 0, "response"], "v": v} for v in ([call("")], [call("pond.txt"), {"value": "Deep."}])]
+    assert held(tmp_path, {"s.jsonl": lines({"kind": 0, "v": session}, *changes)}) == Held("vscode_chat", 0, 0, 1)
+
+
+def crew(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "timestamp": f"2026-06-01T10:00:0{name[-1]}Z", "event_id": name, "agent_role": "Diver", **more}
+
+
+def test_crewai_s_events_without_fingerprints_and_two_calls_of_one_tool_at_once(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 20, "completion_tokens": 5}
+    events = [
+        crew("crew_kickoff_started", "e0", crew_name="Pond"),
+        crew("llm_call_completed", "e1", model="gpt-4.1", response="I look.", usage=usage),
+        crew("tool_usage_started", "e2", tool_name="depth", tool_args={"at": "north"}),
+        crew("tool_usage_started", "e3", tool_name="depth", tool_args={"at": "south"}),
+        crew("tool_usage_finished", "e4", tool_name="depth", started_event_id="e3", output="3 m"),
+        crew("tool_usage_finished", "e5", tool_name="depth", started_event_id="e2", output="2 m"),
+    ]
+    for name, content in (("lines", lines(*events)), ("list", json.dumps(events)), ("events", json.dumps({"events": events}))):
+        assert held(tmp_path / name, {"c.jsonl" if name == "lines" else "c.json": content}) == Held("crewai", 20, 5, 2)
+    traces = [trace for _, trace in read(tmp_path / "list", {})]
+    told = {e.id: traces[0].text(e) for e in traces[0].events if e.type in ("tool_call", "tool_result")}
+    assert {told[f"{name}:result"]: told[name] for name in told if f"{name}:result" in told} == {
+        "2 m": '{"at":"north"}',
+        "3 m": '{"at":"south"}',
+    }
+
+
 # -- What only looks like one of these ---------------------------------------------------------------------------------------
 
 
