@@ -396,6 +396,44 @@ def test_what_adk_s_server_streams_is_read_without_its_pieces(tmp_path: Path) ->
     assert held(tmp_path, {"a.jsonl": lines(piece, whole)}) == Held("google_adk", 9, 3, 0)
 
 
+# -- VS Code, CrewAI ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_vs_code_wrote_again_is_one(tmp_path: Path) -> None:
+    def call(text: str) -> dict[str, Any]:
+        done = {"commandLine": {"original": "ls"}, "terminalCommandOutput": {"text": text}, "kind": "terminal"}
+        return {"kind": "toolInvocationSerialized", "toolCallId": "c", "toolId": "run_in_terminal", "toolSpecificData": done}
+
+    asked = {"requestId": "r", "timestamp": 1790000001000, "message": {"text": "How deep?"}, "response": []}
+    session = {"version": 3, "sessionId": "s", "creationDate": 1790000000000, "requests": [asked]}
+    changes = [{"kind": 2, "k": ["requests", 0, "response"], "v": v} for v in ([call("")], [call("pond.txt"), {"value": "Deep."}])]
+    assert held(tmp_path, {"s.jsonl": lines({"kind": 0, "v": session}, *changes)}) == Held("vscode_chat", 0, 0, 1)
+
+
+def crew(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "timestamp": f"2026-06-01T10:00:0{name[-1]}Z", "event_id": name, "agent_role": "Diver", **more}
+
+
+def test_crewai_s_events_without_fingerprints_and_two_calls_of_one_tool_at_once(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 20, "completion_tokens": 5}
+    events = [
+        crew("crew_kickoff_started", "e0", crew_name="Pond"),
+        crew("llm_call_completed", "e1", model="gpt-4.1", response="I look.", usage=usage),
+        crew("tool_usage_started", "e2", tool_name="depth", tool_args={"at": "north"}),
+        crew("tool_usage_started", "e3", tool_name="depth", tool_args={"at": "south"}),
+        crew("tool_usage_finished", "e4", tool_name="depth", started_event_id="e3", output="3 m"),
+        crew("tool_usage_finished", "e5", tool_name="depth", started_event_id="e2", output="2 m"),
+    ]
+    for name, content in (("lines", lines(*events)), ("list", json.dumps(events)), ("events", json.dumps({"events": events}))):
+        assert held(tmp_path / name, {"c.jsonl" if name == "lines" else "c.json": content}) == Held("crewai", 20, 5, 2)
+    traces = [trace for _, trace in read(tmp_path / "list", {})]
+    told = {e.id: traces[0].text(e) for e in traces[0].events if e.type in ("tool_call", "tool_result")}
+    assert {told[f"{name}:result"]: told[name] for name in told if f"{name}:result" in told} == {
+        "2 m": '{"at":"north"}',
+        "3 m": '{"at":"south"}',
+    }
+
+
 # -- What only looks like one of these ---------------------------------------------------------------------------------------
 
 
