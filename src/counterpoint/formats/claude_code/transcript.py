@@ -28,7 +28,8 @@ from counterpoint.formats.claude_code.conversation import (
 )
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importing.lane import Lane
-from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, as_list, compact, count, number, seconds, string, text_of
 from counterpoint.trace.keys import STATED, STOP_REASON
 from counterpoint.trace.quantities import NO_TRANSCRIPT, PLACEHOLDER
 
@@ -40,6 +41,7 @@ _DENIED = "The user doesn't want to proceed"
 _NOT_HUMAN = ("<system-reminder>", "<command-name>", "<command-message>", "<local-command-", "<bash-", "Caveat: The messages")
 _CHARACTERS = 10
 """On average a token of what a model says has fewer characters than this."""
+_OF_RUN = "those that the snapshot of the run states"
 _CLIENTS_OWN = re.compile(r"a([a-z_]+)-[0-9a-f]+")
 _ENDED = re.compile(r"teammate_terminated:?\s*(\S+)|(\S+) (?:has )?(?:shut down|terminated)")
 
@@ -101,6 +103,11 @@ class Transcript:
             lane.spawn(name, role=role or "workflow-agent", name=called, at=at, id=f"{call}:{name}", extra=what)
             self.draft.report.linked("workflow run")
             self._parent[name], self._results[name] = lane.agent, result
+            if own is None:  # its transcript is gone: its total stands in the snapshot
+                self.draft.report.lacks[NO_TRANSCRIPT] += 1
+                if total := count(about.get("tokens")):
+                    told = StatedUsage(Usage(total), _OF_RUN, None, None, string(about.get("model")))
+                    self._totals(name, told, None, lane.agent)
 
     # -- playing ---------------------------------------------------------------------------------------------------------
 
@@ -189,7 +196,7 @@ class Transcript:
         name, call = string(block.get("name")) or "unnamed", string(block.get("id")) or ""
         args = as_dict(block.get("input"))
         if name in SPAWNS:
-            self._spawn(call, args, at, lane)
+            self._spawn(name, call, args, at, lane)
         elif name == _SENDS:
             self._send(call, args, at, lane)
         else:
@@ -198,7 +205,7 @@ class Transcript:
             if name == "TaskStop" and (task := self._named(str(args.get("task_id")))) in self.links.linked():
                 lane.despawn(task, at=at, id=f"{call}:stop")
 
-    def _spawn(self, call: str, args: dict[str, Any], at: float | None, lane: Lane) -> None:
+    def _spawn(self, tool: str, call: str, args: dict[str, Any], at: float | None, lane: Lane) -> None:
         answer, child = self.links.answers.get(call), self.links.child.get(call)
         role = string(args.get("subagent_type")) or "general-purpose"
         failed = answer is not None and answer.is_error and child is None
@@ -208,6 +215,8 @@ class Transcript:
             self.links.child[call] = child
             self.draft.report.loose(f"{call}: its agent has no id and no transcript")
         what = {name: args.get(name) for name in ("run_in_background", "description", "isolation")}
+        more = {name: value for name, value in args.items() if name != "prompt" and name not in what}
+        what |= {"tool_name": tool, "arguments": more or None}
         lane.spawn(
             child,
             role=role,
