@@ -45,7 +45,8 @@ def draw(rows: Rows, kind: str) -> bytes:
             y = [rows[f"{name}, 2 q*: hacks"]["value"] for name in names]
             right.plot(x, y, color=its.colour, marker=its.marker, linestyle=its.dash, label=hack.replace("_", " "))
             for at, (a, b, scale) in enumerate(zip(x, y, SCALES, strict=True)):
-                right.annotate(f"x{scale:g}", (a, b), textcoords="offset points", xytext=(4, 5 + 6 * (k * (at % 2))), fontsize=6.5)
+                place = (4, 5 + 6 * (k * (at % 2)))
+                right.annotate(f"x{scale:g}", (a, b), textcoords="offset points", xytext=place, fontsize=6.5)
         right.set(xscale="log", xlabel="forks an episode, at 2 q*", ylabel="hacks", title="Harsher fines, fewer audits")
         right.legend(loc="upper right")
         return picture(out, kind)

@@ -51,6 +51,11 @@ def _every(seed: int, seeds: int) -> range:
     return range(seed, seed + seeds)
 
 
+def _most(name: str, samples: list[float], target: float) -> ClaimRow:
+    """Held by the upper end of the interval, where there is one."""
+    return at_most(name, samples, target, by="high" if len(samples) > 1 else "mean")
+
+
 @cache
 def _tables(seed: int) -> dict[str, Table]:
     """Played once for both parts that learn in TeamWorld."""
@@ -111,12 +116,12 @@ def _around(hack: str, runs: list[_Arms], *, is_held: bool) -> Iterator[ClaimRow
     name = f"{hack}, q* / 2: hacks"
     yield at_least(name, below, 0.9) if is_held else reported(name, below)
     name = f"{hack}, 2 q*: hacks"
-    yield at_most(name, above, 0.1) if is_held else reported(name, above)
+    yield _most(name, above, 0.1) if is_held else reported(name, above)
     name, agrees = f"{hack}: share of the fixed q on the predicted side", [r.agrees() for r in runs]
     yield at_least(name, agrees, 0.75, by="mean") if is_held else reported(name, agrees)
     yield reported(f"{hack}, 2 q*: true return lost", [r.lost("2 q*") for r in runs])
     if hack != COLLUSION:
-        yield at_most(f"{hack}, 2 q*: works on half of the questions", [r.ends["2 q*"].shirks for r in runs], 0.05)
+        yield _most(f"{hack}, 2 q*: works on half of the questions", [r.ends["2 q*"].shirks for r in runs], 0.05)
     yield reported(f"{hack}: honest acts that an audit finds without effect", [r.table.null_share for r in runs])
     yield reported(f"{hack}, 2 q*: calls over those without audits", [r.ends["2 q*"].cost for r in runs])
 
