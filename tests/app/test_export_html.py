@@ -28,6 +28,7 @@ from counterpoint.app.viewer.overview import overview
 from counterpoint.app.viewer.panels.advise import advise
 from counterpoint.app.viewer.panels.blame import blame
 from counterpoint.app.viewer.panels.safety import safety
+from counterpoint.app.viewer.panels.story import story
 from counterpoint.errors import InputError, NotFound, Refused
 from counterpoint.formats.masking import masked
 from counterpoint.testing import synthetic_trace
@@ -82,7 +83,7 @@ def test_the_block_holds_what_the_server_would_say(tmp_path: Path) -> None:
     assert whole["masked"] == dict(found) == told["masked"]
     one = whole["traces"][trace.trace_id]
     assert one["about"] == plain(overview(trace)) | {"can_fork": False, "fork_refusal": "This page is a file: open the trace with counterpoint view to fork it."}
-    panels = {"advise": advise.offline(trace), "blame": blame.answer(trace), "safety": safety.answer(trace)}  # type: ignore[misc]
+    panels = {"advise": advise.offline(trace)} | {panel.name.lower(): panel.answer(trace) for panel in (blame, safety, story)}  # type: ignore[misc]
     assert one["panels"] == {name: plain(answer) for name, answer in panels.items()}
     assert [m["id"] for m in one["methods"]] == [m.id for m in methods(trace)]
     answering = {m["id"] for m in one["methods"] if m["refusal"] is None}

@@ -135,6 +135,7 @@ def test_a_run_that_costs_far_more_than_those_before_it(tmp_path: Path) -> None:
         store.add(made("far", [], began=1e9 + 7 * DAY, cost=9.0))
         (jump,) = issues(store=store)
     assert (jump.kind, [e.trace_id for e in jump.examples], jump.cost_usd) == ("cost_jump", ["far"], 9.0)
+    assert jump.examples[0].event == "s"
     assert jump.examples[0].words == "$9.00; the 6 runs before it had a median of $1.05"
 
 

@@ -142,7 +142,7 @@ def test_the_command_says_both_times_and_what_cannot_be_said() -> None:
     assert "Compared: model:m-1 last:7d" in text
     assert "+$3.00" in text
     assert "too few to say" in text  # of each project alone
-    assert "Left out, for their time is not known: 1 run." in text
+    assert "Left out, for their time is not known: 1 run." in " ".join(text.split()), "on a screen of any width"
 
 
 def test_a_page_of_it_and_one_clear_error(place: Path, run: Callable[..., tuple[int, str, str]]) -> None:

@@ -149,6 +149,22 @@ def test_a_transcript_that_no_spawn_names_is_a_sub_agent_s(tmp_path: Path) -> No
     assert trace.meta["sub_agents"] == ["z9"]
 
 
+def test_agents_that_begin_with_a_copy_of_the_main_transcript_do_not_take_it(tmp_path: Path) -> None:
+    """A fork, and the client's own agent that sums up: their files come before the session's by name."""
+    main = [*MAIN, *BACK, said("a3", 30, use("c2", "Agent", prompt="Or so?"), tokens=400)]
+    again = [record | {"uuid": f"f{k}", "isSidechain": True} for k, record in enumerate(main)]
+    fork = [*again, told("f8", 31, "Or so?"), said("f9", 32, "So.", tokens=5000)]
+    sums_up = [*main[:2], *SUB, told("k1", 40, "Sum up."), said("k2", 41, "All of it.", tokens=9000)]
+    main += [result("u9", 33, "c2", "So.", {"status": "completed", "agentId": "afork1"})]
+    trace = one(tmp_path, main, **{"afork1": fork, "acompact-0123": sums_up, "x1": SUB})
+    assert tokens(trace) == (302 + 401, 3002 + 5001 + 9001, 302 + 401 + 3002 + 5001 + 9001)
+    by_agent = {agent: sum((e.tokens_in or 0) for e in trace.events if e.agent == agent) for agent in ("main", "x1")}
+    assert by_agent == {"main": 700, "x1": 3000}
+    assert "acompact-0123" in trace.meta["sub_agents"]
+    assert {e.role for e in trace.events if e.agent == "acompact-0123"} == {"compact"}
+    assert trace.meta["import"]["links"].get("unlinked", 0) == 0
+
+
 def test_peers_are_no_sub_agents() -> None:
     from counterpoint.trace import Event
 
@@ -293,6 +309,31 @@ def test_a_copy_does_not_count_its_sub_agents_again(tmp_path: Path) -> None:
     for steps in ([[one], [two]], [[two], [one]], [[one, two]]):
         folder = tmp_path / "-".join("".join(n[-1] for n in names) for names in steps)
         assert imported(folder, *steps, sessions=sessions) == {"1": 302 + 77, "2": 401}, steps
+
+
+def test_a_fork_with_uuids_of_its_own_counts_what_it_added(tmp_path: Path) -> None:
+    """The SDK's forks say which records they copied; the original went on, and is the longer file."""
+    copied = [r | {"uuid": f"n{k}", "forkedFrom": {"sessionId": f"{ID}1", "messageUuid": r["uuid"]}} for k, r in enumerate(FIRST)]
+    sessions = {f"{ID}1": [*RESUMED, said("a4", 14, "Five.", tokens=1600)], f"{ID}2": [*copied, said("a9", 15, "Four.", tokens=800)]}
+    assert imported(tmp_path, list(sessions), sessions=sessions) == {"1": 302 + 401 + 1601, "2": 801}
+
+
+def test_the_copy_that_has_the_sub_agents_keeps_them(tmp_path: Path) -> None:
+    """Resumed in another folder, where the sub-agents' files are not: shorter, and it knows less."""
+    first, again = [*MAIN, *BACK], [*MAIN, *BACK, told("u3", 60, "More."), said("a3", 61, "Three.", tokens=400)]
+    looks = [said(f"x2{k}", 6 + k / 4, "I look on.", tokens=10) for k in range(6)]
+    for k, order in enumerate([["one"], ["two"]], 1):
+        folder, steps = tmp_path / str(k), [*order, *({"one", "two"} - set(order))]
+        for steps_at_once in ([steps], [[step] for step in steps]):
+            with Store(folder / f"store{len(steps_at_once)}") as store:
+                for names in steps_at_once:
+                    if "one" in names:
+                        beside = {f"one/{ID}1/subagents/agent-x1.jsonl": [*SUB[:2], *looks, SUB[2]]}
+                        write(folder, {f"one/{ID}1.jsonl": first, **beside}, f"{ID}1")
+                    if "two" in names:
+                        write(folder, {f"two/{ID}2.jsonl": again}, f"{ID}2")
+                    list(import_sessions(find([folder / name for name in names]).sessions, store))
+                assert {row.id[-1]: row.tokens for row in store.rows()} == {"1": 302 + 3002 + 66, "2": 401}, steps_at_once
 
 
 def test_runs_of_one_task_are_no_copies(tmp_path: Path) -> None:

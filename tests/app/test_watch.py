@@ -386,6 +386,11 @@ def test_the_printed_file_is_what_holds_without_one(tmp_path: Path) -> None:
         ('[tell]\nwebhooks = ["file:///etc/passwd"]\n', "not the address of a webhook"),
         ('[tell]\nmail = ["ada"]\n', "not an e-mail address"),
         ('[tell]\nsecret_env = "NOT_SET_ANYWHERE"\n', "secret_env"),
+        ('[judge]\nmodels = "local:x"\n', "no setting named 'models'"),
+        ('[judge]\nmodel = "local:x"\n', "the model has no rubric"),
+        ("[judge]\ntokens = -1\n", "judge.tokens is -1"),
+        ('[judge]\ntell = "wrong"\n', "judge.tell is 'wrong'"),
+        ('[judge]\nkey_env = "NOT_SET_ANYWHERE"\n', "judge.key_env"),
         ("[tell\n", "is not valid TOML"),
     ],
 )

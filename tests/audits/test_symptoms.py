@@ -31,6 +31,7 @@ def only(story: Story, kind: str) -> Symptom:
         ("API Error: 529 overloaded_error", "limit"),
         ("context deadline exceeded", "timeout"),
         ("ECONNREFUSED 127.0.0.1", "network"),
+        ("MCP error -32000: Connection closed", "network"),
         ("Request failed with status code 404", "http"),
         ("bash: pnpm: command not found", "command"),
         ("ls: cannot access 'a': No such file or directory", "path"),

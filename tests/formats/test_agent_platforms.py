@@ -21,7 +21,10 @@ from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.parents import root_of
 from counterpoint.trace import Event, Trace
 
-SOURCES = ("agent_framework", "agentrx", "chat_messages", "managed_agents", "mlflow", "openai_agents", "openhands", "strands")
+SOURCES = (
+    "agent_framework", "agentrx", "chat_messages", "managed_agents", "mlflow", "openai_agents", "openhands", "strands",
+    "trace_elephant", "who_and_when_pro",
+)  # fmt: skip
 ODD: list[Any] = [None, [], {}, [{}], "", "odd", -1, 1e400, True, ["a"], {"type": []}]
 
 

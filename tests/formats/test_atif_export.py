@@ -157,6 +157,15 @@ def test_what_comes_back(pair: Trace) -> None:
     assert found.meta["import"]["links"] == {"exact": {"trajectory_id": 1}, "unlinked": 1}
 
 
+def test_words_of_a_person_that_two_agents_read_were_said_once() -> None:
+    said = Event(id="h", t=0.0, type="human_intervention", agent="user", role="user", content_ref="q")
+    did = [Event(id=agent, t=k, type="message", agent=agent, content_ref="a") for k, agent in enumerate(("ann", "ben"), 1)]
+    edges = [Edge("h", "ann", "message"), Edge("h", "ben", "message")]
+    found = again(Trace(trace_id="t", task_id="t", events=[said, *did], edges=edges, contents={"q": "Where?", "a": "Here."}))
+    (asked,) = [e for e in found.events if e.type == "human_intervention"]
+    assert {e.agent for e in found.events if Edge(asked.id, e.id, "message") in found.edges} == {"ann", "ben"}
+
+
 def test_what_was_read_from_a_peer_is_an_edge_again() -> None:
     texts = {"hi": "I have the key.", "ok": "Then open it."}
     said = Event(id="m", t=0.0, type="message", agent="ann", to="ben", source="peer", content_ref="hi")
@@ -210,6 +219,8 @@ def test_the_logs_of_others_become_trajectories_and_come_back(name: str) -> None
         found = again(trace)
         assert found.members == trace.members
         assert spent(found) == spent(trace)
+        assert found.costs.get("cost_usd") == pytest.approx(trace.costs.get("cost_usd"))
+        assert (found.tokens, *map(found.meta.get, ("title", "project"))) == (trace.tokens, *map(trace.meta.get, ("title", "project")))
         assert {agent: sorted(did) for agent, did in order(found).items()} == {a: sorted(did) for a, did in order(trace).items()}
 
 

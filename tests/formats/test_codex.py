@@ -154,6 +154,8 @@ def test_a_cell_worked_only_where_its_commands_did(shown: str, ok: bool) -> None
     assert result_of(parts)[1] is ok
     failed = [{**parts[0], "text": "Script failed\nWall time 0.1 seconds\nOutput:\n"}, parts[1]]
     assert result_of(failed)[1] is False
+    assert result_of("apply_patch verification failed: Failed to find expected lines in a.py")[1] is False
+    assert result_of("notes: apply_patch verification failed")[1] is None  # a file may hold the same words
 
 
 def test_a_growing_log_keeps_its_ids() -> None:

@@ -12,7 +12,7 @@ beforeEach(() => { ownKeys.value = {}; });
 test("the keys of the specification, each once", () => {
   const keys = COMMANDS.map((command) => command.key).filter(Boolean);
   expect(new Set(keys).size).toBe(keys.length);
-  const wanted = ["?", "/", "ctrl+k", "1", "2", "3", "4", "5", "6", "7", "[", "]", "w", "s", "a", "d", "arrowleft", "arrowright", "arrowup",
+  const wanted = ["?", "/", "ctrl+k", "1", "2", "3", "4", "5", "6", "7", "8", "[", "]", "w", "s", "a", "d", "arrowleft", "arrowright", "arrowup",
     "arrowdown", "p", "c", ".", ",", "f", "m", "b", "x", "n", "y", " ", "t", "j", "k", "enter"];
   expect([...keys].sort()).toEqual([...wanted].sort());
 });

@@ -5,13 +5,13 @@ their importer leaves the copy out; here it is found in what the store has alrea
 `source_of` keeps of every trace, and then event by event: the same id, moment, words and tokens. Runs that only do the same task
 have other moments; a source without a clock has no copies, and runs that stand in one file are none.
 
-Always true: the shorter of two sessions keeps what both have, the one that is stored where they are as long; the other holds what
-it added, and names it in `meta.resumed_from`.
+Always true: of two sessions the one that has the transcripts of the sub-agents keeps what both have, else the one whose main
+transcript is shorter, else the one that is stored; the other holds what it added, and names it in `meta.resumed_from`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from counterpoint.store import Store
 from counterpoint.trace import Event, Trace
 from counterpoint.trace.keys import BEGAN, RESUMED_FROM
 from counterpoint.trace.quantities import NO_TRANSCRIPT
+from counterpoint.trace.sides import sub_agents
 from counterpoint.trace.trace import summed_costs
 
 COPIED = "events copied from another session: counted there"
@@ -45,28 +46,24 @@ def without_copies(batch: Sequence[Kept], store: Store) -> tuple[list[Kept], lis
         here.setdefault(_mark(str(row.source)), {})[row.id] = Stored(store.get(row.id), row.source)
     out: list[Kept] = []
     changed: dict[str, Stored] = {}
-    for outcome, trace, source in sorted(batch, key=lambda one: len(one[1].events)):
+    for _, trace, source in sorted(batch, key=lambda one: len(one[1].events)):
         others = here.setdefault(_mark(source), {})
         for name in sorted(others.keys() - {trace.trace_id}):
-            before = trace
             trace, other = _settled(trace, others[name].trace)
-            outcome.tokens -= int(before.tokens or 0) - int(trace.tokens or 0)
-            outcome.events -= len(before.events) - len(trace.events)
             if other is not others[name].trace:
                 others[name] = changed[name] = others[name]._replace(trace=other)
+        others[trace.trace_id] = Stored(trace, source)
+    for outcome, before, source in batch:
+        trace = here[_mark(source)][before.trace_id].trace
+        outcome.tokens -= int(before.tokens or 0) - int(trace.tokens or 0)
+        outcome.events -= len(before.events) - len(trace.events)
         if trace.events:
-            others[trace.trace_id] = Stored(trace, source)
             out.append((outcome, trace, source))
         else:
             outcome.status = "unchanged" if outcome.status == "added" else outcome.status
-            outcome.traces.remove(trace.trace_id)
+            outcome.traces.remove(before.trace_id)
     own = {trace.trace_id for _, trace, _ in batch}
-    return _in_order(out, batch), [one for name, one in changed.items() if name not in own]
-
-
-def _in_order(out: Iterable[Kept], batch: Sequence[Kept]) -> list[Kept]:
-    place = {id(outcome): k for k, (outcome, _, _) in enumerate(batch)}
-    return sorted(out, key=lambda one: place[id(one[0])])
+    return out, [one for name, one in changed.items() if name not in own and one.trace.events]
 
 
 def _mark(source: str) -> str:
@@ -79,9 +76,20 @@ def _settled(trace: Trace, other: Trace) -> tuple[Trace, Trace]:
     both = _copies(trace, other) if _files(trace) != _files(other) else set()
     if not both:
         return trace, other
-    if len(trace.events) < len(other.events):
+    if _rank(trace, both) < _rank(other, both):
         return trace, _cut(other, trace, both)
     return _cut(trace, other, both), other
+
+
+def _rank(trace: Trace, both: set[str]) -> tuple[int, int]:
+    """What of two sessions keeps what both have comes first: it knows more of the sub-agents, and goes on less far itself."""
+    made, subs = _made(trace, both), sub_agents(trace)
+    return -sum(e.agent in made for e in trace.events), sum(e.agent not in subs for e in trace.events)
+
+
+def _made(trace: Trace, both: set[str]) -> set[str]:
+    """The sub-agents that what both have spawned."""
+    return {e.to for e in trace.events if e.id in both and e.type == "spawn" and e.to is not None}
 
 
 def _files(trace: Trace) -> object:
@@ -103,7 +111,7 @@ def _said(e: Event) -> tuple[object, ...]:
 def _cut(trace: Trace, other: Trace, both: set[str]) -> Trace:
     """A trace without the events that another has, and without what it says of sub-agents that are the other's."""
     last = max((e.at for e in other.events if e.at is not None), default=float("inf"))
-    made = {e.to for e in trace.events if e.id in both and e.type == "spawn" and e.to is not None}
+    made = _made(trace, both)
     gone = both | {e.id for e in trace.events if e.agent in made and (e.at is None or e.at <= last)}
     events = [e for e in trace.events if e.id not in gone]
     edges = [edge for edge in trace.edges if edge.src not in gone and edge.dst not in gone]

@@ -31,7 +31,7 @@ from counterpoint.errors import CounterpointError
 from counterpoint.trace import Trace
 from counterpoint.trace.activity import moments, waiting_of
 
-VERSION = 2
+VERSION = 3
 """Of the detectors: what another version found is looked for again."""
 KINDS = {
     "injection": "texts from outside that give orders",
@@ -85,7 +85,7 @@ _SHARED = (
      r"context (?:length|window)|prompt is too long|maximum context|too many tokens|exceeds maximum"),
     ("timeout", "{}: times out", r"timed? ?out|deadline exceeded|took too long|no answer (?:with)?in \d"),
     ("network", "{}: the network fails",
-     r"econnre|connection (?:refused|reset|error)|getaddrinfo|name or service|socket hang|\bssl\b"),
+     r"econnre|connection (?:refused|reset|closed|error)|getaddrinfo|name or service|socket hang|\bssl\b"),
     ("http", "{}: a page or service answers with an error", r"status code [45]\d\d|http error|\b404\b|\b50[0-4]\b"),
     ("unknown_tool", "{}: a tool that does not exist",
      r"(?:unknown|no such) tool|tool .* (?:not found|does not exist|not available)"),

@@ -77,10 +77,8 @@ def _trace(session: Session, test: str, target: str, name: str, rows: list[dict[
     if project := folder_name(source.get("cwd")):
         draft.meta["project"] = project
     play(draft, [Dialogue(entries=entries)])
-    if cost is not None:  # the run's own, where list prices would say what each step cost
-        for fields in draft.rows.values():
-            fields.pop("cost_usd", None)
-        draft.costs["cost_usd"] = cost
+    if cost is not None:
+        draft.own_cost(cost)
     draft.lane(MAIN).stops()
     yield from draft.traces()
 

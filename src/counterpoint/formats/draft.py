@@ -71,6 +71,12 @@ class Draft(DraftRows):
         self.has_one_clock = True
         """Whether one machine wrote all times; spans of several processes may have as many clocks."""
 
+    def own_cost(self, usd: float) -> None:
+        """The run's own cost, where list prices would say what each step cost."""
+        for row in self.rows.values():
+            row.pop("cost_usd", None)
+        self.costs["cost_usd"] = usd
+
     def traces(self) -> Iterator[Trace]:
         """The trace, or nothing when no event was put down."""
         if self.rows:

@@ -52,7 +52,8 @@ def _sniff(head: bytes) -> bool:
         return b'"trace_metadata"' in head or b'"request_metadata"' in head or any(mark in head for mark in _MARKS)
     if "resourceSpans" in keys or "resource_spans" in keys:
         return False  # OTLP that MLflow exported
-    return ("spans" in keys or "trace" in keys) and any(mark in head for mark in _MARKS)
+    has_spans = "spans" in keys or "trace" in keys or ("data" in keys and b'"spans"' in head)
+    return has_spans and any(mark in head for mark in _MARKS)
 
 
 def _read(session: Session) -> Iterator[Trace]:
@@ -70,7 +71,7 @@ def _parts(trace: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]
     """What is known of a trace, and its spans."""
     inner = as_dict(opened(trace.get("trace")))
     whole = inner if "data" in inner else trace
-    head = as_dict(whole.get("info")) or {k: v for k, v in trace.items() if k not in ("spans", "trace")}
+    head = as_dict(whole.get("info")) or {k: v for k, v in trace.items() if k not in ("spans", "trace", "data")}
     listed = as_list(opened(as_dict(whole.get("data")).get("spans"))) or as_list(opened(trace.get("spans")))
     return head, [span for one in listed if (span := as_dict(opened(one)))]
 

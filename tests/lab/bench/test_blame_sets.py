@@ -68,7 +68,7 @@ def test_shares_have_wilsons_interval_by_source() -> None:
     assert (told["x", "a step at random"].share, told["x", "a step at random"].low) == (0.25, None)
 
 
-@pytest.mark.parametrize("source", ["who_and_when", "agentrx", "trail"])
+@pytest.mark.parametrize("source", ["who_and_when", "agentrx", "trail", "who_and_when_pro", "trace_elephant"])
 def test_sets_as_they_are_published(run: Ends, source: str) -> None:
     code, out, _ = run("bench", "blame", LOGS / source, "--json")
     rows = [json.loads(line) for line in out.splitlines()]

@@ -493,8 +493,12 @@ def test_the_model_that_was_named_for_changed_calls(small: Trace, monkeypatch: p
     with pytest.raises(Refused, match=r"lab\.tools:ours") as error:
         named_model(meta(tools={"lab.tools:ours": {}}), asked)
     assert error.value.where == small.trace_id
-    with pytest.raises(InputError, match="cannot be read"):
-        named_model(Trace(trace_id="t", task_id="q", events=[]), asked)
+    made.clear()
+    logged = Trace(trace_id="t", task_id="q", events=[])  # a logged session: the endpoint goes on, without a task of ours
+    named_model(logged, asked)
+    assert made == [("openai:x", {"base_url": "http://127.0.0.1:9"})]
+    with pytest.raises(InputError, match="no logged session"):
+        named_model(logged, asked | {"model_name": "fake:1"})
 
 
 def test_an_effect_is_paired_on_one_fresh_noise() -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 import counterpoint.store.disk as disk
 from counterpoint.app.human_scores import author
@@ -32,6 +33,7 @@ from counterpoint.store import Store
 from counterpoint.store.annotations import AnnotationFile, Change, IssueMark
 from counterpoint.store.disk import SumError
 from counterpoint.store.summary import Summary
+from counterpoint.trace import Trace
 from counterpoint.trace.tabular import Tabular
 
 if TYPE_CHECKING:
@@ -41,10 +43,12 @@ STATES = ("open", "resolved", "ignored")
 """What people decide; `regressed` follows from it."""
 _MEMORY = "issues.cache"
 _EXAMPLES, _WEEKS, _WEEK_S = 3, 8, 7 * 86400.0
+_DEAREST = "dearest"
+"""Of what is remembered of a run: no symptom, but where a cost jump is shown."""
 _EARLIER, _FEWEST = 30, 5
 """Earlier runs of a project that a run's cost is held against: at most, and at least."""
-_TIMES, _DEVIATIONS = 3.0, 6.0
-"""A cost jump: this many times the median, and this many deviations above it."""
+_TIMES, _ALWAYS, _DEVIATIONS = 3.0, 30.0, 3.0
+"""A cost jump: so many times the median at least, and always from so many on; between them by deviations of the logarithms."""
 
 
 class Example(Struct, frozen=True):
@@ -234,6 +238,7 @@ def _look(store: Store, query: str, remember: bool, known: Shown | None, track: 
     memory = _Memory(store, known)
     unread: list[str] = []
     found: dict[str, list[tuple[Summary, Symptom]]] = {}
+    dearest: dict[str, tuple[str, ...]] = {}
     for row in track(rows):
         try:
             shown = memory.of(row.id)
@@ -241,11 +246,14 @@ def _look(store: Store, query: str, remember: bool, known: Shown | None, track: 
             unread.append(f"{row.id}: {error.one_line() if isinstance(error, CounterpointError) else error}")
             continue
         for symptom in shown:
-            found.setdefault(symptom.key, []).append((row, symptom))
+            if symptom.kind == _DEAREST:
+                dearest[row.id] = symptom.events
+            else:
+                found.setdefault(symptom.key, []).append((row, symptom))
     wanted = {row.id for row in rows}
     for row, symptom in _cost_jumps(every):
         if row.id in wanted:
-            found.setdefault(symptom.key, []).append((row, symptom))
+            found.setdefault(symptom.key, []).append((row, replace(symptom, events=dearest.get(row.id, ()))))
     if remember:
         memory.save({row.id for row in every})
     return _Look(found, len(rows) - len(unread), tuple(unread), max((row.active for row in every), default=0.0))
@@ -291,18 +299,35 @@ def _cost_jumps(every: Iterable[Summary]) -> Iterator[tuple[Summary, Symptom]]:
     dated = [row for row in every if row.started is not None and row.cost_usd is not None and row.project and not row.is_open]
     for row in sorted(dated, key=lambda row: (row.started or 0.0, row.id)):
         project, cost = row.project or "", float(row.cost_usd or 0.0)
+        if cost <= 0:  # free runs say nothing of what others cost
+            continue
         costs = before.setdefault(project, [])
         earlier = costs[-_EARLIER:]
         costs.append(cost)
         if len(earlier) < _FEWEST:
             continue
-        middle = statistics.median(earlier)
-        spread = 1.4826 * statistics.median(abs(c - middle) for c in earlier)
-        if middle > 0 and cost > max(_TIMES * middle, middle + _DEVIATIONS * spread):
+        if cost > _usual_most(earlier):
+            middle = statistics.median(earlier)
             words = f"{money(cost)}; the {len(earlier)} runs before it had a median of {money(middle)}"
             name = f"{project}: a run that costs far more than those before it"
             key = symptom_key("cost_jump", project)
             yield row, Symptom("cost_jump", key, name, 1, 1, (), row.started, row.active, int(row.tokens or 0), cost, words)
+
+
+def _dearest(trace: Trace) -> Iterator[Symptom]:
+    """The step that cost the most, by which a run that costs far more is shown."""
+    costs = [(float(event.cost_usd), event.id) for event in trace.events if event.cost_usd]
+    if costs:
+        yield Symptom(_DEAREST, "", "", 1, 0, (max(costs, key=lambda one: one[0])[1],), None, None)
+
+
+def _usual_most(costs: Sequence[float]) -> float:
+    """The most that a run costs of which nobody is told: the median of the logarithms, and three deviations above it (1.4826
+    times the median distance from it, which for a normal draw is its standard deviation), but 3 to 30 times the median."""
+    logs = [math.log(cost) for cost in costs]
+    middle = statistics.median(logs)
+    spread = 1.4826 * statistics.median(abs(one - middle) for one in logs)
+    return math.exp(middle + min(max(math.log(_TIMES), _DEVIATIONS * spread), math.log(_ALWAYS)))
 
 
 # -- what runs showed --------------------------------------------------------------------------------------------------
@@ -333,7 +358,8 @@ class _Memory:
         digest = self._digests.get(name)
         if digest is not None and (known := self._runs.get(name)) is not None and known[0] == digest:
             return known[1]
-        shown = symptoms(self._store.get(name))
+        trace = self._store.get(name)
+        shown = [*symptoms(trace), *_dearest(trace)]
         if digest is not None:
             self._runs[name] = (digest, shown)
             self._is_new = True

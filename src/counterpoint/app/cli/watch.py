@@ -16,7 +16,7 @@ import click
 from counterpoint.app.terminal.options import cap_option, caps_of, list_option
 from counterpoint.app.terminal.output import SCHEMA_VERSION, emit, json_option, note
 from counterpoint.app.terminal.store import open_store, store_option
-from counterpoint.app.watch.settings import CAPS, EXAMPLE, watch_settings
+from counterpoint.app.watch.settings import CAPS, EXAMPLE, WatchSettings, watch_settings
 from counterpoint.app.words import plain_text
 from counterpoint.display import counted
 from counterpoint.errors import InputError, NotFound
@@ -71,7 +71,7 @@ def watch(paths: tuple[str, ...], once: bool, is_list: bool, store: Path | None,
     places = _places(paths)
     with open_store(store, create=True) as opened:
         asked = {"prices": prices, "format": options["format_"], "project": options["project"], "back_s": back}
-        told = _watch(places, opened, settings.rules, receivers, once=once, as_json=as_json, **asked)
+        told = _watch(places, opened, settings, receivers, once=once, as_json=as_json, **asked)
     if once and told:
         raise click.exceptions.Exit(_FINDING)
 
@@ -89,10 +89,11 @@ def _places(paths: tuple[str, ...]) -> list[str]:
 
 
 def _watch(
-    places: list[str], store: Store, rules: Any, receivers: list[Any], *, once: bool, as_json: bool, **asked: Any
+    places: list[str], store: Store, settings: WatchSettings, receivers: list[Any], *, once: bool, as_json: bool, **asked: Any
 ) -> int:
     """Watch, until it is interrupted or all is told once; how many alerts were."""
     from counterpoint.app.watch.ledger import Ledger
+    from counterpoint.app.watch.model_judge import ModelJudge
     from counterpoint.app.watch.outbox import Outbox
     from counterpoint.app.watch.watcher import Watcher
 
@@ -104,13 +105,17 @@ def _watch(
 
     ledger = Ledger(store.path / "watch")
     outboxes = [Outbox(channel, ledger, remark) for channel in receivers]
-    note(f"watching {', '.join(places)}" + ("" if once else "; Ctrl-C ends it"), quiet=as_json)
-    watcher = Watcher(
-        places, store, ledger, rules, _alert_line(as_json), _outcome_line(as_json), remark, outboxes, **asked
-    )
+    judge = None
     try:
+        judge = ModelJudge(settings.judge, store.path, ledger, remark) if settings.judge.model else None
+        note(f"watching {', '.join(places)}" + ("" if once else "; Ctrl-C ends it"), quiet=as_json)
+        watcher = Watcher(
+            places, store, ledger, settings.rules, _alert_line(as_json), _outcome_line(as_json), remark, outboxes, judge, **asked
+        )
         watcher.once() if once else watcher.run()
     finally:
+        if judge is not None:
+            judge.stop()
         for outbox in outboxes:
             outbox.stop()
         ledger.close()

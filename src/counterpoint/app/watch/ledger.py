@@ -23,6 +23,7 @@ from counterpoint.errors import TryAgain
 from counterpoint.store.append_file import AppendFile
 
 _NAME = "ledger.jsonl"
+_DAY_S = 86_400.0
 _LARGE = 4 << 20
 """From this size on a ledger is written anew when it is opened, with what still counts."""
 
@@ -43,6 +44,8 @@ class _Line(msgspec.Struct, omit_defaults=True):
     """Ids of alerts that everybody has taken, of a ledger that was written anew."""
     judged: tuple[str, str] | None = None
     """A run and its version."""
+    spent: tuple[float, int] | None = None
+    """When, and how many tokens of the model that judges; what was kept back and not taken comes back as less than none."""
 
 
 class Ledger:
@@ -66,6 +69,7 @@ class Ledger:
             """Alerts that somebody has not taken yet, with whom."""
             self._known: dict[str, None] = {}
             self._judged: dict[str, str] = {}
+            self._spent: list[tuple[float, int]] = []
             self._file = self._opened()
 
     def _opened(self) -> AppendFile:
@@ -101,6 +105,8 @@ class Ledger:
         self._known.update(dict.fromkeys(line.known))
         if line.judged is not None:
             self._judged[line.judged[0]] = line.judged[1]
+        if line.spent is not None:
+            self._spent.append(line.spent)
 
     def _settle(self, name: str, who: str) -> None:
         if name in self.pending:
@@ -115,6 +121,8 @@ class Ledger:
             yield _Line(alert=alert, to=tuple(sorted(to)))
         for name, version in self._judged.items():
             yield _Line(judged=(name, version))
+        for spent in self._of_a_day():
+            yield _Line(spent=spent)
 
     def _append(self, *lines: _Line, durably: bool = True) -> None:
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
@@ -177,6 +185,25 @@ class Ledger:
             with self._lock:
                 self._append(_Line(judged=(trace_id, version)), durably=False)
                 self._judged[trace_id] = version
+
+    # -- what the model took
+
+    def tokens_of_a_day(self) -> int:
+        """Tokens of the last 24 hours; a clock that went back frees none."""
+        with self._lock:
+            self._spent = self._of_a_day()
+            return sum(tokens for _, tokens in self._spent)
+
+    def note_spend(self, tokens: int) -> None:
+        """So many are taken, or kept back for a question."""
+        with self._lock:
+            line = _Line(spent=(time.time(), tokens))
+            self._append(line)
+            self._take(line)
+
+    def _of_a_day(self) -> list[tuple[float, int]]:
+        since = time.time() - _DAY_S
+        return [one for one in self._spent if one[0] > since]
 
     def close(self) -> None:
         """Let go of it."""

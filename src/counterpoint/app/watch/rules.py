@@ -41,12 +41,20 @@ def judgement(
     return Judgement(list({one.id: one for one in run.alerts}.values()), stuck)
 
 
+def alert_of(trace: Trace, rule: str, words: str, event: str | None, *subject: str) -> Alert:
+    """An alert of a run; `subject` is what tells it from others of the same rule and run."""
+    agent = None if event is None else trace.events[trace.index[event]].agent
+    return Alert(
+        id=alert_id(rule, trace.trace_id, *subject), rule=rule, trace_id=trace.trace_id, title=clean_title(title_of(trace)),
+        project=clean_title(project_of(trace.meta)), agent=clean_title(agent_names(trace).get(agent or "", agent)), event=event,
+        words=clean(words) or "", at=round(time.time(), 3),
+    )  # fmt: skip
+
+
 class _Run:
     def __init__(self, trace: Trace, rules: Rules, quiet_until: float | None) -> None:
         self._trace, self._rules = trace, rules
         self._quiet = -math.inf if quiet_until is None else quiet_until
-        self._title, self._project = clean_title(title_of(trace)), clean_title(project_of(trace.meta))
-        self._names = agent_names(trace)
         try:
             self._when = moments(trace.events, trace.meta)
         except OverflowError:
@@ -54,13 +62,7 @@ class _Run:
         self.alerts: list[Alert] = []
 
     def _alert(self, rule: str, words: str, event: str | None, *subject: str) -> Alert:
-        name = self._trace.trace_id
-        agent = None if event is None else self._trace.events[self._trace.index[event]].agent
-        return Alert(
-            id=alert_id(rule, name, *subject), rule=rule, trace_id=name, title=self._title, project=self._project,
-            agent=clean_title(self._names.get(agent or "", agent)), event=event, words=clean(words) or "",
-            at=round(time.time(), 3),
-        )  # fmt: skip
+        return alert_of(self._trace, rule, words, event, *subject)
 
     # -- what the audits find
 

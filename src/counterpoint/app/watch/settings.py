@@ -1,4 +1,4 @@
-"""What is watched for and who is told: one TOML file, and what `--cap` changes in it.
+"""What is watched for, who is told and which model judges: one TOML file, and what `--cap` changes in it.
 
 Always true: a name that is not known, a value of the wrong kind and a channel that this machine does not have are one clear error
 before anything is watched; a rule with the limit 0 is off; a secret stands in an environment variable, never in the file.
@@ -35,6 +35,15 @@ desktop = false       # notify-send, or osascript
 mail = []             # addresses, through sendmail: ["ada@example.com"]
 webhooks = []         # each gets a POST of JSON: ["https://example.com/hook"]
 secret_env = ""       # the variable with the secret that signs them
+
+[judge]               # a model's verdict on each run that no longer grows, kept as a note
+model = ""            # openai:NAME, local:NAME; none is asked without one. What it reads is masked
+base_url = ""         # the endpoint of openai:NAME
+key_env = ""          # the variable with its key
+rubric = ""           # a file as `counterpoint notes rubric` prints one
+tell = []             # verdicts that are told: ["wrong"], or on a scale ["1", "2"]
+tokens = 200000       # the most that it takes in 24 hours
+settled_minutes = 10  # a run is judged when nothing of it grew for so long
 """
 _FIX = "counterpoint watch --list prints a file to begin with"
 _LOOPS = 4
@@ -63,11 +72,24 @@ class Tell(Struct, frozen=True, kw_only=True):
     secret_env: str = ""
 
 
+class JudgeSettings(Struct, frozen=True, kw_only=True):
+    """The model that judges, where one is named."""
+
+    model: str = ""
+    base_url: str = ""
+    key_env: str = ""
+    rubric: str = ""
+    tell: tuple[str, ...] = ()
+    tokens: int = 200_000
+    settled_minutes: float = 10.0
+
+
 class WatchSettings(Struct, frozen=True, kw_only=True):
     """All of it."""
 
     rules: Rules = Rules()
     tell: Tell = Tell()
+    judge: JudgeSettings = JudgeSettings()
 
 
 CAPS: dict[str, type] = {"stuck_minutes": float, "failures": int, "agents": int, "depth": int, "dollars": float, "tokens": int}
@@ -85,7 +107,7 @@ def watch_settings(file: Path | None, caps: Mapping[str, Any]) -> WatchSettings:
 
 
 def _of_table(table: dict[str, Any], where: str) -> WatchSettings:
-    parts: dict[str, Any] = {"rules": Rules, "tell": Tell}
+    parts: dict[str, Any] = {"rules": Rules, "tell": Tell, "judge": JudgeSettings}
     for name, values in table.items():
         if name not in parts:
             raise InputError(f"no table [{name}]", where=where, fix=did_you_mean(name, parts))
@@ -93,7 +115,35 @@ def _of_table(table: dict[str, Any], where: str) -> WatchSettings:
             raise InputError(f"{name} is {values!r}, not a table", where=where, fix=_FIX)
     rules = {name: _rule(name, value, where) for name, value in table.get("rules", {}).items()}
     tell = {name: _told(name, value, where) for name, value in table.get("tell", {}).items()}
-    return WatchSettings(rules=Rules(**rules), tell=Tell(**tell))
+    judge = {name: _judging(name, value, where) for name, value in table.get("judge", {}).items()}
+    found = JudgeSettings(**judge)
+    if found.model and not found.rubric:
+        fix = "counterpoint notes rubric > verdict.toml"
+        raise InputError("the model has no rubric", where=f"{where}: judge.rubric", fix=fix)
+    if found.rubric:  # beside the file that names it
+        found = structs.replace(found, rubric=os.path.join(os.path.dirname(where), found.rubric))
+    return WatchSettings(rules=Rules(**rules), tell=Tell(**tell), judge=found)
+
+
+def _judging(name: str, value: Any, where: str) -> Any:
+    usual = getattr(JudgeSettings(), name, None)
+    if usual is None:
+        fix = did_you_mean(name, JudgeSettings.__struct_fields__)
+        raise InputError(f"no setting named {name!r} in [judge]", where=where, fix=fix)
+    if isinstance(usual, str):
+        if not isinstance(value, str):
+            raise InputError(f"judge.{name} is {value!r}", where=where, fix="a text")
+        if name == "key_env" and value and not os.environ.get(value):
+            raise InputError(f"judge.key_env is {value!r}", where=where, fix="the name of an environment variable that is set")
+        return value
+    if isinstance(usual, tuple):
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise InputError(f"judge.{name} is {value!r}", where=where, fix='a list of verdicts: ["wrong"]')
+        return tuple(dict.fromkeys(value))
+    kinds = (int, float) if isinstance(usual, float) else (int,)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < float("inf"):
+        raise InputError(f"judge.{name} is {value!r}", where=where, fix="a number from 0")
+    return value
 
 
 def _rule(name: str, value: Any, where: str) -> Any:

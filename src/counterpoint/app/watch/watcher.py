@@ -20,6 +20,7 @@ from counterpoint.app.import_logs import import_sessions, sessions_under
 from counterpoint.app.watch.alert import Alert
 from counterpoint.app.watch.folders import FileState, Folders
 from counterpoint.app.watch.ledger import Ledger
+from counterpoint.app.watch.model_judge import ModelJudge, Verdicts
 from counterpoint.app.watch.outbox import Outbox
 from counterpoint.app.watch.rules import judgement
 from counterpoint.app.watch.settings import Rules
@@ -52,6 +53,7 @@ class Watcher:
     tell_outcome: Callable[[Outcome], None]
     note: Callable[[str], None]
     outboxes: Sequence[Outbox] = ()
+    judge: ModelJudge | None = None
     prices: Prices = PRICES
     format: str | None = None
     project: str | None = None
@@ -73,6 +75,8 @@ class Watcher:
     def run(self) -> None:
         """Watch until interrupted."""
         self.start()
+        if self.judge is not None:
+            self.judge.start()
         look = recent = work = 0.0
         while True:
             now, spent = time.monotonic(), time.process_time()
@@ -85,6 +89,7 @@ class Watcher:
             if (self._changed or self._backlog) and now >= work:
                 work = self._work(now)
             self._tell_stuck()
+            self._tell_verdicts()
             due = [look, recent, *([work] if self._changed or self._backlog else [])]
             time.sleep(max(0.01, min(due) - time.monotonic()))
 
@@ -94,6 +99,11 @@ class Watcher:
         while self._changed or self._backlog:
             self._work(time.monotonic(), is_once=True)
         self._tell_stuck()
+        if self.judge is not None:
+            for run in self.judge.quiet_runs(time.time()):
+                if (found := self.judge.verdicts(*run)) is not None:
+                    self._tell_of(self.judge, found)
+            self.judge.say_waiting()
         for outbox in self.outboxes:
             outbox.wait(patience_s)
 
@@ -175,6 +185,8 @@ class Watcher:
     def _judge(self, name: str, files: list[tuple[str, float]]) -> None:
         """Tell what there is to tell of a stored run, and note that it was judged."""
         version = self.store.version(name)
+        if version is not None and self.judge is not None:
+            self.judge.consider(name, version.partition("+")[0], files)  # notes on a run make it no other run
         version = version and f"{version} {self._asked}"
         if version is None or self.ledger.is_judged(name, version):
             return
@@ -202,6 +214,17 @@ class Watcher:
                 del self._stuck[name]
 
     # -- telling
+
+    def _tell_verdicts(self) -> None:
+        """Tell what the model said since, and ask it about runs that no longer grow."""
+        if self.judge is not None:
+            self.judge.ask(time.time())
+            for found in self.judge.answers():
+                self._tell_of(self.judge, found)
+
+    def _tell_of(self, judge: ModelJudge, found: Verdicts) -> None:
+        self._tell(found.alerts)
+        judge.note_answer(found)
 
     def _tell(self, alerts: Iterable[Alert]) -> None:
         """Those that are new: on the medium first, then to everybody."""

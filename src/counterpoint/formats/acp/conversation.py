@@ -254,10 +254,8 @@ class AcpConversation:
         draft.report.mended.update({"what a loaded session told again": self._again} if self._again else {})
         play(draft, list(self.dialogues.values()))
         draft.lane(MAIN).stops()
-        if self._cost is not None:  # the session's own, where list prices would say what each step cost
-            for row in draft.rows.values():
-                row.pop("cost_usd", None)
-            draft.costs["cost_usd"] = self._cost
+        if self._cost is not None:
+            draft.own_cost(self._cost)
         draft.meta.update({**self.meta, **about})
         if left_out := {kind: n for kind, n in sorted(self.left_out.items()) if n}:
             draft.meta["left_out"] = left_out

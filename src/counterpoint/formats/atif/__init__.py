@@ -23,7 +23,7 @@ from typing import Any
 from counterpoint.errors import InputError
 from counterpoint.formats.atif.document import document_of
 from counterpoint.formats.atif.library import DEEPEST, Library, Trajectory, all_of, documents, ours_in, references
-from counterpoint.formats.draft import Draft
+from counterpoint.formats.draft import Draft, one_line
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import arguments_text
 from counterpoint.formats.importing.files import File, first_keys
@@ -31,7 +31,7 @@ from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
 from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
 from counterpoint.trace import Trace
-from counterpoint.trace.keys import TOOLS
+from counterpoint.trace.keys import PROJECT, TITLE, TOOLS
 from counterpoint.trace.vocabulary import TOPOLOGIES
 
 _NEWEST = "1.8"
@@ -87,6 +87,7 @@ class _TrajectoryTree:
         self._briefed_spawns: set[str] = set()  # spawns whose agent has read its words
         self._names: set[str] = set()
         self._copied = 0
+        self._has_costs = False
         self._spoken: dict[str, str] = {}
         """What an event that was exported is called here, where somebody else read it."""
         self._read: list[tuple[str, str]] = []
@@ -119,6 +120,13 @@ class _TrajectoryTree:
         stated = sum((row.get("tokens_in") or 0) + (row.get("tokens_out") or 0) for row in self.draft.rows.values())
         if wanted > stated:
             self.draft.report.lacks["tokens that the trajectory counts and no step states"] += wanted - stated
+        if whole := max(wanted, count(root.ours.get("tokens")) or 0):
+            self.draft.costs["tokens"] = whole
+        self.draft.meta |= {name: one_line(words) for name in (TITLE, PROJECT) if (words := string(root.ours.get(name)))}
+        if (cost := number(totals.get("total_cost_usd"))) is not None:
+            if not self._has_costs:
+                self.draft.own_cost(cost)
+            self.draft.costs["cost_usd"] = cost
         for place in (as_dict(totals.get("extra")), as_dict(root.data.get("extra"))):
             if (reward := number(place.get("reward"))) is not None:
                 self.draft.rewards["team"] = reward
@@ -151,12 +159,13 @@ class _TrajectoryTree:
         ours = ours_in(step)
         if source == "agent":
             self._acts(trajectory, lane, step, key, at, text, extra)
-        elif source == "user" and string(ours.get("event")):
+        elif source == "user" and string(ours.get("event")) and ("person" not in ours or str(ours["event"]) in self._spoken):
             self._unread.setdefault(lane.agent, []).append(str(ours["event"]))  # the words of another step in the document
         elif source == "user" and parent is not None and "person" not in ours:
             self._told_by_parent(lane, key, at, text, parent)
         elif source == "user":
-            lane.prompt(text, by=string(ours.get("person")) or "user", at=at, id=key, extra=extra)
+            asked = lane.prompt(text, by=string(ours.get("person")) or "user", at=at, id=key, extra=extra)
+            self._spoken |= {str(ours["event"]): asked} if string(ours.get("event")) else {}
         elif source == "system":
             if text:
                 lane.prompt(text, by="system", source="system", at=at, id=key, extra=extra)
@@ -191,6 +200,8 @@ class _TrajectoryTree:
         usage = _usage(metrics)
         if usage is None and step.get("llm_call_count") != 0:
             self.draft.report.lacks["tokens of some steps"] += 1
+        cost = number(metrics.get("cost_usd"))
+        self._has_costs = self._has_costs or cost is not None
         logprobs = [p for value in as_list(metrics.get("logprobs")) if (p := number(value)) is not None]
         logp = sum(logprobs) if logprobs else number(as_dict(metrics.get("extra")).get("logp"))
         calls = [c for c in as_list(step.get("tool_calls")) if isinstance(c, dict)]
@@ -203,7 +214,7 @@ class _TrajectoryTree:
             text=text,
             thinking=text_of(step.get("reasoning_content") or ""),
             usage=usage,
-            cost_usd=number(metrics.get("cost_usd")),
+            cost_usd=cost,
             logp=logp,
             model=string(step.get("model_name")) or (None if is_dispatch else trajectory.model),
             only_calls=bool(calls),

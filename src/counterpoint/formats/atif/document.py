@@ -18,9 +18,9 @@ from typing import Any
 from counterpoint.errors import InvalidTrace
 from counterpoint.formats.importing.values import number
 from counterpoint.trace import Event, Trace
-from counterpoint.trace.keys import BEGAN
+from counterpoint.trace.keys import BEGAN, PROJECT, TITLE
 from counterpoint.trace.model_calls import Ints, model_call, prompt_ids_of
-from counterpoint.trace.quantities import has_times
+from counterpoint.trace.quantities import counted_tokens, has_times
 from counterpoint.trace.vocabulary import OUTSIDE_ROLES
 
 OURS = "counterpoint"
@@ -134,10 +134,15 @@ class _Team:
         inside = [self._trajectory(agent) for agent in roots if agent != first]
         whole = self._trajectory(first)
         whole["trajectory_id"] = self.trace.trace_id
-        about = {"agent": first, "task": self.trace.task_id, "system": self.trace.system, "topology": self.trace.topology}
+        about: Fields = {"agent": first, "task": self.trace.task_id, "system": self.trace.system, "topology": self.trace.topology}
+        about |= {name: self.trace.meta.get(name) for name in (TITLE, PROJECT)}
+        if self.trace.costs.get("tokens", 0) > counted_tokens(self.trace.events):
+            about["tokens"] = self.trace.costs["tokens"]
         whole["extra"] = {OURS: {k: v for k, v in about.items() if v is not None}}
         if self.trace.rewards:
             whole["extra"]["rewards"] = dict(self.trace.rewards)
+        if self.trace.costs.get("cost_usd", 0) > sum(e.cost_usd or 0 for e in self.trace.events):
+            whole["final_metrics"]["total_cost_usd"] = self.trace.costs["cost_usd"]  # what the run says beyond its steps
         if inside:
             whole["subagent_trajectories"] = [*whole.pop("subagent_trajectories", []), *inside]
         tail = ("final_metrics", "extra", "subagent_trajectories")
@@ -250,7 +255,7 @@ class _Steps:
             if self.team.returns.get(event.agent) is not event:
                 self._told("user", event, {"from": event.agent, "event": event.id})
         elif event.type == "human_intervention":
-            self._told("user", event, {"person": event.agent})
+            self._told("user", event, {"person": event.agent, "event": event.id})
         elif event.type in _STEPS and event.agent in self.team.acts and not _is_from_outside(event):
             if self.team.trace.text(event):
                 self._told("user", event, {"from": event.agent, "event": event.id})

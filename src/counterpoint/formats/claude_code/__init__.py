@@ -35,11 +35,11 @@ from typing import Any, NamedTuple
 from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
 from counterpoint.formats.claude_code.several import SeenRecords, parts_of
-from counterpoint.formats.claude_code.transcript import Transcript
+from counterpoint.formats.claude_code.transcript import Transcript, client_role
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.files import File
-from counterpoint.formats.importing.values import as_dict, decode, seconds, string
+from counterpoint.formats.importing.values import as_dict, count, decode, seconds, string
 from counterpoint.trace import Trace
 from counterpoint.trace.keys import RESUMED_FROM
 
@@ -57,6 +57,7 @@ _FOREIGN = re.compile(rb'"parts"\s*:\s*\[')
 _BLOCK = 1 << 20
 _BLOCKS = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image"})
 _PRINTED = frozenset({"session_id", "parent_tool_use_id"})
+_COPY_OF = re.compile(rb'"forkedFrom"\s*:\s*\{[^{}]*"messageUuid"\s*:\s*"([^"]+)"')
 _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"]+)"')
 
 
@@ -113,7 +114,7 @@ class _Scan(NamedTuple):
 
     session: str | None
     root: bytes | None
-    """The uuid of its first record."""
+    """The uuid of its first record, or of the one that this is a copy of."""
     teams: frozenset[str]
     """The teams that it belongs to or makes."""
     mate: str | None
@@ -122,6 +123,18 @@ class _Scan(NamedTuple):
     last: float | None
     named: frozenset[bytes] = frozenset()
     """Every session that its text names, also deep inside a record."""
+    is_fork: bool = False
+    """Whether its first record says that it is a copy."""
+
+
+def _root_of(block: bytes) -> tuple[bytes, bool] | None:
+    """The uuid of the first record that has one, and whether that is a copy: a fork names the records that it copied."""
+    own = _UUID.search(block)
+    if own is None:
+        return None
+    start, end = block.rfind(b"\n", 0, own.start()) + 1, block.find(b"\n", own.end())
+    copied = _COPY_OF.search(block, start, len(block) if end < 0 else end)
+    return (copied or own)[1], copied is not None
 
 
 @lru_cache(maxsize=8192)
@@ -137,7 +150,7 @@ def _scan(file: File) -> _Scan:
                 block, newline, rest = (rest + data).rpartition(b"\n")
                 if not newline:
                     continue
-                session, root = session or _SESSION.search(block), root or _UUID.search(block)
+                session, root = session or _SESSION.search(block), root or _root_of(block)
                 first, last = first or _TIME.search(block), _last_time(block) or last
                 named.update(_SESSION.findall(block))
                 if b'"team' in block and (b'"teamName"' in block or b'"team_name"' in block):
@@ -145,13 +158,13 @@ def _scan(file: File) -> _Scan:
     except (InputError, OSError, EOFError, ValueError):
         pass
     if rest:
-        session, root = session or _SESSION.search(rest), root or _UUID.search(rest)
+        session, root = session or _SESSION.search(rest), root or _root_of(rest)
         first, last = first or _TIME.search(rest), _last_time(rest) or last
         named.update(_SESSION.findall(rest))
         mate = mate or _read_teams(rest, teams)
     times = [seconds(match[1].decode("ascii", "replace")) if match else None for match in (first, last)]
-    root_id = root[1] if root else None
-    return _Scan(_words(session), root_id, frozenset(teams), mate, times[0], times[1], frozenset(named))
+    root_id, is_fork = root or (None, False)
+    return _Scan(_words(session), root_id, frozenset(teams), mate, times[0], times[1], frozenset(named), is_fork)
 
 
 def _last_time(block: bytes) -> re.Match[bytes] | None:
@@ -251,7 +264,8 @@ def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
         parts.setdefault(_session_of(file)[1], []).append(file)
     mates = {key: mate for key, files in parts.items() for f in files if _is_main(f) and (mate := _scan(f)).mate}
-    sizes = {key: sum(f.size for f in files if _is_main(f)) for key, files in parts.items()}
+    mains = {key: [f for f in files if _is_main(f)] for key, files in parts.items()}
+    sizes = {key: (any(_scan(f).is_fork for f in files), sum(f.size for f in files)) for key, files in mains.items()}
     own = sorted((key for key in parts if key not in mates), key=lambda k: (sizes[k], k))
     if not own:  # the lead's own transcript is not here
         own = [min(mates)]
@@ -267,7 +281,7 @@ def _read(session: Session) -> Iterator[Trace]:
         draft = _draft(session, key or "session", files, led.get(key, []), seen)
         seen.let_go(more_come=key != own[-1])  # the records themselves are not needed to make the trace
         for trace in draft.traces():
-            # A resumed session copies the records of the first, which is the smaller: here are those it added.
+            # A resumed session copies the records of the first, the smaller, and a fork says so: here are those it added.
             if before is not None:
                 trace.meta[RESUMED_FROM] = before
             before = trace.trace_id
@@ -277,13 +291,15 @@ def _read(session: Session) -> Iterator[Trace]:
 def _draft(session: Session, key: str, files: Sequence[File], mates: Sequence[File], seen: SeenRecords) -> Draft:
     """The trace to be of a session, with the transcripts of its teammates and of all their sub-agents."""
     conversations = Conversations(session, seen)
-    runs = _read_agents(session, conversations, [*files, *mates])
+    own, runs = _agents_of(session, conversations, [*files, *mates])
     for file in files:
         if _is_main(file):
             conversations.read(file, conversations.main)
     for file in mates:
         if _is_main(file):
             conversations.read(file, _teammate(conversations, file))
+    for file, conversation in own:
+        conversations.read(file, conversation)
     draft = session.draft(key, key, system="claude-code")
     if mates and not any(_is_main(f) for f in files):
         draft.report.lacks["the transcript of the team's lead"] += 1
@@ -298,9 +314,15 @@ def _draft(session: Session, key: str, files: Sequence[File], mates: Sequence[Fi
     return draft
 
 
-def _read_agents(session: Session, conversations: Conversations, files: Sequence[File]) -> dict[str, list[str]]:
-    """The sub-agents' own files; and which of them belong to which workflow run."""
+def _agents_of(
+    session: Session, conversations: Conversations, files: Sequence[File]
+) -> tuple[list[tuple[File, Conversation]], dict[str, list[str]]]:
+    """The sub-agents' own files, each behind those that it may begin with a copy of; and which belong to which workflow run.
+
+    A fork and the client's own agents, such as the one that sums up, begin with a copy of what they were made in.
+    """
     sidecars = {f.name: f for f in session.files if _META.search(f.name)}
+    own: list[tuple[File, Conversation]] = []
     runs: dict[str, list[str]] = {}
     for file in files:
         match = _AGENT.search(file.name)
@@ -313,10 +335,11 @@ def _read_agents(session: Session, conversations: Conversations, files: Sequence
             conversation.tool_use = string(conversation.about.get("toolUseId"))
             conversation.role = string(conversation.about.get("agentType"))
             conversation.name = string(conversation.about.get("description"))
-        conversations.read(file, conversation)
+        own.append((file, conversation))
         if run := _RUN.search(file.name):
             runs.setdefault(run[1], []).append(match[1])
-    return runs
+    own.sort(key=lambda one: (client_role(one[1].agent) is not None, count(one[1].about.get("spawnDepth")) or 0))
+    return own, runs
 
 
 def _teammate(conversations: Conversations, file: File) -> Conversation:

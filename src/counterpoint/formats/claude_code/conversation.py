@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from counterpoint.formats.claude_code.several import SeenRecords
+from counterpoint.formats.claude_code.several import SeenRecords, original_of
 from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -150,7 +150,7 @@ class Conversations:
             self._record({**inner, "type": inner.get("type")}, conversation)
 
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
-        kind, uuid = record.get("type"), record.get("uuid")
+        kind, uuid = record.get("type"), original_of(record)
         if kind == "assistant":  # what vouches for a thought is as long as the thought
             for block in as_list(as_dict(record.get("message")).get("content")):
                 if isinstance(block, dict):

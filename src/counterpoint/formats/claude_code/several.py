@@ -91,6 +91,11 @@ def _owners(records: list[_Record], own: dict[str, set[str]]) -> list[str]:
     return owners
 
 
+def original_of(record: dict[str, Any]) -> object:
+    """The uuid that a record has, or that it had where a fork with uuids of its own copied it from."""
+    return string(as_dict(record.get("forkedFrom")).get("messageUuid")) or record.get("uuid")
+
+
 _in_order = msgspec.json.Encoder(order="sorted").encode
 
 

@@ -40,7 +40,14 @@ _DENIED = "The user doesn't want to proceed"
 _NOT_HUMAN = ("<system-reminder>", "<command-name>", "<command-message>", "<local-command-", "<bash-", "Caveat: The messages")
 _CHARACTERS = 10
 """On average a token of what a model says has fewer characters than this."""
+_CLIENTS_OWN = re.compile(r"a([a-z_]+)-[0-9a-f]+")
 _ENDED = re.compile(r"teammate_terminated:?\s*(\S+)|(\S+) (?:has )?(?:shut down|terminated)")
+
+
+def client_role(agent: str) -> str | None:
+    """What an agent is for that the client made for itself, such as `compact` of a conversation; None for any other."""
+    match = _CLIENTS_OWN.fullmatch(agent)
+    return match[1].replace("_", " ") if match else None
 
 
 class Transcript:
@@ -108,7 +115,8 @@ class Transcript:
                 self._return(child, result, None, main, f"{child}:return")
         for conversation in self.conversations.others.values():
             if conversation.items and conversation.agent not in self.links.linked() and conversation.agent not in self._parent:
-                self.draft.report.loose(f"{conversation.agent}: no spawn names it")
+                if client_role(conversation.agent) is None:
+                    self.draft.report.loose(f"{conversation.agent}: no spawn names it")
                 self.draft.unspawned.add(conversation.agent)
             self.advance(conversation)
         lost = sum(child not in self.conversations.others for child in self.links.child.values())
@@ -121,7 +129,8 @@ class Transcript:
             return
         self._playing.add(conversation.agent)
         is_main = conversation is self.conversations.main
-        lane = self.draft.lane(conversation.agent, role=conversation.role, name=conversation.name, leads=is_main)
+        role = conversation.role or client_role(conversation.agent)
+        lane = self.draft.lane(conversation.agent, role=role, name=conversation.name, leads=is_main)
         place = self._place.get(conversation.agent, 0)
         while place < len(conversation.items):
             item = conversation.items[place]

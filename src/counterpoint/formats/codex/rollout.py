@@ -34,6 +34,8 @@ Step = tuple[float, int, str, float | None, tuple[Any, ...]]
 
 _CAUSES = frozenset({"call", "spawned", "complete"})
 _TAGGED = re.compile(r"\s*<([A-Za-z_][\w-]*)[ >]")
+# How Codex says that it did not make a call: plain words, and no field.
+_FAILED = ("aborted by user", "apply_patch verification failed", "failed to parse function arguments", "unsupported call")
 _EXIT = re.compile(r"(?:Process exited with code|[Ee]xit code:?) (-?\d+)")
 _RETURNED = ('{"chunk_id":', '[{"chunk_id":')
 
@@ -142,7 +144,7 @@ def result_of(output: Any) -> tuple[str, bool | None]:
         return text, ended and not any(_exit_codes(output))
     if match := _EXIT.search(text, 0, 300):
         return text, int(match[1]) == 0
-    return text, False if text.startswith("aborted by user") else None
+    return text, False if text.startswith(_FAILED) else None
 
 
 def _exit_codes(output: Any) -> Iterator[int]:

@@ -20,6 +20,7 @@ from counterpoint.app.api.annotate import chosen_names, opened
 from counterpoint.audits.agreement import Agreement, of_labels, of_scores
 from counterpoint.display import counted
 from counterpoint.errors import InputError, Refused
+from counterpoint.formats.masking import masked
 from counterpoint.guard.prices import price_of
 from counterpoint.lab.app.api.rubric import Rubric, call_for, read_rubric, things
 from counterpoint.lab.lm.budget import tokens_of
@@ -96,6 +97,8 @@ class Judged(Tabular):
     """How many were asked now."""
     tokens: int = 0
     """What that took."""
+    most_tokens: int = 0
+    """The most that all questions without an answer before could take."""
     left: int = 0
     """Questions that the budget did not reach, or that the judge did not answer."""
     unread: int = 0
@@ -165,7 +168,7 @@ def plan_of(place: Store, traces: Any, rubric: Rubric, model: Model, *, context:
     known = {a.basis.get("call") for a in place.annotations() if a.is_model}
     left, answered = [], 0
     for name in chosen_names(place, traces):
-        trace = place.get(name)
+        trace = masked(place.get(name))[0]  # an endpoint is shown no secret
         for event in things(rubric, trace):
             call = call_for(rubric, trace, event, context=context, seed=seed)
             key = call.key(model.name, model.version)
@@ -217,8 +220,8 @@ async def run(
         await plan.model.close()
     names = frozenset(chosen_names(place, traces))
     left = len(plan.questions) - asking.kept
-    return judged(place, plan.rubric, plan.model, names, asked=asking.asked, tokens=asking.spent, left=left,
-                  unread=asking.unread, failures=dict(asking.failures))  # fmt: skip
+    return judged(place, plan.rubric, plan.model, names, asked=asking.asked, tokens=asking.spent, most_tokens=plan.tokens,
+                  left=left, unread=asking.unread, failures=dict(asking.failures))  # fmt: skip
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:

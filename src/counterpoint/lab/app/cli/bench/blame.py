@@ -24,8 +24,8 @@ from counterpoint.errors import NotIdentified
 def blame(folder: Path, as_json: bool) -> None:
     """Rank the steps of labelled failed runs, and show how often the first, one of three, a neighbour and the agent are right.
 
-    FOLDER has files of Who&When, AgentRx, TRAIL, or others whose reader keeps labels of steps. Where a set labels several steps
-    of a run, any of them counts. The ranker never reads the labels; the right answer is not given to it.
+    FOLDER has files of Who&When (Pro), AgentRx, TraceElephant, TRAIL, or others whose reader keeps labels of steps. Where a set
+    labels several steps of a run, any of them counts. The ranker never reads the labels; the right answer is not given to it.
     """
     from counterpoint.app.discover import read_logs
     from counterpoint.lab.bench.blame_sets import run_hits, scores
@@ -34,7 +34,7 @@ def blame(folder: Path, as_json: bool) -> None:
     found = [hits for trace in tracked(traces, "runs") if (hits := run_hits(trace)) is not None]
     if not found:
         what = f"none of {counted(len(traces), 'run')} has a label of a step or an agent"
-        raise NotIdentified(what, "files of Who&When, AgentRx or TRAIL with their annotations", where=str(folder))
+        raise NotIdentified(what, "files of Who&When, AgentRx, TraceElephant or TRAIL with their annotations", where=str(folder))
     rows = scores(found)
     if as_json:
         for row in rows:
