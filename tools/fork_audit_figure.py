@@ -48,6 +48,7 @@ def draw(rows: Rows, kind: str) -> bytes:
                 place = (4, 5 + 6 * (k * (at % 2)))
                 right.annotate(f"x{scale:g}", (a, b), textcoords="offset points", xytext=place, fontsize=6.5)
         right.set(xscale="log", xlabel="forks an episode, at 2 q*", ylabel="hacks", title="Harsher fines, fewer audits")
+        right.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
         right.legend(loc="upper right")
         return picture(out, kind)
 

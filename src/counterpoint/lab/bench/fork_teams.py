@@ -117,6 +117,23 @@ class Table:
         return out
 
     @property
+    def payments_threshold(self) -> float:
+        """The same, read off what audits really pay on the instances to learn on: no prediction."""
+        free, full = self.mean_pay(0.0), self.mean_pay(1.0)
+        works = [c for c in np.flatnonzero(self.is_hack) if self.hack == COLLUSION or self.choices[c][-1] == 0]
+        return max(threshold(float(free[c] - free[0]), float(full[0] - full[c])) for c in works)
+
+    @property
+    def live_share(self) -> float:
+        """Of the acts that the choices which hack add to an honest team's, the share that changes something for the better; 0
+        where they add none. The theory says 0."""
+        works = np.array([self.hack == COLLUSION or c[-1] == 0 for c in self.choices]) & self.is_hack
+        with np.errstate(invalid="ignore"):
+            live, acts = ((x.sum(axis=(1, 2))) for x in (self.worth_CIM > NOTHING, ~np.isnan(self.worth_CIM)))
+        more = float((acts[works] - acts[0]).sum())
+        return float((live[works] - live[0]).sum()) / more if more > 0 else 0.0
+
+    @property
     def is_hack(self) -> np.ndarray:
         """(C,) whether a choice hacks."""
         return np.array([kind_of(self.hack, c) != "honest" for c in self.choices])

@@ -74,6 +74,7 @@ class _Arms:
         [self.start] = learn(table, [Arm()], seed, updates=_START)
         arms = {f"q = {q:g}": Arm(q) for q in GRID} | {
             "q* / 2": Arm(min(1.0, self.target / 2)), "2 q*": Arm(self.share), "mask": Arm(rule="mask"),
+            "twice": Arm(min(1.0, 2 * table.payments_threshold)),
             "detector, 2 q*": Arm(self.share, "detector"), "record, 3 q*": Arm(min(1.0, 3 * self.target), "record"),
         }  # fmt: skip
         self.ends: dict[str, Learnt] = dict(zip(arms, learn(table, list(arms.values()), seed, self.start.logits), strict=True))
@@ -81,7 +82,7 @@ class _Arms:
         equal = learn(table, [Arm(), Arm(rule="mask")], seed, self.start.logits, updates=longer)
         self.ends |= dict(zip(("nobody, same cost", "mask, same cost"), equal, strict=True))
 
-    def lost(self, arm: str) -> float:
+    def loss_at(self, arm: str) -> float:
         """Share of the honest team's return on held-out instances that is gone."""
         return 1 - self.ends[arm].value / float(self.table.held_CH[0].mean())
 
@@ -99,7 +100,7 @@ def thresholds(*, seed: int, seeds: int) -> Iterator[ClaimRow]:
         yield from _around(hack, runs, is_held=hack != COLLUSION)
         for arm in (f"q = {q:g}" for q in GRID):
             yield reported(f"{hack}, {arm}: hacks", [r.ends[arm].hacks for r in runs])
-            yield reported(f"{hack}, {arm}: true return lost", [r.lost(arm) for r in runs])
+            yield reported(f"{hack}, {arm}: true return lost", [r.loss_at(arm) for r in runs])
             yield reported(f"{hack}, {arm}: forks an episode", [r.ends[arm].forks for r in runs])
             yield reported(f"{hack}, {arm}: calls over those without audits", [r.ends[arm].cost for r in runs])
         yield from _guards(hack, runs, is_held=hack != COLLUSION)
@@ -119,7 +120,10 @@ def _around(hack: str, runs: list[_Arms], *, is_held: bool) -> Iterator[ClaimRow
     yield _most(name, above, 0.1) if is_held else reported(name, above)
     name, agrees = f"{hack}: share of the fixed q on the predicted side", [r.agrees() for r in runs]
     yield at_least(name, agrees, 0.75, by="mean") if is_held else reported(name, agrees)
-    yield reported(f"{hack}, 2 q*: true return lost", [r.lost("2 q*") for r in runs])
+    yield reported(f"{hack}: acts added by the hack that change something", [r.table.live_share for r in runs])
+    yield reported(f"{hack}: threshold of what audits really pay", [min(1.0, r.table.payments_threshold) for r in runs])
+    yield reported(f"{hack}, at twice that (1 at most): hacks", [r.ends["twice"].hacks for r in runs])
+    yield reported(f"{hack}, 2 q*: true return lost", [r.loss_at("2 q*") for r in runs])
     if hack != COLLUSION:
         yield _most(f"{hack}, 2 q*: works on half of the questions", [r.ends["2 q*"].shirks for r in runs], 0.05)
     yield reported(f"{hack}: honest acts that an audit finds without effect", [r.table.null_share for r in runs])
