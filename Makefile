@@ -62,7 +62,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
 # The contracts with other people's trainers, each in an environment of its own with the real package. Not a part of `make test`.
-TRAINERS ?= trl verl tinker verifiers
+TRAINERS ?= trl verl tinker verifiers agentlightning art
 trainers:
 	for p in $(TRAINERS); do \
 	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \

@@ -28,6 +28,7 @@ from counterpoint.audits.blame.judge import blame
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.lab.bench.expert_chat import broken_chats
 from counterpoint.trace import Event, Trace, content_ref
+from counterpoint.trace.statistics import wilson_ends
 
 
 @given(st.integers(0, 200), st.integers(1, 200), st.floats(0, 1), st.booleans())
@@ -36,11 +37,18 @@ def test_likely_needs_half_of_unseen_runs_and_a_guess_more_than_the_rule(
 ) -> None:
     rate = Rate(right=right, count=right + more, of="runs", rule=rule, is_unseen=is_unseen)
     assert (rate.word == LIKELY) == (is_unseen and 2 * right >= right + more)
-    assert (rate.word == NOBODY) == (rate.word != LIKELY and rate.share <= rule)
+    assert (rate.word == NOBODY) == (rate.word != LIKELY and wilson_ends(right, right + more)[0] <= rule)
+    assert rate.word != GUESS or rate.share > rule
+
+
+def test_a_guess_is_clearly_above_the_rule() -> None:
+    # Wilson's lower end of 4 of 10 is 0.168, of 40 of 100 it is 0.309 (z = 1.96)
+    words = [Rate(right=4 * n, count=10 * n, of="runs", rule=0.3).word for n in (1, 10)]
+    assert words == [NOBODY, GUESS]
 
 
 def test_the_words_of_today_by_hand() -> None:
-    assert (PANELS.share, LEDGERS.share) == (pytest.approx(0.476, abs=5e-4), pytest.approx(0.534, abs=5e-4))
+    assert (PANELS.share, LEDGERS.share) == (pytest.approx(0.476, abs=5e-4), pytest.approx(0.689, abs=5e-4))
     assert [rate.word for rate in (PANELS, WEAK_PANELS, LEDGERS, WEAK_LEDGERS)] == [GUESS, NOBODY, GUESS, NOBODY]
     assert [rate.rule for rate in (PANELS, LEDGERS)] == [pytest.approx(0.31, abs=5e-4), pytest.approx(0.155, abs=5e-4)]
     assert PANELS.words == "first suspects were right in 48% of 84 unseen panels"

@@ -15,6 +15,7 @@ from counterpoint.audits.blame.judge import blame
 from counterpoint.audits.blame.learning import Case, reach_of
 from counterpoint.audits.blame.ledgers import AGENT_SIGNALS, NO_NEXT_TASK, agent_table, ledger_of, ledger_signals, rounds_of
 from counterpoint.audits.blame.ranker import AGENTS, Ranker, agent_shares, shape_of, shipped
+from counterpoint.audits.blame.sentence import why
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.trace import Event, Trace, content_ref
 
@@ -107,6 +108,19 @@ def test_the_sentence_quotes_the_event_that_shows_it() -> None:
     short = blame(run(("lead", ledger()), ("ask", "Find the tower"), (WEB, "I typed 'tower' into the search bar.")))
     assert short.why.words.endswith("it had been asked (step 2): “Find the tower”")
     assert short.why.events == ["s3", "s2"]
+
+
+def test_the_sentence_quotes_why_a_ledger_is_satisfied_and_the_answer_of_the_run() -> None:
+    guessed = run(
+        ("lead", ledger()), ("ask", "Find the height"), (HELP, "I guess 12 m."), ("lead", ledger(done=True)),
+        ("lead", "No agent selected.\nFINAL ANSWER: 12 m\nThe script is over."),
+    )  # fmt: skip
+    told = blame(guessed).why
+    assert told.events == ["s3", "s4"]
+    assert told.words.endswith("the ledger then says (step 4): “why is_request_satisfied”")
+    steps = Steps(guessed)
+    ended = why(steps, 1, LEAD, [])
+    assert ended.words.endswith("the run ends with (step 5): “FINAL ANSWER: 12 m”")
 
 
 def test_labels_are_not_read() -> None:

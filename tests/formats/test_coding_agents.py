@@ -347,7 +347,7 @@ def test_the_gemini_sample_keeps_what_was_rewound_and_links_its_sub_agent() -> N
 
 def test_a_printed_run_of_gemini_has_the_tokens_of_each_model() -> None:
     tokens = {"prompt": 100, "candidates": 20, "total": 130, "cached": 40, "thoughts": 10, "tool": 0}
-    models = {"gemini-2.5-pro": {"api": {"totalRequests": 2, "totalApiErrors": 0}, "tokens": tokens}}
+    models = {"gemini-2.5-pro": {"api": {"totalRequests": 2, "totalErrors": 0, "totalLatencyMs": 9}, "tokens": tokens}}
     value = {"session_id": "s", "response": "Done.", "stats": {"models": models, "tools": {"totalCalls": 3}}}
     (trace,) = read("gemini_cli", value, file="out.json")
     assert (logs.tokens(trace), trace.text(trace.events[-1])) == ({"main": (100, 30)}, "Done.")

@@ -1,4 +1,4 @@
-"""What `claude -p` prints (`--output-format json` or `stream-json`), and Amp's `--stream-json`, which is alike.
+"""What `claude -p` prints as `json` or `stream-json`, and what Amp and Qwen Code print, which is alike.
 
 | record | becomes |
 |---|---|
@@ -8,7 +8,8 @@
 | `result` | the last answer where no record has it; tokens, cost and time of the run |
 
 Tokens: a message printed while it was streamed states its output as it began. `modelUsage` of the result says what each model
-had in the end: what messages do not state goes to the last step of that model, as `tokens_of: the run`.
+had in the end: what messages do not state goes to the last step of that model, as `tokens_of: the run`. Qwen Code's input holds
+the cache, as its `total_tokens` says; it prints the words before a call as a message of their own, which has no tokens.
 
 What is lost: the prompt where it is not replayed, times, pieces of a stream (counted in `left_out`).
 
@@ -25,7 +26,7 @@ from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.blocks import blocks_of
 from counterpoint.formats.importing.dialogue import MAIN, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import first_keys
-from counterpoint.formats.importing.run_totals import spread
+from counterpoint.formats.importing.run_totals import spread, without
 from counterpoint.formats.importing.usage import ANTHROPIC, Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, number, seconds, string, text_of
 from counterpoint.trace import Trace
@@ -78,6 +79,11 @@ class _Run:
         self.left_out: Counter[str] = Counter()
         self.odd = 0
 
+    @property
+    def is_qwen(self) -> bool:
+        """Whether Qwen Code printed it."""
+        return "qwen_code_version" in self.about
+
     def take(self, record: dict[str, Any], name: str, unknown: Counter[str]) -> bool:
         """Take a record; False where its kind is not known."""
         kind, at = string(record.get("type")), seconds(record.get("timestamp"))
@@ -104,20 +110,27 @@ class _Run:
     def _answered(self, dialogue: Dialogue, message: dict[str, Any], name: str, at: float | None, unknown: Counter[str]) -> None:
         found = blocks_of(message.get("content"), unknown)
         key = string(message.get("id")) or name
-        step = self.steps.get(key)
+        step = self.steps.get(key) or self._words(dialogue)
         if step is None:
-            step = self.steps[key] = Entry("assistant", id=key, model=string(message.get("model")))
+            step = Entry("assistant", id=key, model=string(message.get("model")))
             dialogue.entries.append(step)
+        self.steps[key] = step
         step.at = at or step.at
         step.text = "\n".join(filter(None, (step.text, found.text)))
         step.thinking = "\n".join(filter(None, (step.thinking, found.thinking)))
         met = {call.id for call in step.calls if call.id}
         step.calls += [call for call in found.calls if call.id not in met]
         self.odd += odd_counts(as_dict(message.get("usage")), ANTHROPIC)
-        step.usage = Usage.anthropic(message.get("usage")) or step.usage
+        step.usage = _usage(message.get("usage")) or step.usage
         step.stop_reason = string(message.get("stop_reason")) or step.stop_reason
         if step.model == "<synthetic>":
             step.model, step.usage, step.error = None, None, step.text or "error"
+
+    def _words(self, dialogue: Dialogue) -> Entry | None:
+        """The words that Qwen Code printed just before, whose tokens stand on the call that follows."""
+        last = dialogue.entries[-1] if self.is_qwen and dialogue.entries else None
+        is_open = last is not None and last.role == "assistant" and not last.calls and last.usage is None
+        return last if is_open else None
 
     def _told(self, dialogue: Dialogue, record: dict[str, Any], name: str, at: float | None, unknown: Counter[str]) -> None:
         found = blocks_of(as_dict(record.get("message")).get("content"), unknown)
@@ -129,7 +142,7 @@ class _Run:
 
     def traces(self, session: Session) -> Iterator[Trace]:
         is_amp = self.name.startswith("T-")
-        draft = session.draft(self.name, self.name, system="amp" if is_amp else "claude-code")
+        draft = session.draft(self.name, self.name, system="amp" if is_amp else "qwen-code" if self.is_qwen else "claude-code")
         entries = self.dialogues[MAIN].entries
         self._close(entries)
         totals = {}
@@ -142,6 +155,9 @@ class _Run:
                 totals[model] = usage
         everything = [entry for dialogue in self.dialogues.values() for entry in dialogue.entries]
         spread(everything, totals)
+        if self.is_qwen and (whole := _usage(self.result.get("usage"))):
+            rest = without(whole, (e.usage for e in everything if e.usage))  # those of sub-agents, whose messages state none
+            spread([e for e in everything if not e.usage], {str(self.about.get("model")): rest})
         entries += [entry for entry in everything if (entry.id or "").startswith("tokens:")]
         self._cost(draft, totals, is_amp=is_amp)
         play(draft, self._children())
@@ -168,7 +184,7 @@ class _Run:
         text = text_of(self.result.get("result") or "")
         if self.result and not steps:
             steps = [Entry("assistant", text, "answer", model=string(self.about.get("model")))]
-            steps[0].usage = Usage.anthropic(self.result.get("usage")) if not self.result.get("modelUsage") else None
+            steps[0].usage = _usage(self.result.get("usage")) if not self.result.get("modelUsage") else None
             models = list(as_dict(self.result.get("modelUsage")))
             steps[0].model = steps[0].model or (models[0] if models else None)
             entries += steps
@@ -182,16 +198,24 @@ class _Run:
             draft.costs["cost_usd"] = cost
         if (spent := number(self.result.get("duration_ms"))) is not None:
             draft.costs["wall_clock_s"] = spent / 1000
-        if self.steps and not totals and not is_amp:
+        if self.steps and not totals and not (is_amp or self.is_qwen):
             draft.report.lacks["the output of calls: stated as they began"] += len(self.steps)
         if string(self.about.get("cwd")):
             draft.meta["project"] = str(self.about["cwd"]).replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
-        if version := string(self.about.get("claude_code_version")):
+        if version := string(self.about.get("claude_code_version")) or string(self.about.get("qwen_code_version")):
             draft.meta["version"] = version
         if subtype := string(self.result.get("subtype")):
             draft.meta["result"] = subtype
         if not any(e.role == "user" and e.by is None for e in self.dialogues[MAIN].entries):
             draft.report.lacks["the prompt"] += 1
+
+
+def _usage(raw: Any) -> Usage | None:
+    """Tokens as Anthropic counts them, or as Qwen Code does: a total says that the input holds the cache; zeros are none."""
+    got = as_dict(raw)
+    if "total_tokens" not in got:
+        return Usage.anthropic(got) or None
+    return Usage.whole(got.get("input_tokens"), got.get("output_tokens"), cached=got.get("cache_read_input_tokens"))
 
 
 claude_print = Importer(
@@ -207,7 +231,7 @@ claude_print = Importer(
         "result": ("tokens_in", "tokens_out", "cost_usd", "meta"),
     },
     lost="the prompt where it is not replayed, times, pieces of a stream",
-    versions="Claude Code 1.0 to 2.1, Amp's stream of 2026",
+    versions="Claude Code 1.0 to 2.1, Amp's stream of 2026, Qwen Code 0.15",
     exact="sub-agents, tool results, tokens of the run for each model, its cost and time",
 )
-"""What Claude Code and Amp print."""
+"""What Claude Code, Amp and Qwen Code print."""

@@ -1,4 +1,4 @@
-"""Gemini CLI: its sessions, their sub-agents, and what `--output-format json` and `stream-json` print.
+"""Gemini CLI: sessions, sub-agents, saved chats, and what `--output-format json` and `stream-json` print.
 
 | record | becomes |
 |---|---|
@@ -7,6 +7,7 @@
 | a tool call with `agentId` | `spawn` of that agent, and its `return` |
 | `error` | `error` of the step before |
 | `$set.messages` | the messages in it that are new: what a compression wrote |
+| content of a saved chat (`/chat save`) | `human_intervention`, `orchestrator_decision`, `tool_call`, `tool_result` |
 
 A message is written again whenever it changes: the last copy counts. What a rewind took back stays in the trace, as its
 tokens were spent, and is counted. A sub-agent's file (`chats/<parent>/<agent>.jsonl`) is linked by the `agentId` of the call.
@@ -39,6 +40,7 @@ from counterpoint.trace import Trace
 _MODEL = re.compile(rb'"type"\s*:\s*"(?:gemini|user)"')
 _SESSION = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 _SUBAGENT = re.compile(rb'"kind"\s*:\s*"subagent"')
+_SAID = re.compile(rb'"role"\s*:\s*"model"')
 _TOKENS = ("input", "output", "cached", "thoughts", "tool", "total")
 _METRICS = ("prompt", "candidates", "cached", "thoughts", "tool", "total")
 _EVENTS = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
@@ -48,13 +50,22 @@ _TAKEN_BACK = "messages that a rewind took back: kept"
 
 def _sniff(head: bytes) -> bool:
     keys = first_keys(head)
+    if _is_saved(head, keys):
+        return True
     if keys.keys() >= {"sessionId", "projectHash"}:
         return True
     if "messages" in keys and ("lastUpdated" in keys or "startTime" in keys) and _MODEL.search(head):
         return b'"sessionId"' in head or b'"type": "gemini"' in head or b'"type":"gemini"' in head
     if keys.keys() >= {"type", "session_id", "model", "timestamp"} and keys["type"].strip() == b'"init"':
         return True
-    return keys.keys() >= {"response", "stats"} and b'"totalApiErrors"' in head
+    return keys.keys() >= {"response", "stats"} and b'"totalRequests"' in head
+
+
+def _is_saved(head: bytes, keys: dict[str, bytes]) -> bool:
+    """Whether a file is a saved chat: a list of contents in Google's form, or an object that has it as its history."""
+    is_list = keys.keys() == {"role", "parts"} and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    is_history = keys.get("history", b"").lstrip().startswith(b"[") and keys.keys() <= {"history", "authType"}
+    return (is_list or is_history) and _SAID.search(head) is not None and b'"parts"' in head
 
 
 def _group(files: Sequence[File]) -> Iterable[Session]:
@@ -78,7 +89,9 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
 
 def _read(session: Session) -> Iterator[Trace]:
     head = first_keys(session.files[0].head())
-    if "stats" in head and "response" in head:
+    if _is_saved(session.files[0].head(), head):
+        yield from _saved(session, session.files[0])
+    elif "stats" in head and "response" in head:
         for value in session.documents(session.files[0]):
             yield from _printed(session, as_dict(value))
     elif head.get("type", b"").strip() == b'"init"':
@@ -197,6 +210,31 @@ class _Chats:
             entry.answers.append(answer)
 
 
+def _saved(session: Session, file: File) -> Iterator[Trace]:
+    """A chat as `/chat save` wrote it, which states neither tokens nor times."""
+    value = session.document(file)
+    contents = [as_dict(content) for content in as_list(as_dict(value).get("history") if isinstance(value, dict) else value)]
+    unknown: Counter[str] = Counter()
+    entries: list[Entry] = []
+    for k, content in enumerate(contents):
+        parts = parts_of(content, unknown)
+        role = {"model": "assistant", "user": "user", "function": "user"}.get(str(content.get("role")))
+        if role is None:
+            unknown[f"content of role {content.get('role')}"] += 1
+            continue
+        if parts.answers:
+            entries.append(Entry("tool", answers=parts.answers))
+        if not parts.answers or parts.text:
+            entries.append(Entry(role, parts.text, f"c{k}", None, parts.thinking, parts.calls))
+    require_half(file.name, len(contents), unknown)
+    session.report.unknown.update(unknown)
+    name = f"gemini-{run_of(contents[:2])}"
+    draft = session.draft(name, name, system="gemini-cli", run=run_of(contents))
+    play(draft, [Dialogue(entries=entries)])
+    draft.lane(MAIN).stops()
+    yield from draft.traces()
+
+
 def _stream(session: Session, file: File) -> Iterator[Trace]:
     """What `--output-format stream-json` prints."""
     entries: list[Entry] = []
@@ -296,7 +334,7 @@ gemini_cli = Importer(
         "gemini": ("orchestrator_decision", "aggregate", "message", "tool_call", "tool_result", "spawn", "return"),
         "info, warning, error": ("message", "error", "meta"),
     },
-    versions="unstated",
+    versions="sessions of 2025 and 2026 (JSON and JSON lines), what 0.61 prints, saved chats",
     exact="tokens, calls, sub-agents",
     lost="images, client notes, when a call ended; printed runs: tokens per call",
 )

@@ -67,6 +67,8 @@ def _sniff(head: bytes) -> bool:
     if keys.keys() >= {"role", "created", "content"} and _PART.search(head):
         return True
     if keys.get("type", b"").strip() == b'"message"' and "message" in keys:
+        if keys.keys() == {"type", "message"} and (b'"toolRequest"' in head or b'"type":"complete"' in head):
+            return True
         return b'"created"' in head and b'"content"' in head and (b'"userVisible"' in head or b'"toolRequest"' in head)
     return keys.keys() >= {"messages", "metadata"} and b'"created"' in head and _PART.search(head) is not None
 

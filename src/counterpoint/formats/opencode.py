@@ -1,4 +1,4 @@
-"""OpenCode: its database, exports, the storage folder, its event log, and what `run --format json` prints.
+"""OpenCode: its database, exports, the storage folder, its event logs, and what `run --format json` prints.
 
 | record | becomes |
 |---|---|
@@ -36,8 +36,9 @@ from counterpoint.formats.importing.usage import Usage, odd_counts
 from counterpoint.formats.importing.values import as_dict, as_list, count, decode, number, seconds, string, text_of
 from counterpoint.trace import Trace
 
-_PLACE = re.compile(r"(?:^|/)(session|message|part)/(?:[^/]+/)?([^/]+)/([^/]+)\.json$")
+_PLACE = re.compile(r"(?:^|/)(session|message|part)/(?!(?:message|part)/)(?:[^/]+/)?([^/]+)/([^/]+)\.json$")
 _DATABASE = re.compile(r"(?:^|/)opencode[^/]*\.db(?:-wal)?$")
+_STORED = re.compile(r"(?:^|/)storage/(?:session/)?(?:info|message|part|session)/(?:[^/]+/){0,2}[^/]+\.json$")
 _LOG = "-wal"
 _PARENT = re.compile(rb'"parentID"\s*:\s*"(ses_[^"\\]+)"')
 _PRINTED = frozenset({"text", "tool_use", "step_start", "step_finish", "error", "reasoning"})
@@ -50,7 +51,9 @@ def _sniff(head: bytes) -> bool:
     if has_tables(head, "session", "message", "part", "message_id", "project_id"):
         return True
     keys = first_keys(head)
-    if keys.keys() >= {"aggregate_id", "type", "data"} or keys.keys() >= {"info", "messages"}:
+    if keys.keys() >= {"type", "properties"} and keys["type"].strip().startswith((b'"message.', b'"session.')):
+        return b'"sessionID"' in head
+    if keys.keys() >= {"aggregate_id", "type", "data"} or keys.keys() >= {"info", "messages"} or keys.keys() == {"info", "parts"}:
         return b'"sessionID"' in head or b'"projectID"' in head
     if keys.keys() >= {"id", "title", "time"} and ("projectID" in keys or "directory" in keys):
         return True
@@ -81,9 +84,9 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     return [Session(name, [*some, *(logs[f.name] for f in some if f.name in logs)]) for name, some in groups.items()]
 
 
-def _is_database(name: str) -> bool:
-    """Whether a file is OpenCode's database by its name, or holds the latest pages of it."""
-    return _DATABASE.search(name) is not None
+def _is_beside(name: str) -> bool:
+    """Whether a file is OpenCode's by its place: the database or its latest pages, or a record of the storage folder."""
+    return _DATABASE.search(name) is not None or _STORED.search(name) is not None
 
 
 def _rows(file: File, log: File | None) -> Iterator[dict[str, Any]]:
@@ -104,6 +107,13 @@ def _opened(row: dict[str, Any]) -> dict[str, Any]:
         return as_dict(decode(row.get("data") or "{}"))
     except InputError:
         return {}
+
+
+def _placed(record: dict[str, Any], place: re.Match[str] | None) -> dict[str, Any]:
+    """A record with the ids that older versions kept in its place alone."""
+    if place is None or place[1] != "part":
+        return record
+    return {"messageID": place[2], "id": place[3], **record}
 
 
 @dataclass
@@ -129,7 +139,7 @@ def _read(session: Session) -> Iterator[Trace]:
             for entry in value if isinstance(value, list) else [value]:
                 records += 1
                 session.report.records += is_database
-                if not isinstance(entry, dict) or not reader.record(entry, place[2] if place else None):
+                if not isinstance(entry, dict) or not reader.record(_placed(entry, place), place[2] if place else None):
                     unknown["record with " + ", ".join(sorted(map(str, as_dict(entry)))[:3])] += 1
         require_half(file.name, records, unknown)
         session.report.unknown.update(unknown)
@@ -147,8 +157,11 @@ class _Reader:
         self.left_out: Counter[str] = Counter()
 
     def record(self, record: dict[str, Any], place: str | None) -> bool:
-        data = as_dict(record.get("data")) if "aggregate_id" in record else record
+        data = as_dict(record.get("data")) if "aggregate_id" in record else as_dict(record.get("properties")) or record
         info = as_dict(data.get("info"))
+        if info and "parts" in data:
+            data = {"info": {"id": info.get("sessionID")}, "messages": [data]}
+            info = data["info"]
         if "messages" in data and info:
             self._session(info)
             for message in map(as_dict, as_list(data["messages"])):
@@ -162,7 +175,7 @@ class _Reader:
             return self._message(info or data, place) if "role" in (info or data) else self._session(info)
         if "messageID" in data and string(data.get("type")) in _KNOWN:
             return self._part(data, place)
-        if "aggregate_id" in record or (data.get("type") == "error" and "sessionID" in data):
+        if "aggregate_id" in record or "properties" in record or (data.get("type") == "error" and "sessionID" in data):
             self.left_out[str(record.get("type"))] += 1
             return True
         return self._session(data) if "title" in data and "time" in data else False
@@ -181,7 +194,7 @@ class _Reader:
         return True
 
     def _part(self, part: dict[str, Any], message: str | None, event: dict[str, Any] | None = None) -> bool:
-        message = string(part.get("messageID")) or message
+        message = string(part.get("messageID")) or message or self._printed(event)
         owner = string(part.get("sessionID")) or string(as_dict(event).get("sessionID")) or self.owner.get(message or "")
         if message is None or string(part.get("type")) not in _KNOWN:
             return False
@@ -189,6 +202,11 @@ class _Reader:
         parts = chat.parts.setdefault(message, {})
         parts[string(part.get("id")) or f"p{len(parts)}"] = part
         return True
+
+    def _printed(self, event: dict[str, Any] | None) -> str | None:
+        """The message of a part that is printed without ids: one for the whole run."""
+        name = string(as_dict(event).get("sessionID"))
+        return f"{name}:printed" if name and string(as_dict(event).get("type")) in _PRINTED else None
 
     def traces(self) -> Iterator[Trace]:
         roots: dict[str, list[str]] = {}
@@ -327,7 +345,7 @@ opencode = Importer(
     signs=("info", "messages", "parts", "sessionID", "messageID", "modelID", "providerID"),
     system="opencode",
     group=_group,
-    sidecar=_is_database,
+    sidecar=_is_beside,
     read_session=_read,
     rank=1,
     becomes={

@@ -106,7 +106,7 @@ class _Reader:
         elif kind == "user-prompt":
             self.entries.append(Entry("user", text, name, at))
         elif kind in _RETURNS:
-            failed = part.get("outcome") in ("failed", "denied")
+            failed = part.get("outcome") in ("failed", "denied", "retried")
             self._answer(part, text, name, at, text[:500] or str(part["outcome"]) if failed else None)
         elif kind == "retry-prompt" and part.get("tool_name"):
             self._answer(part, text, name, at, text[:500] or "retry")

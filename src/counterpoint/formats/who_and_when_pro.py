@@ -40,7 +40,7 @@ _NOWHERE = "a labelled step that is in the run"
 _PICTURES = "images"
 
 
-class Said(NamedTuple):
+class NamedTurn(NamedTuple):
     """A turn and the names of its step."""
 
     turn: Turn
@@ -101,29 +101,29 @@ def _run(session: Session, row: dict[str, Any], trajectory: list[dict[str, Any]]
     yield from draft.traces()
 
 
-def _said(framework: str, trajectory: Sequence[dict[str, Any]]) -> Iterator[Said]:
+def _said(framework: str, trajectory: Sequence[dict[str, Any]]) -> Iterator[NamedTurn]:
     """Every turn in the order of the run, with the names of its step."""
     cursor = 0 if next((e.get("kind") for e in trajectory if e.get("kind") not in ("user", "system")), "") == "planning" else 1
     for i, entry in enumerate(trajectory):
         kind = entry.get("kind")
         if kind in ("user", "human"):
-            yield Said(Turn("human", text_of(entry.get("content"))), "", "")
+            yield NamedTurn(Turn("human", text_of(entry.get("content"))), "", "")
         elif kind == "round":
             round_ = compact(entry.get("round", 0))
             for k, turn in enumerate(map(as_dict, as_list(entry.get("turns")))):
                 place = f"{round_}.{compact(turn.get('position', k))}"
-                yield Said(_turn(turn), place, place)
+                yield NamedTurn(_turn(turn), place, place)
         elif kind in ("action", "planning"):
             step = str(cursor) if framework == "smolagents" or entry.get("step_number") is None else compact(entry["step_number"])
-            yield Said(_turn(entry), step, step)
+            yield NamedTurn(_turn(entry), step, step)
             if observed := _observed(entry):
-                yield Said(observed, "", "")
+                yield NamedTurn(observed, "", "")
             cursor += 1
         elif kind in ("assistant", "tool"):
             yield _spoken(framework, entry, i)
         elif kind not in ("system", "final_answer"):
             native, shown = _place(framework, entry)
-            yield Said(_proxy(entry) if framework == "mathchat" else _turn(entry), native, shown)
+            yield NamedTurn(_proxy(entry) if framework == "mathchat" else _turn(entry), native, shown)
 
 
 def _place(framework: str, entry: dict[str, Any]) -> tuple[str, str]:
@@ -167,23 +167,23 @@ def _observed(entry: dict[str, Any]) -> Turn | None:
     return Turn("tool", text, tool="environment") if text else None
 
 
-def _spoken(framework: str, entry: dict[str, Any], i: int) -> Said:
+def _spoken(framework: str, entry: dict[str, Any], i: int) -> NamedTurn:
     """An entry of a chat: its step is its place in the trajectory; readers count from the first answer on."""
     shown = str((i - 2) // 2 if framework == "eva" else i - 2)
     text = text_of(entry.get("content") or "")
     if entry.get("kind") == "tool":
         tool = string(entry.get("tool_name")) or "tool"
         turn = Turn(_FRAMES_OF[tool], text) if tool in _FRAMES_OF else Turn("tool", text, tool=tool)
-        return Said(turn, str(i), "" if framework == "eva" else shown)
+        return NamedTurn(turn, str(i), "" if framework == "eva" else shown)
     calls = [as_dict(call) for call in as_list(entry.get("tool_calls"))]
     told = [text, *(f"{compact(call.get('name'))}({compact(call.get('arguments') or '')})" for call in calls)]
-    return Said(Turn("agent" if framework == "eva" else "orchestrator", "\n".join(filter(None, told))), str(i), shown)
+    return NamedTurn(Turn("agent" if framework == "eva" else "orchestrator", "\n".join(filter(None, told))), str(i), shown)
 
 
 # -- labels ----------------------------------------------------------------------------------------------------------------
 
 
-def _label(draft: Draft, truth: dict[str, Any], said: Sequence[Said]) -> None:
+def _label(draft: Draft, truth: dict[str, Any], said: Sequence[NamedTurn]) -> None:
     """Mark the labelled turns; what is accepted beside them counts as much."""
     if not truth:
         return
@@ -204,7 +204,7 @@ def _label(draft: Draft, truth: dict[str, Any], said: Sequence[Said]) -> None:
     draft.meta["labels"] |= {key: value for key, value in about.items() if value is not None} | {"injected": truth}
 
 
-def _named(wanted: str, agents: Sequence[str], said: Sequence[Said]) -> set[int]:
+def _named(wanted: str, agents: Sequence[str], said: Sequence[NamedTurn]) -> set[int]:
     """The turns that a label means: the step it names, or what its agents say in the round it names."""
     exact = {k for k, one in enumerate(said) if wanted and one.native == wanted}
     if exact or "." in wanted or not wanted:

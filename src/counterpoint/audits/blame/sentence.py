@@ -12,13 +12,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from counterpoint.audits.blame.ledgers import rounds_of
+from counterpoint.audits.blame.ledgers import ledger_of, rounds_of
 from counterpoint.audits.blame.reasons import Reason
 from counterpoint.audits.blame.steps import Steps
 from counterpoint.trace.naming import first_line
 
 _CUT = 110
-_LEDGER_REASON = re.compile(r'"is_progress_being_made"\s*:\s*\{\s*"reason"\s*:\s*"((?:[^"\\]|\\.)*)"', re.S)
+_LEDGER_REASON = r'"%s"\s*:\s*\{\s*"reason"\s*:\s*"((?:[^"\\]|\\.)*)"'
+_FINAL = re.compile(r"^[ *#]*final answer\W.*", re.IGNORECASE | re.MULTILINE)
 _OWN = frozenset(
     {"first_guess", "assumes", "recalls", "hedges", "unsupported", "new_numbers", "number_of_result", "is_objected_to"}
 )
@@ -117,8 +118,12 @@ def why(steps: Steps, k: int, name: str, reasons: Sequence[Reason]) -> Why:
 
 def _quoted(steps: Steps, i: int, kind: str) -> str:
     text = steps.texts[i]
-    if found := _LEDGER_REASON.search(text):
+    is_satisfied = dict(ledger_of(text)).get("is_request_satisfied")
+    asked = "is_request_satisfied" if is_satisfied else "is_progress_being_made"
+    if found := re.search(_LEDGER_REASON % asked, text, re.S):
         text = found[1]
+    elif kind == "end" and (final := _FINAL.search(text)):
+        text = final[0]
     return first_line(text, _CUT) or ""
 
 

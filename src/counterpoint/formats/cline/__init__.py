@@ -9,7 +9,8 @@
 | `condense_context`, a summary | a step, or a message of the client |
 
 `task.py` reads a task (`api_conversation_history.json` with the tokens of `ui_messages.json`), `screen.py` one of which only
-`ui_messages.json` is there, `sdk.py` `<session>.messages.json`. A task of Roo Code and those it delegated to are one trace.
+`ui_messages.json` is there, `sdk.py` `<session>.messages.json`, `printed.py` what `--json` prints. A task of
+Roo Code and those it delegated to are one trace.
 
 Tokens: Cline's input leaves the cache out; Roo Code's newer versions and Cline's SDK have it inside, which the numbers show.
 
@@ -27,6 +28,7 @@ from typing import Any
 
 from counterpoint.errors import InputError
 from counterpoint.formats.cline.markdown import is_markdown, markdown_messages
+from counterpoint.formats.cline.printed import is_printed, read_printed
 from counterpoint.formats.cline.sdk import read_sdk
 from counterpoint.formats.cline.task import Task, read_tasks
 from counterpoint.formats.importer import Importer, Session
@@ -44,7 +46,7 @@ _FOLDERS = ("history_item.json", "task_metadata.json")
 
 
 def _kind(head: bytes) -> str | None:
-    """What a file is by its content: ui, api, sdk, manifest or markdown."""
+    """What a file is by its content: ui, api, sdk, manifest, printed or markdown."""
     keys = first_keys(head)
     if keys.keys() >= {"version", "sessionId", "messages"} and ("agent" in keys or "updated_at" in keys):
         return "sdk"
@@ -52,9 +54,11 @@ def _kind(head: bytes) -> str | None:
         return "manifest"
     if keys.keys() >= {"ts", "type"} and ("say" in keys or "ask" in keys) and _SAID.match(head) and _HAS_KIND.search(head):
         return "ui"
+    if keys.keys() == {"type", "taskId"} and keys["type"].strip() == b'"task_started"':
+        return "ui"  # what `--json` prints
     if _ASKED.match(head) and b"<environment_details>" in head and (b"<task>" in head or b"<user_message>" in head):
         return "api"
-    return "markdown" if is_markdown(head) else None
+    return "markdown" if is_markdown(head) else "printed" if is_printed(head) else None
 
 
 def _sniff(head: bytes) -> bool:
@@ -113,6 +117,9 @@ def _read(session: Session) -> Iterator[Trace]:
     if {"sdk", "manifest"} & set(kinds.values()):
         yield from read_sdk(session)
         return
+    if "printed" in kinds.values():
+        yield from read_printed(session, session.files[0])
+        return
     tasks: dict[str, Task] = {}
     for file in session.files:
         name = _folder(file).rpartition("/")[2] if _OWN.search(file.name) or file.last in _FOLDERS else file.stem
@@ -141,7 +148,8 @@ def _messages(session: Session, file: File, task: Task) -> None:
     if any("role" in message for message in kept):
         task.api += kept
     else:
-        task.ui += kept
+        task.name = next((name for m in kept if m.get("type") == "task_started" and (name := string(m.get("taskId")))), task.name)
+        task.ui += [message for message in kept if message.get("type") != "task_started"]
 
 
 cline = Importer(
@@ -160,7 +168,7 @@ cline = Importer(
         "history_item": ("meta",),
     },
     lost="images, checkpoints, notes of the client, results that only the screen showed",
-    versions="Cline 2 to 3 and 4 (messages v1), Roo Code 3, Kilo Code 4",
+    versions="Cline 2 to 3 and 4 (messages v1), what its CLI 3 prints, Roo Code 3, Kilo Code 4",
     exact="tokens, costs, times, tools; sub-agents where their id or session is stated",
 )
 """Tasks of Cline, Roo Code and Kilo Code."""

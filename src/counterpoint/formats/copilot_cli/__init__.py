@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from counterpoint.formats.copilot_cli.events import SessionEvents
 from counterpoint.formats.copilot_cli.hook_events import hook_log, is_hook_log
@@ -30,7 +31,7 @@ from counterpoint.formats.copilot_cli.session_file import is_history, older_sess
 from counterpoint.formats.importer import Importer, Session
 from counterpoint.formats.importing.dialogue import require_half
 from counterpoint.formats.importing.files import File, first_keys
-from counterpoint.formats.importing.values import as_dict, string
+from counterpoint.formats.importing.values import as_dict, as_list, string
 from counterpoint.trace import Trace
 
 _FAMILY = re.compile(rb'\s*"(?:session|user|assistant|tool|subagent|system|hook|skill|permission|model)\.[a-z_.]+"')
@@ -43,6 +44,8 @@ def _sniff(head: bytes) -> bool:
         return True
     if is_history(head) or is_hook_log(head):
         return True
+    if keys.keys() == {"events"}:
+        return b'"assistant.message"' in head and b'"data"' in head
     return keys.keys() >= {"type", "data", "timestamp", "id"} and _FAMILY.match(keys["type"]) is not None
 
 
@@ -73,7 +76,7 @@ def _read(session: Session) -> Iterator[Trace]:
     sessions: list[SessionEvents] = []
     seen: set[str] = set()
     records = 0
-    for number, record in session.records(file):
+    for number, record in _records(session, file):
         records += 1
         kind, name = string(record.get("type")), string(record.get("id")) or f"r{number}"
         data = as_dict(record.get("data"))
@@ -91,6 +94,14 @@ def _read(session: Session) -> Iterator[Trace]:
     session.report.unknown.update(unknown)
     for one in sessions:
         yield from one.traces(session, about)
+
+
+def _records(session: Session, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events on the lines of a file, or in the document that its SDK gives."""
+    if first_keys(file.head()).keys() == {"events"}:
+        yield from enumerate(map(as_dict, as_list(as_dict(session.document(file)).get("events"))), 1)
+    else:
+        yield from session.records(file)
 
 
 def _name_of(file: File) -> str:

@@ -223,6 +223,8 @@ class SessionEvents:
     def _ended(self, e: Happening) -> None:
         call = string(e.data.get("toolCallId"))
         agent = self._calls.get(call or "") or self._agent(e)
+        if call and call not in self._calls:  # how it began is not in the file
+            self._call(agent, Call(call, string(e.data.get("toolName")) or "unnamed", None), e)
         if model := string(e.data.get("model")):
             self._learn(agent, model)
         if call in self._ends and self._ends[call] != e.number:

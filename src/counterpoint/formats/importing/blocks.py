@@ -81,6 +81,8 @@ def _answer(block: dict[str, Any]) -> Answer:
     shown = as_dict(output)
     text = text_of(shown["value"]) if {"type", "value"} <= shown.keys() else _shown(output)
     failed = block.get("is_error", block.get("isError"))
+    if failed is None and isinstance(output, list) and any(as_dict(o).get("success") is False for o in output):
+        failed = True  # Cline's CLI says of each command how it went
     if failed is None and (str(shown.get("type")).startswith("error") or text.lstrip().startswith(_FAILED)):
         failed = True
     ok = not failed if isinstance(failed, bool) else None

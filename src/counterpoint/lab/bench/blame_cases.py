@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from counterpoint.errors import Refused
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
 from counterpoint.lab.bench.expert_chat import broken_chats
+from counterpoint.lab.bench.expert_chat.ledger_runs import written_runs
 from counterpoint.lab.lm.model import Model
 from counterpoint.lab.team.live_replay import LiveReplay
 from counterpoint.lab.team.session import Spec, assemble, make_model, play_to_trace
@@ -166,10 +168,7 @@ def who_and_when() -> list[LabelledRun]:
             labels = trace.meta.get("labels") or {}
             if "mistake_step" not in labels or "mistake_agent" not in labels:
                 continue
-            steps, at = Steps(trace), int((trace.metrics or {}).get("mistake_step", -1))
-            truth = steps.numbers.index(at) if at in steps.numbers else -1
-            shape = "hand-crafted" if trace.topology == "centralized" else "generated"
-            out.append(LabelledRun(trace, steps, truth, str(labels["mistake_agent"]), shape))
+            out.append(known_run(trace, "hand-crafted" if trace.topology == "centralized" else "generated"))
     return out
 
 
@@ -204,9 +203,26 @@ def gold_signals(known: LabelledRun) -> dict[str, Floats]:
 # -- teams with a ledger ---------------------------------------------------------------------------------------------------
 
 
+WRITTEN = 0.5
+"""What a run written by hand counts beside a labelled one."""
+
+
 def ledger_ranker(cases: Sequence[Case], seed: int, names: Sequence[str] = LEDGER_SIGNALS) -> Ranker:
-    """A ranker of the steps of such runs."""
-    return averaged(cases, names, recipes=LEDGER_RECIPES, is_weighed=True, seed=seed)[0]
+    """A ranker of the steps of such runs, from labelled ones and those written by hand."""
+    return averaged([*cases, *_written(tuple(names))], names, recipes=LEDGER_RECIPES, is_weighed=True, seed=seed)[0]
+
+
+@cache
+def _written(names: tuple[str, ...]) -> list[Case]:
+    known = [known_run(trace, "written") for trace in written_runs()]
+    return [k.case(names)._replace(weight=WRITTEN) for k in known]
+
+
+def known_run(trace: Trace, world: str) -> LabelledRun:
+    """A run of Who&When's form with its label."""
+    steps, at = Steps(trace), int((trace.metrics or {}).get("mistake_step", -1))
+    truth = steps.numbers.index(at) if at in steps.numbers else -1
+    return LabelledRun(trace, steps, truth, str(trace.meta["labels"]["mistake_agent"]), world)
 
 
 def agent_cases(known: Sequence[LabelledRun]) -> list[Case]:

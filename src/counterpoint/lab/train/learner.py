@@ -112,6 +112,19 @@ def log_probs(net: Network, tables: Mapping[str, Table]) -> tuple[dict[str, Tens
     return logp, entropy
 
 
+def score_gradient(net: Network, tables: Mapping[str, Table], advantages: Mapping[str, np.ndarray]) -> np.ndarray:
+    """sum over decisions of A(d) grad log pi(d), over all that decides: no clip, no scale."""
+    rows = rows_of(tables, advantages, scale=False)
+    parameters = net.policy_parameters()
+    logp, _ = log_probs(net, tables)
+    loss = torch.zeros((), requires_grad=True)
+    for name, r in rows.items():
+        loss = loss + (logp[name][torch.from_numpy(r.at)] * torch.from_numpy(r.advantage.astype(np.float32))).sum()
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
+    each = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    return torch.cat([g.reshape(-1) for g in each]).numpy().astype(np.float64)
+
+
 def _items(net: Network, t: Table, candidates: Table | None, logp: dict[str, Tensor], entropy: dict[str, Tensor]) -> None:
     purpose, brief, query = net.items(torch.from_numpy(t["x"]))
     logits = purpose.masked_fill(~torch.from_numpy(t["mask"]), -1e9).log_softmax(-1)

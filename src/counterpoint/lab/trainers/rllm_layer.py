@@ -25,7 +25,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout, Sample, Status
-from counterpoint.lab.trainers.team_words import Paid, check_paid, of_call, team_reward, team_words
+from counterpoint.lab.trainers.rollout_metadata import Paid, check_payment, of_call, team_reward, team_words
 
 Group = Callable[..., list[Any]]
 
@@ -36,7 +36,7 @@ class RLLMCredit:
     def __init__(self, layer: CreditLayer, *, paid: Paid = "team", group: Group | None = None) -> None:
         """`paid`: whether a Trajectory's reward is that of its team, its own, or a part of the team's. `group` makes the groups
         (None: rLLM's own hook)."""
-        check_paid(paid)
+        check_payment(paid)
         self.layer, self.paid, self.group, self.batch = layer, paid, group, CreditBatch([], [], [], {})
 
     def __call__(self, episodes: Sequence[Any], transform_config: Any, compact_filtering_config: Any = None) -> list[Any]:

@@ -28,7 +28,7 @@ from counterpoint.errors import InputError, Refused
 from counterpoint.lab.trainers.credit_batch import CreditBatch
 from counterpoint.lab.trainers.layer import CreditLayer
 from counterpoint.lab.trainers.rollout import Rollout, Sample, Status
-from counterpoint.lab.trainers.team_words import Paid, check_paid, of_sample, team_reward, team_words
+from counterpoint.lab.trainers.rollout_metadata import Paid, check_payment, of_sample, team_reward, team_words
 
 BROADCAST = ("grpo", "gspo", "cispo")
 """Estimators that give each token the reward of its Sample, unchanged."""
@@ -60,7 +60,7 @@ class SlimeCredit:
 
     def __init__(self, layer: CreditLayer, *, paid: Paid = "team") -> None:
         """`paid`: whether a Sample's reward is that of its team, its own, or its part of the team's (reward / K)."""
-        check_paid(paid)
+        check_payment(paid)
         self.layer, self.paid, self.batch = layer, paid, CreditBatch([], [], [], {})
 
     def rollouts(self, args: Any, samples: Sequence[Any]) -> tuple[list[Rollout], list[int]]:

@@ -8,8 +8,8 @@ the rows beside them are every constant, a step at random and the step before th
 ranks, with the right answer known (`with gold`), and with the labels of other runs, which says what places alone give.
 
 Always true: no choice sees the outer fold; runs of one question stay in one fold; what `blame` says of a first suspect is tried
-on runs that its bar was not fitted on. What a team with a ledger does was put into signals with its labels in view: that choice
-is outside the folds.
+on runs that its bar was not fitted on. What a team with a ledger does was put into signals with its labels in view, and fourteen
+runs written by hand are in every training fold (`expert_chat/ledger_runs.py`): these choices are outside the folds.
 """
 
 from __future__ import annotations

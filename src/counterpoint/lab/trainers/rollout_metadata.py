@@ -60,7 +60,7 @@ def of_call(words: Mapping[str, Any], record: int, call: int, records: Sequence[
     return told | {"name": f"{record}.{call}", "parent": parent}
 
 
-def check_paid(paid: str) -> None:
+def check_payment(paid: str) -> None:
     """Refuse another word than those known."""
     if paid not in PAID:
         raise InputError(f"paid={paid!r}", fix=did_you_mean(paid, PAID))
