@@ -222,6 +222,8 @@ def test_tables_are_what_was_played(tables: dict[str, Table]) -> None:
             assert table.choices[int(free.argmax())] != table.choices[0]
             assert not table.is_hack[int(full.argmax())]
             assert 0 < table.predicted_at(4 * table.fine) < table.predicted < 1
+            assert 0 < table.payments_threshold < 1
+            assert table.live_share < 0.5
     gain, loss, fines = tables["free_riding"].terms_3C[:, tables["free_riding"].is_hack][:, 0]
     assert fines == 4  # idle hires
     assert tables["free_riding"].predicted >= threshold(gain, loss + 4 * tables["free_riding"].fine) - 1e-12
@@ -242,6 +244,23 @@ def test_learners_stop_where_predicted_and_arms_are_paired(tables: dict[str, Tab
     assert alone[:6] == pytest.approx(low[:6])  # no arm depends on the others
     detector, record = learn(table, [Arm(1.0, "detector"), Arm(1.0, "record")], 1, start.logits, updates=30)
     assert detector.forks > 0 < record.forks
+
+
+def test_rows_of_the_learners(tables: dict[str, Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_teams, "LEARN", 3)
+    monkeypatch.setattr(fork_teams, "OPTIONS", OPTIONS | {"used": (False,), "whom": ("same",), "brief": ("same",)})
+    monkeypatch.setattr(claim, "_tables", lambda seed: tables)
+    short = lambda table, arms, seed, start=None, updates=400: learn(table, arms, seed, start, min(updates, 12))  # noqa: E731
+    monkeypatch.setattr(claim, "learn", short)
+    rows = {r.name: r for r in [*claim.thresholds(seed=7, seeds=1), *claim.fines(seed=7, seeds=1)]}
+    for hack in PAYS:
+        shares = [rows[f"{hack}, q = {q:g}: forks an episode"].value for q in claim.GRID]
+        assert shares == sorted(shares)
+        assert shares[0] == 0 < shares[-1]
+        assert rows[f"{hack}, q = 0: calls over those without audits"].value == 1
+    assert rows["free_riding: predicted q*, where there is one"].value == tables["free_riding"].predicted
+    assert [r.has_target for r in rows.values()].count(True) == 4 * 5  # none for the critic
+    assert rows["tool_spam, fines x 64: 2 q*"].value < rows["tool_spam, fines x 1: 2 q*"].value
 
 
 def test_parts_of_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
