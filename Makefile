@@ -62,10 +62,13 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
 # The contracts with other people's trainers, each in an environment of its own with the real package. Not a part of `make test`.
-TRAINERS ?= trl verl tinker verifiers agentlightning art
+# (Of the versions tested together only torch is asked for: packages of trainers pin others of their own.)
+TRAINERS ?= trl verl tinker tinker-cookbook verifiers agentlightning art
 trainers:
+	@mkdir -p .venvs && grep '^torch==' constraints.txt > .venvs/torch.txt
 	for p in $(TRAINERS); do \
-	  $(PYTHON) -m venv .venvs/$$p && .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -e ".[$$p]" pytest hypothesis && \
+	  $(PYTHON) -m venv .venvs/$$p && \
+	  .venvs/$$p/bin/python -m pip install --quiet --disable-pip-version-check -c .venvs/torch.txt -e ".[$$p]" pytest hypothesis && \
 	  .venvs/$$p/bin/python -m pytest tests/lab/trainers || exit 1; \
 	done
 

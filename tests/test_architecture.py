@@ -50,7 +50,7 @@ HEAVY = {
     "trl": ("lab/trainers/trl/",),
     "verl": ("lab/trainers/verl/",),
     "datasets": ("lab/trainers/trl/",),
-    "tinker": ("lab/trainers/tinker.py",),
+    "tinker": ("lab/trainers/tinker",),
     # Three servers: the viewer's, the OTLP receiver and the endpoint of models, with what they share, imported only by `serve`, `view` and `models serve`.
     "starlette": ("app/viewer/", "app/receiver/server.py", "lab/app/model_server.py"),
     "uvicorn": ("app/viewer/", "app/receiver/server.py", "app/http_server.py"),

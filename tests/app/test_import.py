@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 import zstandard
 
-from counterpoint import Store
+from counterpoint import InputError, Store, registry, save
 from counterpoint.app.cli.import_ import summary
 from counterpoint.app.discover import LogFiles, find, importer, importers, read_logs
 from counterpoint.app.import_account import Account, Outcome
 from counterpoint.app.import_logs import import_sessions, sessions_under, span
 from counterpoint.formats.importing import files
+from counterpoint.trace import Event, Trace
 from counterpoint.trace.check import problems
 from counterpoint.trace.quantities import PLACEHOLDER, uncounted
 from logs import REAL, SAMPLES, real
@@ -447,6 +448,18 @@ def test_a_first_line_that_is_no_record_costs_only_itself(odd: str, log: Path, t
     (whole,) = read_logs(log)
     assert (trace.trace_id, len(trace.events)) == (whole.trace_id, len(whole.events))
     assert [(row["line"], session.report.broken_count) for row in session.report.broken] == [(1, 1)]
+
+
+def test_what_we_wrote_is_nobody_s_log_whatever_its_texts_quote(tmp_path: Path) -> None:
+    quoted = '{"resourceSpans":[{"name":"openinference.instrumentation.langchain","openinference.span.kind":"LLM"}]}'
+    trace = Trace(trace_id="t", task_id="t", events=[Event(id="e", t=0, type="message", agent="a")], meta={"about": quoted})
+    save(trace, tmp_path / "ours.jsonl")
+    (tmp_path / "ours.otlp.json").write_bytes(registry.get("format", "otlp").write(trace))
+    found = find([tmp_path])
+    assert found.sessions == []
+    assert {s.why for s in found.skipped} == {"is a trace that we wrote: `counterpoint import` takes it back, `counterpoint.load` reads it"}
+    with pytest.raises(InputError, match=r"counterpoint\.load"):
+        list(read_logs(tmp_path / "ours.jsonl"))
 
 
 def test_a_refused_file_is_told_the_truth(tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ def test_mlflow_assessments_are_rewards_and_invalid_ones_are_none() -> None:
     assert [mark["name"] for mark in new.meta["assessments"]] == ["correctness", "relevance", "expected_table"]
 
 
+def test_mlflow_is_known_without_its_head() -> None:
+    only = {"data": mlflow_document()["data"]}
+    assert next(name for name, other in importers().items() if other.sniff(json.dumps(only).encode())) == "mlflow"
+    assert total(one("mlflow", only)) == (840, 73)
+
+
 def test_mlflow_says_which_tokens_no_span_states() -> None:
     document = mlflow_document()
     document["info"]["trace_metadata"]["mlflow.trace.tokenUsage"] = '{"input_tokens": 1000, "output_tokens": 73}'

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from counterpoint.app.discover import find, importer
+from counterpoint.app.discover import find, importer, read_logs
+from counterpoint.errors import InputError
 from counterpoint.trace import Trace
 from logs import assert_sound
 
@@ -293,3 +294,162 @@ def test_pydantic_ai_s_outcome_says_whether_a_call_failed(outcome: str, failures
         {"kind": "request", "parts": [told]},
     ]
     assert held(tmp_path, {"m.json": messages}) == Held("pydantic_ai", 9, 2, 1, failures)
+
+
+# -- Claude Code's records as a document, and another's among them ----------------------------------------------------------
+
+
+def cc(uuid: str, kind: str, **message: Any) -> dict[str, Any]:
+    envelope = {"parentUuid": None, "sessionId": "cc", "cwd": "/w", "version": "2.1.0", "timestamp": "2026-01-01T00:00:00Z"}
+    return {**envelope, "uuid": uuid, "type": kind, "message": {"role": kind, **message}}
+
+
+CLAUDE = [
+    cc("1", "user", content="How deep?"),
+    cc("2", "assistant", id="m", model="claude-opus-4-6", content=[{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}],
+       usage={"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 6}),
+    cc("3", "user", content=[{"type": "tool_result", "tool_use_id": "t", "is_error": True, "content": "no"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_records_of_claude_code_in_a_list_or_under_entries(indent: int | None, tmp_path: Path) -> None:
+    for name, value in (("list", CLAUDE), ("entries", {"session_id": "cc", "storage_path": "/x", "entries": CLAUDE})):
+        document = json.dumps(value, indent=indent)
+        assert held(tmp_path / name, {"export.json": document}) == Held("claude_code", 14, 4, 1, 1)
+
+
+def test_records_of_qwen_code_behind_one_of_claude_code_are_refused(tmp_path: Path) -> None:
+    other = [cc(f"q{k}", "assistant", parts=[{"text": "Deep."}]) for k in range(6)]
+    (tmp_path / "c.jsonl").write_text(lines(CLAUDE[0], *other))
+    with pytest.raises(InputError, match=r"6 of 7 are not: assistant with parts"):
+        list(read_logs(tmp_path))
+    (tmp_path / "c.jsonl").write_text(lines(*CLAUDE, other[0]))
+    (trace,) = read_logs(tmp_path)
+    assert trace.meta["import"]["session"]["unknown"] == {"assistant with parts": 1}
+
+
+# -- OpenHands, mini-SWE-agent -----------------------------------------------------------------------------------------------
+
+
+def test_the_state_beside_the_events_of_openhands_has_the_tokens(tmp_path: Path) -> None:
+    spent = {"prompt_tokens": 10, "completion_tokens": 4, "cache_read_tokens": 3}
+    metrics = {"model_name": "openai/gpt-4o", "accumulated_cost": 0.25, "accumulated_token_usage": spent}
+    base = {"id": "e", "timestamp": "2026-04-02T15:25:41.0", "source": "agent"}
+    call = {"tool_name": "terminal", "tool_call_id": "t", "tool_call": {"id": "t", "name": "terminal", "arguments": "{}"}}
+    files = {
+        "pond/base_state.json": {"id": "pond", "agent": {"kind": "Agent"}, "stats": {"usage_to_metrics": {"agent": metrics}}},
+        "pond/events/event-00000-a.json": {**base, "source": "user", "kind": "MessageEvent", "llm_message": {"role": "user", "content": "How deep?"}},
+        "pond/events/event-00001-b.json": {**base, **call, "id": "f", "kind": "ActionEvent", "llm_response_id": "r", "action": {"kind": "X"}},
+    }
+    assert held(tmp_path, files) == Held("openhands", 10, 4, 1)
+    ((_, trace),) = read(tmp_path, {})
+    assert trace.costs["cost_usd"] == 0.25
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_events_between_the_marks_that_openhands_prints(indent: int | None, tmp_path: Path) -> None:
+    base = {"id": "e", "timestamp": "2026-04-02T15:25:41.0", "source": "agent"}
+    call = {"tool_name": "terminal", "tool_call_id": "t", "tool_call": {"id": "t", "name": "terminal", "arguments": "{}"}}
+    told = {"source": "environment", "tool_name": "terminal", "tool_call_id": "t", "observation": {"content": "no", "is_error": True}}
+    events = [{**base, **call, "kind": "ActionEvent"}, {**base, **told, "id": "f", "kind": "ObservationEvent"}]
+    printed = "Agent is working\n" + "".join(f"--JSON Event--\n{json.dumps(event, indent=indent)}\n" for event in events)
+    assert held(tmp_path, {"out.log": printed + "Conversation ID: pond\n"}) == Held("openhands", 0, 0, 1, 1)
+
+
+def test_the_first_files_of_mini_swe_agent_name_no_version(tmp_path: Path) -> None:
+    said = [("system", "Be short."), ("user", "How deep?"), ("assistant", "I look.\n\n```bash\nls\n```"), ("user", "<returncode>0</returncode>")]
+    info = {"exit_status": "Submitted", "submission": "", "model_stats": {"instance_cost": 0.05, "api_calls": 1}}
+    run = {"info": info, "messages": [{"role": role, "content": text} for role, text in said]}
+    assert held(tmp_path, {"pond.traj.json": run}) == Held("swe_agent", 0, 0, 1)
+
+
+# -- tau2-bench, ADK's server ------------------------------------------------------------------------------------------------
+
+
+def test_tau2_bench_states_tokens_times_and_errors_and_says_what_its_user_spent(tmp_path: Path) -> None:
+    def said(second: int, role: str, content: str | None, **more: Any) -> dict[str, Any]:
+        return {"role": role, "content": content, "timestamp": f"2025-06-01T00:00:0{second}", "turn_idx": second} | more
+
+    call = {"id": "c", "name": "depth_of", "arguments": {"pond": 1}, "requestor": "assistant"}
+    messages = [
+        said(0, "assistant", "Hi!"),
+        said(1, "user", "How deep?", usage={"completion_tokens": 5, "prompt_tokens": 100}),
+        said(2, "assistant", None, tool_calls=[call], usage={"completion_tokens": 7, "prompt_tokens": 200}, cost=0.5),
+        said(3, "tool", "no such pond", id="c", requestor="assistant", error=True),
+        said(4, "tool", "on", id="u", requestor="user", error=False),
+        said(5, "assistant", "Nobody knows.", usage={"completion_tokens": 9, "prompt_tokens": 300}),
+    ]
+    run = {"id": "s", "task_id": "7", "trial": 0, "termination_reason": "user_stop", "reward_info": {"reward": 0.0}, "messages": messages}
+    info = {"num_trials": 1, "agent_info": {"llm": "gpt-4.1"}, "environment_info": {"domain_name": "ponds"}}
+    results = {"timestamp": "2025-06-01T00:00:00", "info": info, "tasks": [{"id": "7"}], "simulations": [run]}
+    assert held(tmp_path, {"r.json": results}) == Held("tau_bench", 500, 16, 1, 1)
+    ((_, trace),) = read(tmp_path, {})
+    assert (trace.rewards, trace.meta["models"]) == ({"team": 0.0}, ["gpt-4.1"])
+    assert trace.meta["import"]["lacks"]["the tokens and calls of the simulated user"] == 1
+
+
+def test_what_adk_s_server_streams_is_read_without_its_pieces(tmp_path: Path) -> None:
+    piece = {"author": "guide", "content": {"parts": [{"text": "De"}]}, "partial": True}
+    usage = {"prompt_token_count": 9, "candidates_token_count": 3, "total_token_count": 12}
+    whole = {"author": "guide", "content": {"parts": [{"text": "Deep."}]}, "partial": False, "turn_complete": True, "usage_metadata": usage}
+    assert held(tmp_path, {"a.jsonl": lines(piece, whole)}) == Held("google_adk", 9, 3, 0)
+
+
+# -- VS Code, CrewAI ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_vs_code_wrote_again_is_one(tmp_path: Path) -> None:
+    def call(text: str) -> dict[str, Any]:
+        done = {"commandLine": {"original": "ls"}, "terminalCommandOutput": {"text": text}, "kind": "terminal"}
+        return {"kind": "toolInvocationSerialized", "toolCallId": "c", "toolId": "run_in_terminal", "toolSpecificData": done}
+
+    asked = {"requestId": "r", "timestamp": 1790000001000, "message": {"text": "How deep?"}, "response": []}
+    session = {"version": 3, "sessionId": "s", "creationDate": 1790000000000, "requests": [asked]}
+    changes = [{"kind": 2, "k": ["requests", 0, "response"], "v": v} for v in ([call("")], [call("pond.txt"), {"value": "Deep."}])]
+    assert held(tmp_path, {"s.jsonl": lines({"kind": 0, "v": session}, *changes)}) == Held("vscode_chat", 0, 0, 1)
+
+
+def crew(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "timestamp": f"2026-06-01T10:00:0{name[-1]}Z", "event_id": name, "agent_role": "Diver", **more}
+
+
+def test_crewai_s_events_without_fingerprints_and_two_calls_of_one_tool_at_once(tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 20, "completion_tokens": 5}
+    events = [
+        crew("crew_kickoff_started", "e0", crew_name="Pond"),
+        crew("llm_call_completed", "e1", model="gpt-4.1", response="I look.", usage=usage),
+        crew("tool_usage_started", "e2", tool_name="depth", tool_args={"at": "north"}),
+        crew("tool_usage_started", "e3", tool_name="depth", tool_args={"at": "south"}),
+        crew("tool_usage_finished", "e4", tool_name="depth", started_event_id="e3", output="3 m"),
+        crew("tool_usage_finished", "e5", tool_name="depth", started_event_id="e2", output="2 m"),
+    ]
+    for name, content in (("lines", lines(*events)), ("list", json.dumps(events)), ("events", json.dumps({"events": events}))):
+        assert held(tmp_path / name, {"c.jsonl" if name == "lines" else "c.json": content}) == Held("crewai", 20, 5, 2)
+    traces = [trace for _, trace in read(tmp_path / "list", {})]
+    told = {e.id: traces[0].text(e) for e in traces[0].events if e.type in ("tool_call", "tool_result")}
+    assert {told[f"{name}:result"]: told[name] for name in told if f"{name}:result" in told} == {
+        "2 m": '{"at":"north"}',
+        "3 m": '{"at":"south"}',
+    }
+
+
+# -- What only looks like one of these ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(*[{"type": "message.updated", "properties": {"k": 1}}] * 4),
+        lines(*[{"type": "agent_start", "name": "nagios"}] * 4),
+        lines(*[{"type": "hook_event", "ts": "2026-01-01", "hookEventName": "x", "agentId": "deploy"}] * 4),
+        json.dumps([{"role": "lead", "parts": ["a", "b"]}, {"role": "user", "parts": []}]),
+        json.dumps({"events": [{"type": "click", "data": {"x": 1}}]}),
+        json.dumps({"storage": "session", "info": {"exit_status": 0}, "messages": []}),
+        json.dumps([{"uuid": "u", "name": "T", "chat_messages": [{"uuid": "m", "text": "hi", "sender": "human"}]}]),
+    ],
+)
+def test_what_only_looks_alike_gives_no_trace(content: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(content)
+    with pytest.raises(InputError):
+        list(read_logs(tmp_path))

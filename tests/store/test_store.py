@@ -142,6 +142,8 @@ def test_a_trace_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     assert store.find("run") == "run"
     with pytest.raises(InputError, match=r"2 traces have ids that begin with .*: run-a1, run-b2"):
         store.find("run-")
+    store.add_many([_trace("run-a1~f"), _trace("run-a1~f~g")])
+    assert [store.find(name) for name in ("run-a", "run-a1~")] == ["run-a1", "run-a1~f"]  # a trace goes before its forks
     with pytest.raises(NotFound, match="did you mean 'run-b2'"):
         store.find("run-b3")
     with pytest.raises(NotFound):

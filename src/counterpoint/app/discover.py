@@ -32,6 +32,8 @@ _PLAIN = ("qwen_code", "claude_code", "codex")
 _FURTHER = (1 << 20, 1 << 24)
 # How many lines in front of a log are looked past, to say what is behind them.
 _ODD_LINES = 50
+# What traces begin with that we wrote, as lines and as OTLP: they are loaded, whatever log their texts quote.
+_OURS = (b'{"counterpoint":', b'"counterpoint.trace"')
 _SCHEMA_WORDS = (b'"properties"', b'"$schema"', b'"$defs"', b'"definitions"', b'"openapi"', b'"swagger"')
 # A source of which fewer signs are there is not near.
 _NEAR = 0.4
@@ -174,7 +176,7 @@ def _owner(file: File, before: str | None) -> str | None:
             return name
     if (beside := _by_place(file, importers())) is not None:
         return beside
-    if _is_schema(head):
+    if _is_schema(head) or _is_ours(head):
         return None  # it names the keys of a source's records, and holds none
     if head and before is not None and importer(before).rank >= 0 and importer(before).sniff(head):
         return before
@@ -203,6 +205,10 @@ def _is_schema(head: bytes) -> bool:
     return of_object or any(keys.get(name, b"").lstrip().startswith(b"{") for name in ("$defs", "definitions"))
 
 
+def _is_ours(head: bytes) -> bool:
+    return head.startswith(_OURS[0]) or _OURS[1] in head[:256]
+
+
 def _is_zip(file: File, forced: str | None) -> bool:
     """Whether a file is a zip archive, and not one that is the log itself."""
     return is_zip(file) and (forced is None or not importer(forced).sniff(file.head()))
@@ -218,6 +224,8 @@ def _nearest(file: File) -> str:
         return "cannot be unpacked" if file.size else "is empty"
     if _is_schema(head):
         return "is a JSON Schema: it says what records look like, and holds none"
+    if _is_ours(head):
+        return "is a trace that we wrote: `counterpoint import` takes it back, `counterpoint.load` reads it"
     if (odd := _behind_odd_lines(head)) is not None:
         return odd
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -25,7 +25,7 @@ from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.dialogue import require_half
 from counterpoint.formats.importing.lane import Lane
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, compact, count, seconds, string, text_of, writable
+from counterpoint.formats.importing.values import as_dict, as_list, compact, count, seconds, string, text_of, writable
 from counterpoint.trace import Trace
 
 _BUS = re.compile(r"(?:agent|crew|task|llm|tool|flow|method|memory|knowledge|reasoning|a2a|mcp|lite_agent)_\w+")
@@ -34,12 +34,17 @@ _OWN = re.compile(rb'"type"\s*:\s*"(?:crew_kickoff|task|llm_call|tool_usage|agen
 
 def _sniff(head: bytes) -> bool:
     begins = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
-    return begins and _OWN.search(head) is not None and b'"source_fingerprint"' in head
+    if not begins or _OWN.search(head) is None:
+        return False
+    is_named = b'"event_id"' in head and (b'"crew_name"' in head or b'"agent_role"' in head)
+    return b'"source_fingerprint"' in head or is_named
 
 
 def _read(session: Session) -> Iterator[Trace]:
     for file in session.files:
-        records = [record for _, record in session.entries(file)]
+        entries = [record for _, record in session.entries(file)]
+        lists = [as_list(record["events"]) if isinstance(record.get("events"), list) else [record] for record in entries]
+        records = [as_dict(record) for some in lists for record in some]
         name = f"crewai-{run_of(*records)}"
         reader = _Reader(session.draft(name, name, system="crewai"))
         unknown: Counter[str] = Counter()
@@ -62,8 +67,8 @@ class _Reader:
         self.left_out: Counter[str] = Counter()
         self.tasks: dict[str, str] = {}
         """Tasks that no agent has heard: by id, their event."""
-        self.open: dict[tuple[str, str], tuple[str, Lane]] = {}
-        """Calls that run: by agent and tool, their event."""
+        self.open: dict[tuple[str, str], list[tuple[str | None, str, Lane]]] = {}
+        """Calls that run: by agent and tool, the id of their record, and their event."""
         self.began: dict[str, float | None] = {}
         self.before: Lane | None = None
         self.steps = self.untold = 0
@@ -118,14 +123,16 @@ class _Reader:
         arguments = record.get("tool_args")
         text = compact(arguments) if arguments is not None else ""
         lane.call(tool, text, id=name, call=name, at=at)
-        self.open[lane.agent, tool] = name, lane
+        self.open.setdefault((lane.agent, tool), []).append((string(record.get("event_id")), name, lane))
 
     def _result(self, record: dict[str, Any], name: str, at: float | None, failure: Any) -> None:
         key = self._role(record), string(record.get("tool_name")) or "unnamed"
-        if key not in self.open:
+        if not self.open.get(key):
             self._call(record, f"{name}:call", at)
             self.draft.report.linked("a result whose call has no event of its own", exact=False)
-        call, lane = self.open.pop(key)
+        began = string(record.get("started_event_id"))
+        running = next((k for k, (own, _, _) in enumerate(self.open[key]) if own and own == began), 0)
+        _, call, lane = self.open[key].pop(running)
         error = text_of(failure)[:500] if failure else None
         text = text_of(record.get("output")) or error or ""
         lane.result(call, text, at=at, id=f"{call}:result", tool=key[1], ok=error is None, error=error)

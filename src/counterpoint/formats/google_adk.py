@@ -36,6 +36,7 @@ _SNAKE = tuple(
 )
 _OWNED = (frozenset({"app_name", "user_id"}), frozenset({"appName", "userId"}), frozenset({"past_events", "current_agent_name"}))
 _INVOCATION = frozenset({"invocation_id", "invocationId"})
+_TURN = frozenset({"partial", "turn_complete", "turnComplete"})
 _TRANSFERS = frozenset({"transfer_to_agent", "transfer_to_other_agent"})
 _OLDEST = "the oldest open call of the function"
 
@@ -44,7 +45,7 @@ def _sniff(head: bytes) -> bool:
     if b'"events"' not in head and b'"author"' not in head:
         return False
     keys = first_keys(head).keys()
-    if keys >= {"author", "content"} and keys & _INVOCATION:
+    if keys >= {"author", "content"} and (keys & _INVOCATION or keys & _TURN):
         return True
     return keys >= {"id", "events"} and any(keys >= owned for owned in _OWNED)
 

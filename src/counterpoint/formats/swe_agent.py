@@ -52,6 +52,8 @@ def _sniff(head: bytes) -> bool:
         return is_mini or ("agent" in keys and "message_type" in keys and _AGENT.search(head) is not None)
     if keys.get("trajectory_format", b"").strip().startswith(b'"mini-swe-agent') or b'"mini_version"' in head:
         return "messages" in keys or "info" in keys
+    if keys.keys() == {"info", "messages"} and b'"model_stats"' in head and b'"exit_status"' in head:
+        return b"```bash" in head or any(sign in head for sign in _MINI)
     if "messages" in keys and keys.keys() <= {"messages", "info", "trajectory_format", "instance_id"}:
         return any(sign in head for sign in _MINI)
     has_steps = b'"observation"' in head and b'"action"' in head and b'"thought"' in head

@@ -1,4 +1,4 @@
-"""tau-bench: results of one agent that serves a simulated user with tools, with the reward of each run.
+"""tau-bench and tau2-bench: one agent that serves a simulated user with tools, and the reward of each run.
 
 A file is a list of runs, one run, or one per line (`task_id`, `reward`, `info`, `traj`, `trial`), as its runner writes them and
 as AgentRx publishes those that failed.
@@ -12,7 +12,10 @@ as AgentRx publishes those that failed.
 | tool message | `tool_result`, untrusted |
 | `reward` | `rewards["team"]` |
 
-What is lost: tokens, times and the model, which are not in the source; the state of the shop.
+tau2-bench keeps its runs under `simulations`, with times, tokens and errors of tools on the messages.
+
+What is lost: tokens, times and the model, where they are not in the source; the state of the shop; what the simulated user
+spent and called (counted).
 
 Always true: a run whose messages are of unknown roles for more than half of them is refused.
 """
@@ -29,8 +32,9 @@ from counterpoint.errors import InputError
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Call, message_of
 from counterpoint.formats.importing.dialogue import MAIN, Answer, Dialogue, Entry, play, require_half
-from counterpoint.formats.importing.files import first_keys
-from counterpoint.formats.importing.values import as_dict, decode, number, string
+from counterpoint.formats.importing.files import File, first_keys
+from counterpoint.formats.importing.usage import Usage
+from counterpoint.formats.importing.values import as_dict, as_list, decode, number, seconds, string
 from counterpoint.trace import Trace
 
 _KEYS = {"task_id", "reward", "traj"}
@@ -40,7 +44,10 @@ _FAILED = re.compile(r"Error\b[: ]")
 
 
 def _sniff(head: bytes) -> bool:
-    return b'"traj"' in head and first_keys(head).keys() >= _KEYS
+    keys = first_keys(head).keys()
+    if b'"simulations"' in head and keys >= {"info", "tasks", "simulations"}:
+        return True
+    return b'"traj"' in head and keys >= _KEYS
 
 
 def _read(session: Session) -> Iterator[Trace]:
@@ -48,7 +55,7 @@ def _read(session: Session) -> Iterator[Trace]:
         unknown: Counter[str] = Counter()
         runs = []
         messages = 0
-        for line, run in session.entries(file):
+        for line, run in _runs(session, file):
             if not isinstance(run.get("traj"), list):
                 session.report.broke(file.name, line, "a run without messages (traj)")
                 continue
@@ -60,11 +67,27 @@ def _read(session: Session) -> Iterator[Trace]:
             yield from _run(session, run, entries)
 
 
+def _runs(session: Session, file: File) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The runs in a file, those of tau2-bench under the names of the first."""
+    for line, value in session.entries(file):
+        if "simulations" not in value:
+            yield line, value
+            continue
+        about = {k: v for k, v in as_dict(value.get("info")).items() if k in ("agent_info", "user_info")}
+        for number_, run in enumerate(map(as_dict, as_list(value["simulations"])), 1):
+            rest = {k: v for k, v in run.items() if k not in ("messages", "reward_info", "ticks")}
+            reward = as_dict(run.get("reward_info")).get("reward")
+            yield number_, {**rest, "traj": run.get("messages"), "reward": reward, "info": about}
+
+
 def _run(session: Session, run: dict[str, Any], entries: list[Entry]) -> Iterator[Trace]:
     task, trial = run.get("task_id"), run.get("trial")
     name = f"tau-bench/{task}" + (f"/{trial}" if trial is not None else "")
     draft = session.draft(name, f"tau-bench/{task}", system="tau-bench", run=run_of(run))
     _settle_actions(entries)
+    model = string(as_dict(as_dict(run.get("info")).get("agent_info")).get("llm"))
+    for entry in entries:
+        entry.model = model if entry.role == "assistant" else None
     play(draft, [Dialogue(role="assistant", entries=entries)])
     draft.lane(MAIN).stops()
     if (reward := number(run.get("reward"))) is not None:
@@ -73,7 +96,10 @@ def _run(session: Session, run: dict[str, Any], entries: list[Entry]) -> Iterato
     if error := string(info.get("error")):
         draft.meta["error"] = error
     draft.meta["tau_bench"] = {k: v for k, v in {**run, **info}.items() if k not in ("traj", "info", "records") and v is not None}
-    draft.report.lacks["the model"] += 1
+    if model is None:
+        draft.report.lacks["the model"] += 1
+    if more := sum(1 for raw in run["traj"] if _is_users_own(as_dict(raw))):
+        draft.report.lacks["the tokens and calls of the simulated user"] += more
     yield from draft.traces()
 
 
@@ -82,15 +108,26 @@ def _entries(name: str, raw: Any, unknown: Counter[str]) -> Iterator[Entry]:
     if message is None or message.role not in ("system", "user", "assistant", "tool", "function"):
         unknown[f"message of role {message.role}" if message else "a message without a role"] += 1
         return
-    entry = Entry(message.role, message.text, name, thinking=message.thinking, calls=message.calls)
+    if message.role == "tool" and raw.get("requestor") == "user":
+        return  # the simulated user called it
+    at, calls = seconds(raw.get("timestamp")), message.calls if message.role == "assistant" else []
+    entry = Entry(message.role, message.text, name, at, message.thinking, calls)
+    if message.role == "assistant":
+        entry.usage, entry.cost = Usage.openai(raw.get("usage")), number(raw.get("cost")) or None
     if message.role in ("tool", "function"):
         tool = string(raw.get("name"))
-        failed = _FAILED.match(message.text) is not None
-        error = message.text[:500] if failed else None
-        entry = Entry("tool", id=name, answers=[Answer(message.text, message.call, tool, ok=not failed, error=error)])
+        failed = raw["error"] if isinstance(raw.get("error"), bool) else _FAILED.match(message.text) is not None
+        error = (message.text[:500] or "error") if failed else None
+        call = message.call or string(raw.get("id"))
+        entry = Entry("tool", id=name, at=at, answers=[Answer(message.text, call, tool, ok=not failed, error=error, at=at)])
     elif (called := as_dict(raw.get("function_call"))) and (tool := string(called.get("name"))):
         entry.calls.append(Call(None, tool, called.get("arguments")))
     yield entry
+
+
+def _is_users_own(raw: dict[str, Any]) -> bool:
+    """Whether a message says what the simulated user spent or called."""
+    return raw.get("role") == "user" and bool(raw.get("usage") or raw.get("tool_calls"))
 
 
 def _settle_actions(entries: list[Entry]) -> None:
@@ -132,8 +169,8 @@ tau_bench = Importer(
         "reward": ("rewards",),
         "info": ("meta",),
     },
-    versions="unstated",
+    versions="tau-bench of 2024, tau2-bench of 2025",
     exact="calls, reward",
-    lost="the shop's state, tokens, times, the model",
+    lost="the shop's state, what the simulated user spent; tau-bench: tokens, times, the model",
 )
 """Runs of tau-bench."""

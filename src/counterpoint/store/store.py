@@ -386,12 +386,12 @@ class Store:
         if prefix in known or path_of(self._journal_folder, prefix) in self.damaged:
             return prefix
         matches = named(prefix, {name: rows[name].task if name in rows else "" for name in known})
-        if len(matches) == 1:
-            return matches[0]
+        if matches and all(f"{name}~".startswith(f"{min(matches, key=len)}~") for name in matches):
+            return min(matches, key=len)  # a trace goes before its forks
         if matches:
             shown = ", ".join(matches[:5]) + (f" and {len(matches) - 5} more" if len(matches) > 5 else "")
-            fix = f"give more of the id; the newest is {matches[-1]}"
-            raise InputError(f"{len(matches)} traces have ids that begin with {prefix!r}: {shown}", fix=fix)
+            what = f"{len(matches)} traces have ids that begin with {prefix!r}: {shown}"
+            raise InputError(what, fix=f"give more of the id; the newest is {matches[-1]}")
         raise self._not_found(prefix, known)
 
     def get(self, trace_id: str) -> Trace:

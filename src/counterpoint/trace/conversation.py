@@ -161,6 +161,10 @@ class Conversation:
         if event.type == "tool_call":
             return object_text(text)
         about = event.extra or {}
+        if event.type == "spawn" and self.trace.system == "claude-code" and "tool_name" in about:
+            known = {name: about[name] for name in ("description", "run_in_background", "isolation") if name in about}
+            more = about.get("arguments")
+            return msgspec.json.encode({**known, "prompt": text or "", **(more if isinstance(more, dict) else {})}).decode()
         if event.type == "spawn":
             word = "message" if self.trace.system == "codex" else "prompt"
             named = "agent_type" if self.trace.system == "codex" else "subagent_type"

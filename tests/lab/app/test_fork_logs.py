@@ -38,7 +38,7 @@ def test_a_dry_run_prints_what_the_model_reads_and_asks_nothing(run: Run, store:
     told = json.loads(out)
     assert code == 0
     assert told["messages"] == Conversation(sample("claude_code", "0a"), "main").prompt(1)
-    assert [f["function"]["name"] for f in told["tools"]] == ["Bash", "Task", "WebFetch"]
+    assert [f["function"]["name"] for f in told["tools"]] == ["Agent", "Bash", "WebFetch"]
     assert (told["agent"], told["answer"]) == ("main", None)
     code, out, _ = run("fork", SESSION, "--at", "toolu_a4:result", "--substitute", "No rights.", "--dry-run", "--store", store)
     assert code == 0

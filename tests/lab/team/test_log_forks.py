@@ -18,7 +18,9 @@ from counterpoint.lab.lm.model import Call, Message
 from counterpoint.lab.team.log_tools import RecordedAnswers, changes
 from counterpoint.registry import get
 from counterpoint.trace import Trace
+from counterpoint.trace.activity import waiting_of
 from counterpoint.trace.conversation import Conversation, is_compaction
+from counterpoint.trace.naming import title_of
 from log_chats_help import assert_chat, sample, samples
 from logs import assert_sound
 
@@ -126,11 +128,22 @@ def test_a_call_that_nobody_answers_ends_the_fork(checkout: Trace) -> None:
     assert about["held"] == ["Bash", "WebFetch"]  # the fetch was recorded without a command before it
     assert about["ended"].startswith("nobody answers WebFetch: the recording has no equal call in the same state")
     assert len(endpoint.requests) == 1
+    assert waiting_of(found.trace) == ()  # it is over
+    assert title_of(found.trace) == f"fork at msg_a2: {title_of(checkout)}"
+
+
+def test_what_is_read_again_in_the_same_state_is_answered_again() -> None:
+    again = [("Once more.", [("Read", '{"path": "a"}'), ("Read", '{"path": "a"}')]), ("Done.", [])]
+    found, endpoint = fork(_reads_and_commands(), "c0", again)
+    assert [m["content"] for m in endpoint.requests[1]["messages"][-2:]] == ["Read a", "Read a"]
+    results = [e for e in found.trace.events if e.type == "tool_result"]
+    assert [(e.extra or {}).get("answered_by") for e in results] == [None, "the recording, of an equal read"]
+    assert found.trace.meta["fork"]["answers"] == {"recording": 2}
 
 
 def test_a_spawn_that_is_equal_brings_what_its_agent_did(checkout: Trace) -> None:
     task = {"subagent_type": "Explore", "prompt": "Find slow queries in /repo/shop/db.", "description": "Look at the queries"}
-    found, endpoint = fork(checkout, "msg_a1", [("One is enough.", [("Task", json.dumps(task))]), ("It is the index.", [])])
+    found, endpoint = fork(checkout, "msg_a1", [("One is enough.", [("Agent", json.dumps(task))]), ("It is the index.", [])])
     ids = [e.id for e in found.trace.events]
     assert ids == ["a-001", "fork_step1", "toolu_a1", "toolu_b1", "toolu_b1:result", "msg_b2", ids[-1]]
     assert endpoint.requests[1]["messages"][-1]["content"] == "Table orders has no index on customer."
@@ -197,6 +210,11 @@ def test_a_recorded_answer_holds_only_in_the_state_in_which_it_was_given() -> No
     assert taken(bash("y"), bash("x")) == [None, None]
     assert taken(bash("z"), read("a")) == [None, None]
     assert taken(read("a"), read("a")) == ["c0", None]  # given once
+    answers = RecordedAnswers(conversation, 0, 2)  # the recording has gone on to Read b, after Bash x
+    assert (answers.take(*read("a")), answers.again(*read("a"))) == (None, None)  # read before x, which may have changed it
+    assert answers.take(*read("b")).id == "c2"  # type: ignore[union-attr]
+    assert (answers.take(*read("b")), answers.again(*read("b")).id) == (None, "r2")  # type: ignore[union-attr]
+    assert answers.again(*bash("x")) is None
     assert changes("Bash")
     assert not changes("read_file")
 
@@ -303,7 +321,7 @@ def test_an_endpoint_of_anthropic_is_asked_in_its_own_form(checkout: Trace, monk
     assert endpoint.headers[0]["x-api-key"] == "k-123"
     assert "authorization" not in endpoint.headers[0]
     asked = endpoint.requests[1]
-    assert [t["name"] for t in asked["tools"]] == ["Bash", "Task", "WebFetch"]
+    assert [t["name"] for t in asked["tools"]] == ["Agent", "Bash", "WebFetch"]
     assert asked["messages"][-2]["content"][0] == {"type": "text", "text": "Let me read."}
     assert asked["messages"][-1]["content"][0]["tool_use_id"] == "toolu_a4"
     assert asked["max_tokens"] == 4096

@@ -95,6 +95,25 @@ def test_a_trimmed_run_is_compared_with_nothing() -> None:
     assert credit.batch.unknown == {"0": "aborted"}
 
 
+def test_of_several_attempts_at_a_run_the_last_one_counts() -> None:
+    samples = [*run(0, 9.0, 1), *run(0, 1.0, 2), *run(1, 3.0, 0)]
+    for sample in samples[2:5]:
+        sample.metadata["team"]["attempt"] = 1
+    credit = SlimeCredit(CreditLayer("group_relative", convention="prime_rl"))
+    assert numbers(credit, samples) == [0.0, 0.0, -1.0, -1.0, -1.0, 1.0]
+    assert samples[0].loss_mask == [0, 0, 0, 0]
+    assert dict(credit.batch.unknown) == {"0": "retried"}
+
+
+def test_a_call_that_forks_repeat_is_learnt_once() -> None:
+    samples = [*run(0, 1.0, 0), *run(1, 3.0, 0)]
+    for sample, last in zip(samples, "lr", strict=True):
+        sample.metadata["team"]["calls"] = ["first", last]
+    args = arguments(custom_advantage_function_path=PATH)
+    found = SlimeCredit(CreditLayer("group_relative", convention="prime_rl")).rewards(args, samples)[1]
+    assert [value.tolist() for value in found] == [[-0.5, -0.5, 0, -1.0], [0.5, 0.5, 0, 1.0]]
+
+
 def test_segments_of_claude_code_are_a_main_agent_and_its_sub_agents() -> None:
     samples = run(0, 1.0, 2)
     for sample, kind in zip(samples, ("final", "subagent", "compact"), strict=True):

@@ -72,7 +72,7 @@ def test_advantages_reach_the_loss_as_they_are() -> None:
             advantages(batch(rows()), **change)
     broken = batch(rows())
     broken.batch["token_level_rewards"][0, 0] = torch.nan
-    with pytest.raises(InputError, match="no numbers"):
+    with pytest.raises(InputError, match="NaN or infinite"):
         advantages(broken)
 
 

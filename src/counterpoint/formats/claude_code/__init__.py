@@ -34,10 +34,12 @@ from typing import Any, NamedTuple
 
 from counterpoint.errors import InputError
 from counterpoint.formats.claude_code.conversation import Conversation, Conversations, SpawnLinks, workflow_agents
+from counterpoint.formats.claude_code.export import as_lines, is_export
 from counterpoint.formats.claude_code.several import SeenRecords, parts_of
 from counterpoint.formats.claude_code.transcript import Transcript, client_role
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session
+from counterpoint.formats.importing.dialogue import require_half
 from counterpoint.formats.importing.files import File
 from counterpoint.formats.importing.values import as_dict, count, decode, seconds, string
 from counterpoint.trace import Trace
@@ -63,6 +65,8 @@ _TIME = re.compile(rb'"timestamp"\s*:\s*"([^"]+)"')
 
 def _sniff(head: bytes) -> bool:
     """Lines of objects with Claude Code's types; one must be a conversation's, with a session and a uuid, or with blocks."""
+    if is_export(head):
+        return True
     lines = head.split(b"\n")
     for k, line in enumerate(lines[:50]):
         if not line.strip() or (k == len(lines) - 1 and k > 0):
@@ -198,7 +202,7 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
     """Files of one session: the transcript, its sub-agents beside or below it, sidecars. Teammates join their lead, and a
     resumed session the one whose records it copied, so that nothing counts twice."""
     by_key: dict[tuple[str, str], list[File]] = {}
-    for file in (part for whole in files for part in _parts(whole)):
+    for file in (part for whole in files for part in _parts(as_lines(whole))):
         by_key.setdefault(_session_of(file), []).append(file)
     scans = {key: [_scan(f) for f in files_here if _is_main(f)] for key, files_here in by_key.items()}
     mates = {key: next(s for s in files_here if s.mate) for key, files_here in scans.items() if any(s.mate for s in files_here)}
@@ -279,6 +283,7 @@ def _read(session: Session) -> Iterator[Trace]:
     for key in own:
         files = [f for f in parts[key] if key not in mates]
         draft = _draft(session, key or "session", files, led.get(key, []), seen)
+        require_half(key, session.report.records, session.report.unknown)
         seen.let_go(more_come=key != own[-1])  # the records themselves are not needed to make the trace
         for trace in draft.traces():
             # A resumed session copies the records of the first, the smaller, and a fork says so: here are those it added.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from counterpoint.formats.claude_code.several import SeenRecords, original_of
+from counterpoint.formats.claude_code.several import SeenRecords, kind_of_another, leave_signatures, original_of
 from counterpoint.formats.draft import one_line
 from counterpoint.formats.importer import Session
 from counterpoint.formats.importing.files import File
@@ -151,10 +151,10 @@ class Conversations:
 
     def _record(self, record: dict[str, Any], conversation: Conversation) -> None:
         kind, uuid = record.get("type"), original_of(record)
-        if kind == "assistant":  # what vouches for a thought is as long as the thought
-            for block in as_list(as_dict(record.get("message")).get("content")):
-                if isinstance(block, dict):
-                    block.pop("signature", None)
+        if (other := kind_of_another(record)) is not None:
+            self.session.report.unknown[other] += 1
+            return
+        leave_signatures(record)
         if isinstance(uuid, str):
             name = self._seen.name_of(uuid, record)
             if name is None:

@@ -13,7 +13,22 @@ import msgspec
 
 from counterpoint.errors import InputError
 from counterpoint.formats.importing.files import File, Line, lines_of, part_of
-from counterpoint.formats.importing.values import as_dict, compact, decode, string
+from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, string
+
+
+def kind_of_another(record: dict[str, Any]) -> str | None:
+    """What a record is that has Claude Code's names around the message of another client: Qwen Code's has parts."""
+    message = record.get("message")
+    is_another = isinstance(message, dict) and "parts" in message and "content" not in message
+    return f"{record.get('type')} with parts" if is_another else None
+
+
+def leave_signatures(record: dict[str, Any]) -> None:
+    """Take away what vouches for a thought, which is as long as the thought."""
+    if record.get("type") == "assistant":
+        for block in as_list(as_dict(record.get("message")).get("content")):
+            if isinstance(block, dict):
+                block.pop("signature", None)
 
 
 class _Record(NamedTuple):

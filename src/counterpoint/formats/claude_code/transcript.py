@@ -189,7 +189,7 @@ class Transcript:
         name, call = string(block.get("name")) or "unnamed", string(block.get("id")) or ""
         args = as_dict(block.get("input"))
         if name in SPAWNS:
-            self._spawn(call, args, at, lane)
+            self._spawn(name, call, args, at, lane)
         elif name == _SENDS:
             self._send(call, args, at, lane)
         else:
@@ -198,7 +198,7 @@ class Transcript:
             if name == "TaskStop" and (task := self._named(str(args.get("task_id")))) in self.links.linked():
                 lane.despawn(task, at=at, id=f"{call}:stop")
 
-    def _spawn(self, call: str, args: dict[str, Any], at: float | None, lane: Lane) -> None:
+    def _spawn(self, tool: str, call: str, args: dict[str, Any], at: float | None, lane: Lane) -> None:
         answer, child = self.links.answers.get(call), self.links.child.get(call)
         role = string(args.get("subagent_type")) or "general-purpose"
         failed = answer is not None and answer.is_error and child is None
@@ -208,6 +208,8 @@ class Transcript:
             self.links.child[call] = child
             self.draft.report.loose(f"{call}: its agent has no id and no transcript")
         what = {name: args.get(name) for name in ("run_in_background", "description", "isolation")}
+        more = {name: value for name, value in args.items() if name != "prompt" and name not in what}
+        what |= {"tool_name": tool, "arguments": more or None}
         lane.spawn(
             child,
             role=role,

@@ -38,7 +38,7 @@ def is_printed(head: bytes) -> bool:
     keys = first_keys(head)
     kind = keys.get("type", b"").strip()
     if kind == b'"hook_event"':
-        return keys.keys() >= {"ts", "hookEventName", "agentId"}
+        return keys.keys() >= {"ts", "hookEventName", "agentId"} and b'"agent_event"' in head
     return kind == b'"agent_event"' and keys.keys() >= {"ts", "event"} and b'"iteration' in head
 
 

@@ -27,34 +27,42 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from counterpoint.errors import InputError
 from counterpoint.formats.draft import Draft
 from counterpoint.formats.importer import Importer, Session, run_of
 from counterpoint.formats.importing.chat import Call
 from counterpoint.formats.importing.dialogue import Answer, Dialogue, Entry, play, require_half
 from counterpoint.formats.importing.files import File, first_keys
 from counterpoint.formats.importing.usage import Usage
-from counterpoint.formats.importing.values import as_dict, as_list, compact, number, seconds, string, text_of
+from counterpoint.formats.importing.values import as_dict, as_list, compact, decode, number, seconds, string, text_of
 from counterpoint.formats.openhands.actions import Story, about, flat, traces_of_run
 from counterpoint.trace import Trace
 
 _KIND = re.compile(rb'"kind"\s*:\s*"(?:[A-Za-z]*Event|[A-Za-z]*Observation|Condensation)"')
 _FOLDER = re.compile(r"^(.*)/events/(?:event-[^/]+|(\d+))\.json$")
+_MARK = re.compile(rb"^--JSON Event--[ \t]*\r?\n", re.M)
+_BESIDE = re.compile(r"^(.*)/base_state\.json$")
 _OLD = re.compile(rb'"(?:action|observation)"\s*:\s*"')
 _RESULTS = frozenset({"ObservationEvent", "UserRejectObservation", "AgentErrorEvent"})
 _SUMMARIES = frozenset({"Condensation", "CondensationSummaryEvent"})
 _STATE = frozenset(
     {"ConversationStateUpdateEvent", "PauseEvent", "CondensationRequest", "TokenEvent", "InterruptEvent", "StreamingDeltaEvent"}
 )
+_BANNER = 1 << 13
 _ONLY = ("prompt_tokens", "completion_tokens")
 
 
 def _sniff(head: bytes) -> bool:
+    if (mark := _MARK.search(head[:_BANNER])) is not None:  # what the client prints with `--json`
+        return _KIND.search(head[mark.end() :]) is not None
     keys = first_keys(head)
     if keys.keys() >= {"kind", "id", "timestamp", "source"}:
         return _KIND.search(head) is not None
     if "instance_id" in keys and ("history" in keys or "trajectory" in keys):
         is_old = b'"cause"' in head or b'"tool_call_metadata"' in head or (b'"is_demo"' not in head and b'"extras"' in head)
         return (is_old and _OLD.search(head) is not None) or (b'"test_result"' in head and _KIND.search(head) is not None)
+    if keys.keys() >= {"id", "agent", "stats"}:
+        return b'"usage_to_metrics"' in head
     if not {"source", "timestamp"} <= keys.keys():
         return False
     return {"action", "args"} <= keys.keys() or {"observation", "content", "extras"} <= keys.keys()
@@ -63,7 +71,7 @@ def _sniff(head: bytes) -> bool:
 def _group(files: Sequence[File]) -> Iterable[Session]:
     groups: dict[str, list[File]] = {}
     for file in files:
-        match = _FOLDER.match(file.name)
+        match = _FOLDER.match(file.name) or _BESIDE.match(file.name)
         groups.setdefault(match[1] if match else file.name, []).append(file)
     return [Session(name, sorted(some, key=_order)) for name, some in groups.items()]
 
@@ -71,13 +79,16 @@ def _group(files: Sequence[File]) -> Iterable[Session]:
 def _order(file: File) -> tuple[int, str]:
     """Events by their number: 10 comes after 9."""
     match = _FOLDER.match(file.name)
-    return int(match[2]) if match and match[2] else -1, file.name
+    return int(match[2]) if match and match[2] else -1 - bool(_BESIDE.match(file.name)), file.name
 
 
 def _read(session: Session) -> Iterator[Trace]:
     reader = _Reader(session)
     for file in session.files:
-        for value in session.documents(file):
+        if _BESIDE.match(file.name):
+            reader.beside(as_dict(session.document(file)))
+            continue
+        for value in _documents(session, file):
             for event in value if isinstance(value, list) else [value]:
                 run = as_dict(event)
                 history = as_list(run.get("history")) or as_list(run.get("trajectory"))
@@ -88,6 +99,19 @@ def _read(session: Session) -> Iterator[Trace]:
                 else:
                     yield from traces_of_run(session, run, file.name)
     yield from reader.all(session.files[0].name)
+
+
+def _documents(session: Session, file: File) -> Iterator[Any]:
+    """The documents in a file, or the events between the marks that the client prints; words around them are no events."""
+    if _MARK.search(file.head(_BANNER)) is None:
+        yield from session.documents(file)
+        return
+    for number_, piece in enumerate(_MARK.split(file.data())[1:], 1):
+        try:
+            yield decode(piece[: piece.rfind(b"}") + 1])
+            session.report.records += 1
+        except InputError as error:
+            session.report.broke(file.name, None, f"event {number_}: {error.what}")
 
 
 class _Reader:
@@ -107,6 +131,10 @@ class _Reader:
         self.old = Story()
         self.records = 0
         self.unknown: Counter[str] = Counter()
+
+    def beside(self, state: dict[str, Any]) -> None:
+        """Take the state that is kept beside the events; what an event says of the totals comes after it."""
+        self._state({"key": "stats", "value": state.get("stats")}, "base_state")
 
     def take(self, event: dict[str, Any]) -> None:
         """Take an event of the SDK or of what was before it."""
@@ -138,7 +166,7 @@ class _Reader:
 
     def _draft(self) -> Draft:
         key = self.session.key.rsplit("/", 1)[-1]
-        own = key if self.session.files and _FOLDER.match(self.session.files[0].name) and not self.entries else None
+        own = key if self.session.files and _FOLDER.match(self.session.files[-1].name) and not self.entries else None
         name = string(self.run.get("instance_id")) or own or f"openhands-{run_of(self.first)}"  # one that grew keeps its name
         return self.session.draft(name, name, system="openhands", run=run_of(self.run) if self.run else None)
 

@@ -112,10 +112,13 @@ class Conversation:
             elif text:
                 steps[-1].text += text
             elif kind == "toolInvocationSerialized" and not string(part.get("subAgentInvocationId")):
-                data = as_dict(part.get("toolSpecificData"))
-                steps[-1].calls.append(
-                    Call(_id(part.get("toolCallId")), string(part.get("toolId")) or "unnamed", _arguments(part, data))
-                )
+                data, own = as_dict(part.get("toolSpecificData")), _id(part.get("toolCallId"))
+                call = Call(own, string(part.get("toolId")) or "unnamed", _arguments(part, data))
+                before = next((s for s in steps if own and any(c.id == own for c in s.calls)), None)
+                if before is None:
+                    steps[-1].calls.append(call)
+                else:  # the client wrote it again as it went on
+                    before.calls = [call if c.id == own else c for c in before.calls]
         for step in steps:
             step.text, step.thinking = step.text.strip(), step.thinking.strip()
         return steps if any(s.text or s.thinking or s.calls for s in steps) else []

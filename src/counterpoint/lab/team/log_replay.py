@@ -25,9 +25,12 @@ from msgspec.structs import replace
 from counterpoint.errors import InputError, NotIdentified, Refused
 from counterpoint.lab.lm.budget import Budget, Meter, Metered, prompt_tokens_of
 from counterpoint.lab.lm.model import Call, Completion, Message, Model, ModelFailed
-from counterpoint.lab.team.log_tools import LogTools, RecordedAnswers
+from counterpoint.lab.team.log_tools import LogTools, RecordedAnswers, ToolAnswer
 from counterpoint.trace import Edge, Event, Trace, summed_costs
 from counterpoint.trace.conversation import Conversation, Reply, call_id, is_compaction
+from counterpoint.trace.keys import TITLE
+from counterpoint.trace.line_records import OPEN_EVENTS
+from counterpoint.trace.naming import title_of
 from counterpoint.trace.replay import Do
 from counterpoint.trace.tool_signatures import tools_of
 from counterpoint.trace.trace import content_ref
@@ -38,6 +41,7 @@ CAPS: Mapping[str, type] = {"calls": int, "tokens": int, "usd": float, "seconds"
 _CALLS = 20
 _ANSWER = 4096
 """Tokens of one answer."""
+_SHOWN = 24
 _TOO_LONG = "a model with a longer context, or an event before which less was said"
 
 
@@ -143,6 +147,8 @@ class _Run:
         self.tools = LogTools(tools, model, self.functions, allow)
         self.rows = _Rows()
         self.asked, self.recorded, self.answered = 0, 0, 0
+        self.repeats: dict[str, Event] = {}
+        """Calls that read again what the recording had read, with its answer."""
         self.held: list[str] = []
         self.seconds = 0.0
         self.ended = ""
@@ -286,6 +292,8 @@ class _Run:
         else:
             event = Event(id=self._fresh("call"), t=0, type="tool_call", agent=step.agent, tool=tool, role=step.role)
             made = self.rows.add(event, arguments if arguments != "{}" else "", badge="re-run")
+            if (result := answers.again(tool, arguments)) is not None:
+                self.repeats[made.id] = result
         self.rows.link(step.id, made.id, "causal")
         return made
 
@@ -299,7 +307,7 @@ class _Run:
             self.rows.link(call.id, made.id, "tool_dependency" if result.type == "tool_result" else "causal")
             self.answered += 1
             return made.id, self.original.text(result) or self.conversation.trace.text(result) or ""
-        found = await self.tools.answer(call, tool, arguments, answers.examples(tool))
+        found = self._repeated(call) or await self.tools.answer(call, tool, arguments, answers.examples(tool))
         if found is None:
             return None
         event = Event(
@@ -309,6 +317,15 @@ class _Run:
         made = self.rows.add(event, found.text, badge="simulated" if found.is_guess else "re-run")
         self.rows.link(call.id, made.id, "tool_dependency")
         return made.id, found.text
+
+    def _repeated(self, call: Event) -> ToolAnswer | None:
+        """What an equal read of the recording was answered in the same state."""
+        result = self.repeats.get(call.id)
+        if result is None:
+            return None
+        self.answered += 1
+        text = self.original.text(result) or self.conversation.trace.text(result) or ""
+        return ToolAnswer(text, "the recording, of an equal read", result.ok, result.error)
 
     # -- the whole -------------------------------------------------------------------------------------------------------
 
@@ -368,6 +385,9 @@ class _Run:
         spent = self.model.meter.spending
         about |= {"spent": {"tokens": spent.tokens, "usd": spent.usd, "calls": spent.calls}}
         same = {k: v for k, v in source.meta.items() if k not in ("fork", "parent", "failed", "outcomes", "ended")}
+        title = title_of(self.original)
+        same |= {TITLE: f"fork at {self.at[:_SHOWN]}: {title}"} if title else {}
+        same |= {OPEN_EVENTS: []}  # it is over, also where nobody answered a call
         failed = {"failed": self.failed} if self.failed else {}
         forked = {"parent": self.original.trace_id, "forked_from": self.original.trace_id}
         return same | forked | {"fork": about} | failed

@@ -6,7 +6,8 @@ arguments as JSON) when the fork has made the same m, in the same order, as the 
 answer count in the order in which it names them. Only what is known to read (`READERS`) is left out of m, so that a read more,
 a read less or two reads in another order change nothing; a command line is always in m, whatever it says.
 
-Always true: each recorded answer is given once, the earliest first; a guess is marked and not trusted.
+Always true: each recorded answer is given once, the earliest first; what is read again while m is the same gets the same answer,
+also when the recording read it before the fork point. A guess is marked and not trusted.
 """
 
 from __future__ import annotations
@@ -59,15 +60,18 @@ class RecordedAnswers:
         """`start`: the turn of the fork point; `parted`: the first that is not the recording's."""
         self._of = conversation
         self._rows: list[_Recorded] = []
+        self._reads: list[tuple[tuple[str, str], _Recorded]] = []
         self._given: dict[str, _Recorded] = {}
         self._made: list[tuple[str, str]] = []
         before: list[tuple[str, str]] = []
-        for k in range(start, len(conversation.turns)):
+        for k in range(len(conversation.turns)):
             for event in conversation.turns[k].calls:
                 tool, arguments = tool_of(event, conversation.trace), canonical(conversation.arguments(event))
                 result = self._answer_to(event, k)
-                if result is not None and k >= parted:
+                if result is not None and k >= max(start, parted):
                     self._rows.append(_Recorded(event, result, tuple(before)))
+                if result is not None and result.type == "tool_result" and not changes(tool):
+                    self._reads.append(((tool, arguments), _Recorded(event, result, tuple(before))))
                 if changes(tool):
                     before.append((tool, arguments))
             if k < parted:
@@ -102,6 +106,11 @@ class RecordedAnswers:
         if found is not None:
             self._given[found.event.id] = found
         return None if found is None else found.event
+
+    def again(self, tool: str, arguments: str) -> Event | None:
+        """The answer that an equal read got in the same state; None where none did."""
+        key = (tool, canonical(arguments))
+        return next((row.result for of, row in reversed(self._reads) if of == key and list(row.before) == self._made), None)
 
     def has(self, call: str) -> bool:
         """Whether a call was answered by the recording."""

@@ -61,6 +61,8 @@ class _Member(NamedTuple):
     trace: Trace
     rows: tuple[CreditRow, ...] | None
     """None where the mechanism compares."""
+    value: Any
+    """What the option `value` says of it, where that is a function and the mechanism compares: only its own rank can ask."""
     teaching: tuple[tuple[str, Hashable], ...]
     """The repeated calls that it teaches, each with its task."""
 
@@ -91,7 +93,12 @@ class CreditLayer:
     @property
     def compares(self) -> bool:
         """Whether the mechanism compares rollouts of a task itself, or has a baseline of its own."""
-        return "group" in self.mechanism.needs or self.mechanism.relative or self.options.get("give") == "advantage"
+        return self.needs_others or self.mechanism.relative
+
+    @property
+    def needs_others(self) -> bool:
+        """Whether the mechanism says nothing of a rollout that is alone in its task."""
+        return "group" in self.mechanism.needs or self.options.get("give") == "advantage"
 
     def __call__(self, rollouts: Sequence[Rollout], *, version: int | None = None) -> CreditBatch:
         """The advantages of these rollouts. `version`: the number of the weights that are about to learn, for `most_stale`."""
@@ -101,8 +108,10 @@ class CreditLayer:
         traces = {i: trace_of(rollouts[i]) for i in here}
         by_name = {rollouts[i].name: rollouts[i] for i in here}
         own = None if self.compares or not here else self._credit([traces[i] for i in here], by_name)
-        members = [_Member(traces[i], None if own is None else own[k], _teaching(rollouts[i], out.samples[i]))
-                   for k, i in enumerate(here)]  # fmt: skip
+        members = [
+            _Member(traces[i], None if own is None else own[k], self._value(rollouts[i]), _teaching(rollouts[i], out.samples[i]))
+            for k, i in enumerate(here)
+        ]
         everyone = self._everyone(members, {rollouts[i].task for i in here})
         rows = self._compared(everyone, by_name)
         repeats = Counter(call for member in everyone for call in member.teaching)
@@ -115,12 +124,19 @@ class CreditLayer:
             self.keep.add([r for r, why in zip(rollouts, out.rollouts, strict=True) if why != "retried"], version)
         return batch
 
-    def _credit(self, traces: Sequence[Trace], by_name: dict[str, Rollout]) -> list[tuple[CreditRow, ...]]:
-        """The mechanism's own answer for each trace, its functions called with rollouts."""
+    def _value(self, rollout: Rollout) -> Any:
+        """What other ranks are told of a rollout that they cannot ask about."""
+        asked = self.options.get("value")
+        return asked(rollout) if self.compares and self.gather is not None and callable(asked) else None
+
+    def _credit(
+        self, traces: Sequence[Trace], by_name: dict[str, Rollout], values: dict[str, Any] | None = None
+    ) -> list[tuple[CreditRow, ...]]:
+        """The mechanism's own answer for each trace, its functions called with rollouts, or what their ranks said."""
         options = dict(self.options)
         for name in _ASKED:
             if callable(asked := options.get(name)):
-                options[name] = _with_rollout(asked, by_name)
+                options[name] = _with_rollout(asked, by_name, (values or {}) if name == "value" else {}, name)
         by_trace: list[list[CreditRow]] = [[] for _ in traces]
         for row in self.mechanism(traces, **options).rows:
             by_trace[row.trace].append(row._replace(trace=0))
@@ -151,12 +167,14 @@ class CreditLayer:
     def _compared(self, everyone: list[_Member], by_name: dict[str, Rollout]) -> dict[str, list[CreditRow]]:
         """The advantages of every rollout, by its name; none for one that is alone where something is compared."""
         counts = Counter(m.trace.task_id for m in everyone)
-        some = [m for m in everyone if counts[m.trace.task_id] > 1 or (self.against == "nothing" and not self.compares)]
+        is_alone_fine = not self.needs_others if self.compares else self.against == "nothing"
+        some = [m for m in everyone if is_alone_fine or counts[m.trace.task_id] > 1]
         out: dict[str, list[CreditRow]] = {m.trace.trace_id: [] for m in everyone}
         if self.compares:
             found: Sequence[Sequence[CreditRow]] = ()
             try:
-                found = self._credit([m.trace for m in some], by_name) if some else ()
+                values = {m.trace.trace_id: m.value for m in some} if self.gather is not None else None
+                found = self._credit([m.trace for m in some], by_name, values) if some else ()
             except NotIdentified as error:
                 if GROUP_OF_ONE not in error.what:
                     raise
@@ -194,8 +212,15 @@ class CreditLayer:
         return self.credit if isinstance(self.credit, str) else "credit"
 
 
-def _with_rollout(asked: Callable[..., Any], by_name: dict[str, Rollout]) -> Callable[..., Any]:
+def _with_rollout(
+    asked: Callable[..., Any], by_name: dict[str, Rollout], told: dict[str, Any], name: str
+) -> Callable[..., Any]:
     def ask(trace: Trace, *rest: Any) -> Any:
+        if trace.trace_id in told:
+            return told[trace.trace_id]
+        if trace.trace_id not in by_name:
+            why = "the rollout is on another rank, and its answers depend on what is asked"
+            raise Refused(f"{name!r} is asked of it", where=trace.trace_id, why=why, fix="whole groups on each rank")
         return asked(by_name[trace.trace_id], *rest)
 
     return ask

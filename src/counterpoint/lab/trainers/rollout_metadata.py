@@ -23,6 +23,7 @@ OF_SAMPLE: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 OF_ROLLOUT: dict[str, tuple[type, ...]] = {"rollout": (str, int), "task": (str, int), "attempt": (int,), "samples": (int,)}
 """Of the whole run: its name, its task, which attempt it is, how many samples it has."""
+_KNOWN = OF_SAMPLE | OF_ROLLOUT
 _SAME = 1e-6
 
 
@@ -33,12 +34,11 @@ def team_words(metadata: Any, where: str) -> dict[str, Any]:
         return {}
     if not isinstance(told, Mapping):
         raise InputError(f"{KEY!r} is a {type(told).__name__}", where=where, fix=f"{{{KEY!r}: {{'agent': 'planner'}}}}")
-    known = OF_SAMPLE | OF_ROLLOUT
     for word, value in told.items():
-        if word not in known:
-            raise InputError(f"no word {word!r} in {KEY!r}", where=where, fix=did_you_mean(str(word), known))
-        if value is not None and (not isinstance(value, known[word]) or (isinstance(value, bool) and bool not in known[word])):
-            kinds = " or ".join(kind.__name__ for kind in known[word])
+        if word not in _KNOWN:
+            raise InputError(f"no word {word!r} in {KEY!r}", where=where, fix=did_you_mean(str(word), _KNOWN))
+        if value is not None and (not isinstance(value, _KNOWN[word]) or (isinstance(value, bool) and bool not in _KNOWN[word])):
+            kinds = " or ".join(kind.__name__ for kind in _KNOWN[word])
             raise InputError(f"{word!r} is a {type(value).__name__}", where=where, fix=f"{word}: a {kinds}")
     return {word: value for word, value in told.items() if value is not None}
 

@@ -85,8 +85,9 @@ class SlimeCredit:
         self.batch = self.layer(rollouts, version=max(versions, default=None))
         values: list[Any] = self.batch.arrays() if by_token else self.batch.numbers()
         out: list[Any] = [0.0] * len(samples)
-        for place, value, mask in zip(order, values, self.batch.masks(), strict=True):
-            _keep_out(samples[place], mask)
+        for place, value, mask, (_, own) in zip(order, values, self.batch.masks(), self.batch.samples, strict=True):
+            if np.count_nonzero(mask) < (own.size if own.mask is None else np.count_nonzero(own.mask)):
+                samples[place].loss_mask = mask.astype(int).tolist()
             out[place] = _tensor(value) if by_token else value
         return [_paid(args, sample) or 0.0 for sample in samples], out
 
@@ -179,8 +180,9 @@ def _sample(sample: Any, words: Mapping[str, Any], reward: float | None) -> Samp
     if "policy" not in told and adapter is not None:
         told["policy"] = str(adapter)
     told.setdefault("version", _version(sample))
+    mask = None if sample.loss_mask is None else np.asarray(sample.loss_mask, bool)  # of a list, once
     return Sample(
-        ids=Answer(sample.tokens, sample.response_length), mask=sample.loss_mask, logps=sample.rollout_log_probs, reward=reward,
+        ids=Answer(sample.tokens, sample.response_length), mask=mask, logps=sample.rollout_log_probs, reward=reward,
         status=_status(sample), **told,
     )  # fmt: skip
 
@@ -191,13 +193,6 @@ def _version(sample: Any) -> int | None:
         return min((int(version) for version in sample.weight_versions or ()), default=None)
     except ValueError:
         return None
-
-
-def _keep_out(sample: Any, mask: Any) -> None:
-    """Zeros in its loss mask wherever a token does not teach."""
-    before = np.ones(len(mask), bool) if sample.loss_mask is None else np.asarray(sample.loss_mask).astype(bool)
-    if (before & ~mask).any():
-        sample.loss_mask = (before & mask).astype(int).tolist()
 
 
 def _tensor(value: Any) -> Any:

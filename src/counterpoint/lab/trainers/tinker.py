@@ -18,7 +18,7 @@ from counterpoint.errors import InputError
 from counterpoint.lab.trainers.row import TrainingRow, as_float32, check_row, logps_of
 from counterpoint.lab.trainers.trainer import Trainer, need, warn_version
 
-TESTED = ("0.36.0",)
+TESTED = ("0.36.0", "0.38.0")
 _encode = msgspec.json.Encoder().encode
 
 

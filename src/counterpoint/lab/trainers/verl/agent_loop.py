@@ -52,6 +52,15 @@ class CreditedOutput(AgentLoopOutput):
         return out
 
 
+def check_fits(config: Any, where: str, **ids: Any) -> None:
+    """Refuse a prompt or a response that verl would cut."""
+    for name, own in ids.items():
+        limit = config[f"{name}_length"]
+        if len(own) > limit:
+            what = f"a {name} of {len(own):,} tokens where {limit:,} fit"
+            raise InputError(what, where=where, why="verl would cut it", fix=f"data.max_{name}_length={len(own)}")
+
+
 class _Served:
     """The model that verl serves, as a team sees it."""
 
@@ -208,14 +217,7 @@ class TeamAgentLoop(AgentLoopBase):
         return self._scored(trace, outs)
 
     def _output(self, trace: Trace, row: TrainingRow, rewards: list[float]) -> CreditedOutput:
-        c = self.rollout_config
-        for name, limit, ids in (
-            ("prompt", c.prompt_length, row.prompt_ids),
-            ("response", c.response_length, row.completion_ids),
-        ):
-            if len(ids) > limit:
-                what = f"a {name} of {len(ids):,} tokens where {limit:,} fit"
-                raise InputError(what, where=row.name, why="verl would cut it", fix=f"data.max_{name}_length={len(ids)}")
+        check_fits(self.rollout_config, row.name, prompt=row.prompt_ids, response=row.completion_ids)
         about = {**row.about(), **trace.meta["served"]}
         return CreditedOutput(
             prompt_ids=row.prompt_ids.tolist(), response_ids=row.completion_ids.tolist(), response_mask=row.mask.tolist(),
