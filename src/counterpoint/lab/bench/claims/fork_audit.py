@@ -1,4 +1,4 @@
-"""Audits by fork: with chance q an act is paid what it changed, and fined where that is nothing. Who still hacks?
+"""Audits by fork: with chance q an act is paid what it changed, and fined where that is nothing.
 
 **Predicted before learning.** An act that farms a price and changes nothing stops to pay at q* = gain / (gain + loss), gain and
 loss beyond the honest way without and behind audits (`lab.train.fork_audit`). The prediction reads runs without an audit on
